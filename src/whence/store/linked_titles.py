@@ -63,7 +63,6 @@ class SupportsLinks(Protocol):
         Hidden documents change nothing. A store may cache the statistics until a tenth of what the reader sees
         has changed.
         """
-        ...
 
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
@@ -74,4 +73,3 @@ class SupportsLinks(Protocol):
         collection of the visible documents alone. Ids that do not exist or are hidden are left out. Cost:
         linear in the titles around the chunks and in their visible passages, up to the limits.
         """
-        ...

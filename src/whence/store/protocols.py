@@ -114,15 +114,12 @@ class ChunkStore(Protocol):
 
     async def collections(self) -> list[CollectionInfo]:
         """Return all collections by name."""
-        ...
 
     async def collection(self, name: str) -> CollectionInfo | None:
         """Return a collection with its counts, or None."""
-        ...
 
     async def collection_model(self, name: str) -> EmbeddingModel | None:
         """Return the model of a collection, or None. Unlike `collection` this counts nothing."""
-        ...
 
     async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
         """Return a collection, created for this model if it does not exist.
@@ -132,13 +129,11 @@ class ChunkStore(Protocol):
             BadInput: The name is not 1 to 63 of `a-z 0-9 _ -`, starting with a letter or digit, or the
                 dimension is out of range.
         """
-        ...
 
     async def document_states(
         self, collection: str, document_ids: Sequence[str]
     ) -> dict[str, DocumentState]:
         """Return the state of each of these documents that exists."""
-        ...
 
     async def replace_documents(
         self,
@@ -159,14 +154,9 @@ class ChunkStore(Protocol):
             ModelMismatch: A vector's length is not the collection's dimension.
             BadInput: A document cannot be stored; then none is.
         """
-        ...
 
     async def retag_documents(
-        self,
-        collection: str,
-        tags: Mapping[str, DocumentTags],
-        *,
-        effects: Effects | None = None,
+        self, collection: str, tags: Mapping[str, DocumentTags], *, effects: Effects | None = None
     ) -> None:
         """Change the access tags of documents in one transaction; unknown ids are ignored.
 
@@ -177,11 +167,9 @@ class ChunkStore(Protocol):
             NotFound: There is no such collection.
             BadInput: A tag cannot be stored.
         """
-        ...
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with their chunks in one transaction; return how many there were."""
-        ...
 
     async def search_dense(
         self,
@@ -206,7 +194,6 @@ class ChunkStore(Protocol):
             BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the
                 filters.
         """
-        ...
 
     async def search_lexical(
         self,
@@ -228,14 +215,9 @@ class ChunkStore(Protocol):
             NotFound: There is no such collection.
             BadInput: The limit is below 1, or no visible document has a key of the filters.
         """
-        ...
 
     async def dense_scores(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        chunk_ids: Sequence[str],
-        access: Access,
+        self, collection: str, vector: NDArray[np.float32], chunk_ids: Sequence[str], access: Access
     ) -> dict[str, float]:
         """Return the exact cosine of those chunks that exist and are visible.
 
@@ -244,7 +226,6 @@ class ChunkStore(Protocol):
             ModelMismatch: The vector's length is not the collection's dimension.
             BadInput: The vector is not a unit vector.
         """
-        ...
 
     async def lexical_scores(
         self,
@@ -260,13 +241,11 @@ class ChunkStore(Protocol):
         Raises:
             NotFound: There is no such collection.
         """
-        ...
 
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> list[ChunkText]:
         """Return the texts of those chunks that exist and are visible, in the order asked."""
-        ...
 
 
 @runtime_checkable
@@ -275,15 +254,12 @@ class SupportsDocumentListing(Protocol):
 
     async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
         """Return the sorted ids that begin with `prefix`, hidden documents included."""
-        ...
 
     async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Return the source digests of those of these documents that exist and have one."""
-        ...
 
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         """Set the source digests of stored documents; unknown ids are ignored."""
-        ...
 
 
 @runtime_checkable
@@ -292,7 +268,6 @@ class SupportsEffects(Protocol):
 
     async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
         """Return what a message did to documents, by document id; kept for about a day."""
-        ...
 
 
 @runtime_checkable
@@ -306,7 +281,6 @@ class SupportsErasure(Protocol):
 
         Both are zero when there is no such document. Cost: linear in the segments that have its postings.
         """
-        ...
 
 
 @runtime_checkable
@@ -321,7 +295,6 @@ class SupportsFieldBoosts(Protocol):
         Raises:
             NotFound: There is no such collection.
         """
-        ...
 
 
 @runtime_checkable
@@ -334,7 +307,6 @@ class TraceStore(Protocol):
         Raises:
             BadInput: It cannot be stored unchanged.
         """
-        ...
 
     async def rewrite_trace(self, record: TraceRecord) -> bool:
         """Replace the trace with the same answer id, for an erasure; return False when there is none.
@@ -344,11 +316,9 @@ class TraceStore(Protocol):
         Raises:
             BadInput: It cannot be stored unchanged.
         """
-        ...
 
     async def trace(self, answer_id: str) -> StoredTrace | None:
         """Return a trace, or None."""
-        ...
 
     async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
         """Return the latest traces, newest first.
@@ -356,24 +326,20 @@ class TraceStore(Protocol):
         Raises:
             BadInput: The limit is below 1.
         """
-        ...
 
     async def traces_about(self, collection: str, document_id: str) -> list[str]:
         """Return the sorted ids of answers whose traces name a document or its chunks.
 
         Cost: linear in all traces.
         """
-        ...
 
     async def visible_chunks(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> frozenset[str]:
         """Return which of these chunks exist and are visible."""
-        ...
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these chunks exist, hidden ones included."""
-        ...
 
 
 @runtime_checkable
@@ -396,7 +362,6 @@ class GraphStore(Protocol):
                 nodes.
             NotFound: There is no such snapshot, or a seed does not exist or is hidden.
         """
-        ...
 
 
 class Store(
@@ -412,4 +377,3 @@ class Store(
 
     async def overview(self) -> StoreOverview:
         """Return what the store is and how much it holds."""
-        ...

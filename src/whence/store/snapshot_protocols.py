@@ -85,15 +85,12 @@ class StagedSnapshot(Protocol):
 
     async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
         """Write some nodes, each id once."""
-        ...
 
     async def end_nodes(self) -> None:
         """End the nodes and start the work that needs all of them."""
-        ...
 
     async def add_edges(self, edges: SnapshotEdges) -> None:
         """Write all edges, each once; after the last node."""
-        ...
 
     async def close(self, report: ImportReport, *, replace: bool = False) -> bool:
         """End the writing; return False when the published snapshot has the same content already.
@@ -103,7 +100,6 @@ class StagedSnapshot(Protocol):
         Raises:
             BadInput: The snapshot is published with other content and `replace` is False.
         """
-        ...
 
     async def texts(self, limit: int) -> list[NodeText]:
         """Return some nodes without a vector, each node once; an empty list at the end.
@@ -111,7 +107,6 @@ class StagedSnapshot(Protocol):
         The first call returns one node. Its vector makes the model known; then nodes with the same text in
         another snapshot of the repository get the vector that they have there.
         """
-        ...
 
     async def add_vectors(
         self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
@@ -127,7 +122,6 @@ class StagedSnapshot(Protocol):
             ModelMismatch: The model is another one than in the first call.
             BadInput: The vectors cannot be stored.
         """
-        ...
 
 
 class CodeImport(Protocol):
@@ -146,7 +140,6 @@ class CodeImport(Protocol):
         Raises:
             BadInput: The same snapshot is in this import already, or a name cannot be stored.
         """
-        ...
 
     async def publish(
         self, *, set_name: str = "", refs: Sequence[str] = ()
@@ -161,7 +154,6 @@ class CodeImport(Protocol):
             BadInput: The name of the set is not valid, the snapshots are not of one repository, or one was
                 published with other content meanwhile.
         """
-        ...
 
 
 class CodeStore(Protocol):
@@ -169,11 +161,9 @@ class CodeStore(Protocol):
 
     async def snapshots(self) -> list[SnapshotRecord]:
         """Return all published snapshots, newest first; regardless of rights."""
-        ...
 
     async def sets(self) -> list[SnapshotSet]:
         """Return all sets by name; regardless of rights."""
-        ...
 
     async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
         """Return the newest active snapshot that has this id, head sha, branch or tag.
@@ -185,7 +175,6 @@ class CodeStore(Protocol):
         Raises:
             NotFound: There is none, or no such set that is active.
         """
-        ...
 
     async def resolve_set(self, name: str, source: SnapshotSource = "primary") -> SnapshotRecord:
         """Return the first or the second snapshot of a set.
@@ -193,14 +182,12 @@ class CodeStore(Protocol):
         Raises:
             NotFound: There is no such set, it or the snapshot is not active, or it has no second one.
         """
-        ...
 
     def importing(self) -> AbstractAsyncContextManager[CodeImport]:
         """Run an import for the time of a block; what it does not publish is removed.
 
         It also removes what a process that died has left.
         """
-        ...
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
         """Make a set of published snapshots, replacing any of that name.
@@ -213,7 +200,6 @@ class CodeStore(Protocol):
             NotFound: A reference names no active snapshot.
             BadInput: The name is not valid, or the snapshots are none or not of one repository.
         """
-        ...
 
     async def set_active(self, name: str, active: bool) -> None:
         """Switch a set, or else a snapshot by its id, on or off.
@@ -221,7 +207,6 @@ class CodeStore(Protocol):
         Raises:
             NotFound: There is neither.
         """
-        ...
 
     async def remove_set(self, name: str) -> None:
         """Delete a set; its snapshots stay.
@@ -229,7 +214,6 @@ class CodeStore(Protocol):
         Raises:
             NotFound: There is none.
         """
-        ...
 
     async def purge_snapshot(self, snapshot_id: str) -> None:
         """Delete a snapshot, and sets that become empty.
@@ -237,4 +221,3 @@ class CodeStore(Protocol):
         Raises:
             NotFound: There is none.
         """
-        ...

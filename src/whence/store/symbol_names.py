@@ -109,4 +109,3 @@ class SupportsSymbols(Protocol):
         `filters` apply. A collection that does not exist has none. Cost: linear in the chunks of that name,
         hidden ones included.
         """
-        ...

@@ -10,12 +10,7 @@ import msgspec
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.field_boosts import FieldBoosts
-from whence.text.analysis import (
-    QueryWord,
-    field_length,
-    parse_query,
-    term_counts,
-)
+from whence.text.analysis import QueryWord, field_length, parse_query, term_counts
 from whence.text.languages import DEFAULT_LANGUAGE, detect_language, language_sample
 
 #: Languages of a collection before its first document; titles are always analyzed in the first.

@@ -14,12 +14,7 @@ from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.search import MemoryCollection, find
-from whence.store.protocols import (
-    CollectionInfo,
-    DocumentParts,
-    DocumentState,
-    EmbeddedDocument,
-)
+from whence.store.protocols import CollectionInfo, DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.validation import (
     check_documents,
     check_model,
@@ -128,18 +123,13 @@ class MemoryDocuments:
         check_documents(found.info(), documents)
         for document in documents:
             found.documents[document.draft.document_id] = EmbeddedDocument(
-                draft=_copied(document.draft),
-                vectors=np.array(document.vectors, dtype=np.float32),
+                draft=_copied(document.draft), vectors=np.array(document.vectors, dtype=np.float32)
             )
             found.count_terms(document.draft)
         self._record(collection, effects)
 
     async def retag_documents(
-        self,
-        collection: str,
-        tags: Mapping[str, DocumentTags],
-        *,
-        effects: Effects | None = None,
+        self, collection: str, tags: Mapping[str, DocumentTags], *, effects: Effects | None = None
     ) -> None:
         """Change the access tags of documents; see `ChunkStore`."""
         for one, tag in tags.items():

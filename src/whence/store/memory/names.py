@@ -14,12 +14,7 @@ from whence.store.chunk_ids import chunk_key
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.memory.search import MemoryCollection, find
 from whence.store.protocols import EmbeddedDocument
-from whence.store.symbol_names import (
-    SymbolMatch,
-    best_matches,
-    is_symbol_heading,
-    symbol_fit,
-)
+from whence.store.symbol_names import SymbolMatch, best_matches, is_symbol_heading, symbol_fit
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED, MentionFinder, passage_titles
 from whence.store.validation import check_limit

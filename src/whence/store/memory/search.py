@@ -224,11 +224,7 @@ class MemorySearch:
         ]
 
     async def dense_scores(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        chunk_ids: Sequence[str],
-        access: Access,
+        self, collection: str, vector: NDArray[np.float32], chunk_ids: Sequence[str], access: Access
     ) -> dict[str, float]:
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
         found = find(self._collections, collection)

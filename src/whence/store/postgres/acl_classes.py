@@ -105,8 +105,7 @@ async def intern_classes(
     new = sorted(digest for digest in wanted if digest not in numbers)
     if new:
         await connection.executemany(
-            _INSERT,
-            [(d, wanted[d].acl, wanted[d].labels, wanted[d].clearance) for d in new],
+            _INSERT, [(d, wanted[d].acl, wanted[d].labels, wanted[d].clearance) for d in new]
         )
         numbers |= await _numbers(connection, new)
     return {one: numbers[digest] for digest, one in wanted.items()}

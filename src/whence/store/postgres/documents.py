@@ -214,11 +214,7 @@ class PostgresDocuments:
                 await record_effects(connection, collection, effects)
 
     async def retag_documents(
-        self,
-        collection: str,
-        tags: Mapping[str, DocumentTags],
-        *,
-        effects: Effects | None = None,
+        self, collection: str, tags: Mapping[str, DocumentTags], *, effects: Effects | None = None
     ) -> None:
         """Change the tags of documents, their chunks and vectors in one transaction; see `ChunkStore`."""
         known = {one: tag for one, tag in tags.items() if is_text(one)}

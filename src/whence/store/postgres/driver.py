@@ -21,29 +21,23 @@ class Connection(Protocol):
 
     async def execute(self, query: str, *args: Any) -> str:
         """Run a statement; return its tag, e.g. `DELETE 3`."""
-        ...
 
     async def executemany(self, command: str, args: Iterable[Sequence[Any]]) -> None:
         """Run a statement for each row of arguments, in one transaction."""
-        ...
 
     async def fetch(self, query: str, *args: Any) -> list[Any]:
         """Return all rows."""
-        ...
 
     async def fetchrow(self, query: str, *args: Any) -> Any:
         """Return the first row, or None."""
-        ...
 
     async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any:
         """Return the first value of the first row, or None."""
-        ...
 
     async def copy_records_to_table(
         self, table_name: str, *, records: Iterable[Sequence[Any]], columns: Sequence[str]
     ) -> str:
         """Write rows by binary COPY."""
-        ...
 
     async def copy_to_table(
         self,
@@ -54,37 +48,29 @@ class Connection(Protocol):
         format: str,  # noqa: A002 - the driver's name
     ) -> str:
         """Write what is in the format of COPY already."""
-        ...
 
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False
     ) -> AbstractAsyncContextManager[Any]:
         """Return a transaction for the time of a block."""
-        ...
 
     def get_server_version(self) -> Any:
         """Return the server's version; `.major` is its first number."""
-        ...
 
     def get_server_pid(self) -> int:
         """Return the process id of its server process."""
-        ...
 
     def is_in_transaction(self) -> bool:
         """Return whether a transaction is open."""
-        ...
 
     def is_closed(self) -> bool:
         """Return whether the connection is closed."""
-        ...
 
     async def close(self, *, timeout: float | None = None) -> None:
         """Close after ending the session."""
-        ...
 
     def terminate(self) -> None:
         """Close without ending the session."""
-        ...
 
 
 async def connect(url: str, timeout_s: float) -> Connection:

@@ -34,11 +34,7 @@ _REFUSED = (
     errors.InsufficientPrivilegeError,
     errors.ClientConfigurationError,
 )
-_AGAIN = (
-    errors.DeadlockDetectedError,
-    errors.SerializationError,
-    errors.LockNotAvailableError,
-)
+_AGAIN = (errors.DeadlockDetectedError, errors.SerializationError, errors.LockNotAvailableError)
 
 
 def check_url(url: str) -> None:

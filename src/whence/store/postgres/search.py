@@ -84,11 +84,7 @@ class PostgresSearch:
         return await self._views.read(collection, access, read)
 
     async def dense_scores(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        chunk_ids: Sequence[str],
-        access: Access,
+        self, collection: str, vector: NDArray[np.float32], chunk_ids: Sequence[str], access: Access
     ) -> dict[str, float]:
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
 

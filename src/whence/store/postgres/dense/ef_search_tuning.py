@@ -41,11 +41,7 @@ _SEARCH_GRAPH = (
 
 
 async def least_ef_search(
-    connection: Connection,
-    collection_id: int,
-    dimension: int,
-    values: Iterable[int],
-    fetched: int,
+    connection: Connection, collection_id: int, dimension: int, values: Iterable[int], fetched: int
 ) -> int | None:
     """Return the first value of `ef_search` that reaches the recall; None when none does.
 

@@ -208,10 +208,7 @@ async def _fetch_ranked(
 
 
 async def dense_scores(
-    connection: Connection,
-    view: ReaderView,
-    vector: NDArray[np.float32],
-    chunk_ids: Sequence[str],
+    connection: Connection, view: ReaderView, vector: NDArray[np.float32], chunk_ids: Sequence[str]
 ) -> dict[str, float]:
     """Return the cosine of those chunks that exist and are visible. Cost: linear in them."""
     query = check_dense_query(view.version.info, vector, 1, 0.0)

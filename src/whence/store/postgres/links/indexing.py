@@ -198,10 +198,7 @@ async def _add_titles(
 
 
 async def _add_mentions_of_stored(
-    connection: Connection,
-    collection_id: int,
-    ords: Sequence[int],
-    texts: Sequence[Sequence[str]],
+    connection: Connection, collection_id: int, ords: Sequence[int], texts: Sequence[Sequence[str]]
 ) -> None:
     """Add the mentions of stored titles in new texts."""
     ids = await titles_by_anchor(connection, collection_id, {t for terms in texts for t in terms})
@@ -217,10 +214,7 @@ async def titles_by_anchor(
 
 
 async def _write_mentions(
-    connection: Connection,
-    ids: dict[str, int],
-    ords: Sequence[int],
-    texts: Sequence[Sequence[str]],
+    connection: Connection, ids: dict[str, int], ords: Sequence[int], texts: Sequence[Sequence[str]]
 ) -> None:
     """Write which of some titles are mentioned in texts."""
     pairs = await asyncio.to_thread(_find_mentions, ids, ords, texts)

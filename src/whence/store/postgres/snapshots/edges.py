@@ -73,10 +73,7 @@ def _rows(
         some, to = heads[at : at + ROWS_AT_ONCE], ends[at : at + ROWS_AT_ONCE]
         return rows_of_columns(
             {"collection_id": collection_id, "node": nodes[some], "relation": relations[some]},
-            {
-                "back": [back] * len(some),
-                "others": int_arrays(others[some[0] : to[-1]], to - some),
-            },
+            {"back": [back] * len(some), "others": int_arrays(others[some[0] : to[-1]], to - some)},
         )
 
     return chain.from_iterable(map(rows, range(0, len(heads), ROWS_AT_ONCE)))

@@ -243,11 +243,7 @@ class SnapshotTermWriter:
 
     async def _look_up(self, terms: Sequence[str]) -> dict[str, int]:
         keys = {term_key(term): term for term in terms}
-        rows = await self._connection.fetch(
-            _LOOK_UP,
-            self._collection_id,
-            list(keys),
-        )
+        rows = await self._connection.fetch(_LOOK_UP, self._collection_id, list(keys))
         return {keys[row["term"]]: row["id"] for row in rows}
 
     def _words(
@@ -279,11 +275,7 @@ class SnapshotTermWriter:
         self._connection = connection
         await self._write_terms()
         await self.segment()(connection)
-        await self._connection.execute(
-            _SET_COUNTS,
-            self._collection_id,
-            self._slots,
-        )
+        await self._connection.execute(_SET_COUNTS, self._collection_id, self._slots)
         await self._connection.execute(
             _WRITE_STATISTICS,
             self._collection_id,
@@ -297,9 +289,7 @@ class SnapshotTermWriter:
         numbers, df = np.array(self._numbers, dtype=np.int32), self._df
         if self._stored:
             await self._connection.execute(
-                _ADD_DF,
-                numbers[self._stored].tolist(),
-                df[self._stored].tolist(),
+                _ADD_DF, numbers[self._stored].tolist(), df[self._stored].tolist()
             )
         new = np.ones(len(numbers), dtype=np.bool_)
         new[self._stored] = False
