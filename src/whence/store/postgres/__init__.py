@@ -3,9 +3,9 @@
 - `pool`, `driver`, `errors`, `migrate`: connections, transactions, errors and the database schema.
 - `collections`, `documents`, `metadata_index`, `maintenance`: writes, and the work they leave for later.
 - `acl_classes`: a reader's rights as a set of classes, which every statement applies before ranking.
-- `search`, `view_reader`, `collection_version`, `cache`: reads of one version of a collection, the only cache.
+- `search`, `collection_version`, `cache`: reads of one version of a collection, the only cache.
 - `dense`, `lexical`, `links`, `symbol_lookup`, `snapshots`: the indexes.
-- `traces`, `ledger`, `overview`: other tables.
+- `traces`, `ledger`: other tables.
 - `server`: the embedded server.
 
 Other packages use `store` and `server`.

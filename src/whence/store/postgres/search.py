@@ -2,25 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from whence.schema.access import Access
+from whence.schema.errors import BadInput
 from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.postgres import chunk_reader
-from whence.store.postgres.collection_version import ReaderView
+from whence.store.postgres.cache import ByteCache
+from whence.store.postgres.collection_version import (
+    ReaderView,
+    StaleVersion,
+    cached_view,
+    read_view,
+)
 from whence.store.postgres.dense import search as dense
-from whence.store.postgres.driver import Connection
+from whence.store.postgres.driver import Connection, snapshot
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.pool import ConnectionPool
-from whence.store.postgres.view_reader import ViewReader
+from whence.store.postgres.server.tuning import memory_bytes
+from whence.store.validation import is_text
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+T = TypeVar("T")
+
+#: Size of the cache: a part of the memory, and at most.
+_OF_MEMORY = 16
+_MAX_BYTES = 128 * 1024 * 1024
+
+
+class ViewReader:
+    """Runs reads that need the version of a collection.
+
+    A cached version saves the statements that read it. It is only a proposal: each statement of a ranking
+    checks it, and after a write the read is repeated in a snapshot of the database.
+
+    Args:
+        pool: Lends connections.
+        maintenance: Indexes a collection of a former version before it is read.
+    """
+
+    def __init__(self, pool: ConnectionPool, maintenance: Maintenance) -> None:
+        self._pool = pool
+        self._maintenance = maintenance
+        self.cache = ByteCache(min(_MAX_BYTES, memory_bytes() // _OF_MEMORY))
+
+    async def read(
+        self,
+        collection: str,
+        access: Access,
+        read: Callable[[Connection, ReaderView], Awaitable[T | None]],
+    ) -> T:
+        """Return what `read` returns; it returns None while the collection is not indexed by this version."""
+        view = cached_view(collection, access, self.cache) if is_text(collection) else None
+        if view is not None:
+            try:
+                async with self._pool.search_connection() as connection:
+                    found = await read(connection, view)
+                if found is not None:
+                    return found
+            except (StaleVersion, BadInput):
+                # Input may be bad for the former version only.
+                pass
+            self.cache.drop(collection)
+
+        async def read_snapshot(connection: Connection) -> T | None:
+            async with snapshot(connection):
+                view = await read_view(connection, collection, access, self.cache)
+                found = await read(connection, view)
+            if view.version.version is not None:
+                self.cache.put(collection, view.version)
+            return found
+
+        return await self._maintenance.read_indexed(collection, read_snapshot)
 
 
 class PostgresSearch:

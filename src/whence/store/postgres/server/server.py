@@ -27,10 +27,9 @@ from types import TracebackType
 from urllib.parse import quote, urlencode
 
 from whence.schema.errors import Unavailable
-from whence.store.postgres.server.backoff import Backoff
 from whence.store.postgres.server.home import SOCKET_NAME, Home, default_home
 from whence.store.postgres.server.launcher import ALIVE_ELSEWHERE
-from whence.store.postgres.server.locks import FileLock
+from whence.store.postgres.server.locks import Backoff, FileLock
 from whence.store.postgres.server.process import PORT, SUPERUSER, ServerProcess
 
 logger = logging.getLogger(__name__)

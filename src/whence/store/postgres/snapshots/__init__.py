@@ -3,7 +3,7 @@
 In: nodes and edges of bundles. Out: internal collections that searches read, and walks along dependencies.
 
 - `importing` (open first): an import of one or more snapshots; `staging` writes one of them, with its parts
-  `nodes`, `term_index`, `edges` and `vectors`.
+  `nodes` (and edges), `term_index` and `vectors`.
 - `catalogue`: published snapshots and sets; `removal` deletes what is unreachable.
 - `expansion`: walks along the edges of a snapshot.
 """

@@ -21,8 +21,12 @@ from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.identity_columns import reserve_all
 from whence.store.postgres.lexical.segments import flush
 from whence.store.postgres.snapshots.catalogue import find_published, hide, write_snapshot
-from whence.store.postgres.snapshots.edges import relation_ids, write_edges
-from whence.store.postgres.snapshots.nodes import StagedNodes, prepare_nodes
+from whence.store.postgres.snapshots.nodes import (
+    StagedNodes,
+    prepare_nodes,
+    relation_ids,
+    write_edges,
+)
 from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, TermCounter
 from whence.store.postgres.snapshots.vectors import SnapshotVectors
 from whence.store.snapshot_documents import different_content, internal_name
