@@ -23,12 +23,12 @@ from whence.broker.transport import Headers, Transport
 from whence.cli.main import run_command
 from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.client import FlowClient
+from whence.flow.definition import register_types, topic_types
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
 from whence.flow.status import flow_status, topics_of
-from whence.flow.topic_types import register_types, topic_types
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse

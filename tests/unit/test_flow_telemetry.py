@@ -16,10 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from whence.flow.context import TraceContext
 from whence.flow.runtime import FlowHealth, ProcessorHealth
 from whence.flow.supervisor import State
-from whence.flow.telemetry.endpoint import Endpoint, read_address
-from whence.flow.telemetry.metrics import METRICS, FlowMetrics
-from whence.flow.telemetry.observer import observe_with
-from whence.flow.telemetry.spans import FlowSpans, provider_from_environment
+from whence.flow.telemetry.metrics import METRICS, Endpoint, FlowMetrics, read_address
+from whence.flow.telemetry.monitor import FlowSpans, observe_with, provider_from_environment
 from whence.schema.errors import ConfigError, Unavailable
 
 PLACE = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")

@@ -13,9 +13,8 @@ from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Worker
-from whence.flow.context import Caller, FlowContext, TraceContext
+from whence.flow.context import Caller, FlowContext, Observer, TraceContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
-from whence.flow.telemetry.observer import Observer
 from whence.processors.base import Processor, StreamingProcessor, closing
 from whence.schema.codec import decode_as, encode
 from whence.schema.errors import CodecError, ConfigError, InternalError

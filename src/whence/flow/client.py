@@ -16,8 +16,7 @@ from whence.broker.clock import clock_of
 from whence.broker.liveness import ping_workers
 from whence.broker.transport import Transport
 from whence.flow.context import DEFAULT_TIMEOUT_S, Caller, TraceContext
-from whence.flow.definition import FlowDefinition
-from whence.flow.topic_types import register_types
+from whence.flow.definition import FlowDefinition, register_types
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.errors import ConfigError, InternalError, Unavailable

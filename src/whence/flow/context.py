@@ -11,7 +11,8 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from typing import Any, TypeVar, cast
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -81,6 +82,12 @@ DEFAULT_TIMEOUT_S = 120.0
 #: worker's margin, so that a handler still sees the failure of its call.
 _MARGIN_SHARE = 0.2
 _MARGIN_S = 0.1
+
+
+#: Observes one message within a `with` block. Arguments: name of the processor, type of the message, trace
+#: context of the message. The block's value is the trace context for all work on the message; exceptions
+#: pass through.
+Observer: TypeAlias = Callable[[str, str, TraceContext], AbstractContextManager[TraceContext]]
 
 
 class Caller(msgspec.Struct, frozen=True, eq=False):

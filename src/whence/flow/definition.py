@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from whence.broker.transport import RetryPolicy
+from whence.broker.transport import RetryPolicy, SupportsSchemas, Transport
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError
+from whence.schema.message import Message
 from whence.schema.topics import DEFAULT_NAMESPACE
 
 #: Name of the interface on which explain events are published.
@@ -170,3 +171,31 @@ def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
 
     matches = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def topic_types(definition: FlowDefinition) -> dict[str, type[Message]]:
+    """Return the message type of each topic by full name; the loader checked that it is unique."""
+    types: dict[str, type[Message]] = {}
+    for processor in definition.processors:
+        for port, topic in processor.topics.items():
+            types.setdefault(topic, _type_of(processor, port))
+    return types
+
+
+def register_types(definition: FlowDefinition, transport: Transport) -> None:
+    """Register the types of a flow's topics, before anything is published or subscribed to.
+
+    Raises:
+        ConfigError: Another type is registered for one of them.
+    """
+    if isinstance(transport, SupportsSchemas):
+        for topic, message_type in topic_types(definition).items():
+            transport.register_topic(topic, message_type)
+
+
+def _type_of(processor: ProcessorDefinition, port: str) -> type[Message]:
+    cls = processor.cls
+    if port == inbound_port(cls):
+        inbound: type[Message] = inbound_type(cls)
+        return inbound
+    return cls.calls[port].request if port in cls.calls else cls.emits[port]

@@ -20,12 +20,11 @@ from whence.broker.clock import Clock, clock_of
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import TopicStats, Transport
 from whence.flow.binding import Replica
-from whence.flow.definition import FlowDefinition, ProcessorDefinition
+from whence.flow.context import Observer
+from whence.flow.definition import FlowDefinition, ProcessorDefinition, register_types
 from whence.flow.optional_processors import without_disabled
 from whence.flow.resources import Resources
 from whence.flow.supervisor import RestartPolicy, State, Supervisor
-from whence.flow.telemetry.observer import Observer
-from whence.flow.topic_types import register_types
 from whence.flow.topology import callers_first
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError, WhenceError

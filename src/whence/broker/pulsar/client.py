@@ -14,9 +14,9 @@ from pulsar import ConsumerType, InitialPosition, Result
 from pulsar.asyncio import Client, Consumer, Producer, PulsarException, Reader
 
 from whence.broker.pulsar.errors import is_taken, translate
-from whence.broker.pulsar.feed import close_quietly
 from whence.broker.pulsar.options import PulsarOptions
 from whence.broker.pulsar.schema_registry import MessageSchema
+from whence.broker.pulsar.subscription import close_quietly
 from whence.broker.transport import Start
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.message import Message

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pulsar.asyncio import Producer
 
 from whence.broker.clock import Clock, Timer
-from whence.broker.pulsar.feed import close_quietly
+from whence.broker.pulsar.subscription import close_quietly
 
 #: Producers kept open, beyond those that are sending.
 _MAX_IDLE = 256
