@@ -31,8 +31,8 @@ class _Group(NamedTuple):
 COMMANDS: Mapping[str, str | _Group] = {
     "index": "index:index",
     "search": "search:search",
-    "collections": "collections:collections",
-    "erase": "collections:erase",
+    "collections": "status:collections",
+    "erase": "status:erase",
     "ask": "ask:ask",
     "explain": "traces:explain",
     "why-not": "traces:why_not",

@@ -36,7 +36,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ok: bool
     detail: str
-    """The finding."""
     remedy: str = ""
     """What to do about a fault; empty without one."""
 

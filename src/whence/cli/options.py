@@ -36,7 +36,6 @@ class Option(NamedTuple):
     """An option as a parameter of a command."""
 
     hint: Any
-    """Annotated type, for typer."""
     default: Any
 
 
@@ -44,9 +43,7 @@ class OptionGroup(NamedTuple):
     """Options that become one argument of a command; the metadata of an `Annotated` type."""
 
     options: Mapping[str, Option]
-    """Options by parameter name."""
     make: Callable[..., Any]
-    """Makes the argument from the options by name."""
 
 
 def option(

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout
-from whence.engine.answer_stream import collect_answer
 from whence.engine.audit import AuditLog, audited
 from whence.engine.node_texts import AroundNode, FetchReport, NodeChunks
 from whence.engine.results import ImportResult, SnapshotOverview
+from whence.engine.session import EngineSession, collect_answer
 from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot
 from whence.retrieval.pipeline import check_text, search_mode
 from whence.schema.access import Access
@@ -23,7 +23,6 @@ from whence.schema.texts import Prioritize, TextBudget, TextRequest, TextRespons
 
 if TYPE_CHECKING:
     from whence.engine.code_import import Progress
-    from whence.engine.session import EngineSession
     from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet, SnapshotSource
 
 _PUBLIC = Access.public()
@@ -236,21 +235,7 @@ class CodeSnapshots:
     ) -> Answer:
         """Answer a question from a snapshot: search, expand over dependencies, write from the texts that fit.
 
-        Args:
-            question: The question.
-            snapshot: Snapshot to read.
-            access: Rights of the reader.
-            doc_limit: Most nodes, seeds included, 1 or more.
-            mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
-            timeout_s: Seconds for the whole question.
-            chunk_callback: Receives the text while it is written.
-            explain_callback: Receives the triples of each stage when it is done.
-
-        Raises:
-            BadInput: The question is blank or not text, or an argument is wrong.
-            NotFound: There is no such snapshot.
-            DeadlineExceeded: The time ran out.
-            Unavailable: A service that is needed does not answer.
+        `doc_limit` is the most nodes, seeds included; other arguments and errors are those of `Engine.ask`.
         """
         check_text("the question", question)
         check_timeout(timeout_s)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout
-from whence.engine.answer_stream import collect_answer
 from whence.engine.audit import AuditLog, audited
 from whence.engine.code import CodeSnapshots
 from whence.engine.erasure import Erasure, erase
@@ -21,7 +20,7 @@ from whence.engine.indexing import Progress, index_paths
 from whence.engine.replay import ReplayReport, replay
 from whence.engine.results import IndexReport
 from whence.engine.search import SearchQuery, run_search
-from whence.engine.session import EngineSession
+from whence.engine.session import EngineSession, collect_answer
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.trace_access import explain, why_not
 from whence.retrieval.pipeline import RERANK_BUDGET_S, check_text, search_match, search_mode

@@ -96,7 +96,6 @@ class _Batch(msgspec.Struct):
     outcomes: int = 0
     size: int = 0
     last: bool = True
-    """Whether nothing is left to read."""
 
     @property
     def full(self) -> bool:

@@ -27,25 +27,19 @@ class AroundNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node near the seeds."""
 
     id: str
-    """Canonical or local id."""
     depth: int = 1
-    """Steps from the nearest seed."""
     parent_id: str | None = None
-    """Node from which it was reached, when known."""
 
 
 class FetchedNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node with its whole text."""
 
     id: str
-    """Canonical id."""
     local_id: str
     text: str
     is_seed: bool
     depth: int
-    """0 for a seed."""
     chars: int
-    """Length of the text."""
     tokens: int | None
     """Tokens by the configured embedding model; None when the model is not installed."""
 

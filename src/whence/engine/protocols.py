@@ -27,13 +27,11 @@ class FoundChunk(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """Names the chunk; the same in both stores of a retriever."""
     content: str
-    """The whole text."""
     score: float
     """Cosine of query and chunk from a vector store, lexical share from a sparse retriever."""
     metadata: dict[str, Any] = {}
     """`source_file`, `header_path` and the document's own metadata."""
     document_id: str = ""
-    """Document it is part of."""
 
 
 class Embedder(Protocol):

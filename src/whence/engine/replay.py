@@ -28,14 +28,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One difference between two runs."""
 
     stage: str
-    """Stage it belongs to."""
     what: str
     """`settings`, `models`, `concepts`, `candidates` (those of one side only), `texts`, `scores`, `order`,
     `kept`, `citations` or `answer`."""
     before: Any
-    """As recorded."""
     after: Any
-    """In the replay."""
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):

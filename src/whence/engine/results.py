@@ -39,7 +39,6 @@ class IndexReport(msgspec.Struct, kw_only=True):
     kinds: dict[str, int] = {}
     """Documents read, by kind of file, e.g. `{"Markdown": 3, "PDF": 1}`; unchanged ones among them."""
     skipped: dict[str, int] = {}
-    """Files and records skipped, by reason."""
     kept: int = 0
     """Documents in no path that `prune` kept, because a failed file may contain them."""
     failures: list[PathFailure]
@@ -59,7 +58,6 @@ class ImportedBundle(msgspec.Struct, frozen=True, kw_only=True):
     unchanged: bool
     """Whether the snapshot was published with the same content before."""
     nodes: dict[str, int]
-    """`cs` and `sql`."""
     edges: dict[str, int]
     """`cs` and `sql`; edges with both ends, each once."""
     duplicates: dict[str, dict[str, int]]
@@ -77,9 +75,7 @@ class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
     """Report of one `import`."""
 
     imports: list[ImportedBundle]
-    """In the order given."""
     set: SnapshotSet | None
-    """The new set, if one was requested."""
     seconds: float
 
 
@@ -87,6 +83,4 @@ class SnapshotOverview(msgspec.Struct, frozen=True, kw_only=True):
     """All published snapshots and sets."""
 
     snapshots: list[SnapshotRecord]
-    """Newest first."""
     sets: list[SnapshotSet]
-    """By name."""

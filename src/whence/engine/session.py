@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 import weakref
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from whence.answering.state import ChunkCallback, ExplainCallback
 from whence.broker.connect import in_process
 from whence.engine.audit import AuditLog
-from whence.schema.errors import BadInput, WhenceError
+from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
+from whence.schema.errors import BadInput, InternalError, WhenceError
+from whence.schema.message import Message
 
 if TYPE_CHECKING:
     from whence.engine.retriever import Retriever
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.store.protocols import Store
     from whence.store.snapshot_protocols import CodeStore
+
+logger = logging.getLogger(__name__)
 
 #: Silence after which a client asks the broker whether a fleet is running, in seconds.
 _ABSENT_AFTER_S = 3.0
@@ -170,3 +177,34 @@ async def _load_models(resources: Resources, *, reranker: bool) -> None:
 async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def collect_answer(
+    replies: AsyncGenerator[Message, None],
+    chunk_callback: ChunkCallback | None = None,
+    explain_callback: ExplainCallback | None = None,
+) -> Answer:
+    """Return the answer at the end of the replies."""
+    answer: Answer | None = None
+    async with aclosing(replies) as arriving:
+        async for part in arriving:
+            if isinstance(part, Answer):
+                answer = part
+            elif isinstance(part, AnswerPiece) and chunk_callback is not None:
+                await chunk_callback(part.text, part.end_of_stream)
+            elif isinstance(part, ExplainEvent) and explain_callback is not None:
+                await _explain(explain_callback, part)
+    if answer is None:
+        raise InternalError("the flow ended without an answer")
+    return answer
+
+
+async def _explain(callback: ExplainCallback, event: ExplainEvent) -> None:
+    try:
+        await callback(event.triples, event.explain_id)
+    except Exception:
+        logger.warning(
+            "explain callback failed",
+            extra={"action": "explain", "answer_id": event.answer_id, "stage": event.stage},
+            exc_info=True,
+        )

@@ -29,9 +29,7 @@ class ReadableTrace(msgspec.Struct, frozen=True, kw_only=True):
     """A trace, and the chunks of it that a reader may see."""
 
     record: TraceRecord
-    """As recorded."""
     trace: Trace
-    """The whole trace."""
     visible: frozenset[str]
     """Ids of its chunks that the reader may see."""
 

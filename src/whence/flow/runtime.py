@@ -47,11 +47,8 @@ class ProcessorHealth(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: str
     state: State
-    """The worst state of its replicas."""
     replicas: int
-    """Replicas that should run."""
     running: int
-    """Replicas that receive messages."""
     restarts: int
     in_flight: int
     backlog: int
@@ -68,7 +65,6 @@ class ProcessorHealth(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int = 0
     duplicates: int = 0
     last_error: str = ""
-    """The last failure of a replica; empty when there was none."""
 
 
 class FlowHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +75,6 @@ class FlowHealth(msgspec.Struct, frozen=True, kw_only=True):
     """True when every replica receives messages and the broker answers."""
     processors: tuple[ProcessorHealth, ...]
     broker_error: str = ""
-    """Error of the broker; empty when it answers."""
 
 
 class _ProcessorGroup:

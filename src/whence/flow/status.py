@@ -21,19 +21,14 @@ class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Backlog of one processor; a number is None when the broker does not report it."""
 
     topic: str
-    """Full name."""
     group: str
     """Consumer group, named like the processor."""
     backlog: int | None = None
-    """Messages waiting, retries included."""
     in_flight: int | None = None
-    """Messages delivered and not acknowledged."""
     oldest_age_s: float | None = None
     """Age of the oldest of these messages in seconds; 0 when there is none."""
     dead_letters: int | None = None
-    """Dead letters that were neither replayed nor dropped."""
     workers: int = 0
-    """Live workers of all processes."""
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +36,9 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: str
     broker: str
-    """Address without credentials."""
     topics: tuple[TopicStatus, ...]
-    """In the order of the flow file."""
     processors: tuple[ProcessorReport, ...]
-    """Live workers by topic."""
     notes: tuple[str, ...] = ()
-    """Missing information and its remedy."""
 
 
 async def has_global_stats(transport: Transport) -> bool:

@@ -48,7 +48,6 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int = 5
     """Restarts within `window_s` after which the next failure is final."""
     window_s: float = 60.0
-    """Seconds for which a restart counts."""
 
     def delay_s(self, restarts: int) -> float:
         """Return the wait before a restart, after `restarts` others within the window."""

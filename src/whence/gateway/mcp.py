@@ -58,9 +58,7 @@ class McpReply(msgspec.Struct, frozen=True):
     """The reply to one message."""
 
     status: int
-    """HTTP status."""
     document: dict[str, Any] | None = None
-    """The JSON-RPC message; None for a notification."""
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -71,7 +69,6 @@ class Tool(msgspec.Struct, frozen=True):
     body: type[Any]
     """Struct of the arguments; its docstring is the description."""
     call: Callable[[Service, Caller, Any], Awaitable[Any]]
-    """Returns the result as a JSON document."""
 
     def description(self) -> dict[str, Any]:
         """Return the tool as `tools/list` shows it."""
