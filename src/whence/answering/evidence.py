@@ -96,9 +96,6 @@ async def plan_queries(question: Question, processed: ProcessedQuery) -> list[Qu
 
     The question itself is always searched, to the whole depth of the pool: concepts may miss its point, or find
     the same chunks. The concepts share the pool equally.
-
-    Raises:
-        WhenceError: Nothing could be embedded, and words alone cannot rank.
     """
     text, pool = question.text, question.pool_limit
     trace, own = question.trace, processed.embedded
@@ -145,11 +142,7 @@ def read_concepts(text: str, *, limit: int) -> tuple[str, ...]:
 
 
 async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passage]:
-    """Search, pool what was found, and read the texts of the candidates that are kept.
-
-    Raises:
-        WhenceError: Nothing could be embedded, no search succeeded, or the texts could not be read.
-    """
+    """Search, pool what was found, and read the texts of the candidates that are kept."""
     trace = question.trace
     trace.begin("exploration")
     cut_code: DropCode = "over_fetch_limit" if question.rerank else "over_limit"

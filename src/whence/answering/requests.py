@@ -41,22 +41,10 @@ if TYPE_CHECKING:
     from whence.store.snapshot_protocols import CodeStore, SnapshotRecord
 
 
-class Publisher(Protocol):
-    """Publishes messages by port, for the time of one question: a `Context` of a processor."""
-
-    def remaining_s(self) -> float | None:
-        """Return the seconds until the caller gives up; None when there is no deadline."""
-        ...
-
-    def emit(self, port: str, message: Message, *, key: str | None = None) -> Awaitable[None]:
-        """Publish a message; return when it is stored."""
-        ...
-
-
 class AnswerStream:
     """Runs one question as a task and yields its replies."""
 
-    def __init__(self, publisher: Publisher, *, trace_timeout_s: float) -> None:
+    def __init__(self, publisher: QuestionContext, *, trace_timeout_s: float) -> None:
         self._publisher = publisher
         self._trace_timeout_s = trace_timeout_s
         self._replies: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -144,11 +132,19 @@ class AnswerStream:
         return msgspec.structs.replace(found, degraded=(*found.degraded, *self._degraded))
 
 
-class QuestionContext(StreamCaller, Publisher, Protocol):
+class QuestionContext(StreamCaller, Protocol):
     """Calls services and publishes for one question: a `Context` of a processor."""
 
     def is_bound(self, port: str) -> bool:
         """Return whether a port has a topic."""
+        ...
+
+    def remaining_s(self) -> float | None:
+        """Return the seconds until the caller gives up; None when there is no deadline."""
+        ...
+
+    def emit(self, port: str, message: Message, *, key: str | None = None) -> Awaitable[None]:
+        """Publish a message; return when it is stored."""
         ...
 
 

@@ -53,11 +53,7 @@ def check_question(query: object, *, max_bytes: int | None = None) -> str:
 
 
 def check_limits(doc_limit: int, fetch_limit: int) -> None:
-    """Check both limits.
-
-    Raises:
-        BadInput: `doc_limit` is below 1 or `fetch_limit` below 0.
-    """
+    """Check both limits."""
     if doc_limit < 1:
         raise BadInput(f"doc_limit must be at least 1, not {doc_limit}")
     if fetch_limit < 0:
@@ -65,11 +61,7 @@ def check_limits(doc_limit: int, fetch_limit: int) -> None:
 
 
 def check_timeout(timeout_s: float) -> None:
-    """Check the time for a question.
-
-    Raises:
-        BadInput: It is not above 0 and at most a day.
-    """
+    """Check the time for a question."""
     if not 0.0 < timeout_s <= _MAX_TIMEOUT_S:
         raise BadInput(
             f"the time for a question must be above 0 and at most {_MAX_TIMEOUT_S:g} s, not {timeout_s:g}",

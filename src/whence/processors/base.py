@@ -98,12 +98,7 @@ class Context(Protocol):
 
 
 class Processor:
-    """Base of all processors that send at most one reply.
-
-    Args:
-        parameters: Settings from the flow file, checked against `Parameters`.
-        resources: The resources named in `needs`, by keyword.
-    """
+    """Base of all processors that send at most one reply."""
 
     #: Name in flow files, lower-case words joined by `-`.
     type_name: ClassVar[str]

@@ -29,8 +29,6 @@ from whence.schema.message import Message
 if TYPE_CHECKING:
     from whence.store.snapshot_protocols import CodeStore
 
-__all__ = ("CodeRagParameters", "CodeRagProcessor")
-
 
 class CodeRagProcessor(StreamingProcessor):
     """Answers questions about snapshots of code."""

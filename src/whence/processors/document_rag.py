@@ -80,10 +80,5 @@ class DocumentRagProcessor(StreamingProcessor):
     def handle_stream(
         self, message: DocumentRagRequest, context: Context
     ) -> AsyncIterator[Message]:
-        """Answer one question.
-
-        Raises:
-            BadInput: As for `DocumentRag.query`; or a filter is invalid, or a limit is larger than allowed.
-            WhenceError: As for `DocumentRag.query`.
-        """
+        """Answer one question."""
         return answer_document_request(message, self.parameters, context, self._sources)

@@ -46,13 +46,7 @@ class EmbeddingProcessor(Processor):
         self._embedder = embedder
 
     async def handle(self, message: EmbeddingRequest, context: Context) -> EmbeddingResponse:
-        """Embed the texts of one request.
-
-        Raises:
-            BadInput: There are more than `max_texts` texts.
-            InternalError: The model gave too few or too many vectors, of a wrong length, or not
-                finite.
-        """
+        """Embed the texts of one request."""
         if len(message.texts) > self.parameters.max_texts:
             raise BadInput(
                 f"{len(message.texts)} texts in one embedding request;"

@@ -44,12 +44,7 @@ class PromptProcessor(StreamingProcessor):
     async def handle_stream(
         self, message: PromptRequest, context: Context
     ) -> AsyncIterator[PromptResponse]:
-        """Yield pieces when asked for them, then the whole result.
-
-        Raises:
-            BadInput: The template is unknown, or a variable is missing, of a wrong type or too large.
-            InternalError: The writer ended without a result.
-        """
+        """Yield pieces when asked for them, then the whole result."""
         writer = self._writer
         template = TEMPLATES.get(message.template_id)
         if template is None:

@@ -31,10 +31,6 @@ def boost_symbols(scores: Mapping[str, float], fits: Mapping[str, int]) -> dict[
     BM25 cannot tell a definition from a mention: a long class contains its own name less often, for its length,
     than the members that return it. Every chunk that defines the symbol scores 0.99 + 0.01 (fit + score) / 3,
     and no other chunk reaches 0.99. Measurements: docs/benchmarks.md.
-
-    Args:
-        scores: 0 to 1, by chunk id.
-        fits: How well the name fits each definition, 0 to 2; every definition has a score.
     """
     if not fits:
         return dict(scores)

@@ -108,12 +108,7 @@ class HybridSearch:
     graph: PassageGraph | None = None
 
     async def search(self, mode: SearchMode) -> SearchResponse:
-        """Rank once.
-
-        Raises:
-            Unavailable: No retriever of the mode answers.
-            WhenceError: A retriever refused the query.
-        """
+        """Rank once."""
         if mode == "dense":
             if isinstance(self.dense, WhenceError):
                 raise self.dense

@@ -110,11 +110,7 @@ def check_dense_query(query: str, top_k: int, threshold: float) -> None:
 
 
 def check_text(name: str, text: str) -> None:
-    """Refuse what cannot be sent or stored as UTF-8 text.
-
-    Raises:
-        BadInput: The text contains a NUL or half of a surrogate pair (bytes that were not UTF-8).
-    """
+    """Refuse what cannot be sent or stored as UTF-8 text."""
     if "\0" in text:
         raise BadInput(f"{name} holds a NUL character", hint="remove it")
     try:
@@ -124,11 +120,7 @@ def check_text(name: str, text: str) -> None:
 
 
 def check_budget(budget_s: float) -> None:
-    """Refuse a time for reranking that is out of range.
-
-    Raises:
-        BadInput: It is not above 0 and at most 600 seconds.
-    """
+    """Refuse a time for reranking that is out of range."""
     if not 0.0 < budget_s <= _MAX_BUDGET_S:
         raise BadInput(
             f"the time for reranking must be above 0 and at most {_MAX_BUDGET_S:g} s, not {budget_s}"

@@ -33,13 +33,7 @@ RERANK_SHARE = 0.05
 
 
 def blended_score(retrieved: float, reranked: float, share: float = RERANK_SHARE) -> float:
-    """Return `(1 - share) retrieved + share reranked`, 0 to 1.
-
-    Args:
-        retrieved: Score of the search, 0 to 1.
-        reranked: Score of the reranker, 0 to 1.
-        share: Weight of the reranker's score, 0 to 1.
-    """
+    """Return `(1 - share) retrieved + share reranked`, 0 to 1."""
     return (1.0 - share) * retrieved + share * min(1.0, max(0.0, reranked))
 
 
@@ -127,9 +121,6 @@ async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankR
     was measured to be worse than the order it was given.
 
     Cost: one pass of the model for each pair of query and document, then one sort.
-
-    Raises:
-        InternalError: The model returned too few or too many scores, or one that is not finite.
     """
     best: dict[str, RerankerResult] = {}
     model, texts = reranker.model, [document.text for document in request.documents]
