@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def mean_length(total: int, chunks: int) -> float:
     return max(1.0, total / chunks) if chunks else 1.0
 
 
+# The bound, the weights and the coverage of a query read the same few.
+@lru_cache(maxsize=4096)
 def idf(chunks: int, df: int) -> float:
     """Return the inverse document frequency of a term; above 0, and `ln(2 N + 2)` for df 0.
 
@@ -154,4 +157,4 @@ def weights(
 
 def share(parts: Iterable[tuple[float, float]]) -> float:
     """Return L of a chunk, 0 to below 1, from weight and impact of each common term; the sum is exact."""
-    return sum((weight * value for weight, value in parts), 0.0)
+    return sum([weight * value for weight, value in parts], 0.0)

@@ -51,14 +51,12 @@ def parse_symbol_query(query_text: str) -> str | None:
     words = query_text.split(maxsplit=_MAX_WORDS)
     if not 0 < len(words) <= _MAX_WORDS:
         return None
-    strong = [word for word in (one.strip(_AROUND) for one in words) if not _is_ignored(word)]
+    strong = [
+        word for one in words if (word := one.strip(_AROUND)) and not is_stop_term(word.lower())
+    ]
     if len(strong) != 1 or not _SYMBOL.fullmatch(strong[0]):
         return None
     return strong[0] if len(strong[0].encode()) <= LONGEST_NAME else None
-
-
-def _is_ignored(word: str) -> bool:
-    return not word or is_stop_term(word.lower())
 
 
 def symbol_fit(name: str, heading: str) -> int | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
-from whence.schema.terms import Term, Triple, iri, literal
+from whence.schema.terms import Triple, iri, literal
 from whence.store.chunk_ids import document_key
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.pool import ConnectionPool
@@ -170,15 +170,10 @@ async def _rebuild(connection: Connection, rows: Sequence[Any]) -> list[StoredTr
     return [_stored(row, rebuilt[row["number"]]) for row in rows]
 
 
-def _term(kind: str, text: str, datatype: str) -> Term:
-    return iri(text) if kind == "i" else literal(text, datatype)
-
-
 def _triple(quad: Any) -> Triple:
-    kind = quad["o_kind"].decode()
-    return Triple(
-        iri(quad["s"]), iri(quad["p"]), _term(kind, quad["o"], quad["datatype"]), quad["g"]
-    )
+    text = quad["o"]
+    object_ = iri(text) if quad["o_kind"] == b"i" else literal(text, quad["datatype"])
+    return Triple(iri(quad["s"]), iri(quad["p"]), object_, quad["g"])
 
 
 def _event(row: Any, triples: Sequence[Triple]) -> ExplainEvent:
