@@ -85,11 +85,6 @@ def index(
 
 
 def _boosts(given: list[str] | None) -> dict[str, int] | None:
-    """Parse the options `--boost`; None without options.
-
-    Raises:
-        BadInput: An option is not FIELD=N, or N is out of range.
-    """
     if not given:
         return None
     from whence.store.field_boosts import parse_field_boosts

@@ -32,7 +32,6 @@ def note(text: str) -> None:
 
 
 def _wrapped(text: str) -> str:
-    """Wrap a line at the width of the terminal; a longer word, such as an id or a path, stays whole."""
     import shutil
 
     return Wrapping(shutil.get_terminal_size().columns).add(text, end=True)
@@ -228,7 +227,6 @@ class Wrapping:
         return "".join(self._placed(word, self._width) for word in whole)
 
     def _placed(self, word: str, width: int) -> str:
-        """Place a word, with the space before it, on this line or the next."""
         from rich.cells import cell_len
 
         if word.startswith("\n"):

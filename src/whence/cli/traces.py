@@ -143,7 +143,6 @@ def _print_difference(out: Console, difference: Difference) -> None:
 
 
 def _lines(value: Any) -> list[str]:
-    """Return one line for each part of a value."""
     if isinstance(value, dict):
         return [f"{key}: {part}" for key, part in value.items()] or ["-"]
     if isinstance(value, list):

@@ -128,7 +128,6 @@ class AuditLog:
 
 
 def _uid() -> int | None:
-    """Return the user id of this process; None on systems without one."""
     return os.getuid() if hasattr(os, "getuid") else None
 
 
@@ -213,7 +212,6 @@ def _logged_facts(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flattened(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield arguments by name, with the fields of request objects in their place."""
     for name, value in arguments:
         if isinstance(value, msgspec.Struct) and not isinstance(value, Access | DocumentTags):
             yield from _flattened((key, getattr(value, key)) for key in value.__struct_fields__)
@@ -222,7 +220,6 @@ def _flattened(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]
 
 
 def _rights(access: object) -> dict[str, Any] | None:
-    """Return a reader's rights; None for operations of the owner."""
     if not isinstance(access, Access):
         return None
     return {

@@ -184,7 +184,6 @@ class CodeImporter:
         return _StagedBundle(import_id, staged, report, is_new)
 
     async def _embed(self, one: _StagedBundle) -> None:
-        """Embed all nodes, a few requests at once; the first alone determines the model."""
         slots = asyncio.Semaphore(_IN_FLIGHT)
         passages = PassagePooling(self._embedder)
         try:
@@ -224,8 +223,6 @@ class CodeImporter:
 
 
 class _StagedBundle:
-    """A bundle that was read completely, and the counts of its import."""
-
     def __init__(
         self, import_id: str, staged: StagedSnapshot, report: ImportReport, is_new: bool
     ) -> None:

@@ -81,7 +81,6 @@ async def _rewrite_trace(store: Store, answer_id: str, document_id: str, erased_
 
 
 async def _count_traces(store: Store, collection: str, document_id: str) -> tuple[int, int]:
-    """Return the number of traces that name a document, and of those that contain words of it."""
     from whence.provenance.erasing import erase_texts
 
     about = await store.traces_about(collection, document_id)
@@ -110,7 +109,6 @@ def _remains(parts: DocumentParts, traces: int, traces_with_text: int) -> Remain
 
 
 def _refers_to(collection: str, document_id: str) -> Callable[[str, str], bool]:
-    """Return a predicate: does an id of a chunk or document refer to this document?"""
     from whence.store.chunk_ids import document_key
 
     prefix = document_key(collection, document_id)

@@ -121,7 +121,6 @@ class EngineTarget:
         return len(states) == len(document_ids)
 
     async def _keys(self, ids: Sequence[str]) -> list[str]:
-        """Return ids of chunks: the first of every document, then the second, and so on."""
         states = await self._store.document_states(self._collection, ids)
         places = [
             (index, number, one)

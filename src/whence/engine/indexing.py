@@ -72,7 +72,6 @@ async def index_paths(
 
 
 async def _known_sources(session: EngineSession, collection: str) -> KnownSources | None:
-    """Return the look-up of stored source digests; None for a client of a fleet, which has no store."""
     from whence.ingest.documents import KnownSources
 
     if not session.runs_flow:
@@ -170,7 +169,6 @@ class _IndexRun:
             self._report_progress(0)
 
     def _next_batch(self, documents: Iterator[LoadResult]) -> _Batch:
-        """Read until a batch is full or nothing is left; count the outcomes that are not sent."""
         batch = _Batch([])
         for item in documents:
             batch.outcomes += 1

@@ -77,8 +77,6 @@ class LoopThread(Generic[T]):
 
 
 class _Worker(Generic[T]):
-    """One thread with its event loop and resource."""
-
     def __init__(
         self, open_resource: Callable[[], AbstractAsyncContextManager[T]], name: str
     ) -> None:

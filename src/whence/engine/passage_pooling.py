@@ -43,7 +43,6 @@ class PassagePooling:
         return passages, owners
 
     def _lines(self, text: str) -> Iterator[str]:
-        """Yield passages of whole lines; the model truncates a line beyond its length."""
         lines = text.splitlines(keepends=True)
         passage: list[str] = []
         size = given = 0

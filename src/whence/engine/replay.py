@@ -85,7 +85,6 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | 
 
 
 def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
-    """Return the request for a question about code, with the settings of its trace."""
     settings = record.settings
     relations = settings["graph_edge_allowlist"]
     return CodeRagRequest(
@@ -131,7 +130,6 @@ def compare(
 
 
 def _in_traces(before: Trace, after: Trace) -> Iterator[Difference]:
-    """Compare two traces; candidates in only one of them are listed, not compared."""
     ranked = [[c.chunk_id for c in trace.candidates] for trace in (before, after)]
     both = frozenset(ranked[0]) & frozenset(ranked[1])
     comparisons: tuple[tuple[str, str, Callable[[Trace], Any]], ...] = (
@@ -169,7 +167,6 @@ def _in_answers(before: Answer, after: Answer) -> Iterator[Difference]:
 
 
 def _difference(stage: str, what: str, before: Any, after: Any) -> Difference:
-    """Return a difference; of two mappings only the unequal entries."""
     if isinstance(before, dict) and isinstance(after, dict):
         keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
         before, after = ({key: side.get(key) for key in keys} for side in (before, after))

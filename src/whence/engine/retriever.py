@@ -255,7 +255,6 @@ def _check_methods(what: str, collaborator: object, methods: Iterable[str]) -> N
 
 
 async def _call(what: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call a method of a collaborator, coroutine or not; any error becomes a `RetrieverNotReady`."""
     try:
         given = method(*args, **options)
         return await given if inspect.isawaitable(given) else given

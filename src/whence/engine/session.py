@@ -164,7 +164,6 @@ class EngineSession:
 
 
 async def _load_models(resources: Resources, *, reranker: bool) -> None:
-    """Load the models that are needed first; the operation that uses a model reports its error."""
     with suppress(WhenceError):
         embedder = await resources.get("embedder")
         await embedder.embed(["warm up"])

@@ -119,7 +119,6 @@ class Resources:
         return store
 
     async def _open_ledger(self) -> Any:
-        """Return the ledger that prevents handling a message twice: durable if messages are."""
         from whence.broker.connect import in_process
         from whence.broker.idempotency import MemoryLedger
 

@@ -30,7 +30,9 @@ class AccessBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rights in a request or in the tokens file."""
 
     acl: list[str] = []
+    """Access tags."""
     labels: list[str] = []
+    """Labels."""
     clearance: int = 0
     """Highest level, 0 or more."""
 
@@ -54,6 +56,7 @@ class Caller(msgspec.Struct, frozen=True):
     """The sender of a request."""
 
     name: str
+    """Name of the token; empty without one."""
     access: Access
     """Most that the caller may see."""
     speaks_for_others: bool = False
