@@ -75,9 +75,13 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     marker: int
     """The number in `[n]`."""
     chunk_id: str
+    """Cited chunk."""
     document_id: str
+    """Document of the chunk."""
     source_file: str = ""
+    """File of the document."""
     source_url: str = ""
+    """URL of the document, when it has one."""
     heading: str = ""
     """Nearest heading above the passage."""
     quote: str = ""
@@ -92,6 +96,7 @@ class StageReport(Message, frozen=True, kw_only=True, gc=False):
     stage: str
     """`question`, `grounding`, `exploration`, `focus` or `synthesis`."""
     duration_ms: float
+    """Duration in milliseconds."""
     candidates_in: int = 0
     """Chunks (in `grounding`: questions) that entered."""
     candidates_out: int = 0

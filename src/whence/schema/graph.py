@@ -15,6 +15,7 @@ class GraphNode(Message, frozen=True, kw_only=True):
     """One node of an expansion."""
 
     id: str
+    """Canonical id."""
     local_id: str
     """Id within the bundle."""
     depth: int

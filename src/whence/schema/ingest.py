@@ -21,6 +21,7 @@ class ChunkDraft(Message, frozen=True, kw_only=True):
     end: int = 0
     """Offset after the last character."""
     heading: str = ""
+    """Nearest heading above."""
     section_path: str = ""
     """Headings from the top, joined by ` > `."""
     embed_text: str = ""
@@ -37,9 +38,13 @@ class DocumentDraft(Message, frozen=True, kw_only=True):
     chunks: tuple[ChunkDraft, ...]
     """In the order of the text; the position is the chunk index."""
     title: str = ""
+    """Title, when it has one."""
     source_file: str = ""
+    """File of the document."""
     source_url: str = ""
+    """URL of the document, when it has one."""
     tags: DocumentTags = DocumentTags()
+    """Rights a reader needs."""
     metadata: dict[str, Any] = {}
     """The document's own metadata, JSON types only."""
     digest: str = ""
@@ -63,11 +68,15 @@ class DocumentOutcome(Message, frozen=True, kw_only=True):
     """Outcome of one document."""
 
     document_id: str
+    """As in the request."""
     outcome: OutcomeKind
     """`updated` also when only the tags changed, which embeds nothing."""
     chunks: int = 0
+    """Chunks of the document."""
     embedded: int = 0
+    """Chunks that were embedded."""
     reason: str = ""
+    """Reason of a failure."""
 
 
 class IngestResponse(Message, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ class RerankItem(Message, frozen=True, kw_only=True, gc=False):
     id: str
     """Id within the request."""
     text: str
+    """Its text."""
     retrieval_score: float | None = None
     """Retrieval score, 0 to 1; when all documents have one, the result combines both scores."""
 

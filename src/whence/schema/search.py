@@ -27,6 +27,7 @@ class Degradation(Message, frozen=True, kw_only=True, gc=False):
     stage: str
     """Stage that failed: `embedding`, `search`, `rerank`, `text-fetch`, `prompt`, `trace`."""
     reason: str
+    """Description, one line."""
     code: str = "degraded"
     """Identifier, e.g. `reranker_failed`, `no_language_model`."""
 
@@ -55,7 +56,9 @@ class Candidate(Message, frozen=True, kw_only=True, gc=False):
     """One ranked chunk."""
 
     chunk_id: str
+    """IRI of the chunk."""
     document_id: str
+    """Document of the chunk."""
     score: float
     """Score that orders the ranking, 0 to 1, higher is better."""
     rank: int
@@ -91,6 +94,7 @@ class SearchQuery(Message, frozen=True, kw_only=True):
     vector: bytes | None = None
     """Query vector, as in the request."""
     query_text: str = ""
+    """Words of the query."""
 
 
 class SearchResult(Message, frozen=True, kw_only=True):

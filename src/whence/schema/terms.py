@@ -29,8 +29,11 @@ class Triple(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One statement and the named graph it belongs to."""
 
     s: Term
+    """Subject, an IRI."""
     p: Term
+    """Predicate, an IRI."""
     o: Term
+    """Object, an IRI or a literal."""
     g: str | None = None
     """IRI of the named graph; None is the default graph."""
 

@@ -25,7 +25,9 @@ class ChunkText(Message, frozen=True, kw_only=True, gc=False):
     """The text of one chunk and its place in its source."""
 
     chunk_id: str
+    """IRI of the chunk."""
     document_id: str
+    """Document of the chunk."""
     content: str
     """The text, verbatim from the source."""
     metadata: dict[str, Any] = {}
@@ -41,6 +43,7 @@ class PlannedText(Message, frozen=True, kw_only=True, gc=False):
     """A text requested for its place in a graph."""
 
     id: str
+    """Chunk id."""
     depth: int = 1
     """Steps from the nearest seed; 1 when unknown."""
     parent_id: str | None = None
@@ -51,6 +54,7 @@ class TextBudget(Message, frozen=True, kw_only=True):
     """Limit of all texts of one reply together."""
 
     kind: BudgetKind
+    """Unit."""
     limit: int
     """Most units, 1 or more."""
 
@@ -63,13 +67,16 @@ class TextPlan(Message, frozen=True, kw_only=True):
     graph: tuple[PlannedText, ...] = ()
     """Texts near the seeds; one that is also a seed counts as a seed."""
     prioritize: Prioritize = "balanced"
+    """Order in which texts are considered."""
     budget: TextBudget
+    """Limit."""
 
 
 class TextDecision(Message, frozen=True, kw_only=True, gc=False):
     """Whether one text was returned, and why."""
 
     id: str
+    """Chunk id."""
     action: Literal["include", "skip"]
     """A text is included whole or skipped."""
     reason: str
