@@ -162,8 +162,7 @@ class DocumentRag:
             keep_events: Whether the result carries the events even without a callback.
 
         Raises:
-            BadInput: The question or a limit is invalid, or the answer id cannot be part of an IRI.
-            WhenceError: The time ran out, or a stage failed that the answer depends on.
+            WhenceError: `BadInput` for an invalid argument; the time ran out, or a needed stage failed.
         """
         message = DocumentRagRequest(
             access=Access.public(),
@@ -248,7 +247,7 @@ class _PlainServices:
         return Embedded(vectors, model if isinstance(model, EmbeddingModel) else None)
 
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
-        """Search for all queries at once."""
+        """See `RetrievalServices.search`."""
         return await asyncio.gather(*map(self._search, queries))
 
     async def _search(self, query: Query) -> Ranking | WhenceError:

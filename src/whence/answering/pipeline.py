@@ -155,7 +155,7 @@ async def _save(question: Question, text: str) -> bool:
 _MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
 
 
-class CitedAnswer(msgspec.Struct, frozen=True):
+class CitedAnswer(NamedTuple):
     """The citations of an answer."""
 
     citations: tuple[Citation, ...]
