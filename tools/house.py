@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES, GOAL_LINES = 67_400, 61_000
+MAX_LINES, GOAL_LINES = 63_400, 61_000
 MAX_FILE_LINES = 600
 MAX_CLASS_LINES = 300
 MAX_FUNCTION_LINES = 60
 #: Figures of one question: limit and goal.
 QUESTION_LIMITS = {
-    "files entered by one question": (78, 40),
-    "functions entered by one question": (450, 250),
-    "calls of one question": (3_500, 2_500),
+    "files entered by one question": (53, 40),
+    "functions entered by one question": (350, 250),
+    "calls of one question": (2_500, 2_500),
     "deepest stack of one question": (22, 22),
 }
 #: Names with a leading underscore that the standard library documents.
