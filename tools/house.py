@@ -26,7 +26,7 @@ MAX_CLASS_LINES = 300
 MAX_FUNCTION_LINES = 60
 #: Figures of one question: limit and goal.
 QUESTION_LIMITS = {
-    "files entered by one question": (53, 40),
+    "files entered by one question": (54, 40),
     "functions entered by one question": (350, 250),
     "calls of one question": (2_500, 2_500),
     "deepest stack of one question": (22, 22),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.answering.evidence import read_concepts
-from whence.answering.pipeline import map_citations, markers_of
+from whence.answering.writing import map_citations, markers_of
 from whence.retrieval.pipeline import pool_candidates
 from whence.retrieval.rerank import read_reranking
 from whence.retrieval.services import Passage, Ranking

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
 from whence.answering.document_rag import DocumentRag
-from whence.answering.pipeline import NOTHING_FOUND, NOTHING_READABLE, RagResult
+from whence.answering.pipeline import RagResult
 from whence.answering.requests import DocumentRagParameters, answer_document_request
 from whence.answering.state import (
     OVERFETCH_FACTOR,
@@ -17,6 +17,7 @@ from whence.answering.state import (
     new_answer_id,
 )
 from whence.answering.trace_recorder import utc_now
+from whence.answering.writing import NOTHING_FOUND, NOTHING_READABLE
 from whence.processors.base import (
     DOCUMENT_RAG,
     EMBEDDING,

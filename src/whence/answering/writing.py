@@ -1,0 +1,208 @@
+"""Write the answer from passages, and find the passages that its markers cite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from whence.answering.evidence import text_digest
+from whence.answering.state import Question
+from whence.provenance.reasons import DropCode
+from whence.provenance.stage_records import CandidateRecord, ModelUse
+from whence.provenance.stages import synthesis_triples
+from whence.provenance.uris import answer_uris
+from whence.retrieval.services import Passage
+from whence.schema.document_rag import Citation
+from whence.schema.errors import WhenceError
+from whence.schema.prompt import PromptResult, Quote
+from whence.schema.texts import outdated
+
+#: The answer when no search returned anything; no model is called then.
+NOTHING_FOUND = "Nothing was found that could answer this question."
+#: The answer when passages were found and none of their texts could be read; no model is called then.
+NOTHING_READABLE = "Passages were found for this question, but none of their texts could be read."
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer as it was written."""
+
+    text: str
+    found: bool
+    result: PromptResult = PromptResult()
+    citations: tuple[Citation, ...] = ()
+
+
+async def write_answer(question: Question, passages: Sequence[Passage]) -> Written:
+    """Have the answer written from passages, best first; without passages no model is called."""
+    trace = question.trace
+    trace.begin("synthesis")
+    given, dropped = _within_limits(question, passages)
+    written = await _write(question, given)
+    saved = await _save(question, written.text)
+    result = written.result
+    await trace.end(
+        lambda run: synthesis_triples(
+            trace.answer_id,
+            reranked=question.selected,
+            saved=saved,
+            in_token=result.in_token,
+            out_token=result.out_token,
+            model=result.model or None,
+            dropped=dropped if run else (),
+            citations=written.citations if run else (),
+            found=written.found if run else None,
+            answer_digest=text_digest(written.text) if run else "",
+            run=run,
+        ),
+        candidates_in=len(passages),
+        candidates_out=len(given),
+        models=(question.models["writer"],) if "writer" in question.models else (),
+        settings={"prompt_template": result.template} if result.template else None,
+    )
+    return written
+
+
+def _within_limits(
+    question: Question, passages: Sequence[Passage]
+) -> tuple[list[Passage], list[CandidateRecord]]:
+    """Cut to the number of documents and the budget; return the kept passages and records of the dropped ones.
+
+    A text is taken whole or skipped, and smaller ones after it may still fit; the best one is always taken.
+    """
+    budget = question.options.max_context_chars
+    kept: list[Passage] = []
+    codes: dict[str, DropCode] = {}
+    used = 0
+    for passage in passages:
+        if len(kept) >= question.doc_limit:
+            codes[passage.chunk_id] = "over_limit"
+        elif budget and kept and used + len(passage.text) > budget:
+            codes[passage.chunk_id] = "over_budget"
+        else:
+            kept.append(passage)
+            used += len(passage.text)
+    dropped = [
+        # Only the reason: the stages before recorded everything else.
+        CandidateRecord(chunk_id=one.chunk_id, rank=one.rank, reason_code=codes[one.chunk_id])
+        for one in question.candidates
+        if one.chunk_id in codes
+    ]
+    return kept, dropped
+
+
+async def _write(question: Question, passages: Sequence[Passage]) -> Written:
+    """Write the answer and end the stream of pieces exactly once."""
+    trace, callback = question.trace, question.on_piece
+    pieces: list[str] = []
+    ended = False
+
+    async def send(text: str, end_of_stream: bool = False) -> None:
+        nonlocal ended
+        if callback is not None and not ended:
+            pieces.append(text)
+            ended = end_of_stream
+            await callback(text, end_of_stream)
+
+    if not passages:
+        codes = {one.reason_code for one in question.candidates}
+        text = NOTHING_READABLE if codes & {"fetch_failed", "text_missing"} else NOTHING_FOUND
+        await send(text, True)
+        return Written(text=text, found=False)
+    writer = question.services.writer
+    result = await writer.write_answer(question.text, passages, send if callback else None)
+    text = result.text or "".join(pieces)
+    await send("", True)
+    if not text.strip():
+        trace.degrade("prompt", "empty_answer", "the writer gave no text")
+    if result.language_model is False:
+        trace.degrade(
+            "prompt",
+            "no_language_model",
+            "no language model is configured: the answer is made of quoted sentences",
+        )
+    if result.model:
+        question.models["writer"] = ModelUse(role="writer", name=result.model)
+    cited = map_citations(text, result.quotes, passages)
+    for fault in cited.faults:
+        trace.degrade("prompt", "citation_invalid", fault)
+    return Written(text=text, found=True, result=result, citations=cited.citations)
+
+
+async def _save(question: Question, text: str) -> bool:
+    """Save the text where a callback is given; a failure degrades and does not fail the question."""
+    callback = question.save_answer
+    if callback is None or not text or not question.trace.wanted:
+        return False
+    uri = answer_uris(question.trace.answer_id).answer
+    try:
+        await question.deadline.limit(
+            "saving the answer", lambda: callback(uri, text), question.options.save_timeout_s
+        )
+    except WhenceError as error:
+        question.trace.degrade(
+            "trace", "answer_not_saved", f"the answer's text was not saved: {error.message}"
+        )
+        return False
+    return True
+
+
+#: `[3]`, `[1, 2]` or `[1][2]`, with the other dashes and blanks that models write. At most six digits:
+#: no prompt has a million documents.
+_MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
+
+
+class CitedAnswer(NamedTuple):
+    """The citations of an answer."""
+
+    citations: tuple[Citation, ...]
+    """By marker, then in the order of the quotes; one for each quote, or one without."""
+    faults: tuple[str, ...]
+    """Invalid markers and quotes, one line each."""
+
+
+def markers_of(text: str) -> tuple[int, ...]:
+    """Return the numbers in square brackets, each once, in order of first use.
+
+    >>> markers_of("Open at nine [2]. Closed on Sunday [1, 2][7].")
+    (2, 1, 7)
+    """
+    numbers = (
+        int(number) for group in _MARKERS.findall(text) for number in re.split(r"\D+", group)
+    )
+    return tuple(dict.fromkeys(numbers))
+
+
+def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage]) -> CitedAnswer:
+    """Map the markers of an answer, any text, to the passages given; marker `[n]` is the n-th, from 1.
+
+    Markers out of range and quotes that are not verbatim in their passage are left out and reported.
+    """
+    faults: list[str] = []
+    citations: list[Citation] = []
+    for marker in sorted(markers_of(text)):
+        if not 1 <= marker <= len(passages):
+            faults.append(f"marker [{marker}] names none of the {len(passages)} documents")
+            continue
+        passage = passages[marker - 1]
+        wanted = dict.fromkeys(one.text for one in quotes if one.marker == marker and one.text)
+        verbatim = [quote for quote in wanted if quote in passage.text]
+        if len(verbatim) < len(wanted):
+            faults.append(f"a quote of marker [{marker}] is not in its document")
+        citations += [_citation(marker, passage, quote) for quote in verbatim or [""]]
+    return CitedAnswer(tuple(citations), tuple(faults))
+
+
+def _citation(marker: int, passage: Passage, quote: str) -> Citation:
+    metadata = passage.metadata
+    names = ("source_file", "source_url", "heading")
+    return Citation(
+        marker=marker,
+        chunk_id=passage.chunk_id,
+        document_id=passage.document_id,
+        quote=quote,
+        outdated=outdated(metadata),
+        **{name: one for name in names if isinstance(one := metadata.get(name), str)},
+    )
