@@ -27,7 +27,7 @@ from whence.provenance.render.svg import to_svg
 from whence.provenance.render.text import one_line, shorten
 from whence.provenance.render.tree import tree_text
 from whence.provenance.stages import double, grounding_triples, question_triples
-from whence.provenance.trace import read_trace
+from whence.provenance.trace import STAGE_TITLES, read_trace
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
 
@@ -135,7 +135,7 @@ def test_the_tree_fits_the_terminal(name: str) -> None:
 
     assert max(map(cell_len, lines)) <= 80
     for stage in trace.stages:
-        assert any(stage.stage.capitalize() in line for line in lines)
+        assert any(STAGE_TITLES[stage.stage] in line for line in lines)
 
 
 def test_the_tree_counts_reranked_candidates() -> None:
@@ -216,7 +216,7 @@ def test_the_picture_links_kept_chunks() -> None:
     assert len(tracks) == len(trace.candidates) + len(trace.selections)
     assert len(links) == len(trace.selections) + len(trace.citations)
     assert sum("cited-link" in link for link in links) == 2 * len(trace.citations)
-    assert {"Question", "Grounding", "Exploration", "Focus", "Synthesis", "[1]"} <= set(shown)
+    assert {*STAGE_TITLES.values(), "[1]"} - {"Error"} <= set(shown)
 
 
 def test_the_picture_always_draws_kept_chunks() -> None:

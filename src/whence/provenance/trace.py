@@ -40,6 +40,15 @@ STAGE_TYPES: Mapping[str, str] = {
     "synthesis": ns.TG_SYNTHESIS,
     "error": ns.TG_ERROR,
 }
+#: The field's term for each stage; triples keep the names of the shared vocabulary.
+STAGE_TITLES: Mapping[str, str] = {
+    "question": "Question",
+    "grounding": "Query processing",
+    "exploration": "Retrieval",
+    "focus": "Reranking",
+    "synthesis": "Generation",
+    "error": "Error",
+}
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,11 @@
 // The web page of the gateway. Text from documents is never inserted as markup.
 
+// Names of the stages in traces, and the field's terms that people see.
 const STAGES = ["question", "grounding", "exploration", "focus", "synthesis"];
+const TITLES = {
+  grounding: "query processing", exploration: "retrieval", focus: "reranking", synthesis: "generation",
+};
+const titleOf = (stage) => TITLES[stage] || stage;
 const $ = (id) => document.getElementById(id);
 
 let token = "";
@@ -80,7 +85,7 @@ function options() {
 
 async function ask(question) {
   const mine = begin();
-  $("stages").append(...STAGES.map((stage) => make("li", { textContent: stage })));
+  $("stages").append(...STAGES.map((stage) => make("li", { textContent: titleOf(stage) })));
   try {
     const response = await call("v1/ask", {
       body: { question, ...options() }, accept: "text/event-stream", signal: mine.signal,
@@ -100,7 +105,7 @@ async function ask(question) {
 
 function markStage(stage) {
   const at = STAGES.indexOf(stage);
-  if (at < 0) $("stages").append(make("li", { textContent: stage, className: "failed" }));
+  if (at < 0) $("stages").append(make("li", { textContent: titleOf(stage), className: "failed" }));
   else $("stages").children[at].className = "done";
 }
 
@@ -145,7 +150,7 @@ async function showTrace(id, signal) {
   const path = `v1/answers/${encodeURIComponent(id)}`;
   const trace = await (await call(path, { signal })).json();
   const numbers = trace.stages.filter((stage) => stage.duration_ms != null)
-    .map((stage) => `${stage.stage} ${stage.duration_ms.toFixed(1)} ms`);
+    .map((stage) => `${titleOf(stage.stage)} ${stage.duration_ms.toFixed(1)} ms`);
   $("numbers").textContent = numbers.join(" · ");
   const explored = trace.stages.find((stage) => stage.stage === "exploration");
   const documents = new Set((explored?.candidates ?? []).flatMap((one) => [one.document_id, one.chunk_id]));

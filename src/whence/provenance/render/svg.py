@@ -17,7 +17,7 @@ from whence.provenance.checking import check_trace
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.render.svg_canvas import Canvas, Theme, text_length, wrap
 from whence.provenance.render.text import format_duration, one_line, ratio, stage_counts
-from whence.provenance.trace import Stage, Trace
+from whence.provenance.trace import STAGE_TITLES, Stage, Trace
 
 __all__ = ("Theme", "to_svg")
 
@@ -119,7 +119,7 @@ class _Picture:
 
     def _column(self, column: _Column) -> float:
         name = column.stage.stage
-        title = name.capitalize()
+        title = STAGE_TITLES[name]
         self.canvas.text(column.x, _TOP + 16, title, column.width, kind="h2", size=14)
         duration = format_duration(column.stage.run.duration_ms)
         counts = [*stage_counts(name, self.trace), *([duration] if duration else [])]

@@ -13,7 +13,7 @@ from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.render.text import format_duration, one_line, shorten, stage_counts
 from whence.provenance.stage_records import CandidateRecord, StageRun
-from whence.provenance.trace import Stage, Trace
+from whence.provenance.trace import STAGE_TITLES, Stage, Trace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -64,7 +64,10 @@ def _title(stage: Stage, trace: Trace) -> Text:
     if duration := format_duration(stage.run.duration_ms):
         parts.append(duration)
     numbers = ", ".join(parts)
-    return _styled((stage.stage.capitalize(), style), (f"  {numbers}" if numbers else "", "dim"))
+    title = STAGE_TITLES[stage.stage]
+    if title.lower() != stage.stage:
+        title += f" ({stage.stage})"
+    return _styled((title, style), (f"  {numbers}" if numbers else "", "dim"))
 
 
 def _add_contents(branch: Tree, stage: str, trace: Trace) -> None:
