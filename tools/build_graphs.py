@@ -17,6 +17,7 @@ Usage: python tools/build_graphs.py
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,10 +28,12 @@ from onnx import TensorProto, helper
 from whence.models.weights import (
     DIMENSION,
     HEADS,
+    INTERMEDIATE,
     LAYERS,
     POSITIONS,
+    VOCABULARY,
     TensorPlace,
-    safetensors_places,
+    tensor_place,
     w8_places,
 )
 
@@ -156,6 +159,56 @@ def _norm(graph: Graph, value: str, weight: str, bias: str) -> str:
 def _with_width(graph: Graph, shape: str, *sizes: int) -> str:
     """Append axes to a shape."""
     return graph.op("Concat", shape, graph.constant(sizes, "int64"), axis=0)
+
+
+#: Bytes before the data of the published file.
+_HEADER_BYTES = 8 + 11408
+
+
+def _layer_shapes(layer: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    prefix = f"encoder.layer.{layer}."
+    d, inner = DIMENSION, INTERMEDIATE
+    for part in ("attention.self.query", "attention.self.key", "attention.self.value"):
+        yield from _linear_shapes(prefix + part, d, d)
+    yield from _linear_shapes(prefix + "attention.output.dense", d, d)
+    yield from _norm_shapes(prefix + "attention.output.LayerNorm")
+    yield from _linear_shapes(prefix + "intermediate.dense", inner, d)
+    yield from _linear_shapes(prefix + "output.dense", d, inner)
+    yield from _norm_shapes(prefix + "output.LayerNorm")
+
+
+def _linear_shapes(name: str, outputs: int, inputs: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.bias", (outputs,)
+    yield f"{name}.weight", (outputs, inputs)
+
+
+def _norm_shapes(name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.bias", (DIMENSION,)
+    yield f"{name}.weight", (DIMENSION,)
+
+
+def safetensors_places() -> dict[str, TensorPlace]:
+    """Return the places of all float tensors in `model.safetensors`.
+
+    The published file holds one int64 tensor of 512 position numbers, then the float32 tensors in order of
+    name; the digest of the file is checked, so that its layout is known.
+    """
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.position_embeddings.weight": (POSITIONS, DIMENSION),
+        "embeddings.token_type_embeddings.weight": (2, DIMENSION),
+        "embeddings.word_embeddings.weight": (VOCABULARY, DIMENSION),
+    }
+    shapes.update(_norm_shapes("embeddings.LayerNorm"))
+    shapes.update(_linear_shapes("pooler.dense", DIMENSION, DIMENSION))
+    for layer in range(LAYERS):
+        shapes.update(_layer_shapes(layer))
+    places = {}
+    offset = _HEADER_BYTES + POSITIONS * 8
+    for name in sorted(shapes):
+        place = tensor_place(name, "float32", shapes[name], offset)
+        places[name] = place
+        offset += place.length
+    return places
 
 
 class Float32:

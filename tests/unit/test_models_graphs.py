@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from whence.models.installed import MODELS, expected_digests, shipped_graph
-from whence.models.weights import TensorPlace, safetensors_places, w8_places, write_w8
+from whence.models.weights import w8_places, write_w8
 
 BUILDER = Path(__file__).resolve().parents[2] / "tools" / "build_graphs.py"
 
@@ -38,7 +38,9 @@ def test_graphs_hold_no_weights(builder: ModuleType) -> None:
     import onnx
 
     ends = {
-        "model.safetensors": max(p.offset + p.length for p in safetensors_places().values()),
+        "model.safetensors": max(
+            p.offset + p.length for p in builder.safetensors_places().values()
+        ),
         "w8.bin": max(p.offset + p.length for p in w8_places().values()),
     }
     for name, data in builder.graphs().items():
@@ -54,13 +56,13 @@ def test_graphs_hold_no_weights(builder: ModuleType) -> None:
                 assert len(tensor.raw_data) < 200
 
 
-@pytest.mark.parametrize("places", [safetensors_places(), w8_places()], ids=["published", "w8"])
-def test_tensors_do_not_overlap(places: dict[str, TensorPlace]) -> None:
+def test_tensors_do_not_overlap(builder: ModuleType) -> None:
     """Tensors follow one another in their file."""
-    end = 0
-    for place in places.values():
-        assert place.offset >= end
-        end = place.offset + place.length
+    for places in (builder.safetensors_places(), w8_places()):
+        end = 0
+        for place in places.values():
+            assert place.offset >= end
+            end = place.offset + place.length
 
 
 def test_w8_tensors_are_aligned() -> None:
@@ -70,10 +72,10 @@ def test_w8_tensors_are_aligned() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"\x02" + b"\0" * 7 + b"{}" + b"\0" * 9000])
 def test_other_weights_are_refused(tmp_path: Path, content: bytes) -> None:
-    """A file that is not laid out like the published one is not read as if it were."""
+    """A file without the tensors of the published one is not read as if it were."""
     (tmp_path / "model.safetensors").write_bytes(content)
 
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises((ValueError, KeyError)):
         write_w8(tmp_path / "model.safetensors", tmp_path / "w8.bin")
 
 

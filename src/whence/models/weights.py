@@ -10,7 +10,7 @@ into these two files by offset.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,7 +39,6 @@ VOCABULARY = 30522
 #: Tokens of a text that the model was trained to read, from its `sentence_bert_config.json`.
 MAX_TOKENS = 256
 
-_SAFETENSORS_HEADER_BYTES = 8 + 11408
 #: Tensors in `w8.bin` start at multiples of this, so that vector instructions may load them.
 _ALIGNMENT = 64
 
@@ -56,63 +55,6 @@ class TensorPlace(NamedTuple):
     """Bytes."""
 
 
-def _layer_shapes(layer: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    prefix = f"encoder.layer.{layer}."
-    d, inner = DIMENSION, INTERMEDIATE
-    for part in ("attention.self.query", "attention.self.key", "attention.self.value"):
-        yield from _linear_shapes(prefix + part, d, d)
-    yield from _linear_shapes(prefix + "attention.output.dense", d, d)
-    yield from _norm_shapes(prefix + "attention.output.LayerNorm")
-    yield from _linear_shapes(prefix + "intermediate.dense", inner, d)
-    yield from _linear_shapes(prefix + "output.dense", d, inner)
-    yield from _norm_shapes(prefix + "output.LayerNorm")
-
-
-def _linear_shapes(name: str, outputs: int, inputs: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield f"{name}.bias", (outputs,)
-    yield f"{name}.weight", (outputs, inputs)
-
-
-def _norm_shapes(name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield f"{name}.bias", (DIMENSION,)
-    yield f"{name}.weight", (DIMENSION,)
-
-
-def safetensors_places() -> dict[str, TensorPlace]:
-    """Return the places of all float tensors in `model.safetensors`.
-
-    The published file holds one int64 tensor of 512 position numbers, then the float32 tensors in order of
-    name; the digest of the file is checked, so that its layout is known.
-    """
-    shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.position_embeddings.weight": (POSITIONS, DIMENSION),
-        "embeddings.token_type_embeddings.weight": (2, DIMENSION),
-        "embeddings.word_embeddings.weight": (VOCABULARY, DIMENSION),
-    }
-    shapes.update(_norm_shapes("embeddings.LayerNorm"))
-    shapes.update(_linear_shapes("pooler.dense", DIMENSION, DIMENSION))
-    for layer in range(LAYERS):
-        shapes.update(_layer_shapes(layer))
-    places = {}
-    offset = _SAFETENSORS_HEADER_BYTES + POSITIONS * 8
-    for name in sorted(shapes):
-        place = _place(name, "float32", shapes[name], offset)
-        places[name] = place
-        offset += place.length
-    return places
-
-
-def linears(layer: int) -> dict[str, tuple[int, int]]:
-    """Return the linear maps of a layer as they are packed in `w8.bin`: name to (inputs, outputs)."""
-    prefix = f"layer{layer}."
-    return {
-        prefix + "qkv": (DIMENSION, 3 * DIMENSION),
-        prefix + "attention_out": (DIMENSION, DIMENSION),
-        prefix + "inner": (DIMENSION, INTERMEDIATE),
-        prefix + "out": (INTERMEDIATE, DIMENSION),
-    }
-
-
 def w8_places() -> dict[str, TensorPlace]:
     """Return the places of all tensors in `w8.bin`, in the order of the file."""
     shapes: list[tuple[str, str, tuple[int, ...]]] = [
@@ -121,28 +63,33 @@ def w8_places() -> dict[str, TensorPlace]:
         ("norm.weight", "float32", (DIMENSION,)),
         ("norm.bias", "float32", (DIMENSION,)),
     ]
+    linear_maps = (
+        ("qkv", DIMENSION, 3 * DIMENSION),
+        ("attention_out", DIMENSION, DIMENSION),
+        ("inner", DIMENSION, INTERMEDIATE),
+        ("out", INTERMEDIATE, DIMENSION),
+    )
     for layer in range(LAYERS):
-        for name, (inputs, outputs) in linears(layer).items():
-            shapes.append((f"{name}.weight", "int8", (inputs, outputs)))
-            shapes.append((f"{name}.scale", "float32", (outputs,)))
-            shapes.append((f"{name}.bias", "float32", (outputs,)))
+        for name, inputs, outputs in linear_maps:
+            shapes.append((f"layer{layer}.{name}.weight", "int8", (inputs, outputs)))
+            shapes.append((f"layer{layer}.{name}.scale", "float32", (outputs,)))
+            shapes.append((f"layer{layer}.{name}.bias", "float32", (outputs,)))
         for norm in ("attention_norm", "norm"):
             shapes.append((f"layer{layer}.{norm}.weight", "float32", (DIMENSION,)))
             shapes.append((f"layer{layer}.{norm}.bias", "float32", (DIMENSION,)))
     places = {}
     offset = 0
     for name, dtype, shape in shapes:
-        place = _place(name, dtype, shape, offset)
+        place = tensor_place(name, dtype, shape, offset)
         places[name] = place
         offset += -(-place.length // _ALIGNMENT) * _ALIGNMENT
     return places
 
 
-def _place(name: str, dtype: str, shape: tuple[int, ...], offset: int) -> TensorPlace:
-    length = {"int8": 1, "float16": 2, "float32": 4}[dtype]
-    for size in shape:
-        length *= size
-    return TensorPlace(name, dtype, shape, offset, length)
+def tensor_place(name: str, dtype: str, shape: tuple[int, ...], offset: int) -> TensorPlace:
+    """Return the place of a tensor that starts at an offset."""
+    width = {"int8": 1, "float16": 2, "float32": 4}[dtype]
+    return TensorPlace(name, dtype, shape, offset, width * math.prod(shape))
 
 
 def write_w8(safetensors: Path, target: Path) -> None:
@@ -153,13 +100,7 @@ def write_w8(safetensors: Path, target: Path) -> None:
     """
     import numpy as np
 
-    data = np.memmap(safetensors, dtype=np.uint8, mode="r")
-    _check_header(data)
-    source = {
-        name: data[place.offset : place.offset + place.length].view(np.float32).reshape(place.shape)
-        for name, place in safetensors_places().items()
-    }
-    tensors = _w8_tensors(source)
+    tensors = _w8_tensors(_read_safetensors(safetensors))
     with target.open("wb") as file:
         for name, place in w8_places().items():
             tensor = np.asarray(tensors[name], dtype=np.dtype(place.dtype), order="C")
@@ -169,13 +110,24 @@ def write_w8(safetensors: Path, target: Path) -> None:
             file.write(tensor.tobytes())
 
 
-def _check_header(data: NDArray[np.uint8]) -> None:
-    end = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    header: dict[str, Any] = json.loads(data[8:end].tobytes()) if end < data.size else {}
-    for name, place in safetensors_places().items():
-        start, stop = header.get(name, {}).get("data_offsets", (0, 0))
-        if (end + start, stop - start) != (place.offset, place.length):
-            raise ValueError(f"tensor {name} is not where the published weights have it")
+def _read_safetensors(path: Path) -> dict[str, NDArray[np.float32]]:
+    """Return the float tensors of a file by name.
+
+    The format is the length of a JSON header (8 bytes, little-endian), the header, then the data
+    (https://github.com/huggingface/safetensors).
+    """
+    import numpy as np
+
+    data = np.memmap(path, dtype=np.uint8, mode="r")
+    start = 8 + int.from_bytes(data[:8].tobytes(), "little")
+    header: dict[str, Any] = json.loads(data[8:start].tobytes())
+    tensors = {}
+    for name, entry in header.items():
+        if entry.get("dtype") == "F32":
+            first, end = entry["data_offsets"]
+            values = data[start + first : start + end].view(np.float32)
+            tensors[name] = values.reshape(entry["shape"])
+    return tensors
 
 
 def _w8_tensors(source: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
