@@ -31,7 +31,7 @@ def install(
             target or settings_of(context).models,
             source=source,
             verify=verify,
-            progress=lambda _label, done, total: moved(done, total),
+            progress=moved,
         )
     if as_json(context):
         print_json(report)

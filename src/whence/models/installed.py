@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, Literal
@@ -43,7 +42,6 @@ DATA_DIGESTS: Final = {
 MANIFEST: Final = "manifest.json"
 #: Folder of models; when set, no other is searched.
 _MODELS_VARIABLE: Final = "WHENCE_MODELS"
-_BLOCK_BYTES = 1 << 20
 
 ModelState = Literal["ready", "missing", "damaged", "outdated"]
 
@@ -145,15 +143,10 @@ def expected_digests(model: str) -> dict[str, str]:
     }
 
 
-def file_sha256(path: Path, advance: Callable[[int], None] | None = None) -> str:
-    """Return the hexadecimal digest of a file; `advance` is called with the bytes of each block."""
-    digest = hashlib.sha256()
+def file_sha256(path: Path) -> str:
+    """Return the hexadecimal digest of a file."""
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            if advance is not None:
-                advance(len(block))
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_manifest(folder: Path, model: str) -> None:
@@ -167,23 +160,19 @@ def write_manifest(folder: Path, model: str) -> None:
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 
-def _read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder; raise ModelMissing when there is none, or it is unreadable."""
-    try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-    except OSError as error:
-        raise ModelMissing(f"{folder} holds no installed model") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ModelMissing(f"the model in {folder} is damaged: {MANIFEST} is unreadable") from error
-
-
 def check_files(folder: Path, *, rehash: bool = False) -> Manifest:
     """Compare the files of a folder with its manifest.
 
     Raises:
-        ModelMissing: A file is absent or is not what was installed; the message names it.
+        ModelMissing: There is no readable manifest, or a file is absent or is not what was installed; the
+            message names it.
     """
-    manifest = _read_manifest(folder)
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except OSError as error:
+        raise ModelMissing(f"{folder} holds no installed model") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ModelMissing(f"the model in {folder} is damaged: {MANIFEST} is unreadable") from error
     for name, record in manifest.files.items():
         fault = _fault(folder / name, record, rehash=rehash)
         if fault:
@@ -212,10 +201,6 @@ def is_current(folder: Path, name: str, *, rehash: bool = False) -> bool:
         manifest = check_files(folder, rehash=rehash)
     except ModelMissing:
         return False
-    return _has_expected_files(manifest, name)
-
-
-def _has_expected_files(manifest: Manifest, name: str) -> bool:
     return expected_digests(name).items() <= _digests(manifest).items()
 
 
@@ -231,21 +216,24 @@ def model_status(
 
 
 def _status(name: str, home: Path | None, models: Path | None, *, rehash: bool) -> ModelStatus:
+    folder: Path | None = None
     try:
         folder = find_model(name, home, models)
-    except ModelMissing as error:
-        return ModelStatus(name=name, state="missing", detail=f"{error.message}; {error.hint}")
-    try:
         manifest = check_files(folder, rehash=rehash)
     except ModelMissing as error:
-        detail = f"{error.message}; {error.hint}"
-        return ModelStatus(name=name, state="damaged", folder=str(folder), detail=detail)
-    current = _has_expected_files(manifest, name)
+        return ModelStatus(
+            name=name,
+            state="damaged" if folder else "missing",
+            folder=str(folder or ""),
+            detail=f"{error.message}; {error.hint}",
+        )
+    digests = _digests(manifest)
+    current = expected_digests(name).items() <= digests.items()
     return ModelStatus(
         name=name,
         state="ready" if current else "outdated",
         folder=str(folder),
         revision=manifest.revision,
-        files=_digests(manifest),
+        files=digests,
         detail="" if current else "made by another version of Whence; run `whence models install`",
     )
