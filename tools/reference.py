@@ -281,7 +281,7 @@ def processors() -> str:
         "# Processors\n",
         "Built-in values of `type` in a flow file. Plug-ins add others through the entry-point group `whence.processors`.\n",
     ]
-    registry = Registry(plug_ins=())
+    registry = Registry()
     for name in sorted(BUILT_IN):
         cls = registry.get(name)
         out.append(f"## `{name}`\n")

@@ -77,7 +77,7 @@ class Listener(Processor):
     consumes = Event
 
 
-REGISTRY = Registry({cls.type_name: cls for cls in (Front, Finder, Deep, Listener)}, plug_ins=())
+REGISTRY = Registry({cls.type_name: cls for cls in (Front, Finder, Deep, Listener)})
 
 GOOD = """\
 flow: sample

@@ -7,8 +7,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from whence.flow.registry import BUILT_IN, GROUP, Registry
+from whence.flow.registry import BUILT_IN, Registry
 from whence.processors.base import Processor
+from whence.schema import plugins
 from whence.schema.errors import ConfigError
 
 
@@ -16,14 +17,22 @@ class Mine(Processor):
     type_name = "mine"
 
 
-def point(value: str, name: str = "theirs") -> EntryPoint:
-    return EntryPoint(name, value, GROUP)
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Values of the entry points `theirs` that other distributions offer."""
+    values: list[str] = []
+
+    def entry_points(*, group: str, name: str = "theirs") -> list[EntryPoint]:
+        return [EntryPoint(name, value, group) for value in values if name == "theirs"]
+
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    return values
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_every_built_in_type_is_there_under_its_own_name(name: str) -> None:
     """A built-in path leads to a processor class that calls itself by the same name."""
-    cls = Registry(plug_ins=()).get(name)
+    cls = Registry().get(name)
 
     assert issubclass(cls, Processor)
     assert cls.type_name == name
@@ -35,11 +44,10 @@ def test_a_class_given_goes_before_all_others() -> None:
     assert Registry({"embedding": Mine}).get("embedding") is Mine
 
 
-def test_an_entry_point_adds_a_type() -> None:
+def test_an_entry_point_adds_a_type(offered: list[str]) -> None:
     """A distribution adds a type through its entry point."""
-    target = "whence.processors.base:Processor"
-
-    registry = Registry(plug_ins=(point(target),))
+    offered.append("whence.processors.base:Processor")
+    registry = Registry()
 
     assert registry.get("theirs") is import_module("whence.processors.base").Processor
     assert "theirs" in registry.names()
@@ -54,25 +62,27 @@ def test_an_entry_point_adds_a_type() -> None:
         ("json:dumps", "not a subclass"),
     ],
 )
-def test_a_broken_plug_in_names_its_owner(target: str, words: str) -> None:
+def test_a_broken_plug_in_names_its_owner(offered: list[str], target: str, words: str) -> None:
     """A plug-in that cannot be used is a configuration error that says whose it is."""
-    registry = Registry(plug_ins=(point(target),))
+    offered.append(target)
 
     with pytest.raises(ConfigError, match=words) as caught:
-        registry.get("theirs")
+        Registry().get("theirs")
     assert target in caught.value.message
 
 
-def test_two_owners_of_one_type_are_refused() -> None:
+def test_two_owners_of_one_type_are_refused(offered: list[str]) -> None:
     """No order of installation decides between two plug-ins of one name."""
-    registry = Registry(plug_ins=(point("a:B"), point("c:D")))
+    offered += ["a:B", "c:D"]
 
     with pytest.raises(ConfigError, match="offered by entry point 'a:B' and entry point 'c:D'"):
-        registry.get("theirs")
+        Registry().get("theirs")
 
 
-def test_an_unknown_type_gets_the_nearest_name() -> None:
+def test_an_unknown_type_gets_the_nearest_name(offered: list[str]) -> None:
     """The error names the nearest type, plug-ins included, and all of them in the hint."""
+    offered.append("a:B")
+
     with pytest.raises(ConfigError, match="did you mean 'embedding'") as caught:
-        Registry(plug_ins=(point("a:B"),)).get("embeding")
+        Registry().get("embeding")
     assert "theirs" in caught.value.hint

@@ -181,9 +181,7 @@ class SharedState:
         self.working = asyncio.Event()
 
 
-TYPES = Registry(
-    {cls.type_name: cls for cls in (Front, Middle, Back, Listener, Counter, Ranker)}, plug_ins=()
-)
+TYPES = Registry({cls.type_name: cls for cls in (Front, Middle, Back, Listener, Counter, Ranker)})
 FLOW = """\
 flow: test
 processors:

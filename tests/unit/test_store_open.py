@@ -64,7 +64,7 @@ async def test_two_packages_for_one_scheme_are_refused(installed: list[EntryPoin
     """Neither is chosen by chance."""
     installed.append(EntryPoint("demo", "other:open_store", stores.GROUP))
 
-    with pytest.raises(ConfigError, match="several packages"):
+    with pytest.raises(ConfigError, match="is offered by entry point"):
         await stores.open_store("demo://x")
 
 

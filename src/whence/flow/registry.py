@@ -8,18 +8,16 @@ takes 35 ms, which most flows need not spend.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint
 
 from whence.flow.definition import nearest
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from whence.schema.plugins import load_entry_point, load_plugin, plugin_names
 
 GROUP = "whence.processors"
+#: Noun for a plug-in of this group in errors.
+_KIND = "processor type"
 
 #: Class of every built-in type, in the form of an entry point.
 BUILT_IN: Mapping[str, str] = {
@@ -41,21 +39,14 @@ class Registry:
 
     Args:
         extra: Classes by type that need no entry point; they take precedence.
-        plug_ins: Entry points to use instead of the installed ones.
     """
 
-    def __init__(
-        self,
-        extra: Mapping[str, type[Processor]] | None = None,
-        *,
-        plug_ins: tuple[EntryPoint, ...] | None = None,
-    ) -> None:
+    def __init__(self, extra: Mapping[str, type[Processor]] | None = None) -> None:
         self._extra = dict(extra or {})
-        self._plug_ins = plug_ins
 
     def names(self) -> list[str]:
         """Return all types in order of name; nothing is imported."""
-        return sorted({*self._extra, *BUILT_IN, *(point.name for point in self._installed())})
+        return sorted({*self._extra, *BUILT_IN, *plugin_names(GROUP)})
 
     def get(self, name: str) -> type[Processor]:
         """Return the class of a type.
@@ -65,50 +56,16 @@ class Registry:
         """
         if name in self._extra:
             return self._extra[name]
+        found: type[Processor] | None
         if name in BUILT_IN:
-            return _load(name, BUILT_IN[name], "distribution 'whence'")
-        points = [point for point in self._installed() if point.name == name]
-        if not points:
+            point = EntryPoint(name, BUILT_IN[name], GROUP)
+            found = load_entry_point(point, _KIND, Processor)
+        else:
+            found = load_plugin(GROUP, name, what=_KIND, base=Processor)
+        if found is None:
             names = self.names()
             raise ConfigError(
                 f"unknown processor type {name!r}{nearest(name, names)}",
                 hint=f"the types are {', '.join(names)}",
             )
-        if len(points) > 1:
-            owners = " and ".join(sorted(_owner(point) for point in points))
-            raise ConfigError(
-                f"processor type {name!r} is offered by {owners}", hint="uninstall one of them"
-            )
-        return _load(name, points[0].value, _owner(points[0]))
-
-    def _installed(self) -> tuple[EntryPoint, ...]:
-        if self._plug_ins is None:
-            from importlib.metadata import entry_points
-
-            self._plug_ins = tuple(entry_points(group=GROUP))
-        return self._plug_ins
-
-
-def _load(name: str, target: str, owner: str) -> type[Processor]:
-    """Import `module:attribute`."""
-    hint = f"reinstall or remove {owner}"
-    module, _, attribute = target.partition(":")
-    try:
-        loaded: Any = attrgetter(attribute)(import_module(module))
-    except Exception as error:
-        # Importing the code of others can fail in any way.
-        raise ConfigError(
-            f"processor type {name!r} of {owner} cannot be loaded: {type(error).__name__}: {error}",
-            hint=hint,
-        ) from error
-    if not (isinstance(loaded, type) and issubclass(loaded, Processor)):
-        raise ConfigError(
-            f"processor type {name!r} of {owner}: {target} is not a subclass of"
-            " whence.processors.base.Processor",
-            hint=hint,
-        )
-    return loaded
-
-
-def _owner(point: EntryPoint) -> str:
-    return f"distribution {point.dist.name!r}" if point.dist else f"entry point {point.value!r}"
+        return found

@@ -18,29 +18,49 @@ def plugin_names(group: str) -> tuple[str, ...]:
     return tuple(sorted({one.name for one in entry_points(group=group)}))
 
 
-def load_plugin(group: str, name: str) -> Any:
+def load_plugin(
+    group: str, name: str, *, what: str = "the plug-in", base: type | None = None
+) -> Any:
     """Import a plug-in and return its object; None when no distribution offers one of this name.
 
+    Args:
+        group: Entry-point group.
+        name: Name of the entry point.
+        what: Noun for the plug-in in errors.
+        base: Class that the object must be a subclass of.
+
     Raises:
-        ConfigError: Several distributions offer it, or it cannot be imported.
+        ConfigError: Several distributions offer it, it cannot be imported, or it is not such a class.
     """
     found = tuple(entry_points(group=group, name=name))
     if not found:
         return None
     if len(found) > 1:
-        owners = ", ".join(sorted(_distribution(one) for one in found))
-        raise ConfigError(
-            f"{name!r} is offered by several packages: {owners}",
-            hint=f"uninstall all but one of them (entry-point group {group})",
-        )
+        owners = " and ".join(sorted(_owner(one) for one in found))
+        raise ConfigError(f"{what} {name!r} is offered by {owners}", hint="uninstall one of them")
+    return load_entry_point(found[0], what, base)
+
+
+def load_entry_point(point: EntryPoint, what: str, base: type | None = None) -> Any:
+    """Import the object of an entry point; arguments and errors as for `load_plugin`."""
+    owner = _owner(point)
+    hint = f"reinstall or remove {owner}"
     try:
-        return found[0].load()
+        loaded = point.load()
     except Exception as error:
+        # Importing the code of others can fail in any way.
         raise ConfigError(
-            f"the plug-in {name!r} of {_distribution(found[0])} cannot be loaded: {error}",
-            hint=f"it is the entry point {found[0].value} in group {group}",
+            f"{what} {point.name!r} of {owner} cannot be loaded: {type(error).__name__}: {error}",
+            hint=hint,
         ) from error
+    if base is not None and not (isinstance(loaded, type) and issubclass(loaded, base)):
+        raise ConfigError(
+            f"{what} {point.name!r} of {owner}: {point.value} is not a subclass of"
+            f" {base.__module__}.{base.__qualname__}",
+            hint=hint,
+        )
+    return loaded
 
 
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else point.value
+def _owner(point: EntryPoint) -> str:
+    return f"distribution {point.dist.name!r}" if point.dist else f"entry point {point.value!r}"
