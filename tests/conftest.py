@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from whence.store.postgres.server.server import EmbeddedServer
     from whence.store.postgres.store import PostgresStore
 
+# A failing assert of a suite shows its values.
+pytest.register_assert_rewrite("whence.testing", "tests.support")
+
 _numbers = itertools.count()
 
 # How fast examples are made depends on what else the machine does, and says nothing about the code.

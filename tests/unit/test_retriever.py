@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.memory_collection import MemoryCollection
+from tests.support.retriever_contract import RetrieverSuite
 from tests.support.store_adapters import StoredVectors, StoredWords
 
 from whence import Access, Retriever
@@ -22,7 +23,6 @@ from whence.store.protocols import EmbeddedDocument
 from whence.testing.retriever_suite import (
     CHUNKS,
     EmbedderSuite,
-    RetrieverSuite,
     SparseRetrieverSuite,
     VectorStoreSuite,
 )

@@ -5,7 +5,7 @@ provide its fixtures, and run pytest: the suite is the specification that the pr
 
 Open `store_suite` to write a store (then the suites of the optional protocols: `lexical_suite`, `filter_suite`,
 `hidden_suite`, `passages_suite`, `symbols_suite`, `ledger_suite`), `transport_suite` to write a transport (it
-joins `delivery_suite`, `request_suite`, `lifecycle_suite` and `worker_suite`), `retriever_suite` to write a
-retriever, and `stub_clients`, `stub_models` and `stub_context` to test a processor without services. `clock`,
-`faults` and `samples` help with time, failures and messages.
+joins `delivery_suite`, `request_suite`, `lifecycle_suite` and `worker_suite`), `retriever_suite` to write an
+embedder or a store for a `Retriever`, and `stub_clients`, `stub_models` and `stub_context` to test a processor
+without services. `clock` and `samples` help with time and messages.
 """
