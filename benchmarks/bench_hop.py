@@ -15,7 +15,7 @@ import statistics
 import time
 from typing import Any
 
-from whence.broker.delivery import IncomingMessage, OutgoingMessage
+from whence.broker.delivery import IncomingMessage, OutgoingMessage, Replies
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers
 from whence.broker.worker import Worker
@@ -51,9 +51,9 @@ async def requests(times: int) -> list[float]:
     """Return the seconds of each request to a worker."""
     transport, topic, reply = MemoryTransport(), full_topic("bench.request"), texts()
 
-    async def handle(message: IncomingMessage) -> OutgoingMessage:
+    async def handle(message: IncomingMessage) -> Replies:
         decode_as(message.delivery.payload, TextRequest)
-        return OutgoingMessage(payload=encode(reply), headers={Headers.TYPE: reply.TYPE})
+        yield OutgoingMessage(payload=encode(reply), headers={Headers.TYPE: reply.TYPE})
 
     worker = Worker(transport, topic=topic, group="bench", handler=handle)
     await worker.start()

@@ -13,9 +13,9 @@ import pytest
 from tests.support.pulsar_broker import TestBroker, cut_connections
 
 import whence.flow.client
+from whence.broker.control import ping_workers
 from whence.broker.dead_letters import DeadLetters
 from whence.broker.delivery import IncomingMessage
-from whence.broker.liveness import ping_workers
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers, RetryPolicy, Transport
 from whence.broker.worker import Worker

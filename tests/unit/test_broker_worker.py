@@ -109,27 +109,13 @@ async def test_results_come_before_the_ack() -> None:
     assert transport.log == ["publish in", "publish one", "publish two", "ack in"]
 
 
-async def test_a_handler_may_return_its_only_reply() -> None:
-    """A handler that is awaited is replied for and acknowledged like one that yields."""
-    transport = Recorder()
-
-    async def handle(work: IncomingMessage) -> OutgoingMessage:
-        return reply(b"only")
-
-    worker = await started(transport, handle, reply_topic=RESULTS)
-    await transport.publish(TOPIC, b"in")
-    await until(lambda: worker.counters.handled == 1)
-    await worker.aclose()
-
-    assert transport.log == ["publish in", "publish only", "ack in"]
-
-
 async def test_a_request_without_a_reply_is_a_fault_of_the_handler() -> None:
     """No reply is fine without a caller, and a fault of the processor with one."""
     transport = MemoryTransport()
 
-    async def handle(work: IncomingMessage) -> None:
-        return None
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        for never in ():
+            yield never
 
     worker = await started(transport, handle, retry=RetryPolicy(max_attempts=1))
     await transport.publish(TOPIC, b"in")
@@ -470,7 +456,7 @@ async def test_a_stopped_handler_runs_its_finally() -> None:
             await asyncio.sleep(3600)
         finally:
             await asyncio.sleep(0)
-            cleaned.append(work.correlation_id)
+            cleaned.append(work.delivery.headers[Headers.CORRELATION_ID])
 
     worker = await started(transport, handle)
     stream = transport.stream(TOPIC, b"?", headers={Headers.CORRELATION_ID: "c"})
@@ -631,7 +617,7 @@ async def test_taken_group_leaves_nothing_behind() -> None:
     broker = MemoryBroker()
     transport = MemoryTransport(broker=broker)
     await transport.subscribe(TOPIC, "g", mode=Mode.EXCLUSIVE)
-    worker = Worker(transport, topic=TOPIC, group="g", handler=echo, mode=Mode.EXCLUSIVE)
+    worker = Worker(transport, topic=TOPIC, group="g", handler=echo)
 
     with pytest.raises(Unavailable):
         await worker.start()
@@ -651,7 +637,7 @@ async def test_prefetch_is_half_as_many_again(concurrency: int, prefetch: int) -
     await worker.aclose()
 
 
-@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"prefetch": 0}, {"lease_s": 0.0}])
+@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"prefetch": 0}])
 def test_wrong_numbers_are_refused(wrong: dict[str, Any]) -> None:
     """Numbers out of range are refused before anything is subscribed."""
     with pytest.raises(ConfigError):
@@ -778,26 +764,6 @@ async def test_dead_letter_topic_down_does_not_lose_or_spin() -> None:
     assert letter.payload == b"in"
     assert (await transport.stats(dead_letter_topic(TOPIC), "cli")).backlog == 0
     assert await transport.stats(TOPIC, "g") == (0, 0, 0.0)
-
-
-async def test_headers_for_calls_and_messages() -> None:
-    """Calls inherit trace and deadline; messages without a caller inherit the trace only."""
-    clock = ManualClock(now=1_000.0)
-    headers = {
-        Headers.TRACEPARENT: "t",
-        Headers.DEADLINE: "1005000",
-        Headers.CORRELATION_ID: "c",
-        Headers.REPLY_TO: RESULTS,
-        Headers.MESSAGE_ID: "m",
-    }
-    work = IncomingMessage(Delivery(payload=b"", headers=headers, id="1", topic=TOPIC), 2, clock)
-
-    assert work.trace_headers == {Headers.TRACEPARENT: "t"}
-    assert work.call_headers == {Headers.TRACEPARENT: "t", Headers.DEADLINE: "1005000"}
-    assert (work.message_id, work.correlation_id, work.reply_to) == ("m", "c", RESULTS)
-    assert (work.attempt, work.deadline, work.remaining_s()) == (2, 1005.0, 5.0)
-    clock.advance(6)
-    assert work.remaining_s() == 0.0
 
 
 @pytest.mark.parametrize("text", ["soon", "-5", "1e9", "٣٤", "9" * 30, " 12"])

@@ -15,7 +15,7 @@ import pytest
 
 import whence.flow.client
 from whence.broker.clock import ShiftedClock, clock_of
-from whence.broker.liveness import ping_workers
+from whence.broker.control import ping_workers
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.pulsar import admin as pulsar_admin
 from whence.broker.pulsar.options import PulsarOptions

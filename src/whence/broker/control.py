@@ -1,4 +1,7 @@
-"""The control topic of a worker: callers cancel their requests there, and ask which workers are alive."""
+"""The control topic of a worker: callers cancel their requests there, and ask which workers are alive.
+
+No admin interface is needed, and a worker that answers is alive: its event loop runs and reaches the broker.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ import os
 import socket
 import uuid
 from collections import OrderedDict
+from collections.abc import Collection
 from contextlib import suppress
 from functools import cache
 
 from whence.broker.delivery import WorkerState
-from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription
-from whence.schema.codec import encode
-from whence.schema.errors import Unavailable, WhenceError
+from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription, Transport
+from whence.schema.codec import decode_as, encode
+from whence.schema.errors import CodecError, Unavailable, WhenceError
 from whence.schema.liveness import PING, ProcessorReport
-from whence.schema.topics import cancel_topic
+from whence.schema.topics import cancel_topic, full_topic
 
 #: Cancelled requests that are remembered in case the request comes after its cancellation.
 _MAX_CANCELLED = 1_024
@@ -124,3 +128,50 @@ def _version() -> str:
     from importlib.metadata import version
 
     return version("whence")
+
+
+async def ping_workers(
+    transport: Transport, topics: Collection[str], *, wait_s: float = 2.0, enough: int | None = None
+) -> list[ProcessorReport]:
+    """Ask the workers of some topics for a report, and gather their answers.
+
+    Args:
+        transport: The broker.
+        topics: Topics that the workers take messages from.
+        wait_s: Seconds within which the first answer must come, and each further one after the last.
+        enough: Answers after which to stop waiting.
+
+    Returns:
+        Reports, sorted by topic, name and instance.
+
+    Raises:
+        Unavailable: The broker cannot be reached.
+    """
+    ping_id = uuid.uuid4().hex
+    reply_topic = full_topic(f"reply.{ping_id}", persistent=False)
+    subscription = await transport.subscribe(
+        reply_topic, "replies", mode=Mode.EXCLUSIVE, prefetch=64, start=Start.LATEST
+    )
+    headers = {
+        Headers.TYPE: PING,
+        Headers.REPLY_TO: reply_topic,
+        Headers.CORRELATION_ID: ping_id,
+    }
+    reports: dict[str, ProcessorReport] = {}
+    try:
+        pings = [
+            transport.publish(cancel_topic(full_topic(topic)), b"", headers=headers)
+            for topic in sorted(set(topics))
+        ]
+        await asyncio.gather(*pings)
+        with suppress(TimeoutError):
+            while enough is None or len(reports) < enough:
+                async with asyncio.timeout(wait_s):
+                    delivery = await subscription.receive()
+                with suppress(CodecError):
+                    report = decode_as(delivery.payload, ProcessorReport)
+                    reports[report.instance] = report
+                await subscription.ack(delivery)
+    finally:
+        await subscription.aclose()
+    return sorted(reports.values(), key=lambda one: (one.topic, one.name, one.instance))

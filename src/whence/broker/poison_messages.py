@@ -11,6 +11,7 @@ deadline is never suspected: its deadline ends it.
 
 from __future__ import annotations
 
+from collections import deque
 from enum import StrEnum
 
 from whence.broker.clock import Clock
@@ -55,6 +56,8 @@ class Probation:
         self._open: set[str] = set()
         #: As many again, which may be suspected later.
         self._postponed: set[str] = set()
+        #: Suspected messages that this worker holds until another's probation is over.
+        self.held: deque[Delivery] = deque()
         #: Id of the message on probation; empty when there is none.
         self.current = ""
         self._until = 0.0

@@ -2,7 +2,7 @@
 
 A handler gets one message and yields replies; it never sees an acknowledgement. Replies are published before
 the message is acknowledged; after a failure in between it is delivered again (at least once).
-`_process` is the way of one delivery: `Admission`, then the steps of `handling`.
+`_process` is the way of one delivery: `_admits`, then `delivery.ActiveDelivery`.
 """
 
 from __future__ import annotations
@@ -10,42 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
-from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.control import ControlListener
-from whence.broker.delivery import ActiveDelivery, Handler, WorkerState
-from whence.broker.handling import (
-    SETTLE_RETRY,
-    HandlerRunner,
-    HandlerStopped,
-    ReplyPublisher,
-    Settlement,
-)
+from whence.broker.delivery import SETTLE_RETRY, ActiveDelivery, Handler, WorkerState
 from whence.broker.idempotency import ClaimState, Ledger
 from whence.broker.poison_messages import Decision, Probation, deaths_of
 from whence.broker.retry import check_policy, wait_s
-from whence.broker.transport import (
-    Delivery,
-    Headers,
-    Mode,
-    RetryPolicy,
-    Start,
-    Subscription,
-    Transport,
-    deadline_of,
-)
-from whence.schema.errors import (
-    CodecError,
-    ConfigError,
-    DeadlineExceeded,
-    InternalError,
-    WhenceError,
-)
+from whence.broker.transport import Delivery, RetryPolicy, Start, Subscription, Transport
+from whence.schema.errors import ConfigError, DeadlineExceeded, InternalError, WhenceError
 from whence.schema.topics import full_topic, short_topic
+
+logger = logging.getLogger(__name__)
 
 #: A message whose death was counted is handled this much later, seconds: brokers hear of acknowledgements late
 #: (Pulsar's client sends them every 100 ms), and when a worker dies before that its message comes twice.
@@ -54,117 +31,8 @@ _COUNTED_S = 0.25
 _PROBATION_S = 1.0
 #: Added to a deadline for the lease of a claim, seconds.
 _LEASE_MARGIN_S = 1.0
-
-
-class Admission:
-    """Settles the deliveries that must not be handled now and admits all others.
-
-    Args:
-        state: The worker.
-        settlement: Settles what is not admitted.
-        replies: Publishes errors to callers.
-        probation: Finds messages that kill workers, for a worker without a ledger; None to trust all.
-    """
-
-    def __init__(
-        self,
-        state: WorkerState,
-        settlement: Settlement,
-        replies: ReplyPublisher,
-        probation: Probation | None,
-    ) -> None:
-        self._state = state
-        self._settlement = settlement
-        self._replies = replies
-        self._probation = probation
-        #: Suspected messages that this worker holds until another's probation is over.
-        self.held: deque[Delivery] = deque()
-
-    async def next(self, subscription: Subscription) -> Delivery:
-        """Return the next delivery: a held one when no message is on probation, else a new one."""
-        while self._probation is not None and self.held:
-            if self._probation.is_free:
-                return self.held.popleft()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PROBATION_S):
-                    return await subscription.receive()
-        return await subscription.receive()
-
-    async def admits(self, active: ActiveDelivery) -> bool:
-        """Return whether to handle a delivery; False when it is settled or held."""
-        state, delivery = self._state, active.delivery
-        deadline = deadline_of(delivery.headers)
-        now = state.clock.time()
-        if deadline is not None and deadline <= now:
-            state.counters.expired += 1
-            error = DeadlineExceeded(f"{state.name}: the deadline passed in the queue")
-            await self._replies.publish_error(active, error)
-            await self._settlement.ack(active)
-            return False
-        if state.ledger is not None:
-            return await self._claim(active, None if deadline is None else deadline - now)
-        if self._probation is not None and delivery.redelivered:
-            return await self._decide(active, self._probation)
-        return True
-
-    async def hand_back(self, active: ActiveDelivery) -> None:
-        """Return a message because the worker closes; a living worker counts no death."""
-        deaths = deaths_of(active.delivery)
-        if self._probation is None or not deaths:
-            # Closing the subscription returns it.
-            return
-        with suppress(WhenceError):
-            await self._settlement.postpone(active, 0.0, headers={Headers.DEATHS: str(deaths - 1)})
-
-    async def _claim(self, active: ActiveDelivery, remaining_s: float | None) -> bool:
-        state = self._state
-        assert state.ledger is not None
-        lease_s = state.lease_s if remaining_s is None else remaining_s + _LEASE_MARGIN_S
-        try:
-            claim = await state.ledger.claim(
-                state.group, active.delivery.message_id, lease_s=lease_s
-            )
-        except WhenceError as error:
-            await self._settlement.postpone(active, wait_s(SETTLE_RETRY, 1), error.message)
-            return False
-        if claim.state is ClaimState.DONE:
-            state.counters.duplicates += 1
-            await self._settlement.ack(active)
-            return False
-        if claim.state is ClaimState.BUSY:
-            pause = min(max(claim.retry_after_s, 0.05), state.retry.max_delay_s, 1.0)
-            await self._settlement.postpone(active, pause, "another worker handles it")
-            return False
-        if claim.deaths >= state.retry.max_attempts:
-            # Its workers keep dying: none of their errors ever reached the broker.
-            await self._give_up(active, claim.deaths)
-            return False
-        return True
-
-    async def _decide(self, active: ActiveDelivery, probation: Probation) -> bool:
-        delivery = active.delivery
-        match probation.decide(delivery):
-            case Decision.HANDLE:
-                return True
-            case Decision.COUNT:
-                headers = probation.count_headers(delivery)
-                await self._settlement.postpone(active, _COUNTED_S, headers=headers)
-            case Decision.HOLD:
-                self.held.append(delivery)
-            case Decision.POSTPONE:
-                reason = "other messages are on probation"
-                await self._settlement.postpone(active, _PROBATION_S, reason)
-            case Decision.DEAD_LETTER:
-                await self._give_up(active, deaths_of(delivery) + 1)
-        return False
-
-    async def _give_up(self, active: ActiveDelivery, deaths: int) -> None:
-        error = InternalError(f"{deaths} workers died of this message")
-        await self._replies.publish_error(active, error)
-        await self._settlement.dead_letter(active, error)
-
-
-logger = logging.getLogger(__name__)
+#: Seconds after which another worker may take over a claimed message that has no deadline.
+_LEASE_S = 300.0
 
 #: Time that handlers get to unwind when they are stopped, in seconds.
 _UNWIND_S = 1.0
@@ -180,15 +48,11 @@ class Worker:
         handler: Gets one message and yields its replies.
         concurrency: Messages handled at a time, 1 or more.
         prefetch: Messages held at a time; half as many again as are handled when None.
-        mode: How the consumers of the group share.
-        start: Where a group that is new begins.
         retry: Attempts and waits.
         ledger: Makes redelivery have one effect; without one a handler must be idempotent.
         reply_topic: Where replies go when the message names no topic for them; they are dropped when None.
-        lease_s: Seconds after which another worker may take over a claimed message that has no deadline.
         name: For logs; the short name of the topic when empty.
         clock: Source of time.
-        uniform: Source of the random share of waits, numbers from 0 to 1.
 
     Raises:
         ConfigError: A number or the retry policy is out of range, or the name of a topic is wrong.
@@ -203,50 +67,39 @@ class Worker:
         handler: Handler,
         concurrency: int = 1,
         prefetch: int | None = None,
-        mode: Mode = Mode.SHARED,
-        start: Start = Start.EARLIEST,
         retry: RetryPolicy | None = None,
         ledger: Ledger | None = None,
         reply_topic: str | None = None,
-        lease_s: float = 300.0,
         name: str = "",
         clock: Clock | None = None,
-        uniform: Callable[[], float] = random.random,
     ) -> None:
-        if concurrency < 1 or (prefetch is not None and prefetch < 1) or lease_s <= 0:
+        if concurrency < 1 or (prefetch is not None and prefetch < 1):
             raise ConfigError(
-                f"worker of {topic}: concurrency {concurrency}, prefetch {prefetch}, lease {lease_s} s",
+                f"worker of {topic}: concurrency {concurrency}, prefetch {prefetch}",
                 hint="each is above 0",
             )
         clock = clock or SystemClock()
+        retry = check_policy(retry or RetryPolicy())
+        self._prefetch = prefetch or math.ceil(1.5 * concurrency)
+        self._probation = None
+        if ledger is None:
+            self._probation = Probation(clock, budget=self._prefetch, max_deaths=retry.max_attempts)
         self._state = state = WorkerState(
             name=name or short_topic(topic),
             topic=full_topic(topic),
             group=group,
             transport=transport,
-            retry=check_policy(retry or RetryPolicy()),
+            retry=retry,
             clock=clock,
-            uniform=uniform,
             ledger=ledger,
-            lease_s=lease_s,
+            probation=self._probation,
             reply_topic=full_topic(reply_topic) if reply_topic else None,
             concurrency=concurrency,
             started_at=clock.time(),
         )
         self.name = state.name
         self.counters = state.counters
-        self._prefetch = prefetch or math.ceil(1.5 * concurrency)
-        self._mode = mode
-        self._start = start
-        probation = None
-        if ledger is None and mode is Mode.SHARED:
-            max_deaths = state.retry.max_attempts
-            probation = Probation(clock, budget=self._prefetch, max_deaths=max_deaths)
-        self._replies = ReplyPublisher(state)
-        self._settlement = Settlement(state, self._replies)
-        self._runner = HandlerRunner(state, handler, self._replies, self._settlement)
-        self._probation = probation
-        self._admission = Admission(state, self._settlement, self._replies, probation)
+        self._handler = handler
         self._control = ControlListener(state)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -265,10 +118,9 @@ class Worker:
             state.subscription = await state.transport.subscribe(
                 state.topic,
                 state.group,
-                mode=self._mode,
                 prefetch=self._prefetch,
                 retry=state.retry,
-                start=self._start,
+                start=Start.EARLIEST,
             )
         except WhenceError:
             await self._control.aclose()
@@ -336,8 +188,8 @@ class Worker:
         while not state.stopping.is_set():
             state.idle.add(task)
             try:
-                if self._admission.held:
-                    delivery = await self._admission.next(subscription)
+                if self._probation is not None and self._probation.held:
+                    delivery = await self._next(subscription, self._probation)
                 else:
                     delivery = await subscription.receive()
             except WhenceError as error:
@@ -347,21 +199,28 @@ class Worker:
                 state.idle.discard(task)
             await self._process(subscription, delivery)
 
+    async def _next(self, subscription: Subscription, probation: Probation) -> Delivery:
+        """Return the next delivery: a held one when no message is on probation, else a new one."""
+        while probation.held:
+            if probation.is_free:
+                return probation.held.popleft()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PROBATION_S):
+                    return await subscription.receive()
+        return await subscription.receive()
+
     async def _process(self, subscription: Subscription, delivery: Delivery) -> None:
         """Take one delivery from its arrival to its settlement."""
-        state = self._state
+        state, probation = self._state, self._probation
         state.counters.received += 1
-        active = ActiveDelivery(delivery, subscription)
+        active = ActiveDelivery(state, delivery, subscription)
         state.active.add(active)
         try:
-            if self._control.cancelled and self._control.was_cancelled(delivery):
-                await self._settlement.cancelled(active)
-            elif await self._admission.admits(active):
-                probation = self._probation
+            if await self._admits(active):
                 if probation is not None and probation.current:
                     probation.begin(delivery)
                 try:
-                    await self._handle(active)
+                    await active.handle(self._handler)
                 finally:
                     if probation is not None and probation.current:
                         probation.end(delivery)
@@ -374,22 +233,65 @@ class Worker:
         finally:
             state.active.discard(active)
 
-    async def _handle(self, active: ActiveDelivery) -> None:
-        """Run the handler, then settle the message by how that ended."""
-        settlement = self._settlement
+    # Admission
+
+    async def _admits(self, active: ActiveDelivery) -> bool:
+        """Return whether to handle a delivery; False when it is settled or held."""
+        state = self._state
+        if self._control.cancelled and self._control.was_cancelled(active.delivery):
+            state.counters.cancelled += 1
+            await active.ack()
+            return False
+        if active.deadline is not None and active.deadline <= state.clock.time():
+            state.counters.expired += 1
+            error = DeadlineExceeded(f"{state.name}: the deadline passed in the queue")
+            await active.publish_error(error)
+            await active.ack()
+            return False
+        if state.ledger is not None:
+            return await self._claim(active, state.ledger)
+        if self._probation is not None and active.delivery.redelivered:
+            return await self._decide(active, self._probation)
+        return True
+
+    async def _claim(self, active: ActiveDelivery, ledger: Ledger) -> bool:
+        state, lease_s = self._state, _LEASE_S
+        if active.deadline is not None:
+            lease_s = active.deadline - state.clock.time() + _LEASE_MARGIN_S
         try:
-            await self._runner.run(active)
-        except HandlerStopped:
-            await settlement.release(active)
-            if active.cancelled:
-                await settlement.cancelled(active)
-            else:
-                self._state.counters.handed_back += 1
-                await self._admission.hand_back(active)
-        except CodecError as error:
-            await self._replies.publish_error(active, error)
-            await settlement.dead_letter(active, error)
+            claim = await ledger.claim(state.group, active.message_id, lease_s=lease_s)
         except WhenceError as error:
-            await settlement.failed(active, error)
-        else:
-            await settlement.done(active)
+            await active.postpone(wait_s(SETTLE_RETRY, 1), error.message)
+            return False
+        if claim.state is ClaimState.DONE:
+            state.counters.duplicates += 1
+            await active.ack()
+            return False
+        if claim.state is ClaimState.BUSY:
+            pause = min(max(claim.retry_after_s, 0.05), state.retry.max_delay_s, 1.0)
+            await active.postpone(pause, "another worker handles it")
+            return False
+        if claim.deaths >= state.retry.max_attempts:
+            # Its workers keep dying: none of their errors ever reached the broker.
+            await active.give_up(_deadly(claim.deaths))
+            return False
+        return True
+
+    async def _decide(self, active: ActiveDelivery, probation: Probation) -> bool:
+        delivery = active.delivery
+        match probation.decide(delivery):
+            case Decision.HANDLE:
+                return True
+            case Decision.COUNT:
+                await active.postpone(_COUNTED_S, headers=probation.count_headers(delivery))
+            case Decision.HOLD:
+                probation.held.append(delivery)
+            case Decision.POSTPONE:
+                await active.postpone(_PROBATION_S, "other messages are on probation")
+            case Decision.DEAD_LETTER:
+                await active.give_up(_deadly(deaths_of(delivery) + 1))
+        return False
+
+
+def _deadly(deaths: int) -> InternalError:
+    return InternalError(f"{deaths} workers died of this message")

@@ -5,15 +5,15 @@ Acknowledging, retrying, deadlines and dead letters are done by the broker's wor
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from whence.broker.clock import Clock, SystemClock
-from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
+from whence.broker.delivery import IncomingMessage, OutgoingMessage, Replies
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Worker
-from whence.flow.context import Caller, FlowContext, Observer, TraceContext
+from whence.flow.context import FlowContext, Observer, TraceContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
 from whence.processors.base import Processor, StreamingProcessor, closing
 from whence.schema.codec import decode_as, encode
@@ -39,58 +39,50 @@ class Binding:
         self._clock = clock
         self._type: type[Message] = inbound_type(type(processor))
 
-    @property
-    def handler(self) -> Handler:
-        """The method for the worker to call."""
-        return self.stream if isinstance(self._processor, StreamingProcessor) else self.answer
-
-    async def answer(self, incoming: IncomingMessage) -> OutgoingMessage | None:
-        """Handle one message of a processor with at most one reply, and return the reply.
+    async def handle(self, incoming: IncomingMessage) -> Replies:
+        """Handle one message and yield its replies, the last one marked.
 
         Raises:
             CodecError: The message is not of the processor's type.
-            InternalError: The reply is not one of the processor's service.
+            InternalError: A reply is not one of the processor's service.
             WhenceError: The error of the processor.
         """
-        with self._observed(incoming) as trace:
-            reply = await self._processor.handle(*self._arguments(incoming, trace))
-            return None if reply is None else self._outgoing(reply, trace)
-
-    async def stream(self, incoming: IncomingMessage) -> AsyncGenerator[OutgoingMessage, None]:
-        """Handle one message and yield its replies, the last one marked; errors as for `answer`."""
-        processor = self._processor
-        assert isinstance(processor, StreamingProcessor)
-        with self._observed(incoming) as trace:
-            replies = processor.handle_stream(*self._arguments(incoming, trace))
-            async with closing(replies) as arriving:
-                async for reply in arriving:
-                    outgoing = self._outgoing(reply, trace)
-                    yield outgoing
-                    if outgoing.end:
-                        return
-
-    def _observed(self, incoming: IncomingMessage) -> AbstractContextManager[TraceContext]:
-        trace = TraceContext.read(incoming.delivery.headers)
-        if self._observer is None:
-            return nullcontext(trace)
-        return self._observer(self._definition.name, self._type.TYPE, trace)
-
-    def _arguments(
-        self, incoming: IncomingMessage, trace: TraceContext
-    ) -> tuple[Message, FlowContext]:
-        """Return the decoded message and its context; a topic has one type, so its header is optional."""
-        name = incoming.delivery.headers.get(Headers.TYPE) or self._type.TYPE
-        if name != self._type.TYPE:
-            raise CodecError(
-                f"{self._definition.name} takes {self._type.TYPE}, not {name}",
-                hint="send it to the topic of the service that takes this type",
+        delivery, processor = incoming.delivery, self._processor
+        trace = TraceContext.read(delivery.headers)
+        observed: AbstractContextManager[TraceContext] = nullcontext(trace)
+        if self._observer is not None:
+            observed = self._observer(self._definition.name, self._type.TYPE, trace)
+        with observed as trace:
+            # A topic has one type, so the header is optional.
+            name = delivery.headers.get(Headers.TYPE) or self._type.TYPE
+            if name != self._type.TYPE:
+                raise CodecError(
+                    f"{self._definition.name} takes {self._type.TYPE}, not {name}",
+                    hint="send it to the topic of the service that takes this type",
+                )
+            message = decode_as(delivery.payload, self._type)
+            context = FlowContext(
+                transport=self._transport,
+                trace=trace,
+                topics=self._definition.topics,
+                services=processor.calls,
+                message_id=delivery.message_id,
+                attempt=incoming.attempt,
+                deadline=incoming.deadline,
+                clock=self._clock.time,
             )
-        caller = Caller(self._transport, trace, incoming.deadline, self._clock.time)
-        topics = self._definition.topics
-        context = FlowContext(
-            caller, self._processor.calls, topics, incoming.delivery.message_id, incoming.attempt
-        )
-        return decode_as(incoming.delivery.payload, self._type), context
+            if isinstance(processor, StreamingProcessor):
+                async with closing(processor.handle_stream(message, context)) as replies:
+                    async for reply in replies:
+                        outgoing = self._outgoing(reply, trace)
+                        yield outgoing
+                        if outgoing.end:
+                            return
+                return
+            only = await processor.handle(message, context)
+            last = None if only is None else self._outgoing(only, trace)
+        if last is not None:
+            yield last
 
     def _outgoing(self, reply: Message, trace: TraceContext) -> OutgoingMessage:
         """Encode a reply; raise `InternalError` when it is not one of the processor's service."""
@@ -160,7 +152,7 @@ class Replica:
             self._transport,
             topic=definition.inbound,
             group=definition.name,
-            handler=binding.handler,
+            handler=binding.handle,
             concurrency=definition.concurrency,
             prefetch=definition.prefetch,
             retry=definition.retry,

@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from whence.broker.clock import clock_of
-from whence.broker.liveness import ping_workers
+from whence.broker.control import ping_workers
 from whence.broker.transport import Transport
-from whence.flow.context import DEFAULT_TIMEOUT_S, Caller, TraceContext
+from whence.flow.context import DEFAULT_TIMEOUT_S, FlowContext, TraceContext
 from whence.flow.definition import FlowDefinition, register_types
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
@@ -66,6 +66,8 @@ class FlowClient:
         self._definition = definition
         self._transport = transport
         self._clock = clock_of(transport).time
+        #: Topics of requests by interface; those of events are empty.
+        self._topics = {one.name: one.request for one in definition.interfaces}
 
     async def ask(
         self, request: DocumentRagRequest | CodeRagRequest, *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -110,8 +112,8 @@ class FlowClient:
             ConfigError: The flow has no such interface, or it is an interface of events.
             WhenceError: As for `ask`.
         """
-        topic = self._topic(interface)
-        return await self._watched(topic, self._caller(timeout_s).call(topic, message, reply))
+        context = self._context(interface, timeout_s)
+        return await self._watched(interface, context.call(interface, message, reply))
 
     def stream(
         self,
@@ -122,17 +124,15 @@ class FlowClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> AsyncGenerator[Message, None]:
         """Send a request to an interface and yield its replies in order; errors as for `call`."""
-        topic = self._topic(interface)
-        if self._absent_after_s is None:
-            return self._caller(timeout_s).stream(topic, message, replies)
-        return self._watched_stream(topic, message, replies, timeout_s)
+        stream = self._context(interface, timeout_s).stream(interface, message, replies)
+        return stream if self._absent_after_s is None else self._watched_stream(interface, stream)
 
     async def _watched_stream(
-        self, topic: str, message: Message, replies: tuple[type[Message], ...], timeout_s: float
+        self, interface: str, stream: AsyncGenerator[Message, None]
     ) -> AsyncGenerator[Message, None]:
         """Stream, and fail early when the flow does not run."""
-        async with aclosing(self._caller(timeout_s).stream(topic, message, replies)) as arriving:
-            first = await self._watched(topic, anext(arriving, None))
+        async with aclosing(stream) as arriving:
+            first = await self._watched(interface, anext(arriving, None))
             if first is None:
                 return
             yield first
@@ -147,11 +147,11 @@ class FlowClient:
             if one.type in types and (not among or one.name in among)
         ]
 
-    async def _watched(self, topic: str, work: Awaitable[T]) -> T:
+    async def _watched(self, interface: str, work: Awaitable[T]) -> T:
         """Wait for a first reply, and fail early when the flow does not run.
 
         Raises:
-            Unavailable: No worker of the topic answered a ping.
+            Unavailable: No worker of the interface answered a ping.
         """
         if self._absent_after_s is None:
             return await work
@@ -159,7 +159,7 @@ class FlowClient:
         try:
             await asyncio.wait({task}, timeout=self._absent_after_s)
             if not task.done():
-                await self._check_present(topic, task)
+                await self._check_present(self._topics[interface], task)
             return await task
         finally:
             task.cancel()
@@ -174,17 +174,16 @@ class FlowClient:
             hint=f"start the flow: whence run {self._definition.name} --broker {self._transport.url}",
         )
 
-    def _caller(self, timeout_s: float) -> Caller:
-        return Caller(
-            self._transport,
-            TraceContext.new(),
-            self._clock() + timeout_s,
-            self._clock,
-            margin=False,
+    def _context(self, interface: str, timeout_s: float) -> FlowContext:
+        """Return the context of one request, whose ports are the interfaces."""
+        if not self._topics.get(interface):
+            self._definition.interface(interface)
+            raise ConfigError(f"the interface {interface!r} is one of events and takes no requests")
+        return FlowContext(
+            transport=self._transport,
+            trace=TraceContext.new(),
+            topics=self._topics,
+            deadline=self._clock() + timeout_s,
+            clock=self._clock,
+            keeps_margin=False,
         )
-
-    def _topic(self, name: str) -> str:
-        interface = self._definition.interface(name)
-        if not interface.request:
-            raise ConfigError(f"the interface {name!r} is one of events and takes no requests")
-        return interface.request

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -90,24 +89,40 @@ _MARGIN_S = 0.1
 Observer: TypeAlias = Callable[[str, str, TraceContext], AbstractContextManager[TraceContext]]
 
 
-class Caller(msgspec.Struct, frozen=True, eq=False):
-    """Sends requests with a trace context and a deadline."""
+class FlowContext(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """The `Context` of one message; a client outside of the flow has one for each request."""
 
     transport: Transport
     trace: TraceContext
+    topics: Mapping[str, str]
+    """Full topic by port; optional ports may be missing."""
+    clock: Callable[[], float]
+    """Returns seconds since the epoch."""
+    services: Mapping[str, Service] = {}
+    """Services that the processor may call, by port."""
+    message_id: str = ""
+    attempt: int = 1
     deadline: float | None = None
     """Seconds since the epoch; None without a deadline."""
-    clock: Callable[[], float] = time.time
-    margin: bool = True
-    """Whether part of the remaining time is kept for an answer of the caller's own."""
+    keeps_margin: bool = True
+    """Whether calls leave part of the remaining time for an answer of the handler's own."""
 
-    async def call(self, topic: str, message: Message, reply: type[M]) -> M:
-        """Send a request and wait for its one reply.
+    def remaining_s(self) -> float | None:
+        """Return the seconds until the deadline, never negative; None without a deadline."""
+        return None if self.deadline is None else max(0.0, self.deadline - self.clock())
+
+    def is_bound(self, port: str) -> bool:
+        """Return whether a port has a topic."""
+        return port in self.topics
+
+    async def call(self, port: str, message: Message, reply: type[M]) -> M:
+        """Send a request through a port of `calls` and wait for its one reply.
 
         Raises:
             WhenceError: The reply is an error, late, or of another type.
         """
-        timeout_s, headers = self._prepare(topic, message)
+        topic, headers = self._address(port, message)
+        timeout_s = self._timeout_s(topic)
         payload = encode(message)
         try:
             got = await self.transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
@@ -116,14 +131,22 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
         return read_reply(got, (reply,), topic)
 
     async def stream(
-        self, topic: str, message: Message, replies: tuple[type[Message], ...]
+        self, port: str, message: Message, replies: tuple[type[Message], ...] = ()
     ) -> AsyncGenerator[Message, None]:
-        """Send a request and yield its replies in order; closing the stream early cancels the request.
+        """Send a request through a port of `calls` and yield its replies in order.
+
+        Closing the stream early cancels the request.
+
+        Args:
+            port: Name of the port.
+            message: The request.
+            replies: Types of the replies; those of the port's service when empty.
 
         Raises:
             WhenceError: As for `call`.
         """
-        timeout_s, headers = self._prepare(topic, message)
+        topic, headers = self._address(port, message)
+        timeout_s = self._timeout_s(topic)
         payload = encode(message)
         source = self.transport.stream(topic, payload, headers=headers, timeout_s=timeout_s)
         async with closing(source) as arriving:
@@ -134,64 +157,33 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
                     return
                 except DeadlineExceeded as error:
                     raise _late(topic, timeout_s) from error
-                yield read_reply(got, replies, topic)
+                yield read_reply(got, replies or self.services[port].replies, topic)
 
-    async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
-        """Publish an event; it has no deadline, since it must not expire."""
-        headers = self.trace.headers_of(message.TYPE, child=True)
+    async def emit(self, port: str, message: Message, *, key: str | None = None) -> None:
+        """Publish through a port of `emits`; return when the broker has stored the message.
+
+        An event has no deadline, since it must not expire.
+        """
+        topic, headers = self._address(port, message)
         await self.transport.publish(topic, encode(message), headers=headers, key=key)
 
-    def _prepare(self, topic: str, message: Message) -> tuple[float, dict[str, str]]:
-        timeout_s = DEFAULT_TIMEOUT_S
-        if self.deadline is not None:
-            timeout_s = self.deadline - self.clock()
-            if self.margin:
-                timeout_s -= min(_MARGIN_S, timeout_s * _MARGIN_SHARE)
-        if timeout_s <= 0:
-            raise DeadlineExceeded(f"no time is left to call {short_topic(topic)}")
-        # The transport adds the deadline.
-        return timeout_s, self.trace.headers_of(message.TYPE, child=True)
-
-
-class FlowContext(msgspec.Struct, frozen=True, eq=False):
-    """The `Context` of one message."""
-
-    caller: Caller
-    services: Mapping[str, Service]
-    """Services that the processor may call, by port."""
-    topics: Mapping[str, str]
-    """Full topic by port; optional ports may be missing."""
-    message_id: str
-    attempt: int
-
-    def remaining_s(self) -> float | None:
-        """Return the seconds until the deadline, never negative; None without a deadline."""
-        deadline = self.caller.deadline
-        return None if deadline is None else max(0.0, deadline - self.caller.clock())
-
-    def is_bound(self, port: str) -> bool:
-        """Return whether a port has a topic."""
-        return port in self.topics
-
-    def call(self, port: str, message: Message, reply: type[M]) -> Coroutine[Any, Any, M]:
-        """Send a request through a port of `calls` and wait for its reply."""
-        return self.caller.call(self._topic(port), message, reply)
-
-    def stream(self, port: str, message: Message) -> AsyncGenerator[Message, None]:
-        """Send a request through a port of `calls` and yield its replies in order."""
-        return self.caller.stream(self._topic(port), message, self.services[port].replies)
-
-    def emit(
-        self, port: str, message: Message, *, key: str | None = None
-    ) -> Coroutine[Any, Any, None]:
-        """Publish through a port of `emits`; return when the broker has stored the message."""
-        return self.caller.publish(self._topic(port), message, key=key)
-
-    def _topic(self, port: str) -> str:
+    def _address(self, port: str, message: Message) -> tuple[str, dict[str, str]]:
+        """Return the topic of a port and the headers of a message to it."""
         topic = self.topics.get(port)
         if topic is None:
             raise InternalError(f"the port {port!r} has no topic in this flow")
-        return topic
+        return topic, self.trace.headers_of(message.TYPE, child=True)
+
+    def _timeout_s(self, topic: str) -> float:
+        """Return how long to wait for replies; the transport adds the deadline to the request."""
+        if self.deadline is None:
+            return DEFAULT_TIMEOUT_S
+        timeout_s = self.deadline - self.clock()
+        if self.keeps_margin:
+            timeout_s -= min(_MARGIN_S, timeout_s * _MARGIN_SHARE)
+        if timeout_s <= 0:
+            raise DeadlineExceeded(f"no time is left to call {short_topic(topic)}")
+        return timeout_s
 
 
 def _late(topic: str, timeout_s: float) -> DeadlineExceeded:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from whence.broker.liveness import ping_workers
+from whence.broker.control import ping_workers
 from whence.broker.transport import SupportsStats, Transport
 from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.definition import FlowDefinition, ProcessorDefinition

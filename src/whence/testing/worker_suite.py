@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
+from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage, Replies
 from whence.broker.idempotency import MemoryLedger
 from whence.broker.transport import Headers, Reply, RetryPolicy, Transport
 from whence.broker.worker import Worker
@@ -42,7 +42,7 @@ def _failure(error: Exception) -> OutgoingMessage:
 def _recorder(payloads: list[bytes]) -> Handler:
     """Return a handler that records the payload of each message."""
 
-    async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+    async def handle(message: IncomingMessage) -> Replies:
         payloads.append(message.delivery.payload)
         yield _done()
 
@@ -84,9 +84,7 @@ async def _ask_over_three_hops(
     workers = []
     for topic, after in zip(topics, [*topics[1:], ""], strict=True):
 
-        async def handle(
-            message: IncomingMessage, after: str = after
-        ) -> AsyncIterator[OutgoingMessage]:
+        async def handle(message: IncomingMessage, after: str = after) -> Replies:
             headers = await pass_on(message)
             if after:
                 await transport.request(after, b"x", headers=headers)
@@ -109,7 +107,7 @@ class WorkerSuite:
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
         calls = 0
 
-        async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(_: IncomingMessage) -> Replies:
             nonlocal calls
             calls += 1
             yield _failure(BadInput("the document has no id"))
@@ -132,7 +130,7 @@ class WorkerSuite:
         )
         attempts: list[int] = []
 
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(message: IncomingMessage) -> Replies:
             attempts.append(message.attempt)
             yield _failure(Unavailable("not now"))
 
@@ -187,7 +185,7 @@ class WorkerSuite:
         output = await transport.subscribe(results, "g")
         refusing = _Refusing(transport, results, left=2)
 
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(message: IncomingMessage) -> Replies:
             yield _done(b"result of " + message.delivery.payload)
 
         worker = await _start(refusing, topic, handle, reply_topic=results)
@@ -234,8 +232,8 @@ class WorkerSuite:
         broken = True
         seen: list[tuple[str, int]] = []
 
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            seen.append((message.message_id, message.attempt))
+        async def handle(message: IncomingMessage) -> Replies:
+            seen.append((message.delivery.message_id, message.attempt))
             if broken:
                 raise BadInput("broken")
             yield _done()
@@ -264,7 +262,7 @@ class WorkerSuite:
         """38: Bytes of an unknown type go to the dead letters, and a waiting caller gets an error."""
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
 
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(message: IncomingMessage) -> Replies:
             decode(message.delivery.payload, message.delivery.headers[Headers.TYPE])
             yield _done()
 
@@ -282,7 +280,7 @@ class WorkerSuite:
         """38: Within a version a body without newer fields is read, and one with unknown fields too."""
         seen: list[Any] = []
 
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(message: IncomingMessage) -> Replies:
             seen.append(decode(message.delivery.payload, message.delivery.headers[Headers.TYPE]))
             yield _done()
 
@@ -300,7 +298,7 @@ class WorkerSuite:
     ) -> None:
         """20: An unexpected exception is reported by its class, and the worker takes the next message."""
 
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(message: IncomingMessage) -> Replies:
             if message.delivery.payload == b"bug":
                 raise KeyError("secret detail")
             yield _done(encode(TextResponse(texts=())))
@@ -347,7 +345,7 @@ class WorkerRequestSuite:
         """26: A handler that takes too long is stopped before the caller gives up, and says so."""
         stopped = asyncio.Event()
 
-        async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(_: IncomingMessage) -> Replies:
             try:
                 await asyncio.sleep(3600)
             finally:
@@ -368,11 +366,10 @@ class WorkerRequestSuite:
         left: list[float] = []
 
         async def pass_on(message: IncomingMessage) -> Mapping[str, str]:
-            remaining = message.remaining_s()
-            assert remaining is not None
-            left.append(remaining)
+            assert message.deadline is not None
+            left.append(message.deadline - time.time())
             await asyncio.sleep(0.02)
-            return message.call_headers
+            return {Headers.DEADLINE: message.delivery.headers[Headers.DEADLINE]}
 
         await _ask_over_three_hops(await transport_factory(), pass_on, timeout_s=20.0)
 
@@ -382,7 +379,7 @@ class WorkerRequestSuite:
         """28: A cancelled request stops its handler long before that would end."""
         started, stopped = asyncio.Event(), asyncio.Event()
 
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(message: IncomingMessage) -> Replies:
             if message.delivery.payload == b"long":
                 started.set()
                 try:
@@ -409,7 +406,7 @@ class WorkerRequestSuite:
         """33: Draining finishes what is at work, stops what takes too long, and loses nothing."""
         finished: list[bytes] = []
 
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        async def handle(message: IncomingMessage) -> Replies:
             await asyncio.sleep(3600 if message.delivery.payload == b"long" else 0.2)
             finished.append(message.delivery.payload)
             yield _done()
@@ -432,8 +429,9 @@ class WorkerRequestSuite:
         traces: list[Mapping[str, str]] = []
 
         async def pass_on(message: IncomingMessage) -> Mapping[str, str]:
-            traces.append(message.trace_headers)
-            return message.trace_headers
+            names = (Headers.TRACEPARENT, Headers.TRACESTATE)
+            traces.append({name: message.delivery.headers[name] for name in names})
+            return traces[-1]
 
         sent = {Headers.TRACEPARENT: _TRACE, Headers.TRACESTATE: "edge=1"}
         reply = await _ask_over_three_hops(await transport_factory(), pass_on, headers=sent)
