@@ -18,9 +18,9 @@ from whence.processors.document_rag import (
     RagResult,
 )
 from whence.provenance.trace import Trace, read_trace
-from whence.provenance.uris import answer_uris
+from whence.provenance.uris import answer_uris, stage_from_uri
 from whence.retrieval.services import Vector
-from whence.schema import EmbeddingModel, ExplainEvent, PromptResult, Quote, RerankerResult
+from whence.schema import EmbeddingModel, PromptResult, Quote, RerankerResult, Triple
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -78,15 +78,16 @@ class Bench:
             clock=lambda: datetime(2025, 1, 2, tzinfo=UTC),
             monotonic=lambda: 5.0,
         )
-        self.events: list[ExplainEvent] = []
+        self.events: list[tuple[str, str, tuple[Triple, ...]]] = []
+        """Stage, IRI and triples of each event."""
 
     async def ask(self, question: str = QUESTION, **options: Any) -> RagResult:
         """Ask and keep the events, those of a failing question too."""
 
-        async def keep(event: ExplainEvent) -> None:
-            self.events.append(event)
+        async def keep(triples: tuple[Triple, ...], explain_id: str) -> None:
+            self.events.append((stage_from_uri(explain_id), explain_id, triples))
 
-        return await self.rag.query(question, event_callback=keep, **options)
+        return await self.rag.query(question, explain_callback=keep, **options)
 
     @property
     def given(self) -> list[str]:
@@ -96,11 +97,11 @@ class Bench:
     @property
     def trace(self) -> Trace:
         """What the events say."""
-        return read_trace([t for event in self.events for t in event.triples])
+        return read_trace([t for *_, triples in self.events for t in triples])
 
     @property
     def stages(self) -> list[str]:
-        return [event.stage for event in self.events]
+        return [stage for stage, *_ in self.events]
 
     def dropped(self) -> dict[str, str]:
         """Reason code by chunk."""
@@ -588,7 +589,7 @@ async def test_a_writer_that_fails_fails_the_question_clearly() -> None:
     assert bench.stages[-1] == "error"
     assert (failure.stage, failure.code) == ("synthesis", "internal")
     assert "model on fire" in failure.message
-    assert bench.events[-1].explain_id == answer_uris("answer-1").error
+    assert bench.events[-1][1] == answer_uris("answer-1").error
 
 
 @pytest.mark.parametrize(
@@ -833,20 +834,25 @@ async def test_a_slow_callback_is_waited_for_once() -> None:
     assert codes(result) == ["explain_timeout"]
 
 
-async def test_triples_are_built_for_a_listener_only() -> None:
-    """Without a listener no event is built; the stages are reported all the same."""
+async def test_triples_are_built_for_a_listener_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a listener no triples are built; the stages are reported all the same."""
+
+    def fail(*_arguments: Any, **_options: Any) -> None:
+        raise RuntimeError("built")
+
+    monkeypatch.setattr("whence.answering.pipeline.question_triples", fail)
     bench = Bench()
 
     result = await bench.rag.query(QUESTION)
 
-    assert result.events == ()
+    assert codes(result) == []
     assert [s.stage for s in result.answer.stages] == [
         "question",
         "grounding",
         "exploration",
         "synthesis",
     ]
-    assert (await bench.rag.query(QUESTION, keep_events=True)).events
+    assert codes(await bench.ask()) == ["stage_not_told"]
 
 
 async def test_stages_count_what_went_in_and_out() -> None:
@@ -909,7 +915,7 @@ async def test_the_shared_vocabulary_alone_is_enough_for_its_readers() -> None:
 
     await bench.ask()
 
-    triples = [triple for event in bench.events for triple in event.triples]
+    triples = [t for *_, triples in bench.events for t in triples]
     assert not [t for t in triples if t.p.iri.startswith("urn:whence:ns#")]
     assert bench.stages == ["question", "grounding", "exploration", "focus", "synthesis"]
 
@@ -931,7 +937,7 @@ async def test_a_given_answer_id_is_kept() -> None:
     result = await bench.ask(answer_id="mine")
 
     assert result.answer.answer_id == "mine"
-    assert bench.events[0].explain_id == answer_uris("mine").question
+    assert bench.events[0][1] == answer_uris("mine").question
 
 
 async def test_the_answer_is_saved_where_asked_to() -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from whence.answering.evidence import ProcessedQuery, find
 from whence.answering.state import Question
 from whence.provenance.graph_walks import GraphWalk, WalkEdge, WalkNode, graph_walk_triples
-from whence.provenance.stage_records import CandidateRecord, Selection
+from whence.provenance.stage_records import CandidateRecord, Selection, StageRun
 from whence.provenance.stages import exploration_triples, focus_triples
 from whence.retrieval.pipeline import passage_of
 from whence.retrieval.services import Caller, Passage
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
 from whence.schema.graph import Direction, ExpandRequest, ExpandResponse, GraphNode
+from whence.schema.terms import Triple
 from whence.schema.texts import (
     PlannedText,
     Prioritize,
@@ -74,7 +77,7 @@ class CodeRetrieval:
         found = await find(question, processed, limit=limit, cut_code="over_limit")
         seeds = found.kept
         graph = await self._expand(question, seeds) if seeds else None
-        question.candidates, walk = _add_reached(found.candidates, seeds, graph)
+        walk = _add_reached(question.candidates, seeds, graph)
         texts, budget = await self._read(question, walk)
         _record_texts(question, texts)
         await _end_exploration(question, walk, texts)
@@ -95,18 +98,17 @@ class CodeRetrieval:
             if one.action == "skip" and one.id not in texts.missing
         }
         dropped = [
-            msgspec.structs.replace(one, reason_code="over_text_budget")
-            for one in question.candidates
+            replace(one, reason_code="over_text_budget")
+            for one in question.candidates.values()
             if one.chunk_id in skipped
         ]
         if not texts.texts:
             trace.degrade("text-fetch", "nothing_fits", "no text fits into the budget")
         await trace.end(
-            lambda run: focus_triples(
-                trace.answer_id,
-                [Selection(text.chunk_id, scores[text.chunk_id]) for text in texts.texts],
-                candidates=dropped if run else (),
-                run=run,
+            partial(
+                focus_triples,
+                selections=[Selection(one.chunk_id, scores[one.chunk_id]) for one in texts.texts],
+                candidates=dropped if trace.full else (),
             ),
             candidates_in=len(texts.texts) + len(dropped),
             candidates_out=len(texts.texts),
@@ -207,17 +209,16 @@ class CodeRetrieval:
 
 
 def _add_reached(
-    found: Sequence[CandidateRecord],
+    candidates: dict[str, CandidateRecord],
     seeds: Sequence[CandidateRecord],
     graph: ExpandResponse | None,
-) -> tuple[list[CandidateRecord], GraphWalk]:
-    """Return all candidates, those of the walk after those of the search, and the walk between them."""
+) -> GraphWalk:
+    """Add the nodes of the walk after the candidates of the search, and return the walk."""
     reached = [node for node in graph.nodes if node.depth > 0] if graph else []
-    candidates = {one.chunk_id: one for one in found}
     by_search = set(candidates)
     for node in reached:
         if node.chunk_id in by_search:
-            kept = msgspec.structs.replace(candidates[node.chunk_id], reason_code="")
+            kept = replace(candidates[node.chunk_id], reason_code="")
             candidates[node.chunk_id] = kept
         else:
             candidates[node.chunk_id] = CandidateRecord(
@@ -230,7 +231,7 @@ def _add_reached(
         WalkEdge(from_id=chunk_of[edge.from_id], to_id=chunk_of[edge.to_id], relation=edge.relation)
         for edge in (graph.edges if graph else ())
     ]
-    return list(candidates.values()), GraphWalk(nodes=tuple(nodes), edges=tuple(edges))
+    return GraphWalk(nodes=tuple(nodes), edges=tuple(edges))
 
 
 def _walk_node(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkNode:
@@ -244,21 +245,16 @@ def _walk_node(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkN
 
 def _record_texts(question: Question, texts: TextResponse) -> None:
     """Add digests of texts, and which are missing, to the candidates."""
-    digests = {text.chunk_id: text.digest for text in texts.texts}
-    missing = frozenset(texts.missing)
-    question.candidates = [
-        msgspec.structs.replace(
-            one,
-            reason_code="text_missing" if one.chunk_id in missing else one.reason_code,
-            digest=digests.get(one.chunk_id, ""),
-        )
-        for one in question.candidates
-    ]
-    if missing:
+    records = question.candidates
+    for text in texts.texts:
+        records[text.chunk_id] = replace(records[text.chunk_id], digest=text.digest)
+    for chunk_id in texts.missing:
+        records[chunk_id] = replace(records[chunk_id], reason_code="text_missing")
+    if texts.missing:
         question.trace.degrade(
             "text-fetch",
             "texts_missing",
-            f"{len(missing)} of {len(texts.decisions)} nodes found could not be read",
+            f"{len(texts.missing)} of {len(texts.decisions)} nodes found could not be read",
         )
 
 
@@ -267,13 +263,16 @@ async def _end_exploration(question: Question, walk: GraphWalk, texts: TextRespo
     missing = frozenset(texts.missing)
     read = [node.chunk_id for node in walk.nodes if node.chunk_id not in missing]
     model = question.models.get("embedding")
+
+    def build(answer_id: str, run: StageRun | None) -> tuple[Triple, ...]:
+        if run is None:
+            return exploration_triples(answer_id, read)
+        candidates = question.candidates.values()
+        explored = exploration_triples(answer_id, read, candidates=candidates, run=run)
+        return (*explored, *graph_walk_triples(answer_id, walk))
+
     await trace.end(
-        lambda run: (
-            *exploration_triples(
-                trace.answer_id, read, candidates=question.candidates if run else (), run=run
-            ),
-            *(graph_walk_triples(trace.answer_id, walk) if run else ()),
-        ),
+        build,
         candidates_in=len(question.candidates),
         candidates_out=len(read),
         models=(model,) if model else (),
@@ -295,9 +294,8 @@ def _used(evidence: CodeEvidence) -> int:
 def _scores(question: Question, walk: GraphWalk) -> dict[str, float]:
     """Return the search score of each node; a node that only the walk found has that of its parent."""
     scores: dict[str, float] = {}
-    found = {one.chunk_id: one.score for one in question.candidates}
     # A parent is one step nearer and comes before its children.
     for node in walk.nodes:
-        own = found.get(node.chunk_id)
+        own = question.candidates[node.chunk_id].score
         scores[node.chunk_id] = scores.get(node.parent_id, 0.0) if own is None else own
     return scores

@@ -16,12 +16,12 @@ from whence.answering.state import (
     ExplainCallback,
     RagOptions,
     SaveAnswerCallback,
-    Services,
     Sources,
+    check_question,
     new_answer_id,
     new_question,
 )
-from whence.answering.trace_recorder import EventListener, utc_now
+from whence.answering.trace_recorder import utc_now
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
 from whence.schema.access import Access
@@ -142,8 +142,6 @@ class DocumentRag:
         rerank: bool = True,
         answer_id: str = "",
         deadline_s: float | None = None,
-        event_callback: EventListener | None = None,
-        keep_events: bool = False,
     ) -> RagResult:
         """Answer one question.
 
@@ -154,12 +152,10 @@ class DocumentRag:
             streaming: Whether `chunk_callback` gets the text as it is written.
             chunk_callback: Takes a piece of text and whether it is the last.
             explain_callback: Takes the triples and the IRI of each stage as soon as it is done.
-            save_answer_callback: Takes the IRI and the text of an answer that has a listener or keeps events.
+            save_answer_callback: Takes the IRI and the text of an answer whose stages `explain_callback` takes.
             rerank: False leaves the reranker out.
             answer_id: Id of the answer; made when empty.
             deadline_s: Seconds for the whole question; the shorter of this and the options' own applies.
-            event_callback: Takes the whole event of each stage.
-            keep_events: Whether the result carries the events even without a callback.
 
         Raises:
             WhenceError: `BadInput` for an invalid argument; the time ran out, or a needed stage failed.
@@ -172,27 +168,26 @@ class DocumentRag:
             fetch_limit=fetch_limit,
             rerank=rerank,
         )
-        listeners = [] if event_callback is None else [event_callback]
-        if explain_callback is not None:
-            listeners.append(lambda event: explain_callback(event.triples, event.explain_id))
+        options = self.options
+        check_question(query, doc_limit, fetch_limit, max_bytes=options.max_question_bytes)
+        deadline = options.deadline(deadline_s, self._sources.monotonic)
+        services = _PlainServices(self, deadline, options)
         question = new_question(
             message,
-            self.options,
-            self._services,
+            options,
             self._sources,
+            retrieval=services,
+            writer=services,
+            deadline=deadline,
             has_reranker=self.reranker_client is not None,
             settings=self._settings,
-            listeners=listeners,
-            keep_events=keep_events,
-            deadline_s=deadline_s,
+            listener=None
+            if explain_callback is None
+            else lambda event: explain_callback(event.triples, event.explain_id),
         )
         question.on_piece = chunk_callback if streaming else None
         question.save_answer = save_answer_callback
         return await answer(question)
-
-    def _services(self, deadline: Deadline) -> Services:
-        services = _PlainServices(self, deadline, self.options)
-        return Services(services, services)
 
 
 @dataclass(frozen=True, slots=True)

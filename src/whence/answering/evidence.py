@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from whence.answering.state import Question
+from whence.answering.state import OVERFETCH_FACTOR, Question
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
-from whence.retrieval.rerank import Reranking, read_reranking
+from whence.retrieval.rerank import RERANK_DEPTH, Reranking, read_reranking
 from whence.retrieval.services import Embedded, Passage, Query
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
@@ -23,6 +26,8 @@ from whence.schema.prompt import PromptResult
 _BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
 #: Longest concept in characters; a longer line is prose, not a search phrase.
 _MAX_CONCEPT_CHARS = 500
+
+T = TypeVar("T")
 
 
 class ProcessedQuery(msgspec.Struct, frozen=True):
@@ -40,31 +45,26 @@ async def process_query(question: Question) -> ProcessedQuery:
     A failure to extract concepts degrades: the question alone is searched. Without a language model the
     question is the only concept.
     """
-    trace = question.trace
+    trace, text = question.trace, question.text
     trace.begin("grounding")
-
-    async def extract_concepts() -> PromptResult:
-        try:
-            return await question.services.writer.extract_concepts(question.text)
-        except WhenceError as error:
-            reason = f"no concepts were named, the question alone is searched: {error.message}"
-            trace.degrade("prompt", "concepts_failed", reason)
-            return PromptResult(text="")
-
     result, embedded = await asyncio.gather(
-        extract_concepts(), _embed(question, [question.text], "the question")
+        _or_error(question.writer.extract_concepts(text)),
+        _or_error(question.retrieval.embed([text], "the question")),
     )
+    if isinstance(result, WhenceError):
+        reason = f"no concepts were named, the question alone is searched: {result.message}"
+        trace.degrade("prompt", "concepts_failed", reason)
+        result = PromptResult(text="")
     by_model = result.language_model is not False
     extracted = read_concepts(result.text or "", limit=question.options.max_concepts)
-    concepts = (extracted if by_model else ()) or (question.text,)
+    concepts = (extracted if by_model else ()) or (text,)
     await trace.end(
-        lambda run: grounding_triples(
-            trace.answer_id,
-            concepts,
+        partial(
+            grounding_triples,
+            concepts=concepts,
             in_token=result.in_token,
             out_token=result.out_token,
             model=(result.model or None) if by_model else None,
-            run=run,
         ),
         candidates_in=1,
         candidates_out=len(concepts),
@@ -73,39 +73,29 @@ async def process_query(question: Question) -> ProcessedQuery:
     return ProcessedQuery(concepts, embedded)
 
 
-async def _embed(question: Question, texts: Sequence[str], what: str) -> Embedded | WhenceError:
-    """Return one vector per text, or the error: whether it matters depends on the caller."""
+async def _or_error(call: Awaitable[T]) -> T | WhenceError:
+    """Return the result of a call, or its error: whether that matters depends on the caller."""
     try:
-        embedded = await question.services.retrieval.embed(texts, what)
+        return await call
     except WhenceError as error:
         return error
-    model = embedded.model
-    if model is not None:
-        question.models["embedding"] = ModelUse(
-            role="embedding",
-            name=model.name,
-            revision=model.revision,
-            precision=model.precision,
-            dimension=model.dimension,
-        )
-    return embedded
 
 
-async def plan_queries(question: Question, processed: ProcessedQuery) -> list[Query]:
+def _plan_queries(
+    question: Question,
+    own: Embedded | WhenceError,
+    concepts: Sequence[str],
+    embedded: Embedded | WhenceError,
+) -> list[Query]:
     """Return the queries to search for: the question's own first, then one per concept.
 
     The question itself is always searched, to the whole depth of the pool: concepts may miss its point, or find
     the same chunks. The concepts share the pool equally.
     """
-    text, pool = question.text, question.pool_limit
-    trace, own = question.trace, processed.embedded
-    concepts = [concept for concept in processed.concepts if concept != text]
-    embedded: Embedded | WhenceError = Embedded(())
-    if concepts:
-        embedded = await _embed(question, concepts, "concepts")
+    text, pool, trace = question.text, question.pool_limit, question.trace
     if not isinstance(own, WhenceError):
         queries = [Query(text, own.vectors[0], pool)]
-    elif question.services.retrieval.mode != "dense":
+    elif question.retrieval.mode != "dense":
         reason = f"words alone find candidates, the question could not be embedded: {own.message}"
         trace.degrade("embedding", "question_not_embedded", reason)
         queries = [Query(text, None, pool)]
@@ -147,7 +137,6 @@ async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passag
     trace.begin("exploration")
     cut_code: DropCode = "over_fetch_limit" if question.rerank else "over_limit"
     found = await find(question, processed, limit=question.pool_limit, cut_code=cut_code)
-    question.candidates = found.candidates
     passages = await _read(question, found.kept)
     model = question.models.get("embedding")
     graphs = found.graphs
@@ -161,11 +150,10 @@ async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passag
             "graph_linked_share": graphs[0].linked_share,
         }
     await trace.end(
-        lambda run: exploration_triples(
-            trace.answer_id,
-            [passage.chunk_id for passage in passages],
-            candidates=question.candidates if run else (),
-            run=run,
+        partial(
+            exploration_triples,
+            chunk_ids=[passage.chunk_id for passage in passages],
+            candidates=question.candidates.values() if trace.full else (),
         ),
         candidates_in=len(question.candidates),
         candidates_out=len(passages),
@@ -179,48 +167,60 @@ async def find(
     question: Question, processed: ProcessedQuery, *, limit: int, cut_code: DropCode
 ) -> Found:
     """Search for the question and its concepts, without reading texts."""
+    own = processed.embedded
+    embedded: Embedded | WhenceError = Embedded(())
+    concepts = [concept for concept in processed.concepts if concept != question.text]
+    if concepts:
+        embedded = await _or_error(question.retrieval.embed(concepts, "concepts"))
+    for one in (own, embedded):
+        if isinstance(one, Embedded) and one.model is not None:
+            question.models["embedding"] = ModelUse(
+                role="embedding",
+                name=one.model.name,
+                revision=one.model.revision,
+                precision=one.model.precision,
+                dimension=one.model.dimension,
+            )
     found = await find_candidates(
-        question.services.retrieval,
-        await plan_queries(question, processed),
+        question.retrieval,
+        _plan_queries(question, own, concepts, embedded),
         limit=limit,
         threshold=question.options.threshold,
         cut_code=cut_code,
     )
     for degradation in found.degraded:
         question.trace.note(degradation)
+    question.candidates = {one.chunk_id: one for one in found.candidates}
     return found
 
 
 async def _read(question: Question, candidates: Sequence[CandidateRecord]) -> list[Passage]:
     """Read the texts of candidates; record digests, and why candidates without a text are dropped."""
     reasons: dict[str, DropCode] = {}
-    first: dict[object, Passage] = {}
-    found = await read_passages(question.services.retrieval, candidates, reasons)
-    reasons |= {one.chunk_id: "text_missing" for one in found if not one.text.strip()}
+    found = await read_passages(question.retrieval, candidates, reasons)
+    passages: dict[str, Passage] = {}
+    duplicates: list[str] = []
+    for passage in found:
+        key = passage.text if question.options.drop_duplicates else passage.chunk_id
+        if not passage.text.strip():
+            reasons[passage.chunk_id] = "text_missing"
+        elif passages.setdefault(key, passage) is not passage:
+            duplicates.append(passage.chunk_id)
     if reasons:
         question.trace.degrade(
             "text-fetch",
             "texts_missing",
             f"{len(reasons)} of {len(candidates)} passages found could not be read",
         )
-    for passage in found:
-        if passage.chunk_id not in reasons:
-            key = passage.text if question.options.drop_duplicates else passage.chunk_id
-            if first.setdefault(key, passage) is not passage:
-                reasons[passage.chunk_id] = "duplicate"
-    passages = list(first.values())
-    full = question.trace.full
-    if reasons or full:
-        digests = {one.chunk_id: one.digest or text_digest(one.text) for one in passages if full}
-        question.candidates = [
-            msgspec.structs.replace(
-                one,
-                reason_code=reasons.get(one.chunk_id, one.reason_code),
-                digest=digests.get(one.chunk_id, ""),
-            )
-            for one in question.candidates
-        ]
-    return passages
+    reasons |= dict.fromkeys(duplicates, "duplicate")
+    records = question.candidates
+    for chunk_id, code in reasons.items():
+        records[chunk_id] = replace(records[chunk_id], reason_code=code)
+    for passage in passages.values() if question.trace.full else ():
+        records[passage.chunk_id] = replace(
+            records[passage.chunk_id], digest=passage.digest or text_digest(passage.text)
+        )
+    return list(passages.values())
 
 
 def text_digest(text: str) -> str:
@@ -242,8 +242,11 @@ async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
     trace = question.trace
     trace.begin("focus")
     scores = _retrieval_scores(question, passages)
-    read = passages[: question.rerank_limit] if scores else passages
-    reranking, model = await _score(question, read, scores[: len(read)])
+    read = len(passages)
+    if scores:
+        # A third of the pool, at least those that are kept and those that are reranked for a search.
+        read = max(question.doc_limit, RERANK_DEPTH, question.pool_limit // OVERFETCH_FACTOR)
+    reranking, model = await _score(question, passages[:read], scores[:read])
     if not reranking.kept:
         return passages
     question.selected = True
@@ -251,11 +254,10 @@ async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
         question.models["reranker"] = ModelUse(role="reranker", name=model)
     selections = [Selection(passages[one.index].chunk_id, one.score) for one in reranking.kept]
     await trace.end(
-        lambda run: focus_triples(
-            trace.answer_id,
-            selections,
-            candidates=_records(question, passages, len(read), reranking) if run else (),
-            run=run,
+        partial(
+            focus_triples,
+            selections=selections,
+            candidates=_records(question, passages, read, reranking) if trace.full else (),
         ),
         candidates_in=len(passages),
         candidates_out=len(selections),
@@ -269,11 +271,10 @@ async def _score(
 ) -> tuple[Reranking, str]:
     """Return the valid part of the reranker's reply and the name of its model."""
     limit = question.doc_limit
-    try:
-        reply = await question.services.retrieval.rerank(question.text, passages, scores, limit)
-    except WhenceError as error:
+    reply = await _or_error(question.retrieval.rerank(question.text, passages, scores, limit))
+    if isinstance(reply, WhenceError):
         question.trace.degrade(
-            "rerank", "reranker_failed", f"the order of retrieval was kept: {error.message}"
+            "rerank", "reranker_failed", f"the order of retrieval was kept: {reply.message}"
         )
         return Reranking((), (), ()), ""
     reranking = read_reranking(reply.results, len(passages), limit)
@@ -290,36 +291,33 @@ def _retrieval_scores(question: Question, passages: Sequence[Passage]) -> list[f
 
     Empty unless one search found and scored all passages: scores of different queries do not compare.
     """
-    if not question.services.retrieval.fuses_scores:
+    if not question.retrieval.fuses_scores:
         return []
-    records = {one.chunk_id: one for one in question.candidates}
-    found = [records[passage.chunk_id] for passage in passages]
-    scores = [one.score for one in found if one.concepts == (question.text,)]
-    known = [score for score in scores if score is not None]
-    return known if len(known) == len(passages) else []
+    found = [question.candidates[passage.chunk_id] for passage in passages]
+    concepts = (question.text,)
+    scores = [one.score for one in found if one.score is not None and one.concepts == concepts]
+    return scores if len(scores) == len(passages) else []
 
 
 def _records(
     question: Question, passages: Sequence[Passage], read: int, reranking: Reranking
-) -> list[CandidateRecord]:
+) -> Iterable[CandidateRecord]:
     """Return each candidate with its rank and score, and why it was dropped; the first `read` were read."""
-    by_id = {one.chunk_id: one for one in question.candidates}
-    records = [by_id[passage.chunk_id] for passage in passages]
     kept = len(reranking.kept)
-    scored: dict[int, CandidateRecord] = {}
+    # A full reply implies that all others rank lower; a short one says nothing of them.
+    unscored = "reranked_out" if kept >= question.doc_limit else "not_scored"
+    records: dict[str, CandidateRecord] = {}
+    for index, passage in enumerate(passages):
+        records[passage.chunk_id] = replace(
+            question.candidates[passage.chunk_id],
+            reason_code=unscored if index < read else "over_rerank_limit",
+        )
     for rank, item in enumerate((*reranking.kept, *reranking.rest), start=1):
-        scored[item.index] = msgspec.structs.replace(
-            records[item.index],
+        chunk_id = passages[item.index].chunk_id
+        records[chunk_id] = replace(
+            records[chunk_id],
             rerank_rank=rank,
             rerank_score=item.score,
             reason_code="" if rank <= kept else "reranked_out",
         )
-    # A full reply implies that all others rank lower; a short one says nothing of them.
-    unscored = "reranked_out" if kept >= question.doc_limit else "not_scored"
-    return [
-        scored.get(index)
-        or msgspec.structs.replace(
-            one, reason_code=unscored if index < read else "over_rerank_limit"
-        )
-        for index, one in enumerate(records)
-    ]
+    return records.values()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ from whence.answering.writing import write_answer
 from whence.provenance.stage_records import Scalar
 from whence.provenance.stages import question_triples
 from whence.retrieval.services import Passage, as_whence_error
-from whence.schema.document_rag import Answer, Citation, ExplainEvent
+from whence.schema.document_rag import Answer, Citation
 from whence.schema.search import Degradation
 
 
@@ -35,8 +36,6 @@ class RagResult(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer
     asked_at: str
     """Start, ISO 8601 in UTC."""
-    events: tuple[ExplainEvent, ...] = ()
-    """The explain events of all stages; empty unless they were to be kept or had a listener."""
     settings: dict[str, Scalar] = {}
 
     @property
@@ -65,9 +64,7 @@ async def answer(question: Question, steps: Steps = DOCUMENT_STEPS) -> RagResult
     try:
         trace.begin("question")
         await trace.end(
-            lambda run: question_triples(
-                trace.answer_id, question.text, question.asked_at, run=run
-            ),
+            partial(question_triples, query=question.text, timestamp=question.asked_at),
             settings=question.all_settings(),
         )
         processed = await process_query(question)
@@ -96,6 +93,5 @@ async def answer(question: Question, steps: Steps = DOCUMENT_STEPS) -> RagResult
             latency_ms=trace.elapsed_ms(),
         ),
         asked_at=question.asked_at,
-        events=tuple(trace.events),
         settings=question.all_settings(),
     )

@@ -5,17 +5,18 @@ A template is filled once; the values of its fields are never searched for field
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 
-from whence.answering.state import ChunkCallback, RagOptions, Services
+from whence.answering.state import ChunkCallback, RagOptions
 from whence.models.protocols import WriteRequest
-from whence.retrieval.services import Caller, Deadline, Passage, RetrievalClients
+from whence.retrieval.services import Caller, Deadline, Passage
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.message import Message
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
@@ -106,7 +107,7 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
             what = "texts" if item is str else "numbers of documents"
             raise BadInput(f"the prompt variable `{name}` must be a list of {what}")
     documents, outdated, sections = map(tuple, lists.values())
-    if not all(1 <= one <= len(documents) for one in outdated):
+    if outdated and not 1 <= min(outdated) <= max(outdated) <= len(documents):
         raise BadInput("the prompt variable `outdated` must be a list of numbers of documents")
     if len(sections) not in (0, len(documents)):
         raise BadInput(
@@ -132,21 +133,21 @@ class StreamCaller(Caller, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class WriterClient:
     """`WriterService` over the bus, for one question."""
 
-    def __init__(self, caller: StreamCaller, deadline: Deadline, options: RagOptions) -> None:
-        self._caller = caller
-        self._deadline = deadline
-        self._options = options
+    caller: StreamCaller
+    deadline: Deadline
+    options: RagOptions
 
     async def extract_concepts(self, query: str) -> PromptResult:
         """See `WriterService.extract_concepts`."""
         request = PromptRequest(template_id=EXTRACT_CONCEPTS, variables={"query": query})
-        return await self._deadline.limit(
+        return await self.deadline.limit(
             "naming concepts",
             partial(self._request, request, None),
-            self._options.concepts_timeout_s,
+            self.options.concepts_timeout_s,
             share=0.3,
         )
 
@@ -163,10 +164,10 @@ class WriterClient:
         request = PromptRequest(
             template_id=DOCUMENT_PROMPT, variables=variables, streaming=on_piece is not None
         )
-        return await self._deadline.limit(
+        return await self.deadline.limit(
             "writing the answer",
             partial(self._request, request, on_piece),
-            self._options.answer_timeout_s,
+            self.options.answer_timeout_s,
         )
 
     async def _request(
@@ -174,9 +175,9 @@ class WriterClient:
     ) -> PromptResult:
         result: PromptResult | None = None
         if on_piece is None:
-            result = (await self._caller.call("prompt", request, PromptResponse)).result
+            result = (await self.caller.call("prompt", request, PromptResponse)).result
         else:
-            async with aclosing(self._caller.stream("prompt", request)) as replies:
+            async with aclosing(self.caller.stream("prompt", request)) as replies:
                 async for reply in replies:
                     if not isinstance(reply, PromptResponse):
                         raise InternalError(f"the prompt service sent a {type(reply).__name__}")
@@ -188,16 +189,6 @@ class WriterClient:
         if on_piece is not None:
             await on_piece("", True)
         return result
-
-
-def bus_services(
-    caller: StreamCaller, options: RagOptions, **scope: Any
-) -> Callable[[Deadline], Services]:
-    """Return what makes the services of one question; `scope` has further arguments of `RetrievalClients`."""
-    return lambda deadline: Services(
-        RetrievalClients(caller, deadline=deadline, timeouts=options.timeouts(), **scope),
-        WriterClient(caller, deadline, options),
-    )
 
 
 def outdated_numbers(passages: Sequence[Passage]) -> list[int]:

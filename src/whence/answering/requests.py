@@ -6,23 +6,24 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from whence.answering.code_evidence import CodeRetrieval, CodeScope
-from whence.answering.pipeline import DOCUMENT_STEPS, Steps, answer
-from whence.answering.prompts import StreamCaller, bus_services
+from whence.answering.pipeline import DOCUMENT_STEPS, RagResult, Steps, answer
+from whence.answering.prompts import StreamCaller, WriterClient
 from whence.answering.state import (
     Question,
     RagOptions,
     Sources,
-    check_limits,
     check_question,
     new_question,
 )
 from whence.provenance.stage_records import Scalar
-from whence.retrieval.services import as_whence_error
+from whence.retrieval.services import RetrievalClients, Timeouts, as_whence_error
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import (
     Answer,
@@ -41,22 +42,23 @@ if TYPE_CHECKING:
     from whence.store.snapshot_protocols import CodeStore, SnapshotRecord
 
 
+@dataclass(frozen=True, slots=True)
 class AnswerStream:
     """Runs one question as a task and yields its replies."""
 
-    def __init__(self, publisher: QuestionContext, *, trace_timeout_s: float) -> None:
-        self._publisher = publisher
-        self._trace_timeout_s = trace_timeout_s
-        self._replies: asyncio.Queue[Message | None] = asyncio.Queue()
-        self._degraded: list[Degradation] = []
-
-    def event(self, event: ExplainEvent) -> None:
-        """Add the event of a stage."""
-        self._replies.put_nowait(event)
+    message: DocumentRagRequest | CodeRagRequest
+    context: QuestionContext
+    trace_timeout_s: float
+    replies: asyncio.Queue[Message | asyncio.Future[RagResult]] = field(
+        default_factory=asyncio.Queue
+    )
+    """Explain events and pieces as they come; the finished task is the last."""
+    degraded: list[Degradation] = field(default_factory=list)
+    """What could not be published."""
 
     async def piece(self, text: str, end_of_stream: bool) -> None:
         """Add a piece of the answer's text."""
-        self._replies.put_nowait(AnswerPiece(text=text, end_of_stream=end_of_stream))
+        self.replies.put_nowait(AnswerPiece(text=text, end_of_stream=end_of_stream))
 
     async def run(self, question: Question, steps: Steps) -> AsyncGenerator[Message, None]:
         """Run the question and yield all replies; the trace is published before the answer, which is last.
@@ -64,10 +66,10 @@ class AnswerStream:
         Leaving the stream early cancels the question.
         """
         task = asyncio.ensure_future(answer(question, steps))
-        task.add_done_callback(lambda _: self._replies.put_nowait(None))
+        task.add_done_callback(self.replies.put_nowait)
         explaining, replied = True, False
         try:
-            while (reply := await self._replies.get()) is not None:
+            while not isinstance(reply := await self.replies.get(), asyncio.Future):
                 if isinstance(reply, ExplainEvent):
                     if explaining:
                         # After a failure no more are published, which bounds the wait. The trace has all.
@@ -75,7 +77,7 @@ class AnswerStream:
                         explaining = await self._publish(
                             "explain", reply, reply.answer_id, timeout_s
                         )
-                    if not question.message.explain:
+                    if not self.message.explain:
                         continue
                 replied = True
                 yield reply
@@ -92,44 +94,41 @@ class AnswerStream:
             if question.trace.events and (replied or not error.retryable):
                 await self._record(question, None)
             raise
-        await self._record(question, self._with_degradations(found))
-        yield self._with_degradations(found)
+        degraded = found.degraded
+        found = replace(found, degraded=(*degraded, *self.degraded))
+        await self._record(question, found)
+        # Publishing the trace may have failed.
+        yield replace(found, degraded=(*degraded, *self.degraded))
 
     async def _record(self, question: Question, answer: Answer | None) -> None:
-        message = question.message
-        if not message.record:
+        if not self.message.record:
             return
         record = TraceRecord(
             answer_id=question.trace.answer_id,
             collection=str(question.settings.get("collection", "")),
-            question=message.question,
-            access=message.access,
+            question=question.text,
+            access=self.message.access,
             events=tuple(question.trace.events),
             answer=answer,
             settings=question.all_settings(),
             asked_at=question.asked_at,
         )
-        await self._publish("trace", record, record.answer_id, self._trace_timeout_s)
+        await self._publish("trace", record, record.answer_id, self.trace_timeout_s)
 
     async def _publish(self, port: str, message: Message, key: str, timeout_s: float) -> bool:
         """Publish a message; a failure degrades the answer."""
-        remaining_s = self._publisher.remaining_s()
+        remaining_s = self.context.remaining_s()
         if remaining_s is not None:
             timeout_s = min(timeout_s, remaining_s / 2)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._publisher.emit(port, message, key=key)
+                await self.context.emit(port, message, key=key)
         except Exception as error:  # noqa: BLE001 - the answer goes out in any case
             known = as_whence_error(error, f"publishing to {port}")
             code = "trace_not_stored" if port == "trace" else "explain_not_published"
-            self._degraded.append(Degradation(stage="trace", code=code, reason=known.message))
+            self.degraded.append(Degradation(stage="trace", code=code, reason=known.message))
             return False
         return True
-
-    def _with_degradations(self, found: Answer) -> Answer:
-        if not self._degraded:
-            return found
-        return msgspec.structs.replace(found, degraded=(*found.degraded, *self._degraded))
 
 
 class QuestionContext(StreamCaller, Protocol):
@@ -207,20 +206,22 @@ def answer_document_request(
     ):
         if value > most:
             raise BadInput(f"{name} must be at most {most}, not {value}")
+    check_question(
+        message.question,
+        message.doc_limit,
+        message.fetch_limit,
+        max_bytes=parameters.max_question_bytes,
+    )
     if parameters.fetch_limit and not message.fetch_limit:
-        message = msgspec.structs.replace(message, fetch_limit=parameters.fetch_limit)
+        message = replace(message, fetch_limit=parameters.fetch_limit)
     mode = message.mode or parameters.mode
     settings: dict[str, Scalar] = {"collection": message.collection, "mode": mode}
     if message.filters:
         wire = msgspec.json.encode(message.filters, order="deterministic")
         settings["filters"] = wire.decode()
-    scope = {
-        "collection": message.collection,
-        "access": message.access,
-        "mode": mode,
-        "filters": message.filters,
-    }
-    return _answer(message, parameters, context, sources, scope, settings, DOCUMENT_STEPS)
+    return _answer(
+        message, parameters, context, sources, settings, DOCUMENT_STEPS, filters=message.filters
+    )
 
 
 async def answer_code_request(
@@ -261,15 +262,8 @@ async def answer_code_request(
         "budget_limit": scope.budget.limit,
     }
     code = CodeRetrieval(scope, context)
-    return _answer(
-        message,
-        parameters,
-        context,
-        sources,
-        {"collection": scope.collection, "access": scope.access, "mode": mode},
-        settings,
-        Steps(code.retrieve, code.select),
-    )
+    steps = Steps(code.retrieve, code.select)
+    return _answer(message, parameters, context, sources, settings, steps)
 
 
 def _answer(
@@ -277,30 +271,50 @@ def _answer(
     parameters: DocumentRagParameters | CodeRagParameters,
     context: QuestionContext,
     sources: Sources,
-    scope: Mapping[str, Any],
-    settings: Mapping[str, Scalar],
+    settings: Mapping[str, Any],
     steps: Steps,
+    *,
+    filters: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Message, None]:
+    """Answer a question over the bus; `settings` names the collection and the search mode."""
     left = context.remaining_s()
-    stream = AnswerStream(context, trace_timeout_s=parameters.trace_timeout_s)
+    # A fifth of the caller's time, at most half a second, is kept for replying.
+    seconds = None if left is None else left - min(0.5, left * 0.2)
+    deadline = parameters.deadline(seconds, sources.monotonic)
+    retrieval = RetrievalClients(
+        context,
+        collection=settings["collection"],
+        access=message.access,
+        mode=settings["mode"],
+        filters=filters,
+        deadline=deadline,
+        timeouts=Timeouts(
+            embedding_s=parameters.embedding_timeout_s,
+            search_s=parameters.search_timeout_s,
+            texts_s=parameters.texts_timeout_s,
+            rerank_s=parameters.rerank_timeout_s,
+            # Reranking is optional and leaves time for the answer.
+            rerank_share=0.5,
+        ),
+    )
+    stream = AnswerStream(message, context, parameters.trace_timeout_s)
     question = new_question(
         message,
         parameters,
-        bus_services(context, parameters, **scope),
         sources,
+        retrieval=retrieval,
+        writer=WriterClient(context, deadline, parameters),
+        deadline=deadline,
         has_reranker=context.is_bound("reranker"),
         settings=settings,
-        listeners=(stream.event,),
-        # A fifth of the caller's time, at most half a second, is kept for replying.
-        deadline_s=None if left is None else left - min(0.5, left * 0.2),
+        listener=stream.replies.put_nowait,
     )
     question.on_piece = stream.piece if message.streaming else None
     return stream.run(question, steps)
 
 
 def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) -> None:
-    check_question(message.question, max_bytes=parameters.max_question_bytes)
-    check_limits(message.doc_limit, 0)
+    check_question(message.question, message.doc_limit, max_bytes=parameters.max_question_bytes)
     for name, value in (("seed_limit", message.seed_limit), ("max_depth", message.max_depth)):
         if value < 0:
             raise BadInput(f"{name} must be at least 1, not {value}")

@@ -15,8 +15,7 @@ from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_ut
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
 from whence.provenance.uris import validate_answer_id
 from whence.retrieval.pipeline import check_text
-from whence.retrieval.rerank import RERANK_DEPTH
-from whence.retrieval.services import Deadline, Passage, RetrievalServices, Timeouts
+from whence.retrieval.services import Deadline, Passage, RetrievalServices
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import DocumentRagRequest
 from whence.schema.errors import BadInput
@@ -33,11 +32,14 @@ SaveAnswerCallback = Callable[[str, str], Awaitable[None]]
 """Takes the IRI under which the answer is kept, and its text."""
 
 
-def check_question(query: object, *, max_bytes: int | None = None) -> str:
-    """Return a question that can be asked.
+def check_question(
+    query: object, doc_limit: int, fetch_limit: int = 0, *, max_bytes: int | None = None
+) -> None:
+    """Check a question and its limits.
 
     Raises:
-        BadInput: It is no text, blank, contains NUL or a lone surrogate, or is longer than `max_bytes`.
+        BadInput: The question is no text, blank, contains NUL or a lone surrogate, or is longer than
+            `max_bytes`; `doc_limit` is below 1, or `fetch_limit` below 0.
     """
     if not isinstance(query, str):
         raise BadInput(f"a question is a text, not a {type(query).__name__}")
@@ -49,11 +51,6 @@ def check_question(query: object, *, max_bytes: int | None = None) -> str:
             f"the question has {len(query.encode())} bytes; at most {max_bytes} are taken",
             hint="ask it shorter",
         )
-    return query
-
-
-def check_limits(doc_limit: int, fetch_limit: int) -> None:
-    """Check both limits."""
     if doc_limit < 1:
         raise BadInput(f"doc_limit must be at least 1, not {doc_limit}")
     if fetch_limit < 0:
@@ -87,14 +84,6 @@ class WriterService(Protocol):
     ) -> PromptResult:
         """Answer a question from passages; `[n]` in the text is the n-th, from 1."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What a question calls."""
-
-    retrieval: RetrievalServices
-    writer: WriterService
 
 
 class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,23 +123,21 @@ class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     explain_timeout_s: _Seconds = 2.0
     """Seconds for one call of an explain callback; a slower one is not called again for the question."""
 
-    def timeouts(self) -> Timeouts:
-        """Return the limits of the calls of retrieval; reranking is optional and leaves time for the answer."""
-        return Timeouts(
-            embedding_s=self.embedding_timeout_s,
-            search_s=self.search_timeout_s,
-            texts_s=self.texts_timeout_s,
-            rerank_s=self.rerank_timeout_s,
-            rerank_share=0.5,
-        )
+    def deadline(self, seconds: float | None, monotonic: Callable[[], float]) -> Deadline:
+        """Return the end of a question's time: after `seconds` or `deadline_s`, whichever is sooner."""
+        deadline = Deadline(seconds, monotonic=monotonic)
+        return deadline if self.deadline_s is None else deadline.within(self.deadline_s)
 
 
 @dataclass(slots=True, kw_only=True)
 class Question:
     """One question on its way to an answer."""
 
-    message: DocumentRagRequest | CodeRagRequest
-    services: Services
+    text: str
+    doc_limit: int
+    """Most passages given to the writer."""
+    retrieval: RetrievalServices
+    writer: WriterService
     options: RagOptions
     trace: TraceRecorder
     deadline: Deadline
@@ -164,30 +151,11 @@ class Question:
     on_piece: ChunkCallback | None = None
     save_answer: SaveAnswerCallback | None = None
 
-    candidates: list[CandidateRecord] = field(default_factory=list)
-    """All candidates by rank, with what is known of them."""
+    candidates: dict[str, CandidateRecord] = field(default_factory=dict)
+    """All candidates by chunk id, in order of rank, with what is known of them."""
     models: dict[str, ModelUse] = field(default_factory=dict)
     selected: bool = False
     """Whether a selection (the `focus` stage) chose the passages for the writer."""
-
-    @property
-    def text(self) -> str:
-        """The question."""
-        return self.message.question
-
-    @property
-    def doc_limit(self) -> int:
-        """Most passages given to the writer."""
-        return self.message.doc_limit
-
-    @property
-    def rerank_limit(self) -> int:
-        """Candidates that are reranked where the scores only correct those of retrieval.
-
-        A third of the pool, at least those that are kept and those that are reranked for a search. A larger
-        pool has more of them reranked.
-        """
-        return max(self.doc_limit, RERANK_DEPTH, self.pool_limit // OVERFETCH_FACTOR)
 
     def all_settings(self) -> dict[str, Scalar]:
         """Return the limits and choices of the question, and the models used so far."""
@@ -224,37 +192,33 @@ class Sources(NamedTuple):
 def new_question(
     message: DocumentRagRequest | CodeRagRequest,
     options: RagOptions,
-    services: Callable[[Deadline], Services],
     sources: Sources,
     *,
+    retrieval: RetrievalServices,
+    writer: WriterService,
+    deadline: Deadline,
     settings: Mapping[str, Scalar],
     has_reranker: bool = False,
-    listeners: Sequence[EventListener] = (),
-    keep_events: bool = False,
-    deadline_s: float | None = None,
+    listener: EventListener | None = None,
 ) -> Question:
     """Return a question at its start."""
-    fetch_limit = message.fetch_limit if isinstance(message, DocumentRagRequest) else 0
-    check_question(message.question, max_bytes=options.max_question_bytes)
-    check_limits(message.doc_limit, fetch_limit)
     trace = TraceRecorder(
         validate_answer_id(message.answer_id or sources.new_id()),
-        listeners=listeners,
-        keep=keep_events,
+        listener=listener,
         full=options.full_account,
         clock=sources.clock,
         monotonic=sources.monotonic,
         listener_timeout_s=options.explain_timeout_s,
     )
-    given = [s for s in (deadline_s, options.deadline_s) if s is not None]
-    deadline = Deadline(min(given) if given else None, monotonic=sources.monotonic)
-    rerank = has_reranker and isinstance(message, DocumentRagRequest) and message.rerank
-    pool_limit = message.doc_limit
-    if rerank:
-        pool_limit = max(fetch_limit or OVERFETCH_FACTOR * pool_limit, pool_limit)
+    rerank, pool_limit = False, message.doc_limit
+    if has_reranker and isinstance(message, DocumentRagRequest) and message.rerank:
+        rerank = True
+        pool_limit = max(message.fetch_limit or OVERFETCH_FACTOR * pool_limit, pool_limit)
     return Question(
-        message=message,
-        services=services(deadline),
+        text=message.question,
+        doc_limit=message.doc_limit,
+        retrieval=retrieval,
+        writer=writer,
         options=options,
         trace=trace,
         deadline=deadline,

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from whence.provenance.stage_records import ModelUse, Scalar, StageRun
 from whence.provenance.stages import failure_triples
@@ -21,13 +22,14 @@ logger = logging.getLogger(__name__)
 
 EventListener = Callable[[ExplainEvent], Awaitable[None] | None]
 """Takes the event of a stage; an awaitable that it returns is awaited."""
-BuildTriples = Callable[[StageRun | None], tuple[Triple, ...]]
-"""Returns the triples of a stage from how it ran; None for the shared vocabulary alone."""
+BuildTriples = Callable[..., tuple[Triple, ...]]
+"""Takes the answer's id, and as `run` how the stage ran; returns the triples of the stage.
 
+`run` is None for the shared vocabulary alone.
+"""
 
-def utc_now() -> datetime:
-    """Return the time in UTC."""
-    return datetime.now(UTC)
+#: Returns the time in UTC.
+utc_now = partial(datetime.now, UTC)
 
 
 def iso_utc(moment: datetime) -> str:
@@ -40,16 +42,15 @@ def iso_utc(moment: datetime) -> str:
 class TraceRecorder:
     """Records one question. Nothing here can fail the question.
 
-    Triples are built when events are kept or have a listener; without `full`, of the shared vocabulary alone.
-    A listener that raises or is too slow degrades the answer; a slow one is not called again.
+    Triples are built when there is a listener; without `full`, of the shared vocabulary alone. A listener that
+    raises or is too slow degrades the answer; a slow one is not called again.
     """
 
     def __init__(
         self,
         answer_id: str,
         *,
-        listeners: Sequence[EventListener] = (),
-        keep: bool = False,
+        listener: EventListener | None = None,
         full: bool = True,
         clock: Callable[[], datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
@@ -59,9 +60,9 @@ class TraceRecorder:
         self.events: list[ExplainEvent] = []
         self.degraded: list[Degradation] = []
         self.reports: list[StageReport] = []
-        self.wanted = keep or bool(listeners)
+        self.wanted = listener is not None
         self.full = self.wanted and full
-        self._listeners = list(listeners)
+        self._listener = listener
         self._clock = clock
         self._monotonic = monotonic
         self._listener_timeout_s = listener_timeout_s
@@ -101,7 +102,7 @@ class TraceRecorder:
         models: Sequence[ModelUse] = (),
         settings: Mapping[str, Scalar] | None = None,
     ) -> None:
-        """End the stage that was begun: add its report and send its event to the listeners."""
+        """End the stage that was begun: add its report and send its event to the listener."""
         duration_ms = (self._monotonic() - self._started) * 1000
         self.reports.append(
             StageReport(
@@ -112,50 +113,44 @@ class TraceRecorder:
             )
         )
         if self.wanted:
-            run = self._run(duration_ms, models, settings or {})
-            uri = getattr(answer_uris(self.answer_id), self._stage)
-            await self._emit(self._stage, uri, build, run)
+            await self._emit(self._stage, build, duration_ms, models, settings or {})
 
     async def fail(self, error: WhenceError) -> None:
         """Record that the stage that was begun failed, so that the trace has an end."""
-        if not self.wanted or not self._last_recorded:
+        if not self._last_recorded:
             return
-        duration_ms = (self._monotonic() - self._started) * 1000
-        derived_from = self._last_recorded
-
-        def build(run: StageRun | None) -> tuple[Triple, ...]:
-            return failure_triples(
-                self.answer_id,
-                derived_from=derived_from,
-                stage=self._stage,
-                code=error.code,
-                message=error.message,
-                hint=error.hint,
-                run=run,
-            )
-
-        uri = answer_uris(self.answer_id).error
-        await self._emit("error", uri, build, self._run(duration_ms, (), {}))
-
-    def _run(
-        self, duration_ms: float, models: Sequence[ModelUse], settings: Mapping[str, Scalar]
-    ) -> StageRun | None:
-        if not self.full:
-            return None
-        new = self.degraded[self._reported :]
-        self._reported = len(self.degraded)
-        return StageRun(
-            started_at=self._started_at,
-            ended_at=iso_utc(self._clock()),
-            duration_ms=duration_ms,
-            models=tuple(models),
-            settings=dict(settings),
-            degraded=tuple(new),
+        build = partial(
+            failure_triples,
+            derived_from=self._last_recorded,
+            stage=self._stage,
+            code=error.code,
+            message=error.message,
+            hint=error.hint,
         )
+        duration_ms = (self._monotonic() - self._started) * 1000
+        await self._emit("error", build, duration_ms, (), {})
 
-    async def _emit(self, stage: str, uri: str, build: BuildTriples, run: StageRun | None) -> None:
+    async def _emit(
+        self,
+        stage: str,
+        build: BuildTriples,
+        duration_ms: float,
+        models: Sequence[ModelUse],
+        settings: Mapping[str, Scalar],
+    ) -> None:
+        run: StageRun | None = None
+        if self.full:
+            run = StageRun(
+                started_at=self._started_at,
+                ended_at=iso_utc(self._clock()),
+                duration_ms=duration_ms,
+                models=tuple(models),
+                settings=dict(settings),
+                degraded=tuple(self.degraded[self._reported :]),
+            )
+            self._reported = len(self.degraded)
         try:
-            triples = build(run)
+            triples = build(self.answer_id, run=run)
         except Exception as error:
             # A bug in the trace must not cost the reader the answer.
             logger.exception("triples not built", extra={"action": "explain", "stage": stage})
@@ -166,12 +161,12 @@ class TraceRecorder:
             answer_id=self.answer_id,
             stage=stage,
             sequence=len(self.events),
-            explain_id=uri,
+            explain_id=getattr(answer_uris(self.answer_id), stage),
             triples=triples,
         )
         self.events.append(event)
-        for listener in tuple(self._listeners):
-            await self._notify(listener, event)
+        if self._listener is not None:
+            await self._notify(self._listener, event)
 
     async def _notify(self, listener: EventListener, event: ExplainEvent) -> None:
         scope: asyncio.Timeout | None = None
@@ -182,7 +177,7 @@ class TraceRecorder:
                     await returned
         except Exception as error:  # noqa: BLE001 - a listener never fails the question
             if scope is not None and scope.expired():
-                self._listeners.remove(listener)
+                self._listener = None
                 self.degrade(
                     "trace",
                     "explain_timeout",

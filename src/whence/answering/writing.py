@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
 from whence.answering.evidence import text_digest
-from whence.answering.state import Question
+from whence.answering.state import Question, SaveAnswerCallback
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.stages import synthesis_triples
@@ -41,21 +43,27 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Writt
     trace.begin("synthesis")
     given, dropped = _within_limits(question, passages)
     written = await _write(question, given)
-    saved = await _save(question, written.text)
+    saved = False
+    if question.save_answer is not None and written.text and trace.wanted:
+        saved = await _save(question, question.save_answer, written.text)
     result = written.result
+    full: dict[str, Any] = {}
+    if trace.full:
+        full = {
+            "dropped": dropped,
+            "citations": written.citations,
+            "found": written.found,
+            "answer_digest": text_digest(written.text),
+        }
     await trace.end(
-        lambda run: synthesis_triples(
-            trace.answer_id,
+        partial(
+            synthesis_triples,
             reranked=question.selected,
             saved=saved,
             in_token=result.in_token,
             out_token=result.out_token,
             model=result.model or None,
-            dropped=dropped if run else (),
-            citations=written.citations if run else (),
-            found=written.found if run else None,
-            answer_digest=text_digest(written.text) if run else "",
-            run=run,
+            **full,
         ),
         candidates_in=len(passages),
         candidates_out=len(given),
@@ -74,22 +82,21 @@ def _within_limits(
     """
     budget = question.options.max_context_chars
     kept: list[Passage] = []
-    codes: dict[str, DropCode] = {}
+    dropped: list[CandidateRecord] = []
     used = 0
     for passage in passages:
+        code: DropCode
         if len(kept) >= question.doc_limit:
-            codes[passage.chunk_id] = "over_limit"
+            code = "over_limit"
         elif budget and kept and used + len(passage.text) > budget:
-            codes[passage.chunk_id] = "over_budget"
+            code = "over_budget"
         else:
             kept.append(passage)
             used += len(passage.text)
-    dropped = [
+            continue
+        rank = question.candidates[passage.chunk_id].rank
         # Only the reason: the stages before recorded everything else.
-        CandidateRecord(chunk_id=one.chunk_id, rank=one.rank, reason_code=codes[one.chunk_id])
-        for one in question.candidates
-        if one.chunk_id in codes
-    ]
+        dropped.append(CandidateRecord(chunk_id=passage.chunk_id, rank=rank, reason_code=code))
     return kept, dropped
 
 
@@ -107,12 +114,11 @@ async def _write(question: Question, passages: Sequence[Passage]) -> Written:
             await callback(text, end_of_stream)
 
     if not passages:
-        codes = {one.reason_code for one in question.candidates}
+        codes = {one.reason_code for one in question.candidates.values()}
         text = NOTHING_READABLE if codes & {"fetch_failed", "text_missing"} else NOTHING_FOUND
         await send(text, True)
         return Written(text=text, found=False)
-    writer = question.services.writer
-    result = await writer.write_answer(question.text, passages, send if callback else None)
+    result = await question.writer.write_answer(question.text, passages, send if callback else None)
     text = result.text or "".join(pieces)
     await send("", True)
     if not text.strip():
@@ -131,11 +137,8 @@ async def _write(question: Question, passages: Sequence[Passage]) -> Written:
     return Written(text=text, found=True, result=result, citations=cited.citations)
 
 
-async def _save(question: Question, text: str) -> bool:
-    """Save the text where a callback is given; a failure degrades and does not fail the question."""
-    callback = question.save_answer
-    if callback is None or not text or not question.trace.wanted:
-        return False
+async def _save(question: Question, callback: SaveAnswerCallback, text: str) -> bool:
+    """Save the text; a failure degrades and does not fail the question."""
     uri = answer_uris(question.trace.answer_id).answer
     try:
         await question.deadline.limit(
@@ -169,10 +172,8 @@ def markers_of(text: str) -> tuple[int, ...]:
     >>> markers_of("Open at nine [2]. Closed on Sunday [1, 2][7].")
     (2, 1, 7)
     """
-    numbers = (
-        int(number) for group in _MARKERS.findall(text) for number in re.split(r"\D+", group)
-    )
-    return tuple(dict.fromkeys(numbers))
+    numbers = re.findall(r"\d+", " ".join(_MARKERS.findall(text)))
+    return tuple(dict.fromkeys(map(int, numbers)))
 
 
 def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage]) -> CitedAnswer:
@@ -180,6 +181,10 @@ def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage
 
     Markers out of range and quotes that are not verbatim in their passage are left out and reported.
     """
+    quoted: dict[int, dict[str, None]] = defaultdict(dict)
+    for quote in quotes:
+        if quote.text:
+            quoted[quote.marker][quote.text] = None
     faults: list[str] = []
     citations: list[Citation] = []
     for marker in sorted(markers_of(text)):
@@ -187,11 +192,10 @@ def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage
             faults.append(f"marker [{marker}] names none of the {len(passages)} documents")
             continue
         passage = passages[marker - 1]
-        wanted = dict.fromkeys(one.text for one in quotes if one.marker == marker and one.text)
-        verbatim = [quote for quote in wanted if quote in passage.text]
-        if len(verbatim) < len(wanted):
+        verbatim = [text for text in quoted[marker] if text in passage.text]
+        if len(verbatim) < len(quoted[marker]):
             faults.append(f"a quote of marker [{marker}] is not in its document")
-        citations += [_citation(marker, passage, quote) for quote in verbatim or [""]]
+        citations += [_citation(marker, passage, text) for text in verbatim or [""]]
     return CitedAnswer(tuple(citations), tuple(faults))
 
 

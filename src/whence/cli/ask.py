@@ -46,13 +46,12 @@ def ask(
     access: ReaderAccess,
 ) -> int:
     """Answer a question from the documents or code that you may see, with citations."""
-    from whence.answering.state import check_limits, check_question, check_timeout
+    from whence.answering.state import check_question, check_timeout
     from whence.retrieval.pipeline import search_mode
     from whence.schema.filters import parse_filter_options, parse_filters
 
     # Checked before anything starts.
-    check_question(question)
-    check_limits(doc_limit, fetch_limit)
+    check_question(question, doc_limit, fetch_limit)
     check_timeout(timeout)
     if mode is not None:
         search_mode(mode)
