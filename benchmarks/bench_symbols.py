@@ -25,7 +25,7 @@ from tests.support.fake_bundles import write_fake_bundles
 from whence import Access, Engine
 from whence.bundler.builder import bundle_folder
 from whence.evaluation.measures import mean
-from whence.processors import search
+from whence.retrieval import hybrid
 
 PACKAGES = ("httpx", "rich", "starlette")
 MODES = ("bm25", "hybrid")
@@ -103,7 +103,7 @@ async def measure(packages: Iterable[str]) -> AsyncIterator[dict[str, Any]]:
                 snapshot = imported.imports[0].snapshot_id
                 for kind, names in names_of(path).items():
                     for mode in MODES:
-                        with patch.object(search, "parse_symbol_query", return_value=None):
+                        with patch.object(hybrid, "parse_symbol_query", return_value=None):
                             before = await ranks(engine, snapshot, kind, names, mode)
                         after = await ranks(engine, snapshot, kind, names, mode)
                         yield {

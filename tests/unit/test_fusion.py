@@ -8,16 +8,30 @@ from hypothesis import strategies as st
 
 from whence.retrieval.fusion import (
     FUSIONS,
-    Scores,
-    absolute_score,
+    ScoredChunk,
+    evidence,
     lexical_score,
     rank_candidates,
+    score_of,
 )
 from whence.store.bm25 import impact, share, weights
 
 cosines = st.none() | st.floats(-1, 1)
 shares = st.none() | st.floats(0, 1)
-both = st.builds(Scores, cosines, shares)
+
+
+def scored(dense: float | None, lexical: float | None) -> ScoredChunk:
+    """Return a chunk with these scores; a retriever with None did not rank."""
+    given = {"dense": dense, "lexical": lexical}
+    return ScoredChunk("d", {name: one for name, one in given.items() if one is not None})  # type: ignore[misc]
+
+
+def absolute_score(chunk: ScoredChunk) -> float:
+    """Return the score of a chunk."""
+    return score_of(evidence(chunk))
+
+
+both = st.builds(scored, cosines, shares)
 found = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), both, max_size=12)
 
 
@@ -35,27 +49,28 @@ def test_the_absolute_score_is_the_formula(
     cosine: float, share: float | None, score: float
 ) -> None:
     """Values worked out by hand: 1.42 s / (s + 0.42) with s = 0.35 cosine + 0.65 share."""
-    assert absolute_score(Scores(cosine, share)) == pytest.approx(score, abs=1e-4)
+    assert absolute_score(scored(cosine, share)) == pytest.approx(score, abs=1e-4)
 
 
 @given(both, st.floats(0, 1), st.floats(0, 1))
-def test_more_of_either_leg_is_never_less(one: Scores, more: float, share: float) -> None:
+def test_more_of_either_leg_is_never_less(one: ScoredChunk, more: float, share: float) -> None:
     """The score grows with both scores and stays within 0 and 1."""
-    better = Scores(max(one.dense or 0.0, more), max(one.sparse or 0.0, share))
+    dense, lexical = one.scores.get("dense", 0.0), one.scores.get("lexical", 0.0)
+    better = scored(max(dense, more), max(lexical, share))
 
     assert 0.0 <= absolute_score(one) <= absolute_score(better) <= 1.0
 
 
 @given(both)
-def test_a_missing_leg_can_only_lower_a_score(one: Scores) -> None:
+def test_a_missing_leg_can_only_lower_a_score(one: ScoredChunk) -> None:
     """Degraded results never look better than whole ones."""
-    assert absolute_score(Scores(one.dense, None)) <= absolute_score(one)
-    assert absolute_score(Scores(None, one.sparse)) <= absolute_score(one)
+    for name in one.scores:
+        assert absolute_score(ScoredChunk("d", {name: one.scores[name]})) <= absolute_score(one)
 
 
 @given(found, found)
 def test_the_absolute_score_does_not_depend_on_other_chunks(
-    some: dict[str, Scores], others: dict[str, Scores]
+    some: dict[str, ScoredChunk], others: dict[str, ScoredChunk]
 ) -> None:
     """A chunk's score does not depend on the other chunks found."""
     together = {**others, **some}
@@ -67,16 +82,13 @@ def test_the_absolute_score_does_not_depend_on_other_chunks(
 @pytest.mark.parametrize("method", sorted(FUSIONS))
 @given(scores=found, limit=st.integers(1, 15), threshold=st.floats(0, 1))
 def test_a_fused_ranking_keeps_its_promises(
-    method: str, scores: dict[str, Scores], limit: int, threshold: float
+    method: str, scores: dict[str, ScoredChunk], limit: int, threshold: float
 ) -> None:
     """Sorted, within 0 and 1, thresholded, limited, ranked from 1, ties by id, independent of input order."""
-    documents = {key: f"document of {key}" for key in scores}
     join = FUSIONS[method]  # type: ignore[index]
     reverse = dict(reversed(scores.items()))
-    ranking = rank_candidates(documents, scores, join(scores), limit=limit, threshold=threshold)
-    turned = rank_candidates(
-        dict(reversed(documents.items())), reverse, join(reverse), limit=limit, threshold=threshold
-    )
+    ranking = rank_candidates(scores, join(scores), limit=limit, threshold=threshold)
+    turned = rank_candidates(reverse, join(reverse), limit=limit, threshold=threshold)
 
     assert ranking == turned
     assert len(ranking) <= limit
@@ -84,7 +96,7 @@ def test_a_fused_ranking_keeps_its_promises(
     keys = [(-one.score, one.chunk_id) for one in ranking]
     assert keys == sorted(keys)
     assert all(threshold <= one.score <= 1.0 + 1e-9 for one in ranking)
-    assert all(scores[one.chunk_id] == Scores(one.dense_score, one.sparse_score) for one in ranking)
+    assert all(scores[one.chunk_id] == scored(one.dense_score, one.sparse_score) for one in ranking)
     best = FUSIONS[method](scores)  # type: ignore[index]
     passed = sum(score >= threshold for score in best.values())
     assert len(ranking) == min(limit, passed)
@@ -93,9 +105,9 @@ def test_a_fused_ranking_keeps_its_promises(
 def test_a_rare_word_alone_is_not_held_back() -> None:
     """The only chunk with the one word of a query beats chunks that merely resemble it, and is an answer."""
     (weight,) = weights({"ledgerly": 1}, {"ledgerly": 1}, 2000).values()
-    with_word = Scores(0.1, share([(weight, impact(1.0, 80.0, 80.0))]))
+    with_word = scored(0.1, share([(weight, impact(1.0, 80.0, 80.0))]))
 
-    assert absolute_score(with_word) > absolute_score(Scores(0.5, 0.0))
+    assert absolute_score(with_word) > absolute_score(scored(0.5, 0.0))
     assert absolute_score(with_word) > 0.5
 
 

@@ -42,6 +42,12 @@ class Noting:
         self.texts.append(text)
         return [HIT]
 
+    async def lexical_scores(self, *_: Any, **__: Any) -> dict[str, float]:
+        return {}
+
+    async def dense_scores(self, *_: Any, **__: Any) -> dict[str, float]:
+        return {}
+
 
 async def searched(store: Noting, mode: str, text: str) -> SearchResponse:
     """Search once."""

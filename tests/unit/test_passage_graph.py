@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whence.retrieval.fusion import ScoredChunk
 from whence.retrieval.links import (
     Neighbourhood,
+    PassageGraph,
     is_linked_enough,
-    neighbourhood,
     page_rank,
     walk_scores,
 )
@@ -140,7 +141,8 @@ async def test_the_neighbourhood_has_two_links_around_the_best() -> None:
         asked.append((list(chunk_ids), text))
         return answers[len(asked) - 1]
 
-    around = await neighbourhood(find, {"c0": 0.5}, "who is q")
+    passages = PassageGraph(find_titles=find, query_text="who is q", linked_share=1.0)
+    around = await passages.neighbourhood({"c0": ScoredChunk("d0", {"dense": 0.5})})
 
     assert asked == [(["c0"], "who is q"), (["c1", "c9"], "")]
     assert around.documents == _ids(0, 1, 2, 9)

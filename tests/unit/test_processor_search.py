@@ -43,12 +43,12 @@ class FixedStore:
         self.matches.append(options["match"])
         return [WORD_HIT]
 
-    async def lexical_scores(self, *_: Any, match: str) -> dict[str, float]:
+    async def lexical_scores(self, *_: Any, match: str, **__: Any) -> dict[str, float]:
         self._fail("lexical_scores")
         self.matches.append(match)
         return {"urn:c": 0.1}
 
-    async def dense_scores(self, *_: Any) -> dict[str, float]:
+    async def dense_scores(self, *_: Any, **__: Any) -> dict[str, float]:
         self._fail("dense_scores")
         return {"urn:w": 0.5}
 

@@ -16,14 +16,15 @@ from whence.retrieval.fusion import (
     FUSIONS,
     MIN_BOOSTED_SCORE,
     Fusion,
-    Scores,
+    ScoredChunk,
     boost_symbols,
     rank_candidates,
 )
+from whence.retrieval.hybrid import parse_symbol_query
 from whence.schema import SearchRequest
 from whence.schema.errors import Unavailable
 from whence.store.memory.store import MemoryStore
-from whence.store.symbol_names import LONGEST_NAME, parse_symbol_query, symbol_fit
+from whence.store.symbol_names import LONGEST_NAME, symbol_fit
 from whence.testing.index_samples import MODEL
 from whence.testing.stub_context import StubContext
 from whence.testing.symbols_suite import defining
@@ -96,14 +97,15 @@ def test_definitions_rank_above_all_others(some: dict[int, Any]) -> None:
 @pytest.mark.parametrize("method", list(FUSIONS))
 def test_every_way_of_joining_puts_definitions_first(method: Fusion) -> None:
     """The boost comes after fusion, for every method."""
-    scores = {"def": Scores(0.1, 0.2), "mention": Scores(0.9, 0.8)}
-    documents = dict.fromkeys(scores, "d")
-    ranking = rank_candidates(
-        documents, scores, FUSIONS[method](scores), limit=9, threshold=0.0, fits={"def": 1}
-    )
+    chunks = {
+        "def": ScoredChunk("d", {"dense": 0.1, "lexical": 0.2}),
+        "mention": ScoredChunk("d", {"dense": 0.9, "lexical": 0.8}),
+    }
+    fused = FUSIONS[method](chunks)
+    ranking = rank_candidates(chunks, fused, limit=9, threshold=0.0, fits={"def": 1})
 
     assert [one.chunk_id for one in ranking] == ["def", "mention"]
-    assert ranking[0].name_score == pytest.approx(ranking[0].score - FUSIONS[method](scores)["def"])
+    assert ranking[0].name_score == pytest.approx(ranking[0].score - fused["def"])
     assert ranking[1].name_score is None
 
 

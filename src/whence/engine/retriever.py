@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,12 +20,7 @@ from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.search import Candidate, SearchMode
 from whence.schema.texts import ChunkText
-from whence.store.symbol_names import (
-    SymbolMatch,
-    is_symbol_heading,
-    parse_symbol_query,
-    symbol_fit,
-)
+from whence.store.symbol_names import SymbolMatch, is_symbol_heading, symbol_fit
 
 if TYPE_CHECKING:
     from whence.engine.protocols import Embedder, SparseRetriever, VectorStore
@@ -188,25 +182,26 @@ class _PlainServices:
         (query,) = queries
         dense = self._retriever("vector store", self._vector_store, query.vector, dense=True)
         if self._sparse is None:
-            return [Ranking(await dense.search(query.limit))]
-        name = parse_symbol_query(query.text)
+            return [Ranking(await dense.search(limit=query.limit))]
         hybrid = HybridSearch(
+            query_text=query.text,
             lexical=self._retriever("sparse retriever", self._sparse, query.text, dense=False),
             dense=dense,
             limit=query.limit,
             fusion=self._fusion,
-            symbols=None if name is None else partial(self._definitions, name),
+            find_symbols=self._definitions,
         )
-        return [Ranking((await hybrid.search("hybrid")).candidates)]
+        return [Ranking((await hybrid.search()).candidates)]
 
     def _retriever(self, what: str, store: Any, query: Any, *, dense: bool) -> HybridRetriever:
         async def search(limit: int) -> list[Candidate]:
             hits = await _call(what, store.search, query, limit=limit, access=self._access)
-            found = _read(what, hits, -1.0 if dense else 0.0)
+            hits_by_id = _read(what, hits, -1.0 if dense else 0.0).values()
+            best = sorted(hits_by_id, key=lambda one: (-max(0.0, one.score), one.id))[:limit]
+            found = {one.id: one for one in best}
             # The content of the vector store goes before that of the sparse retriever.
             self._found = self._found | found if dense else found | self._found
-            order = sorted(found.values(), key=lambda one: (-max(0.0, one.score), one.id))
-            return [_candidate(one, rank, dense=dense) for rank, one in enumerate(order[:limit], 1)]
+            return [_candidate(one, rank, dense=dense) for rank, one in enumerate(best, 1)]
 
         async def scores(chunk_ids: Sequence[str]) -> dict[str, float]:
             given = await _call(what, store.scores, query, chunk_ids, access=self._access)
@@ -214,9 +209,9 @@ class _PlainServices:
 
         return HybridRetriever(search, scores)
 
-    async def _definitions(self, name: str, documents: Mapping[str, str]) -> list[SymbolMatch]:
-        fits = ((key, _fit(name, self._found[key])) for key in documents)
-        return [SymbolMatch(key, documents[key], fit) for key, fit in fits if fit is not None]
+    async def _definitions(self, name: str) -> list[SymbolMatch]:
+        fits = ((one, _fit(name, one)) for one in self._found.values())
+        return [SymbolMatch(one.id, one.document_id, fit) for one, fit in fits if fit is not None]
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         """Return the texts, which came with the search."""

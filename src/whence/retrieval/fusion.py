@@ -11,7 +11,8 @@ of queries about something else get none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -43,6 +44,7 @@ def boost_symbols(scores: Mapping[str, float], fits: Mapping[str, int]) -> dict[
 
 
 Fusion = Literal["absolute", "rrf", "min_max"]
+RetrieverName = Literal["lexical", "dense"]
 
 #: Share of the cosine in the sum; the rest is the lexical share's. Both were chosen on those collections,
 #: each judged with constants fitted on the others.
@@ -56,27 +58,22 @@ _LEXICAL_HALF = 0.5
 _RRF_K = 60
 
 
-class Scores(msgspec.Struct, frozen=True):
-    """Scores of one chunk by both retrievers; None where a retriever did not rank."""
+class ScoredChunk(msgspec.Struct):
+    """A chunk with its scores by the retrievers of one search."""
 
-    dense: float | None
-    """Cosine, -1 to 1."""
-    sparse: float | None
-    """Lexical share, 0 to 1."""
-
-
-def absolute_score(scores: Scores) -> float:
-    """Return `score_of(evidence(scores))`, 0 to 1."""
-    return score_of(evidence(scores))
+    document_id: str
+    scores: dict[RetrieverName, float] = {}
+    """`dense` is the cosine, -1 to 1; `lexical` the lexical share, 0 to 1. A retriever that did not rank is
+    missing."""
 
 
-def evidence(scores: Scores) -> float:
+def evidence(chunk: ScoredChunk) -> float:
     """Return `0.35 max(0, cosine) + 0.65 share`, 0 to 1.
 
     A retriever that did not rank counts as 0: the score can be too low, never too high.
     """
-    cosine = max(0.0, scores.dense or 0.0)
-    return _DENSE_WEIGHT * cosine + (1 - _DENSE_WEIGHT) * (scores.sparse or 0.0)
+    cosine = max(0.0, chunk.scores.get("dense", 0.0))
+    return _DENSE_WEIGHT * cosine + (1 - _DENSE_WEIGHT) * chunk.scores.get("lexical", 0.0)
 
 
 def score_of(total: float) -> float:
@@ -97,8 +94,7 @@ def lexical_score(coverage: float) -> float:
 
 
 def rank_candidates(
-    documents: Mapping[str, str],
-    scores: Mapping[str, Scores],
+    chunks: Mapping[str, ScoredChunk],
     fused: Mapping[str, float],
     *,
     limit: int,
@@ -112,55 +108,55 @@ def rank_candidates(
     """
     named = fits or {}
     final = boost_symbols(fused, named) if named else fused
-    order = sorted(documents, key=lambda chunk_id: (-final[chunk_id], chunk_id))
-    kept = [chunk_id for chunk_id in order if final[chunk_id] >= threshold][:limit]
+    order = sorted((-final[chunk_id], chunk_id) for chunk_id in chunks)
+    kept = (chunk_id for _, chunk_id in order if final[chunk_id] >= threshold)
     return tuple(
         Candidate(
             chunk_id=chunk_id,
-            document_id=documents[chunk_id],
+            document_id=chunks[chunk_id].document_id,
             score=final[chunk_id],
             rank=rank,
-            dense_score=scores[chunk_id].dense,
-            sparse_score=scores[chunk_id].sparse,
+            dense_score=chunks[chunk_id].scores.get("dense"),
+            sparse_score=chunks[chunk_id].scores.get("lexical"),
             graph_score=None if gains is None else gains.get(chunk_id, 0.0),
             name_score=final[chunk_id] - fused[chunk_id] if chunk_id in named else None,
         )
-        for rank, chunk_id in enumerate(kept, 1)
+        for rank, chunk_id in enumerate(islice(kept, limit), 1)
     )
 
 
-def _absolute(scores: Mapping[str, Scores]) -> dict[str, float]:
-    return {chunk_id: score_of(evidence(one)) for chunk_id, one in scores.items()}
+def _absolute(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
+    return {chunk_id: score_of(evidence(one)) for chunk_id, one in chunks.items()}
 
 
-def _reciprocal_ranks(scores: Mapping[str, Scores]) -> dict[str, float]:
+def _reciprocal_ranks(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
     """Return the sum of 1 / (60 + rank) over the retrievers, scaled so that first in both is 1."""
-    fused = dict.fromkeys(scores, 0.0)
-    for found in _by_retriever(scores):
+    fused = dict.fromkeys(chunks, 0.0)
+    for found in _by_retriever(chunks):
         order = sorted(found, key=lambda chunk_id: (-found[chunk_id], chunk_id))
         for rank, chunk_id in enumerate(order, 1):
             fused[chunk_id] += (_RRF_K + 1) / (_RRF_K + rank) / 2
     return fused
 
 
-def _min_max(scores: Mapping[str, Scores]) -> dict[str, float]:
+def _min_max(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
     """Return the mean over the retrievers of each score's place between the query's worst and best."""
-    fused = dict.fromkeys(scores, 0.0)
-    for found in _by_retriever(scores):
+    fused = dict.fromkeys(chunks, 0.0)
+    for found in _by_retriever(chunks):
         low, high = min(found.values()), max(found.values())
         for chunk_id, score in found.items():
             fused[chunk_id] += (score - low) / (high - low) / 2 if high > low else 0.5
     return fused
 
 
-def _by_retriever(scores: Mapping[str, Scores]) -> Sequence[Mapping[str, float]]:
+def _by_retriever(chunks: Mapping[str, ScoredChunk]) -> list[dict[str, float]]:
     """Return the scores of each retriever that found anything; a lexical share of 0 means not found."""
-    dense = {key: one.dense for key, one in scores.items() if one.dense is not None}
-    sparse = {key: one.sparse for key, one in scores.items() if one.sparse}
+    dense = {key: one.scores["dense"] for key, one in chunks.items() if "dense" in one.scores}
+    sparse = {key: share for key, one in chunks.items() if (share := one.scores.get("lexical"))}
     return [found for found in (dense, sparse) if found]
 
 
-FUSIONS: Mapping[Fusion, Callable[[Mapping[str, Scores]], dict[str, float]]] = {
+FUSIONS: Mapping[Fusion, Callable[[Mapping[str, ScoredChunk]], dict[str, float]]] = {
     "absolute": _absolute,
     "rrf": _reciprocal_ranks,
     "min_max": _min_max,

@@ -7,15 +7,24 @@ late is named in `degraded`. `SearchService` answers a `SearchRequest` with it f
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
-from whence.retrieval.fusion import FUSIONS, Fusion, Scores, lexical_score, rank_candidates
-from whence.retrieval.links import PassageGraph, is_linked_enough
+from whence.retrieval.fusion import (
+    FUSIONS,
+    Fusion,
+    RetrieverName,
+    ScoredChunk,
+    lexical_score,
+    rank_candidates,
+)
+from whence.retrieval.links import PassageGraph, Walk, is_linked_enough
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (
     BadInput,
@@ -27,10 +36,9 @@ from whence.schema.errors import (
 )
 from whence.schema.filters import Filters, parse_filters
 from whence.schema.search import (
+    MAX_QUERY_WORDS,
     Candidate,
     Degradation,
-    GraphUse,
-    SearchMode,
     SearchRequest,
     SearchResponse,
     SearchResult,
@@ -38,7 +46,8 @@ from whence.schema.search import (
     truncate_query,
 )
 from whence.store.linked_titles import SupportsLinks
-from whence.store.symbol_names import SupportsSymbols, SymbolMatch, parse_symbol_query
+from whence.store.symbol_names import LONGEST_NAME, SupportsSymbols, SymbolMatch
+from whence.text.analysis import is_stop_term
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,256 +55,242 @@ if TYPE_CHECKING:
 
     from whence.store.protocols import ChunkStore
 
+T = TypeVar("T")
+
 #: Candidates that each retriever of a hybrid search returns at least: one may rank high what the other ranks
 #: low.
 RETRIEVER_DEPTH: Final = 100
 #: Errors that leave the other retriever usable; all others are faults of the request itself.
 _RETRIEVER_ERRORS = (Unavailable, DeadlineExceeded)
 
-RetrieverName = Literal["lexical", "dense"]
-_Ranking = list[Candidate] | WhenceError
+
+class _Ranks(Protocol):
+    def __call__(self, *, limit: int) -> Awaitable[list[Candidate]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Retriever:
     """One way of ranking chunks for one query, with the rights of one reader."""
 
-    search: Callable[[int], Awaitable[list[Candidate]]]
-    """Returns the best chunks, best first, at most so many. A dense retriever sets `dense_score`, the cosine; a
+    search: _Ranks
+    """Returns the best chunks, best first, at most `limit`. A dense retriever sets `dense_score`, the cosine; a
     lexical one sets `sparse_score`, the lexical share, and `score`, the part of the query that is covered."""
     scores: Callable[[Sequence[str]], Awaitable[Mapping[str, float]]]
     """Returns the `dense_score` or `sparse_score` of those of these chunks that exist and are visible."""
 
 
-FindSymbols = Callable[[Mapping[str, str]], Awaitable[Sequence[SymbolMatch]]]
-"""Takes the document of every chunk found so far, by chunk id; returns the chunks that define the query's
-symbol."""
-
-
-class _RetrieverLostError(Exception):
-    """A retriever ranked, and then could not score what only the other one found."""
-
-    def __init__(self, retriever: RetrieverName, error: WhenceError) -> None:
-        super().__init__(error.message)
-        self.retriever = retriever
-        self.error = error
-
-
-@dataclass(slots=True)
-class _Pool:
-    """Candidates of one search with what is known of them, by chunk id."""
-
-    documents: dict[str, str]
-    scores: dict[str, Scores] = field(default_factory=dict)
-    fits: dict[str, int] = field(default_factory=dict)
-    gains: dict[str, float] | None = None
-    """What links added to each score; None when the passage graph was not used."""
-    graph: GraphUse | None = None
-    degraded: list[Degradation] = field(default_factory=list)
+_Ranking = list[Candidate] | WhenceError
+_Chunks = dict[str, ScoredChunk]
 
 
 @dataclass(slots=True, kw_only=True)
 class HybridSearch:
     """One search over a lexical and a dense retriever."""
 
+    query_text: str
     lexical: Retriever
-    dense: Retriever | WhenceError
+    dense: Retriever | None = None
+    """None when the query could not be embedded."""
     limit: int
     threshold: float = 0.0
     fusion: Fusion = "absolute"
     timeout_s: float | None = None
-    symbols: FindSymbols | None = None
-    graph: PassageGraph | None = None
+    """Seconds for each retriever."""
+    find_symbols: Callable[[str], Awaitable[Sequence[SymbolMatch]]] | None = None
+    """Returns the chunks that define the symbol of a name."""
+    find_graph: Callable[[], Awaitable[PassageGraph | None]] | None = None
+    """Returns the passage graph of the collection; None when it has too few links."""
+    degraded: list[Degradation] = field(default_factory=list)
+    """What was left out so far, and why."""
 
-    async def search(self, mode: SearchMode) -> SearchResponse:
-        """Rank once."""
-        if mode == "dense":
-            if isinstance(self.dense, WhenceError):
-                raise self.dense
-            return SearchResponse(candidates=tuple(await self.dense.search(self.limit)))
-        if mode == "bm25":
-            return await self._rank_words(await self.lexical.search(self.limit), [])
+    async def search(self) -> SearchResponse:
+        """Rank by both retrievers, or by the one that answers.
+
+        Raises:
+            WhenceError: Neither answered.
+        """
         depth = max(self.limit, RETRIEVER_DEPTH)
-        lexical, dense = await asyncio.gather(
-            self._attempt(self.lexical, depth), self._attempt(self.dense, depth)
-        )
+        words = self._attempt(self.lexical.search(limit=depth))
+        dense: _Ranking
+        if self.dense is None:
+            lexical, dense = await words, Unavailable("the query could not be embedded")
+        else:
+            vectors = self._attempt(self.dense.search(limit=depth))
+            lexical, dense = await asyncio.gather(words, vectors)
         if isinstance(lexical, WhenceError) and isinstance(dense, WhenceError):
-            raise lexical if dense is self.dense else dense
-        try:
-            return await self._join(lexical, dense)
-        except _RetrieverLostError as lost:
-            if lost.retriever == "lexical":
-                return await self._join(lost.error, dense)
-            return await self._join(lexical, lost.error)
+            raise lexical if self.dense is None else dense
+        return await self._join({"lexical": lexical, "dense": dense})
 
-    async def _attempt(self, retriever: Retriever | WhenceError, depth: int) -> _Ranking:
-        if isinstance(retriever, WhenceError):
-            return retriever
+    async def rank_words(self, found: Sequence[Candidate]) -> SearchResponse:
+        """Rank by words alone, on the scale of words alone, definitions of the query's symbol first."""
+        chunks = {
+            one.chunk_id: ScoredChunk(one.document_id, {"lexical": one.sparse_score or 0.0})
+            for one in found
+        }
+        fits = await self._add_definitions(chunks, ["lexical"])
+        if not fits:
+            # The order of the retriever stays: two shares may have one score.
+            scored = (msgspec.structs.replace(one, score=lexical_score(one.score)) for one in found)
+            kept = [one for one in scored if one.score >= self.threshold][: self.limit]
+            return SearchResponse(candidates=tuple(kept), degraded=tuple(self.degraded))
+        covered = {one.chunk_id: one.score for one in found}
+        # One factor leads from every share to the part of the query that it covers.
+        factor = next((one.score / one.sparse_score for one in found if one.sparse_score), 1.0)
+        fused = {
+            key: lexical_score(covered.get(key, min(1.0, factor * one.scores["lexical"])))
+            for key, one in chunks.items()
+        }
+        return self._ranked(chunks, fused, fits)
+
+    async def _attempt(self, answer: Awaitable[T]) -> T | WhenceError:
+        """Return an answer of the store, or why there is none."""
         try:
             async with asyncio.timeout(self.timeout_s):
-                return await retriever.search(depth)
+                return await answer
         except TimeoutError:
             return DeadlineExceeded(f"it did not answer within {self.timeout_s:.3g} s")
         except _RETRIEVER_ERRORS as error:
             return error
 
-    async def _join(self, lexical: _Ranking, dense: _Ranking) -> SearchResponse:
+    async def _join(self, rankings: Mapping[RetrieverName, _Ranking]) -> SearchResponse:
         """Join two rankings, at least one of which is there."""
-        degraded = [
-            Degradation(
-                stage="search",
-                code=f"{name}_leg_missing",
-                reason=f"the {name} retriever did not rank: {ranking.message}",
-            )
-            for name, ranking in (("lexical", lexical), ("dense", dense))
-            if isinstance(ranking, WhenceError)
-        ]
-        if isinstance(dense, WhenceError):
-            assert not isinstance(lexical, WhenceError)
-            return await self._rank_words(lexical, degraded)
-        cosines = {one.chunk_id: one.dense_score or 0.0 for one in dense}
-        shares: dict[str, float] | None = None
-        documents = {one.chunk_id: one.document_id for one in dense}
-        if not isinstance(lexical, WhenceError):
-            shares = {one.chunk_id: one.sparse_score or 0.0 for one in lexical}
-            documents |= {one.chunk_id: one.document_id for one in lexical}
-        pool = _Pool(documents, degraded=degraded)
-        pool.scores = await self._score(list(documents), cosines, shares)
-        if self.symbols is not None:
-            await self._add_definitions(pool, cosines, shares)
-        fused: Mapping[str, float] = FUSIONS[self.fusion](pool.scores)
-        if self.graph is not None and documents:
-            fused = await self._walk(self.graph, pool, cosines, shares, fused)
-        return self._ranked(pool, fused)
-
-    async def _score(
-        self, chunk_ids: Sequence[str], cosines: dict[str, float], shares: dict[str, float] | None
-    ) -> dict[str, Scores]:
-        """Return both scores of every chunk and add what was asked for to `cosines` and `shares`.
-
-        `shares` is None when no lexical retriever ranked. A chunk that was removed or hidden in the meantime
-        scores 0.
-        """
-        assert not isinstance(self.dense, WhenceError)
-        known: tuple[tuple[RetrieverName, Retriever, dict[str, float] | None], ...] = (
-            ("lexical", self.lexical, shares),
-            ("dense", self.dense, cosines),
-        )
-        for name, retriever, scores in known:
-            if scores is None or not (new := [key for key in chunk_ids if key not in scores]):
+        chunks: _Chunks = {}
+        ranked: list[RetrieverName] = []
+        for name, ranking in rankings.items():
+            if isinstance(ranking, WhenceError):
+                reason = f"the {name} retriever did not rank: {ranking.message}"
+                self._degrade(f"{name}_leg_missing", reason)
                 continue
+            ranked.append(name)
+            for one in ranking:
+                chunk = chunks.setdefault(one.chunk_id, ScoredChunk(one.document_id))
+                score = one.dense_score if name == "dense" else one.sparse_score
+                chunk.scores[name] = score or 0.0
+        if "dense" not in ranked:
+            lexical = rankings["lexical"]
+            assert not isinstance(lexical, WhenceError)
+            return await self.rank_words(lexical)
+        for name in ranked:
             try:
-                found = await retriever.scores(new)
+                await self._score(chunks, [name])
             except _RETRIEVER_ERRORS as error:
-                raise _RetrieverLostError(name, error) from error
-            scores.update({key: found.get(key, 0.0) for key in new})
-        if shares is None:
-            return {key: Scores(cosines[key], None) for key in chunk_ids}
-        return {key: Scores(cosines[key], shares[key]) for key in chunk_ids}
+                return await self._join({**rankings, name: error})
+        fits = await self._add_definitions(chunks, ranked)
+        walk = await self._walk(chunks, ranked)
+        fused = FUSIONS[self.fusion](chunks) if walk is None else walk.scores
+        return self._ranked(chunks, fused, fits, walk)
+
+    async def _score(self, chunks: _Chunks, names: Iterable[RetrieverName]) -> None:
+        """Ask retrievers for the scores that are missing.
+
+        A chunk that was removed or hidden in the meantime scores 0.
+        """
+        for name in names:
+            retriever = self.lexical if name == "lexical" else self.dense
+            new = [key for key, one in chunks.items() if name not in one.scores]
+            if new and retriever is not None:
+                found = await retriever.scores(new)
+                for key in new:
+                    chunks[key].scores[name] = found.get(key, 0.0)
 
     async def _add_definitions(
-        self, pool: _Pool, cosines: dict[str, float], shares: dict[str, float] | None
-    ) -> None:
-        """Add the chunks that define the symbol of the query; on a failure go on without them."""
-        found = await self._definitions(pool)
-        new = {one.chunk_id: one.document_id for one in found if one.chunk_id not in pool.documents}
-        if new:
-            try:
-                pool.scores |= await self._score(list(new), cosines, shares)
-            except _RetrieverLostError as lost:
-                pool.degraded.append(_no_definitions(lost.error))
-            else:
-                pool.documents |= new
-        pool.fits = {one.chunk_id: one.fit for one in found if one.chunk_id in pool.documents}
+        self, chunks: _Chunks, ranked: Sequence[RetrieverName]
+    ) -> dict[str, int]:
+        """Add the chunks that define the symbol of the query; return how well each of them fits.
 
-    async def _definitions(self, pool: _Pool) -> Sequence[SymbolMatch]:
-        if self.symbols is None:
-            return ()
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                return await self.symbols(pool.documents)
-        except TimeoutError:
-            late = DeadlineExceeded(f"it did not answer within {self.timeout_s:.3g} s")
-            pool.degraded.append(_no_definitions(late))
-        except _RETRIEVER_ERRORS as error:
-            pool.degraded.append(_no_definitions(error))
-        return ()
-
-    async def _walk(
-        self,
-        graph: PassageGraph,
-        pool: _Pool,
-        cosines: dict[str, float],
-        shares: dict[str, float] | None,
-        fused: Mapping[str, float],
-    ) -> Mapping[str, float]:
-        """Return the scores after a walk over the passage graph; on a failure those before it."""
-        try:
-            around = await graph.neighbourhood(pool.scores)
-            if around is None:
-                return fused
-            new = [key for key in around.documents if key not in pool.documents]
-            added = await self._score(new, cosines, shares)
-        except (*_RETRIEVER_ERRORS, _RetrieverLostError) as error:
-            reason = f"the passage graph was not used: {error}"
-            pool.degraded.append(
-                Degradation(stage="search", code="passage_graph_missing", reason=reason)
-            )
-            return fused
-        pool.scores |= added
-        pool.documents |= {key: around.documents[key] for key in new}
-        walked = graph.walk(around, pool.scores)
-        pool.gains, pool.graph = walked.gains, walked.use
-        return walked.scores
-
-    async def _rank_words(
-        self, found: Sequence[Candidate], degraded: list[Degradation]
-    ) -> SearchResponse:
-        """Rank by words alone, on the scale of words alone, definitions of the query's symbol first."""
-        pool = _Pool({one.chunk_id: one.document_id for one in found}, degraded=degraded)
-        matches = await self._definitions(pool)
-        new = {
-            one.chunk_id: one.document_id for one in matches if one.chunk_id not in pool.documents
+        On a failure the search goes on without them.
+        """
+        name = parse_symbol_query(self.query_text)
+        if name is None or self.find_symbols is None:
+            return {}
+        matches = await self._attempt(self.find_symbols(name))
+        if isinstance(matches, WhenceError):
+            self._degrade_definitions(matches)
+            return {}
+        added = {
+            one.chunk_id: ScoredChunk(one.document_id)
+            for one in matches
+            if one.chunk_id not in chunks
         }
-        shares: Mapping[str, float] = {}
-        if new:
-            try:
-                shares = dict.fromkeys(new, 0.0) | dict(await self.lexical.scores(list(new)))
-            except _RETRIEVER_ERRORS as error:
-                degraded.append(_no_definitions(error))
-        pool.documents |= {key: new[key] for key in shares}
-        pool.fits = {one.chunk_id: one.fit for one in matches if one.chunk_id in pool.documents}
-        if not pool.fits:
-            # The order of the retriever stays: two shares may have one score.
-            scored = (msgspec.structs.replace(one, score=lexical_score(one.score)) for one in found)
-            kept = [one for one in scored if one.score >= self.threshold][: self.limit]
-            return SearchResponse(candidates=tuple(kept), degraded=tuple(degraded))
-        pool.scores = {one.chunk_id: Scores(None, one.sparse_score) for one in found}
-        pool.scores |= {key: Scores(None, share) for key, share in shares.items()}
-        fused = {one.chunk_id: lexical_score(one.score) for one in found}
-        # One factor leads from every share to the part of the query that it covers.
-        factor = next((one.score / one.sparse_score for one in found if one.sparse_score), 1.0)
-        fused |= {key: lexical_score(min(1.0, factor * share)) for key, share in shares.items()}
-        return self._ranked(pool, fused)
+        try:
+            await self._score(added, ranked)
+            chunks |= added
+        except _RETRIEVER_ERRORS as error:
+            self._degrade_definitions(error)
+        return {one.chunk_id: one.fit for one in matches if one.chunk_id in chunks}
 
-    def _ranked(self, pool: _Pool, fused: Mapping[str, float]) -> SearchResponse:
+    async def _walk(self, chunks: _Chunks, ranked: Sequence[RetrieverName]) -> Walk | None:
+        """Walk over the passage graph and add the passages it leads to; None when it was not used."""
+        if self.find_graph is None or not chunks:
+            return None
+        try:
+            graph = await self.find_graph()
+            if graph is None:
+                return None
+            around = await graph.neighbourhood(chunks)
+            added = {
+                key: ScoredChunk(document_id)
+                for key, document_id in around.documents.items()
+                if key not in chunks
+            }
+            await self._score(added, ranked)
+        except _RETRIEVER_ERRORS as error:
+            self._degrade(
+                "passage_graph_missing", f"the passage graph was not used: {error.message}"
+            )
+            return None
+        chunks |= added
+        return graph.walk(around, chunks)
+
+    def _ranked(
+        self,
+        chunks: _Chunks,
+        fused: Mapping[str, float],
+        fits: Mapping[str, int],
+        walk: Walk | None = None,
+    ) -> SearchResponse:
         candidates = rank_candidates(
-            pool.documents,
-            pool.scores,
+            chunks,
             fused,
             limit=self.limit,
             threshold=self.threshold,
-            gains=pool.gains,
-            fits=pool.fits,
+            gains=walk and walk.gains,
+            fits=fits,
         )
         return SearchResponse(
-            candidates=candidates, degraded=tuple(pool.degraded), graph=pool.graph
+            candidates=candidates, degraded=tuple(self.degraded), graph=walk and walk.use
         )
 
+    def _degrade_definitions(self, error: WhenceError) -> None:
+        reason = f"definitions of the symbol were not searched for: {error.message}"
+        self._degrade("names_missing", reason)
 
-def _no_definitions(error: WhenceError) -> Degradation:
-    reason = f"definitions of the symbol were not searched for: {error.message}"
-    return Degradation(stage="search", code="names_missing", reason=reason)
+    def _degrade(self, code: str, reason: str) -> None:
+        self.degraded.append(Degradation(stage="search", code=code, reason=reason))
+
+
+#: Most words of a query for a name; longer ones are questions.
+_MAX_NAME_WORDS = 8
+#: Characters that may surround a name: quotes, brackets of a call, punctuation.
+_AROUND = "\"'`()[]{}<>,;!?.:#*&"
+_SYMBOL = re.compile(r"[\w$@]+(?:(?:::|[.:#])[\w$@]+)*")
+
+
+def parse_symbol_query(query_text: str) -> str | None:
+    """Return the name that a query consists of, apart from stop words; None for any other query.
+
+    >>> [parse_symbol_query(query) for query in ("the `Cart.total()`", "_private", "total of a cart")]
+    ['Cart.total', '_private', None]
+    """
+    words = query_text.split(maxsplit=_MAX_NAME_WORDS)
+    if not 0 < len(words) <= _MAX_NAME_WORDS:
+        return None
+    strong = [
+        word for one in words if (word := one.strip(_AROUND)) and not is_stop_term(word.lower())
+    ]
+    if len(strong) != 1 or not _SYMBOL.fullmatch(strong[0]):
+        return None
+    return strong[0] if len(strong[0].encode()) <= LONGEST_NAME else None
 
 
 #: Part of the caller's time that a retriever may take; the other one can still answer in the remaining time.
@@ -381,84 +376,94 @@ class SearchService:
 
     async def _search(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         self._check(request)
-        filters = parse_filters(request.filters)
+        filters = parse_filters(request.filters) if request.filters else ()
         if request.model is not None:
             await self._check_model(request.collection, request.model)
-        cut: tuple[Degradation, ...] = ()
-        if request.mode != "dense":
-            query_text, cut = truncate_query(request.query_text)
-            cut += check_query_words(query_text)
-            if query_text != request.query_text:
-                request = msgspec.structs.replace(request, query_text=query_text)
-        found = await self._hybrid(request, filters, remaining_s).search(request.mode)
-        return msgspec.structs.replace(found, degraded=(*cut, *found.degraded)) if cut else found
+        if request.mode == "dense":
+            ranking = await self._store.search_dense(
+                request.collection,
+                _vector(request),
+                limit=request.limit,
+                access=request.access,
+                threshold=request.threshold,
+                filters=filters,
+            )
+            return SearchResponse(candidates=tuple(ranking))
+        search = self._hybrid(request, filters, remaining_s)
+        if request.mode == "hybrid":
+            return await search.search()
+        return await search.rank_words(await search.lexical.search(limit=request.limit))
 
     def _hybrid(
         self, request: SearchRequest, filters: Filters, remaining_s: float | None
     ) -> HybridSearch:
+        """Return the search by words and, when the request has a vector, by vectors."""
+        cut: tuple[Degradation, ...] = ()
+        # A shorter query has no more words either.
+        if len(request.query_text) > MAX_QUERY_WORDS:
+            query_text, cut = truncate_query(request.query_text)
+            cut += check_query_words(query_text)
+            request = msgspec.structs.replace(request, query_text=query_text)
         timeout_s = self._parameters.leg_timeout_s
         if remaining_s is not None:
             timeout_s = min(timeout_s, _RETRIEVER_SHARE * remaining_s)
-        store, collection, access = self._store, request.collection, request.access
-        text, match = request.query_text, request.match
+        store, collection, text = self._store, request.collection, request.query_text
+        access, match = request.access, request.match
         search = HybridSearch(
+            query_text=text,
             lexical=Retriever(
-                lambda limit: store.search_lexical(
-                    collection, text, limit=limit, access=access, filters=filters, match=match
+                partial(
+                    store.search_lexical,
+                    collection,
+                    text,
+                    access=access,
+                    filters=filters,
+                    match=match,
                 ),
-                lambda ids: store.lexical_scores(collection, text, ids, access, match=match),
+                partial(store.lexical_scores, collection, text, access=access, match=match),
             ),
-            dense=Unavailable("the query could not be embedded"),
             limit=request.limit,
             threshold=request.threshold,
             fusion=self._parameters.fusion,
             timeout_s=timeout_s,
+            degraded=[*cut],
         )
-        if request.mode == "dense" or (request.mode == "hybrid" and request.vector):
-            vector = _vector(request)
-            lowest = request.threshold if request.mode == "dense" else 0.0
-            search.dense = Retriever(
-                lambda limit: store.search_dense(
-                    collection,
-                    vector,
-                    limit=limit,
-                    access=access,
-                    threshold=lowest,
-                    filters=filters,
-                ),
-                lambda ids: store.dense_scores(collection, vector, ids, access),
-            )
-        if request.mode == "dense":
-            return search
-        name = parse_symbol_query(text)
-        if name is not None and isinstance(store, SupportsSymbols):
-            find_symbols = store.find_symbols
+        if isinstance(store, SupportsSymbols):
             # With more definitions than that no other chunk is ranked.
             most = max(request.limit, RETRIEVER_DEPTH)
-            search.symbols = lambda _: find_symbols(
-                collection, name, limit=most, access=access, filters=filters
+            search.find_symbols = partial(
+                store.find_symbols, collection, limit=most, access=access, filters=filters
             )
-        if request.mode == "hybrid" and isinstance(store, SupportsLinks):
-            search.graph = self._graph(store, request)
+        if request.mode == "hybrid":
+            search.find_graph = partial(self._passage_graph, request)
+            if request.vector:
+                vector = _vector(request)
+                search.dense = Retriever(
+                    partial(store.search_dense, collection, vector, access=access, filters=filters),
+                    partial(store.dense_scores, collection, vector, access=access),
+                )
         return search
 
-    def _graph(self, store: SupportsLinks, request: SearchRequest) -> PassageGraph | None:
-        setting = self._parameters.passage_graph
+    async def _passage_graph(self, request: SearchRequest) -> PassageGraph | None:
+        """Return the passage graph of a collection; None when it is off or too few passages are linked."""
+        store, setting = self._store, self._parameters.passage_graph
+        collection, access = request.collection, request.access
         if setting == "off" or self._parameters.fusion != "absolute":
             return None
-        collection, access = request.collection, request.access
+        if not isinstance(store, SupportsLinks):
+            return None
 
         async def linked_share() -> float | None:
-            statistics = await self._cached(
-                (collection, access), lambda: store.link_statistics(collection, access)
-            )
+            statistics = await store.link_statistics(collection, access)
             if statistics is None or (setting == "auto" and not is_linked_enough(statistics)):
                 return None
-            share: float = statistics.share
-            return share
+            return statistics.share
 
+        share = await self._cached((collection, access), linked_share)
+        if share is None:
+            return None
         return PassageGraph(
-            linked_share=linked_share,
+            linked_share=share,
             find_titles=lambda chunk_ids, text: store.linked_titles(
                 collection, chunk_ids, access, query_text=text
             ),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from whence.retrieval.fusion import Scores, evidence, score_of
+from whence.retrieval.fusion import ScoredChunk, evidence, score_of
 from whence.schema.search import GraphUse
 
 if TYPE_CHECKING:
@@ -86,19 +86,6 @@ def is_linked_enough(statistics: LinkStatistics) -> bool:
         statistics.share >= MIN_LINKED_SHARE
         and statistics.passages_per_document <= MAX_PASSAGES_PER_DOCUMENT
     )
-
-
-async def neighbourhood(
-    find: FindTitles, own: Mapping[str, float], query_text: str
-) -> Neighbourhood:
-    """Return the passages up to two links around the best ones, and those that the query names."""
-    seeds = sorted(own, key=lambda chunk_id: (-own[chunk_id], chunk_id))[:_SEEDS]
-    names = {one.name: one for one in await find(seeds, query_text)}
-    second = sorted(_build(names.values()).documents.keys() - set(seeds))[:_MAX_SECOND]
-    if second:
-        for one in await find(second, ""):
-            names.setdefault(one.name, one)
-    return _build(names.values())
 
 
 def _build(titles: Iterable[LinkTitle]) -> Neighbourhood:
@@ -191,30 +178,33 @@ class Walk(NamedTuple):
     use: GraphUse
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassageGraph:
     """The passage graph of one search."""
 
-    linked_share: Callable[[], Awaitable[float | None]]
     find_titles: FindTitles
     query_text: str
+    linked_share: float
+    """Linked share of the visible passages, 0 to 1."""
     candidates_only: bool = False
-    _share: float = 0.0
+    """True leaves out passages that the search did not find, as filters demand."""
 
-    async def neighbourhood(self, scores: Mapping[str, Scores]) -> Neighbourhood | None:
-        """Return the graph around the best of these chunks; None when the collection has too few links."""
-        share = await self.linked_share()
-        if share is None:
-            return None
-        self._share = share
-        own = {key: evidence(one) for key, one in scores.items()}
-        around = await neighbourhood(self.find_titles, own, self.query_text)
-        return around.within(scores) if self.candidates_only else around
+    async def neighbourhood(self, chunks: Mapping[str, ScoredChunk]) -> Neighbourhood:
+        """Return the passages up to two links around the best chunks, and those that the query names."""
+        own = {key: evidence(one) for key, one in chunks.items()}
+        seeds = sorted(own, key=lambda chunk_id: (-own[chunk_id], chunk_id))[:_SEEDS]
+        names = {one.name: one for one in await self.find_titles(seeds, self.query_text)}
+        second = sorted(_build(names.values()).documents.keys() - set(seeds))[:_MAX_SECOND]
+        if second:
+            for one in await self.find_titles(second, ""):
+                names.setdefault(one.name, one)
+        around = _build(names.values())
+        return around.within(chunks) if self.candidates_only else around
 
-    def walk(self, around: Neighbourhood, scores: Mapping[str, Scores]) -> Walk:
+    def walk(self, around: Neighbourhood, chunks: Mapping[str, ScoredChunk]) -> Walk:
         """Return the scores of all of these chunks after the walk."""
-        own = {key: evidence(one) for key, one in scores.items()}
-        silent = {key for key, one in scores.items() if one.sparse == 0.0}
+        own = {key: evidence(one) for key, one in chunks.items()}
+        silent = {key for key, one in chunks.items() if one.scores.get("lexical") == 0.0}
         walked = walk_scores(own, around, silent)
         final = {key: score_of(walked.get(key, total)) for key, total in own.items()}
         gains = {key: score - score_of(own[key]) for key, score in final.items()}
@@ -223,6 +213,6 @@ class PassageGraph:
             links=len(around.links),
             named=len(around.named),
             # As well as it is known.
-            linked_share=round(self._share, 1),
+            linked_share=round(self.linked_share, 1),
         )
         return Walk(final, gains, use)

@@ -42,8 +42,6 @@ def truncate_query(query: str) -> tuple[str, tuple[Degradation, ...]]:
 
 def check_query_words(query: str) -> tuple[Degradation, ...]:
     """Return a degradation when a query has more than `MAX_QUERY_WORDS` words. Cost: linear in its length."""
-    if len(query) <= MAX_QUERY_WORDS:
-        return ()
     runs = set(_WORD.findall(query.casefold()))
     words = sum(len(run) if run[0] >= _FIRST_UNSPACED else 1 for run in runs)
     if words <= MAX_QUERY_WORDS:

@@ -9,7 +9,6 @@ document counts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
@@ -17,16 +16,9 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.filters import Filters
-from whence.text.analysis import is_stop_term
 
 #: Longest name in bytes; an entry of an index holds 2,700.
 LONGEST_NAME = 400
-
-#: Most words of a query for a name; longer ones are questions.
-_MAX_WORDS = 8
-#: Characters that may surround a name: quotes, brackets of a call, punctuation.
-_AROUND = "\"'`()[]{}<>,;!?.:#*&"
-_SYMBOL = re.compile(r"[\w$@]+(?:(?:::|[.:#])[\w$@]+)*")
 #: Characters that join the parts of a qualified name.
 _JOINTS = (b".", b":", b"#")
 
@@ -40,23 +32,6 @@ class SymbolMatch(msgspec.Struct, frozen=True):
     """Document it is part of."""
     fit: int
     """2: the name is the whole qualified name; 1: its last parts; 0: either, in another case."""
-
-
-def parse_symbol_query(query_text: str) -> str | None:
-    """Return the name that a query consists of, apart from stop words; None for any other query.
-
-    >>> [parse_symbol_query(query) for query in ("the `Cart.total()`", "_private", "total of a cart")]
-    ['Cart.total', '_private', None]
-    """
-    words = query_text.split(maxsplit=_MAX_WORDS)
-    if not 0 < len(words) <= _MAX_WORDS:
-        return None
-    strong = [
-        word for one in words if (word := one.strip(_AROUND)) and not is_stop_term(word.lower())
-    ]
-    if len(strong) != 1 or not _SYMBOL.fullmatch(strong[0]):
-        return None
-    return strong[0] if len(strong[0].encode()) <= LONGEST_NAME else None
 
 
 def symbol_fit(name: str, heading: str) -> int | None:
