@@ -14,7 +14,7 @@ from whence.retrieval.fusion import (
     rank_candidates,
     score_of,
 )
-from whence.store.bm25 import impact, share, weights
+from whence.store.bm25 import query_weights, share
 
 cosines = st.none() | st.floats(-1, 1)
 shares = st.none() | st.floats(0, 1)
@@ -104,8 +104,8 @@ def test_a_fused_ranking_keeps_its_promises(
 
 def test_a_rare_word_alone_is_not_held_back() -> None:
     """The only chunk with the one word of a query beats chunks that merely resemble it, and is an answer."""
-    (weight,) = weights({"ledgerly": 1}, {"ledgerly": 1}, 2000).values()
-    with_word = scored(0.1, share([(weight, impact(1.0, 80.0, 80.0))]))
+    weights, _ = query_weights({"ledgerly": 1}, {"ledgerly": 1}, 2000)
+    with_word = scored(0.1, share(weights, {"ledgerly": 1}, 80, 80.0))
 
     assert absolute_score(with_word) > absolute_score(scored(0.5, 0.0))
     assert absolute_score(with_word) > 0.5

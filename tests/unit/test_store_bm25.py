@@ -15,15 +15,12 @@ from whence.store.bm25 import (
     K1,
     MAX_COUNT,
     B,
-    bound,
-    clipped_impact,
-    coverage_per_share,
     idf,
     impact,
     impacts,
     mean_length,
+    query_weights,
     share,
-    weights,
 )
 from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.term_counts import count_terms, parse_lexical_query
@@ -56,7 +53,8 @@ def test_idf_is_positive_and_falls(chunks: int, data: st.DataObject) -> None:
 @given(_tf, _length, _mean)
 def test_impact_is_the_formula_rounded_down(tf: int, length: int, mean: float) -> None:
     """Rounding takes less than a step of 2**-24, and the result fits a float32 exactly."""
-    value = impact(float(tf), float(length), mean)
+    value = impact(tf, length, mean)
+    tf, length = min(tf, MAX_COUNT), min(length, MAX_COUNT)
     plain = tf / (tf + K1 * (1 - B + B * length / mean))
 
     assert 0 <= plain - value < 2**-24
@@ -67,10 +65,10 @@ def test_impact_is_the_formula_rounded_down(tf: int, length: int, mean: float) -
 @given(_tf, _length, _mean)
 def test_impact_grows_with_tf_and_falls_with_length(tf: int, length: int, mean: float) -> None:
     """More of a word is never less, and the same in more text is never more."""
-    value = impact(float(tf), float(length), mean)
+    value = impact(tf, length, mean)
 
-    assert impact(float(tf + 1), float(length), mean) >= value
-    assert impact(float(tf), float(length + 1), mean) <= value
+    assert impact(tf + 1, length, mean) >= value
+    assert impact(tf, length + 1, mean) <= value
 
 
 @given(st.lists(st.tuples(_tf, _length), max_size=30), _mean)
@@ -80,7 +78,7 @@ def test_arrays_and_numbers_give_the_same_bits(pairs: list[tuple[int, int]], mea
     counts = table.astype(np.uint16)
 
     assert impacts(counts[:, 0], counts[:, 1], mean).tolist() == [
-        clipped_impact(tf, length, mean) for tf, length in pairs
+        impact(tf, length, mean) for tf, length in pairs
     ]
 
 
@@ -89,14 +87,15 @@ def test_the_share_stays_below_one(
     query: tuple[dict[str, int], dict[str, int], int], data: st.DataObject
 ) -> None:
     """Whatever the query and however good the match, S stays below its bound; order changes no bit."""
-    counts, df, chunks = query
-    parts = list(weights(counts, df, chunks).values())
-    impacts = [data.draw(st.integers(0, 2**24 - 1)) / 2**24 for _ in parts]
-    pairs = list(zip(parts, impacts, strict=True))
+    weights, _ = query_weights(*query)
+    counts = {term: data.draw(_tf) for term in weights}
+    length, mean = data.draw(_length), data.draw(_mean)
+    products = [weight * impact(counts[term], length, mean) for term, weight in weights.items()]
 
-    assert sum(parts) <= 1
-    assert 0 <= share(pairs) < 1
-    assert share(pairs) == share(reversed(pairs)) == math.fsum(w * i for w, i in pairs)
+    assert sum(weights.values()) <= 1
+    assert 0 <= share(weights, counts, length, mean) < 1
+    assert share(weights, counts, length, mean) == sum(products) == math.fsum(products)
+    assert sum(products) == sum(reversed(products))
 
 
 @given(_queries(), st.booleans())
@@ -112,22 +111,23 @@ def test_the_bound_counts_repeats_and_unseen_words(
     every = [idf(chunks, df.get(term, 0)) for term, n in counts.items() for _ in range(n)]
     less = math.log(3) * max(0, 401 - chunks) / 400 if chunks else 0
 
-    assert bound(counts, df, chunks, one_word=one_word) == pytest.approx(
-        max(
-            math.fsum(every),
-            (1 if one_word or len(counts) == 1 else FLOOR_TERMS)
-            * (math.log(2 * chunks + 2) - less),
-        )
+    weights, per_share = query_weights(counts, df, chunks, one_word=one_word)
+    floor_terms = 1 if one_word or len(counts) == 1 else FLOOR_TERMS
+    bound = max(math.fsum(every), floor_terms * (math.log(2 * chunks + 2) - less))
+
+    assert per_share == pytest.approx(bound / math.fsum(every) if counts else 1)
+    assert weights == pytest.approx(
+        {t: n * idf(chunks, df[t]) / bound for t, n in counts.items() if df.get(t, 0) > 0},
+        abs=2**-28,
     )
-    assert weights(counts, df, chunks).keys() == {t for t in counts if df.get(t, 0) > 0}
 
 
 def test_a_known_score() -> None:
     """Three chunks, two words: the numbers by hand."""
     # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8, in the bound and, less 398/400 of ln 3, in the floor;
     # the chunk of mean length has norm 1.2.
-    parts = weights({"red": 1, "unseen": 1}, {"red": 1}, 3)
-    value = share([(parts["red"], impact(2.0, 5.0, 5.0))])
+    weights, _ = query_weights({"red": 1, "unseen": 1}, {"red": 1}, 3)
+    value = share(weights, {"red": 2}, 5, 5.0)
 
     floor = 6 * (math.log(8) - math.log(3) * 398 / 400)
     assert value == pytest.approx(math.log(8 / 3) * 2 / 3.2 / floor, abs=1e-7)
@@ -149,7 +149,7 @@ def test_weak_words_count_but_have_no_length() -> None:
 def test_a_query_is_cut_after_enough_distinct_words() -> None:
     """The first 1024 distinct words count with all their repeats, later ones not at all."""
     text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
-    counts = parse_lexical_query(text, ("english",)).counts({}, ())
+    counts, _ = parse_lexical_query(text, ("english",)).resolve({}, {})
 
     assert len(counts) == MAX_QUERY_WORDS
     assert counts["word0"] == 2
@@ -171,8 +171,7 @@ def test_coverage_never_exceeds_the_query(
     query: tuple[dict[str, int], dict[str, int], int],
 ) -> None:
     """Share times factor is S / B: at most 1 even when every impact were 1, and never below the share."""
-    factor = coverage_per_share(*query)
-    most = share((weight, 1.0) for weight in weights(*query).values())
+    weights, factor = query_weights(*query)
 
     assert factor >= 1.0
-    assert most * factor <= 1.0 + 1e-6
+    assert sum(weights.values()) * factor <= 1.0 + 1e-6

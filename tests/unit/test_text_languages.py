@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.term_counts import merge_languages
 from whence.text.languages import detect_language, language_sample
 from whence.text.normalization import LANGUAGES
 
@@ -64,12 +63,3 @@ def test_only_the_beginning_is_looked_at() -> None:
 
     assert len(language_sample(parts)) == 4000
     assert language_sample(["ab", "cd"]) == "ab cd"
-
-
-def test_languages_are_kept_in_order() -> None:
-    """The default language stays the first, new ones come once and sorted."""
-    assert merge_languages(("english",), {"german", "english", "dutch"}) == (
-        "english",
-        "dutch",
-        "german",
-    )

@@ -5,7 +5,7 @@ Relevance Framework: BM25 and Beyond", 2009, section 3; the 1 inside the logarit
 
     S  = sum over the query's terms of  idf * tf / (tf + k1 (1 - b + b length / mean))
     B  = sum over the query's terms of  idf,  for a term without chunks  i0 = ln(2 N + 2)
-    L  = S / max(B, 6 i),   i = i0; below 400 chunks less, see `_rarity`; i for a query of a single word
+    L  = S / max(B, 6 i),   i = i0; below 400 chunks less, see `query_weights`; i for a query of a single word
 
 Repeats of a term in the query count. Each summand of S is below its idf, so S < B, and L is below 1 for any
 query. The floor of six terms of the greatest rarity prevents that one matching word of two scores as half an
@@ -22,13 +22,14 @@ words give the same score in every store, and equal chunks tie exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+T = TypeVar("T", str, int)
 
 #: Saturation of term frequencies; Lucene's default.
 K1 = 1.2
@@ -53,8 +54,6 @@ def mean_length(total: int, chunks: int) -> float:
     return max(1.0, total / chunks) if chunks else 1.0
 
 
-# The bound, the weights and the coverage of a query read the same few.
-@lru_cache(maxsize=4096)
 def idf(chunks: int, df: int) -> float:
     """Return the inverse document frequency of a term; above 0, and `ln(2 N + 2)` for df 0.
 
@@ -65,14 +64,15 @@ def idf(chunks: int, df: int) -> float:
     return math.log1p((chunks - df + 0.5) / (df + 0.5))
 
 
-def impact(tf: float, length: float, mean: float) -> float:
+def impact(tf: int, length: int, mean: float) -> float:
     """Return the summand of a term of weight 1: 0 to below 1, a multiple of 2**-24, rounded down.
 
     Args:
-        tf: Occurrences in the chunk, 1 or more.
-        length: Field length of the chunk, 0 or more.
+        tf: Occurrences in the chunk, 1 or more; clipped to `MAX_COUNT`.
+        length: Field length of the chunk, 0 or more; clipped to `MAX_COUNT`.
         mean: Mean length of the visible chunks, 1 or more.
     """
+    tf, length = min(tf, MAX_COUNT), min(length, MAX_COUNT)
     exact = tf / (tf + K1 * (1.0 - B + B * length / mean))
     return math.floor(exact * _IMPACT_STEPS) / _IMPACT_STEPS
 
@@ -96,65 +96,46 @@ def impacts(tf: NDArray[np.uint16], length: NDArray[np.uint16], mean: float) -> 
     return exact
 
 
-def clipped_impact(count: int, length: int, mean: float) -> float:
-    """Return the `impact` of a term with clipped count and length."""
-    return impact(float(min(count, MAX_COUNT)), float(min(length, MAX_COUNT)), mean)
-
-
-def bound(
+def query_weights(
     counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
-) -> float:
-    """Return max(B, 6 i), or max(B, i) for a single word; S of any chunk is less.
+) -> tuple[dict[str, float], float]:
+    """Return the weight of each query term that the collection has, and the coverage per share.
+
+    A weight is the term's part of the bound max(B, 6 i): a multiple of 2**-28, rounded down. The sum is at
+    most 1. The coverage per share, 1 or more, is the factor from L to S / B, the score without the floor, for
+    rankings by words alone.
 
     Args:
         counts: Frequency of each term in the query.
         df: Document frequencies; 0 for a term without one.
-        chunks: N.
+        chunks: N, 0 or more.
         one_word: Whether the terms are a single word and its parts; a single term always is.
     """
-    most = math.fsum([count * idf(chunks, df.get(term, 0)) for term, count in counts.items()])
-    floor_terms = 1 if one_word or len(counts) == 1 else FLOOR_TERMS
-    return max(most, floor_terms * _rarity(chunks))
-
-
-def _rarity(chunks: int) -> float:
-    """Return the idf of each term of the floor: i0, and less in a small collection.
-
-    A single chunk does not show how rare its words are: with i0 none of them could score. There the terms of
-    the floor have the idf of a term of one chunk; with each further chunk the share of i0 grows.
-    """
-    if not chunks:
-        return idf(0, 0)
-    known = min(1.0, (chunks - 1) / _KNOWN_CHUNKS)
-    return known * idf(chunks, 0) + (1.0 - known) * idf(chunks, 1)
-
-
-def coverage_per_share(
-    counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
-) -> float:
-    """Return the factor from L to S / B, the score without the floor, for rankings by words alone.
-
-    1 or more; arguments as for `bound`.
-    """
-    most = math.fsum([count * idf(chunks, df.get(term, 0)) for term, count in counts.items()])
-    return bound(counts, df, chunks, one_word=one_word) / most if most > 0 else 1.0
-
-
-def weights(
-    counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
-) -> dict[str, float]:
-    """Return the weight of each query term that the collection has: its part of the bound.
-
-    A weight is a multiple of 2**-28, rounded down; the sum is at most 1. Arguments as for `bound`.
-    """
-    whole = bound(counts, df, chunks, one_word=one_word)
-    return {
-        term: math.floor(count * idf(chunks, df[term]) / whole * _WEIGHT_STEPS) / _WEIGHT_STEPS
-        for term, count in counts.items()
+    parts = {term: count * idf(chunks, df.get(term, 0)) for term, count in counts.items()}
+    whole = math.fsum(parts.values())
+    # A single chunk does not show how rare its words are: with i0 none of them could score. There the terms of
+    # the floor have the idf of a term of one chunk; with each further chunk the share of i0 grows.
+    known = min(1.0, (chunks - 1) / _KNOWN_CHUNKS) if chunks else 1.0
+    rarity = known * idf(chunks, 0) + (1.0 - known) * idf(chunks, min(1, chunks))
+    bound = max(whole, (1 if one_word or len(counts) == 1 else FLOOR_TERMS) * rarity)
+    weights = {
+        term: math.floor(part / bound * _WEIGHT_STEPS) / _WEIGHT_STEPS
+        for term, part in parts.items()
         if df.get(term, 0) > 0
     }
+    return weights, bound / whole if whole > 0 else 1.0
 
 
-def share(parts: Iterable[tuple[float, float]]) -> float:
-    """Return L of a chunk, 0 to below 1, from weight and impact of each common term; the sum is exact."""
-    return sum([weight * value for weight, value in parts], 0.0)
+def share(weights: Mapping[T, float], counts: Mapping[T, int], length: int, mean: float) -> float:
+    """Return L of a chunk, 0 to below 1; the sum is exact.
+
+    Args:
+        weights: Weights of the query's terms, see `query_weights`.
+        counts: Frequency of each term of the chunk.
+        length: Field length of the chunk.
+        mean: Mean length of the visible chunks.
+    """
+    total = 0.0
+    for term in weights.keys() & counts.keys():
+        total += weights[term] * impact(counts[term], length, mean)
+    return total

@@ -12,13 +12,8 @@ from whence.schema.code import CodeNode, SnapshotInfo
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.validation import (
-    NORM_TOLERANCE,
-    check_model,
-    content_digest,
-    describe_model,
-    is_text,
-)
+from whence.store.results import content_digest
+from whence.store.validation import NORM_TOLERANCE, check_model, describe_model, is_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -34,16 +34,8 @@ def count_terms(text: str, language: str) -> TermVector:
     return TermVector(counts, field_length(counts), language)
 
 
-class DocumentTerms(msgspec.Struct, frozen=True):
-    """The term vectors of a document."""
-
-    language: str
-    """Language of the stemmer."""
-    of_chunks: list[TermVector]
-
-
-def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> DocumentTerms:
-    """Count the terms of a document's chunks, of `embed_text`, or of `content` without one.
+def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> list[TermVector]:
+    """Count the terms of each chunk of a document, of `embed_text`, or of `content` without one.
 
     They are stemmed in the detected language of the document.
     """
@@ -57,12 +49,7 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> DocumentT
         )
         for chunk in draft.chunks
     )
-    return DocumentTerms(language, [count_terms(text, language) for text in texts])
-
-
-def merge_languages(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...]:
-    """Return the languages of a collection with those of new documents added."""
-    return (*known, *sorted(set(found).difference(known)))
+    return [count_terms(text, language) for text in texts]
 
 
 class LexicalQuery(msgspec.Struct, frozen=True):
@@ -83,48 +70,32 @@ class LexicalQuery(msgspec.Struct, frozen=True):
         """Return all terms of all words in all languages, each once."""
         return list(dict.fromkeys(term for word in self.times for term in word.terms))
 
-    def required(self, spoken: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the terms of each required word: a chunk with all words has at least one of each."""
-        places = self._places(spoken)
-        return [tuple(word.terms[n] for n in places) for word in self.times if word.required]
+    def resolve(
+        self, df: Mapping[str, int], languages: Mapping[str, int]
+    ) -> tuple[dict[str, int], list[list[str]]]:
+        """Return the frequency of each term of the query, and the terms of each required word.
 
-    def counts(self, df: Mapping[str, int], spoken: Sequence[str]) -> dict[str, int]:
-        """Return the frequency of the terms of the query, one term for each word.
-
-        The term of a word is that of the first language whose term the reader's chunks contain, else that of
-        the first language: several terms would count several times in the bound of the query.
+        One term counts for each word: that of the first language whose term the reader's chunks contain, else
+        that of the first language. Several terms would count several times in the bound of the query. A chunk
+        with all words has at least one term of each required word.
 
         Args:
             df: Number of the reader's chunks with each term.
-            spoken: Languages of the reader's chunks, commonest first.
+            languages: Number of the reader's chunks in each language. One of fewer than one in a hundred chunks
+                is left out: it would change the stems of queries about all others.
         """
-        places = self._places(spoken)
+        least = max(1, sum(languages.values()) / 100)
+        order = sorted(languages.keys() & self.languages, key=lambda one: (-languages[one], one))
+        places = [self.languages.index(one) for one in order if languages[one] >= least] or [0]
         counts: dict[str, int] = {}
+        required: list[list[str]] = []
         for word, times in self.times.items():
-            term = word.terms[places[0]]
-            for place in places:
-                if df.get(word.terms[place]):
-                    term = word.terms[place]
-                    break
+            terms = [word.terms[place] for place in places]
+            term = next(filter(df.get, terms), terms[0])
             counts[term] = counts.get(term, 0) + times
-        return counts
-
-    def _places(self, spoken: Sequence[str]) -> list[int]:
-        known = [one for one in spoken if one in self.languages]
-        return [self.languages.index(one) for one in known] or [0]
-
-
-def reader_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the languages of at least one in a hundred of the reader's chunks, commonest first.
-
-    A rarer language would change the stems of queries about all other documents.
-
-    Args:
-        chunks: Number of chunks in each language.
-    """
-    least = sum(chunks.values()) / 100
-    order = sorted(chunks, key=lambda one: (-chunks[one], one))
-    return tuple(one for one in order if chunks[one] > 0 and chunks[one] >= least)
+            if word.required:
+                required.append(terms)
+        return counts, required
 
 
 def parse_lexical_query(

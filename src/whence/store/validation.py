@@ -1,11 +1,10 @@
-"""Checks of input that all stores share, and the candidates and metadata they return."""
+"""Checks of input that all stores share, and their errors."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,9 +14,7 @@ from whence.schema.access import DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
-from whence.schema.filters import FilterValue, document_values
-from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.schema.search import Candidate
+from whence.schema.ingest import DocumentDraft
 from whence.store.protocols import CollectionInfo, EmbeddedDocument
 
 if TYPE_CHECKING:
@@ -44,17 +41,7 @@ def check_model(model: EmbeddingModel) -> None:
     """Refuse a model whose vectors cannot be stored."""
     if not 1 <= model.dimension <= _MAX_DIMENSION:
         raise BadInput(f"vectors have 1 to {_MAX_DIMENSION} dimensions, not {model.dimension}")
-    _check_texts((model.name, model.revision, model.precision), "the name of a model")
-
-
-def check_text(text: str, what: str) -> None:
-    """Refuse text that UTF-8 or PostgreSQL cannot hold."""
-    if "\0" in text:
-        raise BadInput(f"{what} holds the character NUL, which cannot be stored")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadInput(f"{what} holds half of a surrogate pair at {error.start}") from error
+    check_texts((model.name, model.revision, model.precision), "the name of a model")
 
 
 def is_text(text: str) -> bool:
@@ -66,27 +53,30 @@ def is_text(text: str) -> bool:
         return False
 
 
-def _check_texts(texts: Sequence[str], what: str) -> None:
-    if not is_text("".join(texts)):
-        for text in texts:
-            check_text(text, what)
+def check_texts(texts: Sequence[str], what: str) -> None:
+    """Refuse texts that UTF-8 or PostgreSQL cannot hold."""
+    if is_text("".join(texts)):
+        return
+    for text in texts:
+        if "\0" in text:
+            raise BadInput(f"{what} holds the character NUL, which cannot be stored")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(f"{what} holds half of a surrogate pair at {error.start}") from error
 
 
 def check_tags(tags: DocumentTags, what: str) -> None:
     """Refuse tags that hold half of a surrogate pair."""
-    _check_texts((*tags.acl, *tags.labels), f"a tag of {what}")
+    check_texts((*tags.acl, *tags.labels), f"a tag of {what}")
 
 
 def check_json(value: Any, what: str) -> None:
     """Refuse values that JSON in the database cannot hold. Cost: linear in their size."""
     texts: list[str] = []
-    _check_items([value], what, texts)
-    _check_texts(texts, what)
-
-
-def _check_items(items: Iterable[Any], what: str, texts: list[str]) -> None:
-    """Check the values of a list or dictionary; add their strings to `texts`."""
-    for item in items:
+    pending = [value]
+    while pending:
+        item = pending.pop()
         if isinstance(item, str):
             texts.append(item)
         elif isinstance(item, float):
@@ -97,28 +87,29 @@ def _check_items(items: Iterable[Any], what: str, texts: list[str]) -> None:
                 if not isinstance(key, str):
                     raise BadInput(f"{what} holds the key {key!r}, which is not a string")
             texts += item
-            _check_items(item.values(), what, texts)
+            pending += item.values()
         elif isinstance(item, list | tuple):
-            _check_items(item, what, texts)
+            pending += item
         elif item is not None and not isinstance(item, bool | int):
             raise BadInput(f"{what} holds {type(item).__name__}, which is not a type of JSON")
+    check_texts(texts, what)
 
 
 def _check_draft(draft: DocumentDraft) -> None:
     if not draft.document_id:
         raise BadInput("a document needs an id that is not empty")
-    check_text(draft.document_id, "a document's id")
+    check_texts((draft.document_id,), "a document's id")
     name = f"document {draft.document_id[:100]!r}"
     if len(draft.document_id.encode()) > _MAX_ID_BYTES:
         raise BadInput(f"the id of {name} is longer than {_MAX_ID_BYTES} bytes")
     sources = (draft.source_digest, draft.source_file, draft.source_url)
-    _check_texts((draft.digest, draft.title, *sources), name)
+    check_texts((draft.digest, draft.title, *sources), name)
     check_json(draft.metadata, f"the metadata of {name}")
     check_tags(draft.tags, name)
     for chunk in draft.chunks:
         if not 0 <= chunk.page < 2**31:
             raise BadInput(f"{name} has a chunk on page {chunk.page}")
-        _check_texts((chunk.content, chunk.heading, chunk.section_path, chunk.embed_text), name)
+        check_texts((chunk.content, chunk.heading, chunk.section_path, chunk.embed_text), name)
 
 
 def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocument]) -> None:
@@ -142,18 +133,18 @@ def _check_vectors(collection: CollectionInfo, document: EmbeddedDocument) -> No
         )
     if not len(vectors):
         return
-    _check_dimension(collection, vectors.shape[1], f"the vectors of {name}")
+    if vectors.shape[1] != collection.model.dimension:
+        raise _other_dimension(collection, vectors.shape[1], f"the vectors of {name}")
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
         raise BadInput(f"{name} has a vector whose length is not 1")
 
 
-def _check_dimension(collection: CollectionInfo, dimension: int, what: str) -> None:
-    if dimension != collection.model.dimension:
-        raise ModelMismatch(
-            f"{what}: {dimension} dimensions; collection {collection.name!r}"
-            f" has {collection.model.dimension} ({describe_model(collection.model)})"
-        )
+def _other_dimension(collection: CollectionInfo, dimension: int, what: str) -> ModelMismatch:
+    return ModelMismatch(
+        f"{what}: {dimension} dimensions; collection {collection.name!r}"
+        f" has {collection.model.dimension} ({describe_model(collection.model)})"
+    )
 
 
 def check_limit(limit: int) -> None:
@@ -171,7 +162,8 @@ def check_dense_query(
         raise BadInput(f"threshold must be 0 to 1, not {threshold}")
     if vector.ndim != 1:
         raise BadInput(f"a query is one vector, not an array of shape {vector.shape}")
-    _check_dimension(collection, vector.shape[0], "the query's vector")
+    if len(vector) != collection.model.dimension:
+        raise _other_dimension(collection, len(vector), "the query's vector")
     # What single precision rounds off is far below the tolerance.
     norm = math.sqrt(vector.dot(vector))
     if not abs(norm - 1.0) <= NORM_TOLERANCE:
@@ -183,7 +175,7 @@ def check_trace(record: TraceRecord) -> None:
     """Refuse a trace that cannot be stored unchanged."""
     if not record.answer_id:
         raise BadInput("a trace needs an answer id")
-    check_text(record.answer_id, "the answer id")
+    check_texts((record.answer_id,), "the answer id")
     name = f"trace {record.answer_id[:100]!r}"
     tags = (*record.access.acl_tags, *record.access.labels)
     texts = [record.collection, record.question, record.asked_at, *tags]
@@ -201,7 +193,7 @@ def check_trace(record: TraceRecord) -> None:
             if "l" in (triple.s.type, triple.p.type):
                 raise BadInput(f"{name} has a literal where only an IRI is allowed: {triple!r}")
             texts.append(triple.g or "")
-    _check_texts(texts, name)
+    check_texts(texts, name)
 
 
 def missing_collection(name: str) -> NotFound:
@@ -212,74 +204,18 @@ def missing_collection(name: str) -> NotFound:
     )
 
 
+def other_model(collection: CollectionInfo, model: EmbeddingModel) -> ModelMismatch:
+    """Return the error for a collection of another model."""
+    return ModelMismatch(
+        f"collection {collection.name!r} was made with {describe_model(collection.model)},"
+        f" not with {describe_model(model)}"
+    )
+
+
 def describe_model(model: EmbeddingModel) -> str:
     """Return the description of a model for error messages."""
     parts = (model.name, model.revision[:12], model.precision, f"dimension {model.dimension}")
     return ", ".join(part for part in parts if part)
-
-
-def content_digest(content: str) -> str:
-    """Return the SHA-256 of a text in UTF-8, hexadecimal."""
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def cosine(inner: float) -> float:
-    """Return the cosine of an inner product of unit vectors, clipped to [-1, 1]."""
-    return min(1.0, max(-1.0, inner))
-
-
-def candidate(chunk_id: str, document_id: str, inner: float, rank: int) -> Candidate:
-    """Return a candidate of dense search."""
-    value = cosine(inner)
-    return Candidate(
-        chunk_id=chunk_id,
-        document_id=document_id,
-        score=max(0.0, value),
-        rank=rank,
-        dense_score=value,
-    )
-
-
-def lexical_candidate(
-    chunk_id: str, document_id: str, share: float, per_share: float, rank: int
-) -> Candidate:
-    """Return a candidate of lexical search; `per_share` is the query's `bm25.coverage_per_share`."""
-    return Candidate(
-        chunk_id=chunk_id,
-        document_id=document_id,
-        score=min(1.0, share * per_share),
-        rank=rank,
-        sparse_score=share,
-    )
-
-
-def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[str, Any]:
-    """Return the metadata of a chunk: the document's, overridden by the position of the chunk.
-
-    A source that the document does not state may be in its metadata.
-    """
-    sources = {"source_file": draft.source_file, "source_url": draft.source_url}
-    for name, value in sources.items():
-        if not value and isinstance(draft.metadata.get(name), str):
-            sources[name] = draft.metadata[name]
-    title = {"title": draft.title} if draft.title else {}
-    page = {"page": chunk.page} if chunk.page else {}
-    return {
-        **draft.metadata,
-        **title,
-        **sources,
-        **page,
-        "section_path": chunk.section_path,
-        "header_path": chunk.section_path,
-        "heading": chunk.heading,
-        "chunk_index": index,
-    }
-
-
-def filter_values(draft: DocumentDraft) -> list[tuple[str, FilterValue]]:
-    """Return the metadata of a document that filters can match, without keys of its chunks."""
-    shown = chunk_metadata(draft, ChunkDraft(content=""), 0)
-    return document_values(draft.document_id, shown)
 
 
 def json_text(value: Any) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
+from whence.store.bm25 import FLOOR_TERMS, K1, B, query_weights, share
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.index_samples import EVERYTHING, VECTOR, any_tags, store_writes
 from whence.text.analysis import document_terms, is_stop_term, parse_query
@@ -56,15 +56,11 @@ class Corpus:
         df = Counter(term for words in visible.values() for term in words)
         asked, one_word = parse_query(query)
         counts = Counter(word.terms[0] for word in asked)
-        parts = weights(counts, df, len(visible), one_word=one_word)
+        weights, _ = query_weights(counts, df, len(visible), one_word=one_word)
         found: dict[str, float | None] = {}
         for key, words in visible.items():
-            shared = [
-                (parts[t], impact(float(words[t]), float(_length(words)), mean))
-                for t in parts
-                if t in words
-            ]
-            found[key] = share(shared) if shared else None
+            is_found = not weights.keys().isdisjoint(words)
+            found[key] = share(weights, words, _length(words), mean) if is_found else None
             plain = _plain_share(counts, words, df, len(visible), mean, one_word)
             assert abs((found[key] or 0.0) - plain) < 1e-6
         return found

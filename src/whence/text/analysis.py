@@ -207,8 +207,7 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         token = match.group()
         kind, lowered = match.lastgroup, token.lower()
-        # The common case without a call.
-        if lowered not in STOP_WORDS and (len(lowered) > 1 or not is_stop_term(lowered)):
+        if not is_stop_term(lowered):
             strong, is_cjk = strong + 1, kind == "cjk"
         if kind == "cjk":
             found += [QueryWord((pair,) * len(languages)) for pair in _character_pairs(token)]
@@ -219,9 +218,5 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
             terms = list(zip(*map(_word_terms, repeat(token), languages), strict=True))
             for place, some in enumerate(terms):
                 found.append(QueryWord(some, required=place > 0 or len(terms) == 1))
-    words = [
-        word
-        for word in found
-        if (term := word.terms[0]) not in STOP_WORDS and (len(term) > 1 or not is_stop_term(term))
-    ]
+    words = [word for word in found if not is_stop_term(word.terms[0])]
     return words or found, strong == 1 and not is_cjk

@@ -9,107 +9,85 @@ import numpy as np
 
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
-from whence.schema.errors import ModelMismatch
 from whence.schema.idempotency import EffectKind, Effects
-from whence.schema.ingest import DocumentDraft
 from whence.store.field_boosts import FieldBoosts
-from whence.store.memory.search import MemoryCollection, find
+from whence.store.memory.search import MemoryCollection, MemoryPart
 from whence.store.protocols import CollectionInfo, DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.validation import (
     check_documents,
     check_model,
     check_name,
     check_tags,
-    describe_model,
     json_text,
+    other_model,
 )
 
 
-class MemoryDocuments:
-    """Writes and lists the documents of collections.
-
-    Args:
-        collections: By name, shared with the other parts of the store.
-    """
-
-    def __init__(self, collections: dict[str, MemoryCollection]) -> None:
-        self._collections = collections
-        self._effects: dict[tuple[str, str], dict[str, EffectKind]] = {}
+class MemoryDocuments(MemoryPart):
+    """Writes and lists the documents of collections."""
 
     async def collection(self, name: str) -> CollectionInfo | None:
         """Return a collection with its counts, or None."""
         found = self._collections.get(name)
-        return None if found is None else found.info()
+        return None if found is None else found.counted()
 
     async def collection_model(self, name: str) -> EmbeddingModel | None:
         """Return the model of a collection, or None."""
         found = self._collections.get(name)
-        return None if found is None else found.model
+        return None if found is None else found.info.model
 
     async def collections(self) -> list[CollectionInfo]:
         """Return all collections by name."""
-        return [self._collections[name].info() for name in sorted(self._collections)]
+        return [self._collections[name].counted() for name in sorted(self._collections)]
 
     async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
         """Return a collection, created for this model if it does not exist; see `ChunkStore`."""
         check_name(name)
         check_model(model)
         found = self._collections.setdefault(name, MemoryCollection(name, model))
-        if found.model != model:
-            raise ModelMismatch(
-                f"collection {name!r} was made with {describe_model(found.model)},"
-                f" not with {describe_model(model)}"
-            )
-        return found.info()
+        if found.info.model != model:
+            raise other_model(found.info, model)
+        return found.counted()
 
     async def document_states(
         self, collection: str, document_ids: Sequence[str]
     ) -> dict[str, DocumentState]:
         """Return the state of each of these documents that exists."""
-        found = self._collections.get(collection)
-        stored = {} if found is None else found.documents
+        stored = self._documents(collection)
+        drafts = [stored[one].draft for one in document_ids if one in stored]
         return {
-            one: DocumentState(
-                document_id=one,
-                digest=stored[one].draft.digest,
-                tags=stored[one].draft.tags,
-                chunks=len(stored[one].draft.chunks),
-                source_digest=stored[one].draft.source_digest,
+            draft.document_id: DocumentState(
+                document_id=draft.document_id,
+                digest=draft.digest,
+                tags=draft.tags,
+                chunks=len(draft.chunks),
+                source_digest=draft.source_digest,
             )
-            for one in document_ids
-            if one in stored
+            for draft in drafts
         }
 
     async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
         """Return the sorted ids that begin with `prefix`, hidden documents included."""
-        found = self._collections.get(collection)
-        stored = () if found is None else found.documents
-        return sorted(one for one in stored if one.startswith(prefix))
+        return sorted(one for one in self._documents(collection) if one.startswith(prefix))
 
     async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Return the known source digests of documents."""
-        found = self._collections.get(collection)
-        stored = {} if found is None else found.documents
+        stored = self._documents(collection)
         digests = {one: stored[one].draft.source_digest for one in document_ids if one in stored}
         return {one: digest for one, digest in digests.items() if digest}
 
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         """Set the source digests of stored documents; unknown ids are ignored."""
-        found = self._collections.get(collection)
-        stored = {} if found is None else found.documents
+        stored = self._documents(collection)
         for one in stored.keys() & digests.keys():
-            draft = msgspec.structs.replace(stored[one].draft, source_digest=digests[one])
-            stored[one] = msgspec.structs.replace(stored[one], draft=draft)
+            stored[one].draft = msgspec.structs.replace(
+                stored[one].draft, source_digest=digests[one]
+            )
 
     async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
         """Return what a message did to documents, by document id."""
-        return dict(self._effects.get((collection, message_id), {}))
-
-    def _record(self, collection: str, effects: Effects | None) -> None:
-        if effects is not None:
-            recorded = self._effects.setdefault((collection, effects.message_id), {})
-            for name, kind in effects.outcomes.items():
-                recorded.setdefault(name, kind)
+        found = self._collections.get(collection)
+        return {} if found is None else dict(found.effects.get(message_id, {}))
 
     async def replace_documents(
         self,
@@ -119,14 +97,14 @@ class MemoryDocuments:
         effects: Effects | None = None,
     ) -> None:
         """Store documents; each replaces a stored one of the same id; see `ChunkStore`."""
-        found = find(self._collections, collection)
-        check_documents(found.info(), documents)
+        found = self._find(collection)
+        check_documents(found.info, documents)
         for document in documents:
-            found.documents[document.draft.document_id] = EmbeddedDocument(
-                draft=_copied(document.draft), vectors=np.array(document.vectors, dtype=np.float32)
-            )
-            found.count_terms(document.draft)
-        self._record(collection, effects)
+            # Neither metadata nor vectors are shared with the caller.
+            metadata = msgspec.json.decode(json_text(document.draft.metadata))
+            draft = msgspec.structs.replace(document.draft, metadata=metadata)
+            found.put(draft, np.array(document.vectors, dtype=np.float32))
+        _record(found, effects)
 
     async def retag_documents(
         self, collection: str, tags: Mapping[str, DocumentTags], *, effects: Effects | None = None
@@ -134,53 +112,48 @@ class MemoryDocuments:
         """Change the access tags of documents; see `ChunkStore`."""
         for one, tag in tags.items():
             check_tags(tag, f"document {one[:100]!r}")
-        stored = find(self._collections, collection).documents
-        for one in stored.keys() & tags.keys():
-            if stored[one].draft.tags == tags[one]:
-                continue
-            draft = msgspec.structs.replace(stored[one].draft, tags=tags[one], source_digest="")
-            stored[one] = msgspec.structs.replace(stored[one], draft=draft)
-        self._record(collection, effects)
+        found = self._find(collection)
+        for one in found.documents.keys() & tags.keys():
+            document = found.documents[one]
+            if document.draft.tags != tags[one]:
+                document.draft = msgspec.structs.replace(
+                    document.draft, tags=tags[one], source_digest=""
+                )
+        _record(found, effects)
 
     async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
         """Set the weights of fields; see `SupportsFieldBoosts`."""
-        found = find(self._collections, collection)
+        found = self._find(collection)
         found.boosts = boosts
-        for document in found.documents.values():
-            found.count_terms(document.draft)
+        for document in list(found.documents.values()):
+            found.put(document.draft, [chunk.vector for chunk in document.chunks])
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with their chunks; return how many there were."""
         found = self._collections.get(collection)
-        gone = set() if found is None else set(document_ids) & found.documents.keys()
-        for one in gone:
-            self._collections[collection].documents.pop(one)
-            self._collections[collection].terms.pop(one)
-        return len(gone)
+        return 0 if found is None else sum(map(found.remove, document_ids))
 
     async def erase_document(
         self, collection: str, document_id: str
     ) -> tuple[DocumentParts, DocumentParts]:
         """Remove a document; return its stored parts before and after."""
-        before = self._parts(collection, document_id)
+        document = self._documents(collection).get(document_id)
+        if document is None:
+            return DocumentParts(), DocumentParts()
         await self.remove_documents(collection, [document_id])
-        return before, self._parts(collection, document_id)
-
-    def _parts(self, collection: str, document_id: str) -> DocumentParts:
-        """Count what is stored of a document; links are computed on demand."""
-        found = self._collections.get(collection)
-        document = None if found is None else found.documents.get(document_id)
-        if found is None or document is None:
-            return DocumentParts()
-        words = found.terms[document_id].of_chunks
-        return DocumentParts(
+        # Links are computed on demand.
+        before = DocumentParts(
             documents=1,
-            chunks=len(document.draft.chunks),
-            vectors=len(document.vectors),
-            postings=sum(len(one.counts) for one in words),
+            chunks=len(document.chunks),
+            vectors=len(document.chunks),
+            postings=sum(len(chunk.terms.counts) for chunk in document.chunks),
         )
+        return before, DocumentParts()
 
 
-def _copied(draft: DocumentDraft) -> DocumentDraft:
-    """Return a draft that shares no mutable value with the caller's."""
-    return msgspec.structs.replace(draft, metadata=msgspec.json.decode(json_text(draft.metadata)))
+def _record(collection: MemoryCollection, effects: Effects | None) -> None:
+    """Record what a message did; what it did when it was delivered first stays."""
+    if effects is not None:
+        recorded = collection.effects.setdefault(effects.message_id, {})
+        for document_id, kind in effects.outcomes.items():
+            recorded.setdefault(document_id, kind)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from whence.schema.access import Access
 from whence.schema.filters import Filters
 from whence.schema.search import MAX_QUERY_WORDS
-from whence.store.chunk_ids import chunk_key
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
-from whence.store.memory.search import MemoryCollection, find
-from whence.store.protocols import EmbeddedDocument
+from whence.store.memory.search import MemoryPart, StoredDocument
 from whence.store.symbol_names import SymbolMatch, best_matches, is_symbol_heading, symbol_fit
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED, MentionFinder, passage_titles
@@ -32,15 +30,8 @@ class _Sides(msgspec.Struct):
         return 0 < len(self.titled_passages) <= MAX_TITLED and len(self.mentions) <= MAX_MENTIONS
 
 
-class MemoryNames:
-    """Implements `SupportsLinks` and `SupportsSymbols`; every call takes time linear in the collection.
-
-    Args:
-        collections: By name, shared with the other parts of the store.
-    """
-
-    def __init__(self, collections: dict[str, MemoryCollection]) -> None:
-        self._collections = collections
+class MemoryNames(MemoryPart):
+    """Implements `SupportsLinks` and `SupportsSymbols`; every call takes time linear in the collection."""
 
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
@@ -48,22 +39,15 @@ class MemoryNames:
         """See `SupportsSymbols`."""
         check_limit(limit)
         found = self._collections.get(collection)
-        if found is None:
-            return []
-        kept = found.filtered(access, filters)
         named: dict[tuple[str, str], SymbolMatch] = {}
-        for document in found.documents.values():
-            draft = document.draft
-            if not access.allows(draft.tags):
+        for chunk in found.visible(access, filters) if found else ():
+            document_id, heading = chunk.text.document_id, chunk.text.metadata["heading"]
+            if not is_symbol_heading(heading, chunk.document.draft.title, document_id):
                 continue
-            for index, chunk in enumerate(draft.chunks):
-                if not is_symbol_heading(chunk.heading, draft.title, draft.document_id):
-                    continue
-                fit = symbol_fit(name, chunk.heading)
-                key = chunk_key(collection, draft.document_id, index)
-                if fit is not None and (kept is None or key in kept):
-                    one = SymbolMatch(key, draft.document_id, fit)
-                    named.setdefault((draft.document_id, chunk.heading), one)
+            fit = symbol_fit(name, heading)
+            if fit is not None:
+                match = SymbolMatch(chunk.text.chunk_id, document_id, fit)
+                named.setdefault((document_id, heading), match)
         return best_matches(named.values(), limit)
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
@@ -71,23 +55,21 @@ class MemoryNames:
         found = self._collections.get(collection)
         if found is None:
             return None
-        documents = [one for one in found.documents.values() if access.allows(one.draft.tags)]
+        documents = found.visible_documents(access)
         linked = {
             ref
-            for sides in _graph(collection, documents).values()
+            for sides in _graph(documents).values()
             if sides.are_rare() and sides.mentions
             for ref in (*sides.titled_passages, *sides.mentions)
         }
-        chunks = sum(len(one.draft.chunks) for one in documents)
+        chunks = sum(len(one.chunks) for one in documents)
         return LinkStatistics(chunks=chunks, linked=len(linked), documents=len(documents))
 
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
         """See `SupportsLinks`."""
-        found = find(self._collections, collection)
-        visible = [one for one in found.documents.values() if access.allows(one.draft.tags)]
-        graph = _graph(collection, visible)
+        graph = _graph(self._find(collection).visible_documents(access))
         terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MAX_QUERY_WORDS]
         asked = MentionFinder(graph).find(terms)
         wanted = frozenset(chunk_ids)
@@ -107,27 +89,21 @@ class MemoryNames:
         ]
 
 
-def _graph(collection: str, documents: Sequence[EmbeddedDocument]) -> dict[str, _Sides]:
+def _graph(documents: Sequence[StoredDocument]) -> dict[str, _Sides]:
     """Return both sides of every title of some documents."""
-    passages = list(_passages(collection, documents))
     graph: defaultdict[str, _Sides] = defaultdict(_Sides)
-    for ref, borne, _ in passages:
-        for name in borne:
-            graph[name].titled_passages.append(ref)
-    finder = MentionFinder(graph)
-    for ref, _, terms in passages:
-        for name in finder.find(terms):
-            if all(bearer.document_id != ref.document_id for bearer in graph[name].titled_passages):
-                graph[name].mentions.append(ref)
-    return dict(graph)
-
-
-def _passages(
-    collection: str, documents: Sequence[EmbeddedDocument]
-) -> Iterator[tuple[PassageRef, tuple[str, ...], tuple[str, ...]]]:
-    """Yield each passage with the names that it bears and the terms of its text."""
+    passages: list[tuple[PassageRef, tuple[str, ...]]] = []
     for document in documents:
-        draft = document.draft
-        for index, passage in enumerate(passage_titles(draft, DEFAULT_LANGUAGES[0])):
-            key = chunk_key(collection, draft.document_id, index)
-            yield PassageRef(key, draft.document_id), passage.titles, passage.terms
+        titled = passage_titles(document.draft, DEFAULT_LANGUAGES[0])
+        for chunk, passage in zip(document.chunks, titled, strict=True):
+            ref = PassageRef(chunk.text.chunk_id, chunk.text.document_id)
+            passages.append((ref, passage.terms))
+            for title in passage.titles:
+                graph[title].titled_passages.append(ref)
+    finder = MentionFinder(graph)
+    for ref, terms in passages:
+        for title in finder.find(terms):
+            titled_by = (bearer.document_id for bearer in graph[title].titled_passages)
+            if ref.document_id not in titled_by:
+                graph[title].mentions.append(ref)
+    return dict(graph)

@@ -1,9 +1,9 @@
-"""Searches, scores, texts and traces in memory, by definition rather than by index."""
+"""Collections and searches in memory, by definition rather than by index, and traces."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -21,155 +21,185 @@ from whence.schema.filters import (
     to_filter_value,
     unknown_key_error,
 )
-from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.idempotency import EffectKind
+from whence.schema.ingest import DocumentDraft
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
-from whence.store.bm25 import clipped_impact, coverage_per_share, mean_length, share, weights
-from whence.store.chunk_ids import chunk_key, document_key, parse_chunk_key
+from whence.store.bm25 import mean_length, query_weights, share
+from whence.store.chunk_ids import chunk_key, document_key
 from whence.store.field_boosts import FieldBoosts
-from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoredTrace
-from whence.store.term_counts import (
-    DEFAULT_LANGUAGES,
-    DocumentTerms,
-    count_document_terms,
-    merge_languages,
-    parse_lexical_query,
-    reader_languages,
-)
-from whence.store.validation import (
-    candidate,
-    check_dense_query,
-    check_limit,
-    check_trace,
+from whence.store.protocols import CollectionInfo, StoredTrace
+from whence.store.results import (
     chunk_metadata,
     content_digest,
     cosine,
+    dense_candidates,
     filter_values,
-    lexical_candidate,
-    missing_collection,
+    lexical_candidates,
 )
+from whence.store.term_counts import (
+    DEFAULT_LANGUAGES,
+    TermVector,
+    count_document_terms,
+    parse_lexical_query,
+)
+from whence.store.validation import check_dense_query, check_limit, check_trace, missing_collection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+class StoredDocument(msgspec.Struct):
+    """A document with its chunks; the draft is replaced when its tags change."""
+
+    draft: DocumentDraft
+    chunks: list[StoredChunk] = []
+
+
+class StoredChunk(msgspec.Struct, frozen=True):
+    """A chunk with all that is searched of it."""
+
+    document: StoredDocument
+    text: ChunkText
+    vector: NDArray[np.float32]
+    """Of length 1, shape (dimension,)."""
+    terms: TermVector
+
+
 class MemoryCollection:
-    """A model and the documents embedded with it, by id."""
+    """The documents and chunks of a collection, by id."""
 
     def __init__(self, name: str, model: EmbeddingModel) -> None:
-        self.name = name
-        self.model = model
-        self.documents: dict[str, EmbeddedDocument] = {}
-        self.terms: dict[str, DocumentTerms] = {}
-        """Of each document, by its id."""
+        self.info = CollectionInfo(name=name, model=model)
+        """Without counts."""
+        self.documents: dict[str, StoredDocument] = {}
+        self.chunks: dict[str, StoredChunk] = {}
+        self.effects: dict[str, dict[str, EffectKind]] = {}
+        """What each message did, by document id."""
         self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
         self.boosts = FieldBoosts()
 
-    def info(self) -> CollectionInfo:
+    def counted(self) -> CollectionInfo:
         """Return its description with counts."""
-        drafts = [document.draft for document in self.documents.values()]
-        return CollectionInfo(
-            name=self.name,
-            model=self.model,
-            documents=len(drafts),
-            chunks=sum(len(draft.chunks) for draft in drafts),
+        return msgspec.structs.replace(
+            self.info, documents=len(self.documents), chunks=len(self.chunks)
         )
 
-    def count_terms(self, draft: DocumentDraft) -> None:
-        """Count the terms of a document."""
+    def put(self, draft: DocumentDraft, vectors: Iterable[NDArray[np.float32]]) -> None:
+        """Store a document; it replaces a stored one of the same id."""
+        self.remove(draft.document_id)
+        document = self.documents[draft.document_id] = StoredDocument(draft)
         words = count_document_terms(draft, self.boosts)
-        self.terms[draft.document_id] = words
-        self.languages = merge_languages(self.languages, {words.language})
+        for chunk, vector, terms in zip(draft.chunks, vectors, words, strict=True):
+            index = len(document.chunks)
+            text = ChunkText(
+                chunk_id=chunk_key(self.info.name, draft.document_id, index),
+                document_id=draft.document_id,
+                content=chunk.content,
+                metadata=chunk_metadata(draft, chunk, index),
+                digest=content_digest(chunk.content),
+            )
+            stored = StoredChunk(document, text, vector, terms)
+            document.chunks.append(stored)
+            self.chunks[text.chunk_id] = stored
+            if terms.language not in self.languages:
+                self.languages += (terms.language,)
 
-    def visible(self, access: Access) -> list[EmbeddedDocument]:
-        """Return the visible documents."""
+    def remove(self, document_id: str) -> bool:
+        """Remove a document with its chunks; return False when there is none."""
+        document = self.documents.pop(document_id, None)
+        for chunk in document.chunks if document else ():
+            del self.chunks[chunk.text.chunk_id]
+        return document is not None
+
+    def visible_documents(self, access: Access) -> list[StoredDocument]:
+        """Return the documents that a reader may see."""
         return [one for one in self.documents.values() if access.allows(one.draft.tags)]
 
-    def filtered(self, access: Access, filters: Filters) -> frozenset[str] | None:
-        """Return the ids of the visible chunks that a filter keeps; None without a filter."""
+    def visible(self, access: Access, filters: Filters = ()) -> list[StoredChunk]:
+        """Return the chunks that a reader may see and that match all conditions."""
+        chunks = [one for one in self.chunks.values() if access.allows(one.document.draft.tags)]
         if not filters:
-            return None
-        kept = frozenset(
-            chunk_key(self.name, document.draft.document_id, index)
-            for document in self.visible(access)
-            for index in _matching_chunks(document.draft, filters)
-        )
+            return chunks
+        kept = [one for one in chunks if _matches_all(one, filters)]
         if not kept:
-            stated = {key for one in self.visible(access) for key in one.draft.metadata}
-            for one in filters:
-                if one.key not in stated.union(DOCUMENT_KEYS, CHUNK_KEYS):
-                    raise unknown_key_error(one.key, sorted(stated))
+            stated = {key for one in self.visible_documents(access) for key in one.draft.metadata}
+            for condition in filters:
+                if condition.key not in stated.union(DOCUMENT_KEYS, CHUNK_KEYS):
+                    raise unknown_key_error(condition.key, sorted(stated))
         return kept
 
     def shares(
         self, query_text: str, access: Access, match: Match
-    ) -> tuple[list[tuple[str, str, float | None]], float]:
-        """Return id, document and lexical share of each visible chunk, and `coverage_per_share`.
+    ) -> tuple[dict[str, float], float]:
+        """Return the lexical share of each visible chunk that matches, and the coverage per share.
 
-        The share of a chunk that does not match is None.
+        Term weights and the mean length are computed over visible chunks: a hidden chunk changes no score.
         """
-        visible = [
-            (document.draft.document_id, self.terms[document.draft.document_id])
-            for document in self.visible(access)
-        ]
+        chunks = self.visible(access)
         df: Counter[str] = Counter()
-        of_languages: Counter[str] = Counter()
-        chunks = length = 0
-        for _, terms in visible:
-            of_languages[terms.language] += len(terms.of_chunks)
-            chunks += len(terms.of_chunks)
-            for words in terms.of_chunks:
-                df.update(words.counts.keys())
-                length += words.length
-        mean = mean_length(length, chunks)
-        languages = reader_languages(of_languages)
+        languages: Counter[str] = Counter()
+        length = 0
+        for chunk in chunks:
+            df.update(chunk.terms.counts.keys())
+            languages[chunk.terms.language] += 1
+            length += chunk.terms.length
+        mean = mean_length(length, len(chunks))
         query = parse_lexical_query(query_text, self.languages)
-        counts = query.counts(df, languages)
-        parts = weights(counts, df, chunks, one_word=query.one_word)
-        required = query.required(languages) if match == "all" else []
-        found: list[tuple[str, str, float | None]] = []
-        for document_id, terms in visible:
-            prefix = document_key(self.name, document_id)
-            for index, words in enumerate(terms.of_chunks):
-                shared = parts.keys() & words.counts.keys()
-                lexical = None
-                if shared and not any(words.counts.keys().isdisjoint(word) for word in required):
-                    lexical = share(
-                        [
-                            (parts[term], clipped_impact(words.counts[term], words.length, mean))
-                            for term in shared
-                        ]
-                    )
-                found.append((f"{prefix}{index}", document_id, lexical))
-        return found, coverage_per_share(counts, df, chunks, one_word=query.one_word)
+        counts, required = query.resolve(df, languages)
+        weights, per_share = query_weights(counts, df, len(chunks), one_word=query.one_word)
+        # A chunk without any of the terms does not match; with `all`, nor does one without a word's terms.
+        words: list[Iterable[str]] = [weights, *required] if match == "all" else [weights]
+        shares: dict[str, float] = {}
+        for chunk in chunks:
+            terms = chunk.terms.counts
+            if not any(map(terms.keys().isdisjoint, words)):
+                shares[chunk.text.chunk_id] = share(weights, terms, chunk.terms.length, mean)
+        return shares, per_share
 
 
-def _matching_chunks(draft: DocumentDraft, filters: Filters) -> Iterator[int]:
-    """Yield the indexes of those chunks of a document that match all conditions."""
-    facts = filter_values(draft)
-    for index, chunk in enumerate(draft.chunks):
-        shown = chunk_metadata(draft, chunk, index)
-        own = [(key, fact) for key in CHUNK_KEYS if (fact := to_filter_value(shown[key]))]
-        if all(matches(one, (f for key, f in (*facts, *own) if key == one.key)) for one in filters):
-            yield index
+def _matches_all(chunk: StoredChunk, filters: Filters) -> bool:
+    """Return whether a chunk matches all conditions."""
+    own = [(key, to_filter_value(chunk.text.metadata[key])) for key in CHUNK_KEYS]
+    values = [*filter_values(chunk.document.draft), *own]
+    return all(
+        matches(condition, (value for key, value in values if value and key == condition.key))
+        for condition in filters
+    )
 
 
-def find(collections: Mapping[str, MemoryCollection], name: str) -> MemoryCollection:
-    """Return a collection, or raise `NotFound`."""
-    if name not in collections:
-        raise missing_collection(name)
-    return collections[name]
+class MemoryPart:
+    """A part of a store in memory; all parts share the collections, by name."""
+
+    def __init__(self) -> None:
+        self._collections: dict[str, MemoryCollection] = {}
+
+    def _find(self, name: str) -> MemoryCollection:
+        """Return a collection, or raise `NotFound`."""
+        if name not in self._collections:
+            raise missing_collection(name)
+        return self._collections[name]
+
+    def _documents(self, collection: str) -> dict[str, StoredDocument]:
+        """Return the documents of a collection by id; none of one that does not exist."""
+        found = self._collections.get(collection)
+        return {} if found is None else found.documents
 
 
-class MemorySearch:
-    """Reads chunks; every call takes time linear in the collection.
+class MemorySearch(MemoryPart):
+    """Reads chunks; every call takes time linear in the collection."""
 
-    Args:
-        collections: By name, shared with the other parts of the store.
-    """
-
-    def __init__(self, collections: dict[str, MemoryCollection]) -> None:
-        self._collections = collections
+    def _requested(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> list[StoredChunk]:
+        """Return those of these chunks that exist and are visible, in the order asked."""
+        found = self._collections.get(collection)
+        chunks = {} if found is None else found.chunks
+        return [
+            chunk
+            for one in chunk_ids
+            if (chunk := chunks.get(one)) and access.allows(chunk.document.draft.tags)
+        ]
 
     async def search_dense(
         self,
@@ -183,19 +213,16 @@ class MemorySearch:
         exact: bool = False,
     ) -> list[Candidate]:
         """Rank the visible chunks by cosine, always exactly; see `ChunkStore`."""
-        found = find(self._collections, collection)
-        query = check_dense_query(found.info(), vector, limit, threshold)
-        kept = found.filtered(access, filters)
-        scored = [
-            (-inner, key, document_id)
-            for key, document_id, inner in _inner_products(found, query, access)
-            if (threshold <= 0 or inner >= threshold) and (kept is None or key in kept)
-        ]
-        scored.sort()
-        return [
-            candidate(key, document_id, -distance, rank)
-            for rank, (distance, key, document_id) in enumerate(scored[:limit], 1)
-        ]
+        found = self._find(collection)
+        query = check_dense_query(found.info, vector, limit, threshold)
+        chunks = found.visible(access, filters)
+        scored = zip(_inner_products(query, chunks), chunks, strict=True)
+        ranked = sorted(
+            (-inner, chunk.text.chunk_id, chunk.text.document_id)
+            for inner, chunk in scored
+            if threshold <= 0 or inner >= threshold
+        )
+        return dense_candidates(ranked[:limit])
 
     async def search_lexical(
         self,
@@ -208,30 +235,25 @@ class MemorySearch:
         match: Match = "any",
     ) -> list[Candidate]:
         """Rank the visible chunks by BM25; see `ChunkStore`."""
-        found = find(self._collections, collection)
+        found = self._find(collection)
         check_limit(limit)
-        kept = found.filtered(access, filters)
+        chunks = found.visible(access, filters)
         shares, per_share = found.shares(query_text, access, match)
-        scored = [
-            (-score, key, document_id)
-            for key, document_id, score in shares
-            if score is not None and (kept is None or key in kept)
-        ]
-        scored.sort()
-        return [
-            lexical_candidate(key, document_id, -negative, per_share, rank)
-            for rank, (negative, key, document_id) in enumerate(scored[:limit], 1)
-        ]
+        ranked = sorted(
+            (-shares[chunk.text.chunk_id], chunk.text.chunk_id, chunk.text.document_id)
+            for chunk in chunks
+            if chunk.text.chunk_id in shares
+        )
+        return lexical_candidates(ranked[:limit], per_share)
 
     async def dense_scores(
         self, collection: str, vector: NDArray[np.float32], chunk_ids: Sequence[str], access: Access
     ) -> dict[str, float]:
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
-        found = find(self._collections, collection)
-        query = check_dense_query(found.info(), vector, 1, 0.0)
-        wanted = frozenset(chunk_ids)
-        scored = _inner_products(found, query, access)
-        return {key: cosine(inner) for key, _, inner in scored if key in wanted}
+        query = check_dense_query(self._find(collection).info, vector, 1, 0.0)
+        chunks = self._requested(collection, chunk_ids, access)
+        scored = zip(_inner_products(query, chunks), chunks, strict=True)
+        return {chunk.text.chunk_id: cosine(inner) for inner, chunk in scored}
 
     async def lexical_scores(
         self,
@@ -243,72 +265,42 @@ class MemorySearch:
         match: Match = "any",
     ) -> dict[str, float]:
         """Return the lexical share of visible chunks; see `ChunkStore`."""
-        wanted = frozenset(chunk_ids)
-        shares, _ = find(self._collections, collection).shares(query_text, access, match)
-        return {key: score or 0.0 for key, _, score in shares if key in wanted}
+        shares, _ = self._find(collection).shares(query_text, access, match)
+        chunks = self._requested(collection, chunk_ids, access)
+        return {one.text.chunk_id: shares.get(one.text.chunk_id, 0.0) for one in chunks}
 
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> list[ChunkText]:
         """Return the texts of visible chunks, in the order asked; see `ChunkStore`."""
-        texts: list[ChunkText] = []
-        for chunk_id in chunk_ids:
-            found = self._chunk(collection, chunk_id)
-            if found is None or not access.allows(found[0].tags):
-                continue
-            draft, chunk, index = found
-            texts.append(
-                ChunkText(
-                    chunk_id=chunk_id,
-                    document_id=draft.document_id,
-                    content=chunk.content,
-                    metadata=chunk_metadata(draft, chunk, index),
-                    digest=content_digest(chunk.content),
-                )
-            )
-        return texts
+        return [
+            # The caller may change the metadata.
+            msgspec.structs.replace(one.text, metadata=dict(one.text.metadata))
+            for one in self._requested(collection, chunk_ids, access)
+        ]
 
     async def visible_chunks(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> frozenset[str]:
         """Return which of these chunks exist and are visible."""
-        found = ((one, self._chunk(collection, one)) for one in chunk_ids)
-        return frozenset(one for one, at in found if at is not None and access.allows(at[0].tags))
+        chunks = self._requested(collection, chunk_ids, access)
+        return frozenset(one.text.chunk_id for one in chunks)
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these chunks exist, hidden ones included."""
-        return frozenset(one for one in chunk_ids if self._chunk(collection, one) is not None)
-
-    def _chunk(
-        self, collection: str, chunk_id: str
-    ) -> tuple[DocumentDraft, ChunkDraft, int] | None:
-        key = parse_chunk_key(chunk_id)
         found = self._collections.get(collection)
-        if key is None or found is None or key.collection != collection:
-            return None
-        document = found.documents.get(key.document_id)
-        if document is None:
-            return None
-        chunks = document.draft.chunks
-        return (document.draft, chunks[key.index], key.index) if key.index < len(chunks) else None
+        return frozenset() if found is None else frozenset(found.chunks.keys() & set(chunk_ids))
 
 
-def _inner_products(
-    collection: MemoryCollection, query: NDArray[np.float32], access: Access
-) -> list[tuple[str, str, float]]:
-    """Return id, document and inner product of each visible chunk, float32; equal vectors get equal values.
+def _inner_products(query: NDArray[np.float32], chunks: Sequence[StoredChunk]) -> list[float]:
+    """Return the inner product of a query with each chunk, float32; equal vectors get equal values.
 
     Not by BLAS, whose sums depend on the position of a row in the matrix.
     """
-    found: list[tuple[str, str, float]] = []
-    wide = query.astype(np.float64)
-    for document in collection.visible(access):
-        document_id = document.draft.document_id
-        prefix = document_key(collection.name, document_id)
-        sums = np.einsum("ij,j->i", document.vectors.astype(np.float64), wide)
-        products: list[float] = sums.astype(np.float32).astype(np.float64).tolist()
-        found += [(f"{prefix}{index}", document_id, inner) for index, inner in enumerate(products)]
-    return found
+    vectors = np.array([chunk.vector for chunk in chunks], dtype=np.float64)
+    sums = np.einsum("ij,j->i", vectors.reshape(-1, len(query)), query.astype(np.float64))
+    products: list[float] = sums.astype(np.float32).tolist()
+    return products
 
 
 class MemoryTraces:

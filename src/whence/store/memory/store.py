@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from whence.store.memory.documents import MemoryDocuments
 from whence.store.memory.names import MemoryNames
-from whence.store.memory.search import MemoryCollection, MemorySearch, MemoryTraces
+from whence.store.memory.search import MemoryPart, MemorySearch, MemoryTraces
 from whence.store.protocols import StoreOverview
+
+_now = partial(datetime.now, UTC)
 
 
 class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
     """Chunks, names and traces in memory; subclass it for a store with other storage.
 
-    Its methods are those of its bases, which share one dictionary; `whence.store.protocols` specifies them.
+    Its methods are those of its bases; `whence.store.protocols` specifies them.
     """
 
-    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        shared: dict[str, MemoryCollection] = {}
-        MemoryDocuments.__init__(self, shared)
-        MemorySearch.__init__(self, shared)
-        MemoryNames.__init__(self, shared)
+    def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
+        MemoryPart.__init__(self)
         MemoryTraces.__init__(self, clock)
 
     async def aclose(self) -> None:

@@ -14,7 +14,8 @@ from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import parse_chunk_key
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.driver import Connection
-from whence.store.validation import chunk_metadata, is_text
+from whence.store.results import chunk_metadata
+from whence.store.validation import is_text
 
 _REQUESTED = """
  FROM unnest(${ids}::text[], ${indexes}::int[]) WITH ORDINALITY w(document_id, index, place)

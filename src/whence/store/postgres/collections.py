@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from whence.schema.embedding import EmbeddingModel
-from whence.schema.errors import ModelMismatch
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.migrate import SCHEMA
 from whence.store.postgres.pool import ConnectionPool
@@ -21,9 +20,9 @@ from whence.store.snapshot_documents import is_internal
 from whence.store.validation import (
     check_model,
     check_name,
-    describe_model,
     is_text,
     missing_collection,
+    other_model,
 )
 
 _COUNTED = """
@@ -104,10 +103,7 @@ class PostgresCollections:
         if info is None:
             raise missing_collection(name)
         if info.model != model:
-            raise ModelMismatch(
-                f"collection {name!r} was made with {describe_model(info.model)},"
-                f" not with {describe_model(model)}"
-            )
+            raise other_model(info, model)
         return info
 
 

@@ -34,8 +34,9 @@ from whence.store.postgres.links.indexing import (
 from whence.store.postgres.maintenance import Maintenance, index_words
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
+from whence.store.results import content_digest
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
-from whence.store.validation import check_documents, check_tags, content_digest, is_text, json_text
+from whence.store.validation import check_documents, check_tags, is_text, json_text
 
 _DOCUMENT_COLUMNS = (
     "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
@@ -287,7 +288,7 @@ class PostgresDocuments:
 
 def _words(documents: Sequence[EmbeddedDocument], boosts: FieldBoosts) -> list[TermVector]:
     drafts = (document.draft for document in documents)
-    return [one for draft in drafts for one in count_document_terms(draft, boosts).of_chunks]
+    return [one for draft in drafts for one in count_document_terms(draft, boosts)]
 
 
 async def _delete(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:

@@ -27,7 +27,7 @@ from whence.schema.ingest import DocumentDraft
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.postgres.collection_version import ReaderView
 from whence.store.postgres.driver import Connection
-from whence.store.validation import filter_values
+from whence.store.results import filter_values
 
 #: Incremented when `schema.filters` extracts other values from the same metadata.
 METADATA_VERSION = 1

@@ -22,7 +22,8 @@ from whence.store.postgres.dense.vector_index import (
 )
 from whence.store.postgres.driver import Connection, set_local, snapshot
 from whence.store.postgres.metadata_index import FilteredChunks, filtered_chunks
-from whence.store.validation import candidate, check_dense_query, cosine
+from whence.store.results import cosine, dense_candidates
+from whence.store.validation import check_dense_query
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,11 +120,11 @@ async def search_dense(
         rows = await _search_graph(connection, view, query, limit, kept)
     if len(rows) < limit:
         rows = await _scan(connection, view, query, limit, threshold, kept)
-    return [
-        candidate(row["chunk_key"], row["document_id"], -row["distance"], rank)
-        for rank, row in enumerate(allowed_rows(rows[:limit], view.access, "dense"), 1)
+    return dense_candidates(
+        (row["distance"], row["chunk_key"], row["document_id"])
+        for row in allowed_rows(rows[:limit], view.access, "dense")
         if threshold <= 0 or -row["distance"] >= threshold
-    ]
+    )
 
 
 async def _scan(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
-from whence.store.bm25 import clipped_impact, coverage_per_share, share, weights
+from whence.store.bm25 import query_weights, share
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.driver import Connection
@@ -23,8 +23,9 @@ from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.postgres.lexical.scoring import PostingList, top_scores
 from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_slots, read_terms
 from whence.store.postgres.metadata_index import filtered_chunks
+from whence.store.results import lexical_candidates
 from whence.store.term_counts import LexicalQuery, parse_lexical_query
-from whence.store.validation import check_limit, lexical_candidate
+from whence.store.validation import check_limit
 from whence.text.analysis import ANALYZER_VERSION
 
 # The rights of the chunk decide, not those of its postings: slots of chunks that are gone or retagged find
@@ -67,7 +68,7 @@ async def search_lexical(
     ranking = _Ranking(query)
     slots_of = await read_slots(connection, view, ranking.segments)
     if match == "all":
-        ranking.require_all(query.words.required(query.languages))
+        ranking.require_all(query.required)
     if kept is not None:
         every = [np.empty(0, np.int32), *(slots_of[one] for one in ranking.segments)]
         ranking.restrict(np.isin(np.concatenate(every), kept.slots))
@@ -88,7 +89,7 @@ async def search_lexical(
         if len(found) >= limit or len(places) < wanted:
             break
         read, wanted = len(places), 4 * wanted
-    return query.candidates(sorted(found), limit)
+    return lexical_candidates(sorted(found)[:limit], query.per_share)
 
 
 async def _read_query(connection: Connection, view: ReaderView, query_text: str) -> _Query:
@@ -102,21 +103,13 @@ class _Query:
     def __init__(self, words: LexicalQuery, terms: Mapping[str, VisibleTerm]) -> None:
         df = {term: one.df for term, one in terms.items()}
         known = next((one for one in terms.values() if one.of_chunks), VisibleTerm())
-        counts = words.counts(df, known.languages)
-        self.words = words
+        counts, self.required = words.resolve(df, known.languages)
         self.terms = terms
-        self.languages = known.languages
         self.mean = known.mean
-        self.weights = weights(counts, df, known.of_chunks, one_word=words.one_word)
-        """Of the terms that the collection has."""
-        self._per_share = coverage_per_share(counts, df, known.of_chunks, one_word=words.one_word)
-
-    def candidates(self, found: Sequence[tuple[float, str, str]], limit: int) -> list[Candidate]:
-        """Return the first of a ranking of negated score, chunk and document."""
-        return [
-            lexical_candidate(key, document_id, -negated, self._per_share, rank)
-            for rank, (negated, key, document_id) in enumerate(found[:limit], 1)
-        ]
+        # The weights are of the terms that the collection has.
+        self.weights, self.per_share = query_weights(
+            counts, df, known.of_chunks, one_word=words.one_word
+        )
 
 
 class _Ranking:
@@ -187,7 +180,7 @@ async def lexical_scores(
     rows = await fetch_versioned(connection, _CHUNK_TERMS, view.version, *values)
     ids = {term: one.id for term, one in query.terms.items()}
     of_ids = {ids[term]: weight for term, weight in query.weights.items()}
-    words = query.words.required(query.languages) if match == "all" else ()
+    words = query.required if match == "all" else ()
     required = [{ids[term] for term in word if term in ids} for word in words]
     found = (row for row in rows if row["chunk_key"] is not None)
     return {
@@ -204,8 +197,4 @@ def _share(
     if not all(word.intersection(terms) for word in required):
         return 0.0
     counts = np.frombuffer(row["counts"], dtype="<i4").tolist()
-    return share(
-        (of_terms[term], clipped_impact(count, row["length"], mean))
-        for term, count in zip(terms, counts, strict=True)
-        if term in of_terms
-    )
+    return share(of_terms, dict(zip(terms, counts, strict=True)), row["length"], mean)

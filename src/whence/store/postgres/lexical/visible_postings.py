@@ -18,7 +18,6 @@ from whence.store.postgres.collection_version import (
 )
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.scoring import POSTING_BYTES
-from whence.store.term_counts import reader_languages
 
 #: Bytes that a term takes beside its postings, about.
 _TERM_BYTES = 500
@@ -95,8 +94,8 @@ class VisibleTerm(msgspec.Struct, frozen=True):
     """Visible chunks."""
     mean: float = 1.0
     """Mean length of the visible chunks."""
-    languages: tuple[str, ...] = ()
-    """Of the visible chunks."""
+    languages: dict[str, int] = {}
+    """Number of the visible chunks in each language."""
     postings: tuple[Postings, ...] = ()
 
 
@@ -132,7 +131,7 @@ def _visible_term(rows: Sequence[Any]) -> VisibleTerm:
         df=sum(len(row["visible"] or b"") // POSTING_BYTES - row["dead"] for row in rows),
         of_chunks=first["of_chunks"],
         mean=mean,
-        languages=reader_languages({language: int(chunks) for language, chunks in counted}),
+        languages={language: int(chunks) for language, chunks in counted},
         postings=tuple(
             Postings(row["segment"], row["chunks"], _with_impacts(row["visible"], mean))
             for row in rows

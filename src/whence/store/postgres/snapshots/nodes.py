@@ -22,7 +22,7 @@ from whence.store.postgres.binary_copy import copy_columns, copy_rows, int_array
 from whence.store.postgres.driver import Connection
 from whence.store.snapshot_documents import check_relation, node_text
 from whence.store.snapshot_protocols import SnapshotEdges
-from whence.store.validation import check_text
+from whence.store.validation import check_texts
 
 _EDGE_COLUMNS = ("collection_id", "node", "relation", "back", "others")
 _INSERT_RELATIONS = """
@@ -126,7 +126,7 @@ def prepare_nodes(snapshot: SnapshotInfo, collection: str, nodes: Sequence[CodeN
     texts = [node_text(node) for node in nodes]
     for node, text in zip(nodes, texts, strict=True):
         if not text.searched.isascii() or "\0" in text.searched:
-            check_text(text.searched, f"node {node.id!r}")
+            check_texts((text.searched,), f"node {node.id!r}")
     tags: dict[DocumentTags, int] = {}
     tag_of = [tags.setdefault(node.tags, len(tags)) for node in nodes]
     titles = [text.title.encode() for text in texts]
