@@ -87,8 +87,8 @@ class TestPostgresLedger(LedgerSuite):
         yield bench
         await bench.aclose()
 
-    async def test_a_claim_lives_as_long_as_its_process(self, bench: PostgresBench) -> None:
-        """A short lease is renewed while its owner lives and wants it, and runs out once it is gone."""
+    async def test_a_claim_is_renewed_while_its_process_lives(self, bench: PostgresBench) -> None:
+        """A short lease is renewed while its owner lives and needs it, and expires afterwards."""
         owner, other = bench.store.ledger(lease_s=0.3), bench.store.ledger(lease_s=0.3)
         await owner.claim("g", "m", lease_s=600.0)
         await asyncio.sleep(0.8)
@@ -102,8 +102,8 @@ class TestPostgresLedger(LedgerSuite):
         assert kept.state is ClaimState.BUSY
         assert (taken.state, taken.deaths) == (ClaimState.CLAIMED, 1)
 
-    async def test_a_claim_that_was_taken_over_is_left_alone(self, bench: PostgresBench) -> None:
-        """Whoever lost a claim cannot give it back, but may still say that it is done."""
+    async def test_a_lost_claim_cannot_be_released(self, bench: PostgresBench) -> None:
+        """The former owner of a claim cannot release it, but can still mark the message as done."""
         late, now = bench.make(), bench.make()
         await late.claim("g", "m", lease_s=5.0)
         await bench.advance(6.0)
@@ -114,8 +114,8 @@ class TestPostgresLedger(LedgerSuite):
         await late.done("g", "m", digest="d")
         assert (await now.claim("g", "m", lease_s=5.0)).state is ClaimState.DONE
 
-    async def test_old_rows_go(self, bench: PostgresBench) -> None:
-        """What is done and expired is removed, with effects of that age; what is not stays."""
+    async def test_expired_rows_are_deleted(self, bench: PostgresBench) -> None:
+        """Expired rows of completed messages are deleted with their effects; others stay."""
         ledger = bench.make(keep_s=60.0)
         await bench.store.ensure_collection("c", MODEL)
         effects = Effects(message_id="old", outcomes={"d": "added"})
@@ -130,8 +130,10 @@ class TestPostgresLedger(LedgerSuite):
         assert [row["message_id"] for row in rows] == ["new", "open"]
         assert await bench.store.effects_of("c", "old") == {}
 
-    async def test_a_closed_database_is_told(self, bench: PostgresBench, database_url: str) -> None:
-        """Without its database a ledger says so: nothing may be handled then."""
+    async def test_a_closed_database_is_reported(
+        self, bench: PostgresBench, database_url: str
+    ) -> None:
+        """Without its database a ledger raises an error, so that nothing is handled."""
         async with PostgresStore.open(database_url, pool_size=1) as store:
             ledger = store.ledger()
         with pytest.raises(Unavailable):
@@ -139,13 +141,13 @@ class TestPostgresLedger(LedgerSuite):
 
 
 async def test_effects_in_memory() -> None:
-    """The store in memory remembers by message what was done to which document."""
+    """The memory store records by message what was done to which document."""
     await _check_effects(MemoryStore())
 
 
 @pytest.mark.postgres
 async def test_effects_in_postgres(postgres_store: PostgresStore) -> None:
-    """The store in PostgreSQL remembers by message what was done to which document."""
+    """The PostgreSQL store records by message what was done to which document."""
     await _check_effects(postgres_store)
 
 

@@ -38,7 +38,7 @@ async def receive_now(subscription: object) -> object | None:
 
 
 async def test_duplicate_after_ack() -> None:
-    """The switch delivers an acked message once more, and only as many as it says."""
+    """The fault delivers an acknowledged message again, as often as configured."""
     transport = MemoryTransport(faults=Faults(duplicate_after_ack=1))
     subscription = await transport.subscribe(TOPIC, "g")
     await transport.publish(TOPIC, b"x")
@@ -51,8 +51,8 @@ async def test_duplicate_after_ack() -> None:
     assert await receive_now(subscription) is None
 
 
-async def test_lost_acks_come_back_with_the_next_cut() -> None:
-    """An ack that got lost looks fine until the connection breaks; then all come again."""
+async def test_lost_acks_are_redelivered_after_a_cut() -> None:
+    """A lost acknowledgement succeeds until the connection is cut; then its message is redelivered."""
     transport = MemoryTransport(faults=Faults(lose_acks=2))
     subscription = await transport.subscribe(TOPIC, "g")
     for body in (b"0", b"1", b"2"):
@@ -73,7 +73,7 @@ async def test_lost_acks_come_back_with_the_next_cut() -> None:
 
 
 async def test_cut_makes_deliveries_stale() -> None:
-    """After a cut what was held comes again, and the old deliveries settle nothing."""
+    """After a cut unsettled messages are redelivered, and the old deliveries settle nothing."""
     transport = MemoryTransport()
     subscription = await transport.subscribe(TOPIC, "g", prefetch=2)
     await transport.publish(TOPIC, b"x")
@@ -88,8 +88,8 @@ async def test_cut_makes_deliveries_stale() -> None:
     assert await subscription.ack(new) is True
 
 
-async def test_failed_publish_stores_nothing_and_lost_receipt_stores() -> None:
-    """One switch fails before the message is stored, the other after; both raise the same error."""
+async def test_failed_publish_stores_nothing_and_lost_receipt_does() -> None:
+    """One fault fails before the message is stored, the other after; both raise the same error."""
     faults = Faults(fail_publishes=1)
     transport = MemoryTransport(faults=faults)
     subscription = await transport.subscribe(TOPIC, "g")
@@ -105,7 +105,7 @@ async def test_failed_publish_stores_nothing_and_lost_receipt_stores() -> None:
 
 
 async def test_full_queue_fault() -> None:
-    """The switch answers as a full queue does, with a hint when to try again."""
+    """The fault raises what a full queue raises, with a time to wait before the next attempt."""
     transport = MemoryTransport(faults=Faults(fill_queue=1))
 
     with pytest.raises(Overloaded) as caught:
@@ -115,7 +115,7 @@ async def test_full_queue_fault() -> None:
 
 
 async def test_reordering_keeps_every_message() -> None:
-    """Reordered messages come in another order, and all of them."""
+    """Reordered messages arrive in another order, and none is lost."""
     transport = MemoryTransport(faults=Faults(reorder=50))
     subscription = await transport.subscribe(TOPIC, "g", prefetch=50)
     bodies = [f"{n:02d}".encode() for n in range(50)]
@@ -129,7 +129,7 @@ async def test_reordering_keeps_every_message() -> None:
 
 
 async def test_delay_tick_rounds_up() -> None:
-    """With a coarse timer a delayed message comes at the next tick, never before its time."""
+    """With a coarse timer a delayed message arrives at the next tick, never before its time."""
     clock = ManualClock(now=1000.0)
     transport = MemoryTransport(clock=clock, faults=Faults(delay_tick_s=1.0))
     subscription = await transport.subscribe(TOPIC, "g")
@@ -143,7 +143,7 @@ async def test_delay_tick_rounds_up() -> None:
 
 
 async def test_faults_can_be_limited_to_topics() -> None:
-    """A switch hits the chosen topics only."""
+    """A fault applies to the chosen topics only."""
     faults = Faults(fail_publishes=9, topics=lambda topic: topic.endswith(".dlq"))
     transport = MemoryTransport(faults=faults)
     subscription = await transport.subscribe(TOPIC, "g")
@@ -201,8 +201,8 @@ async def test_a_worker_survives_all_faults_at_once() -> None:
     assert seen == set(bodies)
 
 
-async def test_late_group_gets_what_is_retained() -> None:
-    """What is retained of a topic is bounded by number and by bytes; the oldest goes first."""
+async def test_late_group_gets_retained_messages() -> None:
+    """The retained messages of a topic are bounded by number and by bytes; the oldest are dropped first."""
     broker = MemoryBroker(retain_messages=3, retain_bytes=25)
     transport = MemoryTransport(broker=broker)
     for body in (b"0" * 10, b"1" * 10, b"2" * 10, b"3"):
@@ -232,7 +232,7 @@ async def test_non_persistent_topics_leave_nothing() -> None:
 
 
 async def test_memory_stays_flat() -> None:
-    """A thousand requests leave nothing behind but what is retained."""
+    """After a thousand requests only the retained messages are in memory."""
     broker = MemoryBroker(retain_messages=10)
     transport = MemoryTransport(broker=broker)
 
@@ -257,7 +257,7 @@ async def test_memory_stays_flat() -> None:
 
 
 async def test_no_task_or_timer_is_left() -> None:
-    """After closing, no task of ours runs and no timer of ours waits."""
+    """After closing, no task runs and no timer is pending."""
     clock = ManualClock()
     transport = MemoryTransport(clock=clock)
 
@@ -277,7 +277,7 @@ async def test_no_task_or_timer_is_left() -> None:
 
 
 async def test_delayed_message_waits_for_a_consumer() -> None:
-    """A delay that passes without consumers is over when one joins."""
+    """A message whose delay ends without consumers is delivered to the first one that joins."""
     clock = ManualClock()
     transport = MemoryTransport(clock=clock)
     await (await transport.subscribe(TOPIC, "g")).aclose()
@@ -291,7 +291,7 @@ async def test_delayed_message_waits_for_a_consumer() -> None:
 
 
 async def test_waiting_consumers_take_turns() -> None:
-    """When all members wait, messages go round."""
+    """When all consumers wait, messages are delivered in turn."""
     transport = MemoryTransport()
     members = [await transport.subscribe(TOPIC, "g", prefetch=9) for _ in range(3)]
     counts = [0, 0, 0]
@@ -315,7 +315,7 @@ async def test_waiting_consumers_take_turns() -> None:
     assert counts == [10, 10, 10]
 
 
-async def test_close_in_the_moment_of_delivery() -> None:
+async def test_close_during_delivery() -> None:
     """A receiver that was served but has not run when its subscription closes gets no stale message."""
     transport = MemoryTransport()
     subscription = await transport.subscribe(TOPIC, "g")
@@ -331,7 +331,7 @@ async def test_close_in_the_moment_of_delivery() -> None:
 
 
 async def test_cut_while_the_dead_letter_waits_for_room() -> None:
-    """A message that returns to its group while its dead letter waits is doubled, not lost, and no error."""
+    """A message redelivered while its dead letter waits for room is duplicated, not lost, without an error."""
     transport = MemoryTransport(max_backlog=1)
     subscription = await transport.subscribe(TOPIC, "g")
     letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli")
@@ -347,7 +347,7 @@ async def test_cut_while_the_dead_letter_waits_for_room() -> None:
     assert await subscription.ack(await subscription.receive()) is True
 
 
-async def test_publisher_that_leaves_lets_the_next_one_in() -> None:
+async def test_cancelled_publisher_passes_its_turn_on() -> None:
     """A publisher that is cancelled when its turn comes passes its turn on."""
     transport = MemoryTransport(max_backlog=1, full_wait_s=3600.0)
     subscription = await transport.subscribe(TOPIC, "g")
@@ -363,8 +363,8 @@ async def test_publisher_that_leaves_lets_the_next_one_in() -> None:
     assert (await subscription.receive()).payload == b"2"
 
 
-async def test_consumers_share_in_one_mode() -> None:
-    """A group with members refuses another mode; without members it changes and loses nothing."""
+async def test_consumers_of_a_group_share_one_mode() -> None:
+    """A group with consumers refuses another mode; without consumers it can change, and loses nothing."""
     transport = MemoryTransport()
     ordered = await transport.subscribe(TOPIC, "g", mode=Mode.KEY_ORDERED, prefetch=9)
     for body in (b"0", b"1", b"2"):
@@ -380,8 +380,8 @@ async def test_consumers_share_in_one_mode() -> None:
     assert [(await shared.receive()).payload for _ in range(3)] == [b"0", b"1", b"2"]
 
 
-def test_one_loop_after_the_other() -> None:
-    """A broker outlives a closed event loop; what the dead loop's members held comes again."""
+def test_a_broker_outlives_an_event_loop() -> None:
+    """Messages held in a closed event loop are redelivered in the next one."""
     broker = MemoryBroker()
 
     async def first() -> None:
@@ -401,7 +401,7 @@ def test_one_loop_after_the_other() -> None:
 
 
 async def test_two_loops_at_once_are_refused() -> None:
-    """A second event loop is refused in plain words instead of corrupting the first; its own works."""
+    """A second event loop is refused with an error; the first one keeps working."""
     broker = MemoryBroker()
     await MemoryTransport(broker=broker).publish(TOPIC, b"x")
     outcome: list[object] = []

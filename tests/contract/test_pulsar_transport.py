@@ -33,8 +33,8 @@ class TestPulsarTransport(TransportSuite):
 
     exit_runs = 20
 
-    async def test_a_cut_connection_comes_back(self, transport_factory: TransportFactory) -> None:
-        """34: After a cut a client reconnects; its deliveries stay valid and come once."""
+    async def test_a_client_reconnects(self, transport_factory: TransportFactory) -> None:
+        """34: After a cut a client reconnects; its deliveries stay valid and arrive once."""
         transport, topic = await transport_factory(), fresh_topic()
         subscription = await transport.subscribe(topic, "g", prefetch=5)
         bodies = await publish_all(transport, topic, 20)

@@ -102,8 +102,8 @@ def bundle(tmp_path: Path) -> Path:
     return write_small(tmp_path / "small.zip", NODES, EDGES)
 
 
-async def test_whole_content_is_there(postgres_store: PostgresStore, bundle: Path) -> None:
-    """Every node with its text and every edge of a bundle can be read afterwards."""
+async def test_all_nodes_and_edges_are_stored(postgres_store: PostgresStore, bundle: Path) -> None:
+    """Every node of a bundle, with its text, and every edge can be read afterwards."""
     result = await import_into(postgres_store, [bundle])
     record = await postgres_store.resolve_snapshot("main")
     assert await texts_of(postgres_store, record, Access.public()) == NODES
@@ -120,8 +120,8 @@ async def test_whole_content_is_there(postgres_store: PostgresStore, bundle: Pat
     assert (one.status, one.snapshot_id) == ("completed", record.info.snapshot_id)
 
 
-async def test_enterprise_counts(postgres_store: PostgresStore, tmp_path: Path) -> None:
-    """Both releases come in whole, and what did not change between them is embedded once."""
+async def test_two_releases_share_vectors(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """Both releases are imported completely; nodes equal in both are embedded once."""
     embedder = HashEmbedder()
     paths = write_fake_bundles(tmp_path)
     result = await import_into(postgres_store, paths, embedder=embedder, set_name="Fake_snapshot")
@@ -160,7 +160,9 @@ async def test_numbers_follow_ids(postgres_store: PostgresStore, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["id", "head", "branch", "tag"])
-async def test_found_by_each_name(postgres_store: PostgresStore, bundle: Path, name: str) -> None:
+async def test_a_snapshot_is_found_by_each_of_its_names(
+    postgres_store: PostgresStore, bundle: Path, name: str
+) -> None:
     """A snapshot is found by its id, head sha, branch and tag."""
     await import_into(postgres_store, [bundle], tags=["v1"])
     (record,) = await postgres_store.snapshots()
@@ -168,8 +170,10 @@ async def test_found_by_each_name(postgres_store: PostgresStore, bundle: Path, n
     assert await postgres_store.resolve_snapshot(names[name]) == record
 
 
-async def test_newest_published_wins(postgres_store: PostgresStore, tmp_path: Path) -> None:
-    """A branch stands for the snapshot published last, also within one import."""
+async def test_a_branch_names_the_newest_snapshot(
+    postgres_store: PostgresStore, tmp_path: Path
+) -> None:
+    """A branch names the snapshot published last, also within one import."""
     for place, heads in enumerate([("a1", "a2"), ("a3",)]):
         paths = [
             write_small(tmp_path / f"{head}.zip", {"C1": head}, head_sha=head) for head in heads
@@ -180,17 +184,17 @@ async def test_newest_published_wins(postgres_store: PostgresStore, tmp_path: Pa
 
 
 @pytest.mark.parametrize("reference", ["nothing", "", "\0", "\ud800", "(unknown)", "A1"])
-async def test_unknown_reference(
+async def test_an_unknown_reference_is_not_found(
     postgres_store: PostgresStore, bundle: Path, reference: str
 ) -> None:
-    """A name that stands for no snapshot is not found."""
+    """A name of no snapshot is not found."""
     await import_into(postgres_store, [bundle])
     with pytest.raises(NotFound):
         await postgres_store.resolve_snapshot(reference)
 
 
 async def test_second_import_changes_nothing(postgres_store: PostgresStore, bundle: Path) -> None:
-    """The same content again: nothing is embedded, every row and every name stays."""
+    """Importing the same content again embeds nothing and changes no row and no name."""
     await import_into(postgres_store, [bundle], set_name="S")
     before = (await rows_of(postgres_store), await postgres_store.snapshots())
     embedder = HashEmbedder()
@@ -204,7 +208,7 @@ async def test_second_import_changes_nothing(postgres_store: PostgresStore, bund
 async def test_other_content_is_refused(
     postgres_store: PostgresStore, tmp_path: Path, bundle: Path
 ) -> None:
-    """Other content at one commit needs leave to replace; without it nothing changes."""
+    """Other content at the same commit requires `replace`; without it nothing changes."""
     await import_into(postgres_store, [bundle])
     before = await rows_of(postgres_store)
     other = write_small(tmp_path / "other.zip", {"C1": "class Other"})
@@ -214,10 +218,10 @@ async def test_other_content_is_refused(
     assert await rows_of(postgres_store) == before
 
 
-async def test_replacing_takes_away_what_disappeared(
+async def test_replacing_removes_former_content(
     postgres_store: PostgresStore, tmp_path: Path, bundle: Path
 ) -> None:
-    """After a replacement there is the new content and no row of the old; sets and names stay."""
+    """A replacement leaves the new content and no row of the former; sets and names stay."""
     await import_into(postgres_store, [bundle], set_name="S")
     (old,) = await postgres_store.snapshots()
     nodes = {"C1": NODES["C1"], "C3": {"Text": "", "acl_allow": ["hr"]}}
@@ -247,7 +251,7 @@ BAD = {
 async def test_all_or_nothing(
     postgres_store: PostgresStore, tmp_path: Path, bundle: Path, member: str
 ) -> None:
-    """One bad bundle of several leaves neither rows nor sets, wherever it goes wrong."""
+    """One invalid bundle of several leaves neither rows nor sets, wherever it fails."""
     bad = tmp_path / "bad.zip"
     write_zip(small_files(NODES, EDGES, head_sha="a2") | {member: BAD[member]}, bad)
     embedder = HashEmbedder()
@@ -269,7 +273,7 @@ class FailingLater(HashEmbedder):
 
 
 async def test_failed_embedding_leaves_nothing(postgres_store: PostgresStore, bundle: Path) -> None:
-    """When embedding fails half-way, the import fails as one error and leaves nothing."""
+    """When embedding fails half-way, the import fails with one error and leaves nothing."""
     with pytest.raises(Unavailable):
         await import_into(postgres_store, [bundle], embedder=FailingLater())
     assert not any((await rows_of(postgres_store)).values())
@@ -283,7 +287,7 @@ async def test_failed_embedding_leaves_nothing(postgres_store: PostgresStore, bu
 async def test_interrupted_import_leaves_nothing(
     postgres_store: PostgresStore, bundle: Path, table: str
 ) -> None:
-    """An import that is cancelled removes what it had staged, however far it was."""
+    """An import that is cancelled removes what it has staged, at any point."""
     slow = HashEmbedder(delay_s=60.0)
     task = asyncio.create_task(import_into(postgres_store, [bundle], embedder=slow))
     while not (await rows_of(postgres_store))[table]:
@@ -296,10 +300,10 @@ async def test_interrupted_import_leaves_nothing(
     assert await statuses(postgres_store) == ["failed"]
 
 
-async def test_next_import_removes_what_a_dead_one_left(
+async def test_an_import_removes_rows_of_a_killed_one(
     postgres_store: PostgresStore, tmp_path: Path, bundle: Path
 ) -> None:
-    """A run whose process died is told from one that lives, and its rows go with the next import."""
+    """Rows staged by a process that died are removed by the next import; those of a live one stay."""
     opened = open_bundle(bundle)
     nodes = list(BundleReader(opened).nodes())
     other = write_small(tmp_path / "other.zip", {"C7": "class Seven"}, head_sha="b1")
@@ -329,7 +333,7 @@ async def test_next_import_removes_what_a_dead_one_left(
 async def test_two_imports_of_one_snapshot(
     postgres_store: PostgresStore, tmp_path: Path, bundle: Path, same: bool
 ) -> None:
-    """Of two imports at once the first to publish wins; the other finds its content there, or is refused."""
+    """Of two concurrent imports the first to publish wins; the other finds equal content or is refused."""
     other = bundle if same else write_small(tmp_path / "other.zip", {"C1": "other"})
     outcomes = await asyncio.gather(
         import_into(postgres_store, [bundle], embedder=HashEmbedder(delay_s=0.3)),
@@ -345,8 +349,8 @@ async def test_two_imports_of_one_snapshot(
     assert rows["document"] == record.nodes.total == rows["chunk_vec"] == rows["code_node"]
 
 
-async def test_readers_meet_one_state(postgres_store: PostgresStore, tmp_path: Path) -> None:
-    """Who reads in steps while a snapshot is replaced over and over sees one content or the other."""
+async def test_readers_see_one_version(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """While a snapshot is replaced repeatedly, a reader sees the old or the new content, never both."""
     paths = [
         write_small(tmp_path / f"{name}.zip", {f"C{n}": f"{name} {n}" for n in range(20)})
         for name in ("old", "new")
@@ -378,10 +382,10 @@ async def test_readers_meet_one_state(postgres_store: PostgresStore, tmp_path: P
     assert seen <= {frozenset({"old"}), frozenset({"new"})}
 
 
-async def test_replaced_in_the_middle_is_read_again(
+async def test_a_search_is_repeated_after_a_replacement(
     postgres_store: PostgresStore, tmp_path: Path, bundle: Path
 ) -> None:
-    """A search that was overtaken by a replacement is done again on the new content."""
+    """A search during which its snapshot was replaced is repeated on the new content."""
     await import_into(postgres_store, [bundle])
     other = write_small(tmp_path / "other.zip", {"C1": "other"})
     collections: list[str] = []
@@ -400,10 +404,8 @@ async def test_replaced_in_the_middle_is_read_again(
     assert len(collections) == 2
 
 
-async def test_internal_collections_are_out_of_reach(
-    postgres_store: PostgresStore, bundle: Path
-) -> None:
-    """What holds a snapshot is in no list, and nothing but an import writes it."""
+async def test_internal_collections_are_hidden(postgres_store: PostgresStore, bundle: Path) -> None:
+    """The collection of a snapshot is not listed, and only an import writes it."""
     await import_into(postgres_store, [bundle])
     (record,) = await postgres_store.snapshots()
     assert await postgres_store.collections() == []
@@ -421,8 +423,8 @@ async def test_internal_collections_are_out_of_reach(
     assert await rows_of(postgres_store) == before
 
 
-async def test_order_of_a_set(postgres_store: PostgresStore, tmp_path: Path) -> None:
-    """A set keeps the order given: the first is primary, the second secondary."""
+async def test_a_set_keeps_its_order(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """A set keeps the given order: the first member is primary, the second secondary."""
     paths = [
         write_small(tmp_path / f"{n}.zip", {"C1": str(n)}, head_sha=f"h{n}", branch=f"b{n}")
         for n in (2, 1)
@@ -436,8 +438,8 @@ async def test_order_of_a_set(postgres_store: PostgresStore, tmp_path: Path) -> 
     assert (await postgres_store.resolve_snapshot("b1", within="S")).info.head_sha == "h1"
 
 
-async def test_set_of_references(postgres_store: PostgresStore, tmp_path: Path) -> None:
-    """A set can be made of what is there; an unknown reference leaves the former set as it was."""
+async def test_a_set_is_made_of_references(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """A set can be made of existing snapshots; an unknown reference leaves the former set unchanged."""
     for n in (1, 2):
         path = write_small(tmp_path / f"{n}.zip", {"C1": str(n)}, head_sha=f"h{n}", branch=f"b{n}")
         await import_into(postgres_store, [path])
@@ -452,7 +454,7 @@ async def test_set_of_references(postgres_store: PostgresStore, tmp_path: Path) 
 async def test_repositories_do_not_mix_in_a_set(
     postgres_store: PostgresStore, tmp_path: Path
 ) -> None:
-    """A set holds one repository; `--repo` may be what makes them one."""
+    """A set holds one repository; `--repo` can give several bundles the same one."""
     paths = [write_small(tmp_path / f"{r}.zip", NODES, repo=r, head_sha=r) for r in ("A", "B")]
     with pytest.raises(BadInput, match="one repository"):
         await import_into(postgres_store, paths, set_name="S")
@@ -462,8 +464,10 @@ async def test_repositories_do_not_mix_in_a_set(
     assert {one.repo for one in result.imports} == {"Both"}
 
 
-async def test_switched_off(postgres_store: PostgresStore, bundle: Path) -> None:
-    """Nothing is read through a set or a snapshot that is switched off, until it is on again."""
+async def test_an_inactive_set_or_snapshot_is_not_read(
+    postgres_store: PostgresStore, bundle: Path
+) -> None:
+    """An inactive set or snapshot cannot be read until it is active again."""
     await import_into(postgres_store, [bundle], set_name="S")
     (record,) = await postgres_store.snapshots()
     await postgres_store.set_active("S", False)
@@ -482,8 +486,10 @@ async def test_switched_off(postgres_store: PostgresStore, bundle: Path) -> None
         await postgres_store.set_active("nothing", True)
 
 
-async def test_removed_and_purged(postgres_store: PostgresStore, tmp_path: Path) -> None:
-    """A removed set leaves its snapshots; a purged snapshot leaves nothing, and an emptied set goes."""
+async def test_sets_are_removed_and_snapshots_purged(
+    postgres_store: PostgresStore, tmp_path: Path
+) -> None:
+    """A removed set keeps its snapshots; a purged snapshot leaves nothing, and an empty set is removed."""
     paths = [write_small(tmp_path / f"{n}.zip", NODES, EDGES, head_sha=f"h{n}") for n in (1, 2)]
     await import_into(postgres_store, paths, set_name="S")
     await import_into(postgres_store, paths[:1], set_name="One")
@@ -522,10 +528,10 @@ readers = st.builds(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(rights=st.lists(tags, min_size=1, max_size=8), reader=readers)
-async def test_reader_sees_what_rights_allow(
+async def test_a_search_returns_visible_nodes_only(
     postgres_store: PostgresStore, tmp_path: Path, rights: list[DocumentTags], reader: Access
 ) -> None:
-    """A search without a threshold gives exactly the nodes whose tags let the reader in."""
+    """A search without a threshold returns exactly the nodes that the reader's rights allow."""
     nodes = {
         f"C{n}": {
             "Text": f"node {n}" if n % 3 else "",
@@ -560,10 +566,10 @@ async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, lis
     return [row["chunks"] for row in sizes], found
 
 
-async def test_words_are_found_in_whatever_segment(
+async def test_postings_of_an_import_are_complete(
     postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Postings written beside the nodes, a segment for every few batches, are those written at the end."""
+    """Postings written while nodes are copied equal those of one write at the end."""
     path = write_fake_bundles(tmp_path)[0]
     await import_into(postgres_store, [path])
     once = await chunks_by_term(postgres_store)
@@ -578,10 +584,10 @@ async def test_words_are_found_in_whatever_segment(
     assert max(often[0]) <= 70
 
 
-async def test_postings_that_fail_beside_fail_the_import(
+async def test_a_failure_of_postings_fails_the_import(
     postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What goes wrong on the second connection is the import's error, and no row is left."""
+    """An error on the second connection is the import's error, and no row stays."""
 
     async def fail(*_: object) -> None:
         raise InternalError("no segment today")
@@ -594,10 +600,10 @@ async def test_postings_that_fail_beside_fail_the_import(
     assert not any((await rows_of(postgres_store)).values())
 
 
-async def test_content_of_an_earlier_version_is_replaced_only_by_leave(
+async def test_content_without_a_digest_needs_replace(
     postgres_store: PostgresStore, bundle: Path
 ) -> None:
-    """What an earlier version imported cannot be compared with a bundle: that is said, nothing is changed."""
+    """Content imported by an earlier version has no digest: importing again is refused without `replace`."""
     await import_into(postgres_store, [bundle])
     (first,) = await postgres_store.snapshots()
     async with postgres_store.pool.connection() as connection:
@@ -609,8 +615,8 @@ async def test_content_of_an_earlier_version_is_replaced_only_by_leave(
     assert [one.digest for one in await postgres_store.snapshots()] == [first.digest]
 
 
-async def test_numbers_are_those_that_nobody_else_has(postgres_store: PostgresStore) -> None:
-    """Numbers of several columns come in one statement, ascending, as many as asked for, and never twice."""
+async def test_reserved_ids_are_unique(postgres_store: PostgresStore) -> None:
+    """One statement reserves ids of several columns: ascending, as many as requested, never twice."""
     async with postgres_store.pool.connection() as connection:
         wanted = (("chunk", "ord", 3), ("term", "id", 0), ("document", "id", 2))
         first, none, other = await reserve_all(connection, *wanted)

@@ -40,8 +40,8 @@ async def rows_of(store: PostgresStore) -> dict[str, int]:
         }
 
 
-async def test_no_table_is_forgotten(postgres_store: PostgresStore) -> None:
-    """Whatever refers to a collection, however far away, is deleted by name, for no key is looked after."""
+async def test_every_referring_table_is_cleared(postgres_store: PostgresStore) -> None:
+    """Every table that refers to a collection, also indirectly, is named in the deletion."""
     async with postgres_store.pool.connection() as connection:
         found = {row["name"] for row in await connection.fetch(_REFERRING)}
     told = {statement.split()[2] for statement in code_removal._STATEMENTS} | {"code_import"}
@@ -49,10 +49,10 @@ async def test_no_table_is_forgotten(postgres_store: PostgresStore) -> None:
 
 
 @pytest.mark.parametrize("role", ["", "whence_plain"])
-async def test_nothing_is_left_and_nothing_else_goes(
+async def test_a_purge_deletes_one_snapshot(
     postgres_store: PostgresStore, tmp_path: Path, role: str
 ) -> None:
-    """A purge leaves no row of the snapshot and all of another, also where keys are looked after."""
+    """A purge deletes all rows of the snapshot and none of another, also when foreign keys are not checked."""
     first, second = (
         write_small(tmp_path / f"{n}.zip", NODES, EDGES, head_sha=f"h{n}") for n in (1, 2)
     )
@@ -80,10 +80,10 @@ async def test_nothing_is_left_and_nothing_else_goes(
     assert after == alone
 
 
-async def test_what_can_be_read_is_not_deleted(
+async def test_readable_collections_are_not_deleted(
     postgres_store: PostgresStore, tmp_path: Path
 ) -> None:
-    """A collection that is a snapshot's, or a user's, stays, whoever asks for it to go."""
+    """A collection of a published snapshot or of a user is never deleted as a leftover."""
     await import_into(postgres_store, [write_small(tmp_path / "b.zip", NODES, EDGES)])
     before = await rows_of(postgres_store)
     async with postgres_store.pool.connection() as connection:

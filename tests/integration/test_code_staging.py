@@ -99,10 +99,10 @@ async def words_written(
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_words_are_those_of_any_document(
+async def test_staged_terms_equal_those_of_documents(
     postgres_store: PostgresStore, batches: list[list[str]], max_cached: int
 ) -> None:
-    """Terms, their counts and lengths are those that documents get, however few terms are kept in memory."""
+    """Terms, counts and lengths equal those of documents, however few terms are kept in memory."""
     expected = [count_terms(text, "english") for texts in batches for text in texts]
     counts = [{forward_index.term_key(t): n for t, n in one.counts.items()} for one in expected]
     df = Counter(term for one in counts for term in one)
@@ -114,10 +114,10 @@ async def test_words_are_those_of_any_document(
 
 
 @pytest.mark.parametrize("table", ["chunk_terms", "document", "chunk_vec"])
-async def test_what_is_not_whole_is_not_published(
+async def test_an_incomplete_snapshot_is_not_published(
     postgres_store: PostgresStore, tmp_path: Path, table: str
 ) -> None:
-    """A snapshot that lacks a row which another one refers to is refused and can not be read."""
+    """A snapshot that lacks a row another row refers to is refused and cannot be read."""
     opened = open_bundle(write_small(tmp_path / "b.zip", {"C1": "class Alpha", "C2": "class Beta"}))
     contents = BundleReader(opened)
     embedder = HashEmbedder()
@@ -144,8 +144,8 @@ async def test_what_is_not_whole_is_not_published(
         assert await connection.fetchval("SELECT count(*) FROM collection") == 0
 
 
-async def test_checks_are_skipped_only_by_leave(postgres_store: PostgresStore) -> None:
-    """A role without the right to switch the server's checks off writes with them on."""
+async def test_checks_stay_on_without_the_right_to_skip_them(postgres_store: PostgresStore) -> None:
+    """A role that may not switch off foreign key checks writes with them on."""
     async with postgres_store.pool.connection() as connection:
         assert "session_replication_role = replica" in await bulk_settings(connection, 1.0)
         await connection.execute("CREATE ROLE whence_plain")

@@ -71,7 +71,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 async def test_a_signal_drains_and_ends_without_an_error(stage: Stage) -> None:
-    """After SIGTERM the request under way is answered, then all is closed, the transport last."""
+    """After SIGTERM the current request is answered, then everything is closed, the transport last."""
     stage.embedder._delay_s = 0.05
     serving = stage.serve()
     await stage.ready.wait()
@@ -90,7 +90,7 @@ async def test_a_signal_drains_and_ends_without_an_error(stage: Stage) -> None:
 
 
 async def test_a_second_signal_ends_at_once(stage: Stage) -> None:
-    """Whoever asks twice does not wait for the drain; the work goes back to the group."""
+    """A second signal ends the drain; unfinished messages are redelivered."""
     stage.embedder._delay_s = 1000.0
     serving = stage.serve(drain_s=1000.0)
     await stage.ready.wait()
@@ -108,8 +108,8 @@ async def test_a_second_signal_ends_at_once(stage: Stage) -> None:
     question.cancel()
 
 
-async def test_cancelling_ends_it_too(stage: Stage) -> None:
-    """A caller that cancels leaves no task, no subscription and an answering loop behind."""
+async def test_cancelling_stops_the_service(stage: Stage) -> None:
+    """A cancelled service leaves no task and no subscription."""
     serving = stage.serve()
     await stage.ready.wait()
     serving.cancel()

@@ -86,8 +86,8 @@ async def ask(client: FlowClient, **options: Any) -> tuple[Answer, list[Any]]:
 
 
 @pytest.mark.parametrize("flows", [("all-in-one",), ("ingest", "document-rag")])
-async def test_a_question_is_answered_from_what_was_stored(flows: tuple[str, ...]) -> None:
-    """Together or side by side, the shipped flows store documents and answer from them."""
+async def test_a_question_is_answered_from_stored_documents(flows: tuple[str, ...]) -> None:
+    """The shipped flows, together or separately, store documents and answer from them."""
     objects = models()
     async with house(*flows, objects=objects) as client:
         await fill(client)
@@ -140,8 +140,8 @@ async def test_indexing_again_changes_nothing() -> None:
         assert len(objects["embedder"].calls) == calls
 
 
-async def test_a_reranker_that_fails_costs_only_the_reranking() -> None:
-    """The answer keeps the order of retrieval and says why."""
+async def test_a_failing_reranker_degrades_the_answer() -> None:
+    """The answer keeps the order of retrieval and names the reason."""
     async with house("all-in-one", objects=models() | {"reranker": FailingReranker()}) as client:
         await fill(client)
         answer, _ = await ask(client)
@@ -165,7 +165,7 @@ async def test_a_missing_reranker_is_reported_once(tmp_path: Path) -> None:
         assert "there is no reranker" in degradation.reason
 
 
-async def test_a_reranker_that_is_switched_off_is_no_loss() -> None:
+async def test_a_disabled_reranker_degrades_nothing() -> None:
     """With `none` the answer is not degraded."""
     objects = models()
     del objects["reranker"]
@@ -178,8 +178,8 @@ async def test_a_reranker_that_is_switched_off_is_no_loss() -> None:
         assert "focus" not in [part.stage for part in parts if isinstance(part, ExplainEvent)]
 
 
-async def test_an_embedder_that_is_not_installed_fails_what_needs_it(tmp_path: Path) -> None:
-    """Without a local model the flow starts; embedding says which model is missing."""
+async def test_a_missing_embedder_fails_its_requests(tmp_path: Path) -> None:
+    """Without a local model the flow starts; embedding names the missing model."""
     objects = models()
     del objects["embedder"]
     settings = Settings({"models": str(tmp_path)})
@@ -188,8 +188,8 @@ async def test_an_embedder_that_is_not_installed_fails_what_needs_it(tmp_path: P
             await client.call("embedding", EmbeddingRequest(texts=("x",)), EmbeddingResponse)
 
 
-async def test_bad_questions_come_back_as_bad_input() -> None:
-    """What the first processor refuses reaches the client as the same error."""
+async def test_bad_questions_are_bad_input() -> None:
+    """An error of the first processor reaches the client unchanged."""
     async with house("all-in-one") as client:
         blank = DocumentRagRequest(access=Access.public(), question=" ")
         with pytest.raises(BadInput):
@@ -199,7 +199,7 @@ async def test_bad_questions_come_back_as_bad_input() -> None:
 
 
 async def test_many_questions_at_once_do_not_mix() -> None:
-    """Thirty questions in parallel each get the answer to their own."""
+    """Thirty concurrent questions each get their own answer."""
     async with house("all-in-one") as client:
         await fill(client)
 

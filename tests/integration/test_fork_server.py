@@ -19,10 +19,8 @@ def server() -> Iterator[ForkServer]:
     made.close()
 
 
-def test_a_run_has_arguments_folder_and_output_of_its_own(
-    server: ForkServer, tmp_path: Path
-) -> None:
-    """Two runs in two folders read each its own file and write each its own output."""
+def test_runs_are_separate(server: ForkServer, tmp_path: Path) -> None:
+    """Two runs in two folders have their own arguments, files and output."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(f'["{name}"]')
@@ -36,8 +34,8 @@ def test_a_run_has_arguments_folder_and_output_of_its_own(
         assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, [name], b"")
 
 
-def test_exit_code_and_errors_come_back(server: ForkServer, tmp_path: Path) -> None:
-    """What fails has its exit code and what it said on stderr; bytes that are no text are passed on."""
+def test_exit_code_and_errors_are_returned(server: ForkServer, tmp_path: Path) -> None:
+    """A failing run returns its exit code and stderr; invalid UTF-8 is passed on."""
     missing = server.run(["tool", b"\xff"], environment=os.environ, folder=tmp_path, timeout_s=60)
     wrong = server.run(["tool", "--no"], environment=os.environ, folder=tmp_path, timeout_s=60)
 
@@ -48,7 +46,7 @@ def test_exit_code_and_errors_come_back(server: ForkServer, tmp_path: Path) -> N
 
 
 def test_a_run_that_does_not_end_is_killed(server: ForkServer, tmp_path: Path) -> None:
-    """The time is over: it is killed and told, and the next run is as good as any."""
+    """A run over its time limit is killed and reported, and the next run works."""
     os.mkfifo(tmp_path / "never")
     with pytest.raises(TimeoutError):
         server.run(["tool", "never"], environment=os.environ, folder=tmp_path, timeout_s=0.2)

@@ -106,7 +106,7 @@ def finished(worker: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def test_ten_kills_lose_nothing_and_embed_nothing_twice(runs: Runs) -> None:
-    """Each run embeds only documents that are not stored; in the end each is stored once."""
+    """Each run embeds only documents that are not stored; at the end each is stored once."""
     chance = random.Random(5)
     stored = 0
     for _ in range(KILLS):
@@ -133,7 +133,7 @@ def test_ten_kills_lose_nothing_and_embed_nothing_twice(runs: Runs) -> None:
 
 
 def test_two_runs_at_once_store_everything_once(runs: Runs) -> None:
-    """Writers of one collection take turns; both succeed, and the collection is as after one."""
+    """Concurrent writers of one collection both succeed, and the result equals that of one."""
     both = [runs.start(), runs.start()]
     first, second = (finished(worker) for worker in both)
     again = finished(runs.start())

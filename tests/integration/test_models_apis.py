@@ -105,7 +105,7 @@ def secrets_kept(caplog: pytest.LogCaptureFixture, *things: object) -> Iterator[
 
 
 async def test_openai_embeds_in_order_and_in_batches(caplog: pytest.LogCaptureFixture) -> None:
-    """Vectors are put in the texts' order whatever order they come in, normalised, over many calls."""
+    """Vectors have the order of the texts, whatever the order of the reply, normalized, over many calls."""
     texts = ["x" * (n % 7) for n in range(150)]
     with Server(openai_embeddings) as server:
         embedder = OpenAIEmbedder("some-model", key=KEY, base_url=f"{server.url}/v1/")
@@ -124,8 +124,8 @@ async def test_openai_embeds_in_order_and_in_batches(caplog: pytest.LogCaptureFi
     assert (embedder.model.name, embedder.model.dimension) == ("openai:some-model", 3)
 
 
-async def test_cohere_tells_documents_from_queries() -> None:
-    """At most 96 texts go in a call to `/v2/embed`, with the type of input that the purpose asks for."""
+async def test_cohere_distinguishes_documents_and_queries() -> None:
+    """A call to `/v2/embed` has at most 96 texts and the input type of its purpose."""
     with Server(cohere_embeddings) as server:
         embedder = CohereEmbedder("embed-x", key=KEY, base_url=server.url)
         documents = await embedder.embed(["a"] * 100, "document")
@@ -141,15 +141,15 @@ async def test_cohere_tells_documents_from_queries() -> None:
     assert all(body["embedding_types"] == ["float"] for body in bodies)
 
 
-async def test_no_texts_ask_nobody() -> None:
-    """An empty list needs no service."""
+async def test_no_texts_send_no_request() -> None:
+    """An empty list sends no request."""
     embedder = OpenAIEmbedder("text-embedding-3-small", key=None, base_url="http://127.0.0.1:9")
 
     assert (await embedder.embed([])).shape == (0, 1536)
 
 
-async def test_tries_again_when_told_to_wait() -> None:
-    """429 and 503 are tried again, after the time the service asks for."""
+async def test_retries_after_the_requested_time() -> None:
+    """429 and 503 are retried after the time that the service requests."""
     busy = (429, {"retry-after": "0"}, b"{}")
     down = (503, {"retry-after": "0"}, b"<html>down</html>")
     with Server(in_turn(busy, down, openai_embeddings)) as server:
@@ -162,7 +162,7 @@ async def test_tries_again_when_told_to_wait() -> None:
 
 
 async def test_gives_up_when_the_wait_is_too_long() -> None:
-    """A service that asks for more time than there is fails at once, and the error tells the time."""
+    """When the service requests more time than is left, the call fails at once and reports that time."""
     start = time.monotonic()
     with Server(in_turn((429, {"retry-after": "3600"}, b"{}"))) as server:
         embedder = OpenAIEmbedder("m", key=KEY, base_url=server.url)
@@ -175,8 +175,8 @@ async def test_gives_up_when_the_wait_is_too_long() -> None:
     assert time.monotonic() - start < 20
 
 
-async def test_a_server_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    """Patience is a limit on all attempts together; the address is named, the key is not."""
+async def test_a_hanging_server_times_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The timeout covers all attempts together; the error has the address without the key."""
     release = threading.Event()
 
     def hang(path: str, body: dict[str, Any]) -> Answer:
@@ -195,8 +195,8 @@ async def test_a_server_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture)
         await embedder.aclose()
 
 
-async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    """A refused connection is tried as often as a worker would; its address is named without the password."""
+async def test_a_refused_connection_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    """A refused connection is retried; the error has the address without the password."""
     with Server(openai_embeddings) as server:
         place = server.url.removeprefix("http://")
     url = f"http://user:{KEY}@{place}/v1"
@@ -226,10 +226,10 @@ async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
         ((404, {}, b'{"error": "no such model"}'), "no such model"),
     ],
 )
-async def test_wrong_answers_are_told_plainly(
+async def test_invalid_replies_are_errors(
     answer: Answer, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An answer of the wrong shape is an error that says what is wrong, and is not tried again."""
+    """An invalid reply is an error that names the fault, without a retry."""
     with Server(in_turn(answer)) as server:
         embedder = OpenAIEmbedder("m", key=KEY, base_url=server.url)
         with secrets_kept(caplog) as seen, pytest.raises(Unavailable) as raised:
@@ -242,7 +242,7 @@ async def test_wrong_answers_are_told_plainly(
 
 
 async def test_a_wrong_request_is_bad_input() -> None:
-    """What the service calls wrong is the caller's to change."""
+    """A request that the service refuses is bad input."""
     with Server(in_turn((400, {}, b'{"message": "text too long"}'))) as server:
         embedder = CohereEmbedder("m", key=KEY, base_url=server.url)
         with pytest.raises(BadInput, match="text too long"):
@@ -250,8 +250,8 @@ async def test_a_wrong_request_is_bad_input() -> None:
         await embedder.aclose()
 
 
-async def test_a_length_that_changes_is_refused() -> None:
-    """Vectors of another length than before would be another model's."""
+async def test_a_changed_dimension_is_refused() -> None:
+    """Vectors of another dimension than before are refused."""
     longer = ok({"embeddings": {"float": [[1.0, 2.0]]}})
     with Server(in_turn(cohere_embeddings, longer)) as server:
         embedder = CohereEmbedder("m", key=KEY, base_url=server.url)
@@ -263,7 +263,7 @@ async def test_a_length_that_changes_is_refused() -> None:
 
 @pytest.mark.parametrize("url", ["", "example.org/v1", "ftp://example.org", "http://"])
 def test_addresses_are_checked(url: str) -> None:
-    """An address that is none is a setting to correct."""
+    """An invalid address is a configuration error."""
     with pytest.raises(ConfigError):
         OpenAIEmbedder("m", key=None, base_url=url)
 
@@ -296,7 +296,7 @@ async def write(url: str, request: WriteRequest = QUESTION) -> list[WritePiece]:
 
 
 async def test_writer_streams_and_quotes() -> None:
-    """Pieces come as they are sent; the result has the text, the tokens and a verbatim quote."""
+    """Pieces arrive as they are sent; the result has the text, the tokens and a verbatim quote."""
     usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
     with Server(in_turn(events(delta("Books:\u2028 28"), delta(" days [1]."), usage))) as server:
         pieces = await write(server.url)
@@ -314,7 +314,7 @@ async def test_writer_streams_and_quotes() -> None:
 
 
 async def test_writer_reads_an_answer_that_is_not_streamed() -> None:
-    """A server that ignores `stream` is understood as well."""
+    """The reply of a server that ignores `stream` is read."""
     body = {"choices": [{"message": {"content": "28 days [1]."}}], "usage": {"prompt_tokens": 1}}
     with Server(in_turn(ok(body))) as server:
         pieces = await write(server.url)
@@ -323,8 +323,8 @@ async def test_writer_reads_an_answer_that_is_not_streamed() -> None:
     assert pieces[-1].result.text == "28 days [1]."
 
 
-async def test_writer_leaves_out_what_is_refused() -> None:
-    """A model that refuses an optional parameter is asked once more without."""
+async def test_writer_omits_refused_parameters() -> None:
+    """When a model refuses an optional parameter, the request is repeated without it."""
     refusal = (400, {}, b'{"error": {"message": "Unsupported parameter: temperature"}}')
     with Server(in_turn(refusal, events(delta("Yes.", "stop")))) as server:
         pieces = await write(server.url)
@@ -346,14 +346,14 @@ async def test_writer_leaves_out_what_is_refused() -> None:
     ],
     ids=["breaks off", "error inside", "empty", "broken", "no object", "no choice", "nothing"],
 )
-async def test_writer_never_passes_half_an_answer_off(answer: Answer) -> None:
-    """An answer that is broken, empty or cut off is an error, not an answer."""
+async def test_writer_refuses_incomplete_answers(answer: Answer) -> None:
+    """An invalid, empty or truncated answer is an error."""
     with Server(in_turn(answer)) as server, pytest.raises(Unavailable, match=server.url):
         await write(server.url)
 
 
-async def test_writer_tries_again_before_the_first_word() -> None:
-    """A service that is busy for a moment costs nothing but the moment."""
+async def test_writer_retries_before_the_first_piece() -> None:
+    """A temporary failure before the first piece is retried."""
     busy = (503, {"retry-after": "0"}, b"")
     with Server(in_turn(busy, events(delta("Yes.", "stop")))) as server:
         pieces = await write(server.url)

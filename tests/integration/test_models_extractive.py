@@ -137,22 +137,22 @@ async def ask(embedder: LocalEmbedder | None, question: str) -> PromptResult:
 async def test_answers_from_the_documents(
     embedder: LocalEmbedder, question: str, needed: tuple[str, ...]
 ) -> None:
-    """A question that the documents answer is answered with the sentence that does."""
+    """A question is answered with the sentence that contains the answer."""
     result = await ask(embedder, question)
 
     assert all(words in (result.text or "") for words in needed), result.text
 
 
 @pytest.mark.parametrize("question", UNANSWERABLE)
-async def test_admits_that_nothing_answers(embedder: LocalEmbedder, question: str) -> None:
-    """A question that the documents do not answer gets the constant text and no quotes."""
+async def test_refuses_without_an_answer(embedder: LocalEmbedder, question: str) -> None:
+    """A question without an answer in the documents gets the constant text and no quotes."""
     result = await ask(embedder, question)
 
     assert (result.text, result.quotes) == (NOTHING_FOUND, ())
 
 
 async def test_every_sentence_has_a_marker_and_a_verbatim_quote(embedder: LocalEmbedder) -> None:
-    """Markers, quotes and documents agree, in order of the documents, one to five sentences."""
+    """One to five sentences in the order of the documents, each with its marker and quote."""
     for question, _ in ANSWERABLE:
         result = await ask(embedder, question)
         markers = [int(n) for n in re.findall(r"\[(\d+)\]", result.text or "")]
@@ -164,8 +164,8 @@ async def test_every_sentence_has_a_marker_and_a_verbatim_quote(embedder: LocalE
             assert quote.text in DOCUMENTS[quote.marker - 1]
 
 
-async def test_a_list_is_given_whole(embedder: LocalEmbedder) -> None:
-    """Items that one line announces stand together in the answer."""
+async def test_a_list_is_quoted_whole(embedder: LocalEmbedder) -> None:
+    """The items under one lead-in stay together."""
     result = await ask(embedder, "What do I need to get a library card?")
 
     assert "photo identity card" in (result.text or "")
@@ -180,7 +180,7 @@ async def test_is_deterministic(embedder: LocalEmbedder) -> None:
 
 
 async def test_words_alone_answer_most(embedder: LocalEmbedder) -> None:
-    """Without vectors nothing wrong is quoted, and most questions are still answered."""
+    """Without vectors no wrong sentence is quoted, and most questions are answered."""
     answered = 0
     for question, needed in ANSWERABLE:
         text = (await ask(None, question)).text or ""
@@ -191,10 +191,10 @@ async def test_words_alone_answer_most(embedder: LocalEmbedder) -> None:
     assert answered >= 0.8 * len(ANSWERABLE)
 
 
-async def test_each_question_in_a_question_gets_its_own_sentences(
+async def test_each_part_of_a_question_is_answered(
     embedder: LocalEmbedder,
 ) -> None:
-    """Two things asked in one sentence are answered from the two documents that tell them."""
+    """Two questions in one sentence are answered from the two documents that contain the answers."""
     request = WriteRequest(
         template_id="document-prompt",
         query="Who approves travel abroad, and how much may a hotel in London cost a night?",
@@ -212,7 +212,7 @@ async def test_each_question_in_a_question_gets_its_own_sentences(
 
 
 async def test_current_rules_come_before_old_ones(embedder: LocalEmbedder) -> None:
-    """Of two versions of one rule the current is quoted, and the old one where nothing else tells it."""
+    """Of two versions the current is quoted, and the old one only where no other has the answer."""
     old = DOCUMENTS[1].replace("28 days", "14 days")
     request = WriteRequest(
         template_id="document-prompt",
@@ -235,8 +235,8 @@ async def test_current_rules_come_before_old_ones(embedder: LocalEmbedder) -> No
     assert "14 days" in (told.text or "")
 
 
-async def test_a_year_in_the_question_asks_for_its_time(embedder: LocalEmbedder) -> None:
-    """A question about a year is answered from old versions as well as from current ones."""
+async def test_a_year_in_the_question_admits_old_versions(embedder: LocalEmbedder) -> None:
+    """A question with a year is answered from old and current versions."""
     old = DOCUMENTS[1].replace("28 days", "14 days").replace("# Loans", "# Loans in 2019")
     request = WriteRequest(
         template_id="document-prompt",

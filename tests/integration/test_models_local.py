@@ -105,7 +105,7 @@ REFERENCE = np.array(
 
 
 async def test_w8_is_close_to_float32(w8: LocalEmbedder, float32: LocalEmbedder) -> None:
-    """8 bit weights turn a vector by little: cosine above 0.98 for real sentences."""
+    """Vectors of 8-bit weights have a cosine above 0.98 to those of float32."""
     texts = [text for text in TEXTS if text.strip()]
     cosines = ((await w8.embed(texts)) * (await float32.embed(texts))).sum(axis=1)
 
@@ -130,7 +130,7 @@ async def test_only_the_first_256_tokens_count(w8: LocalEmbedder) -> None:
 
 
 def test_tokens_are_counted_whole(w8: LocalEmbedder) -> None:
-    """Counting neither cuts nor pads, and leaves special tokens out."""
+    """Counting neither truncates nor pads, and excludes special tokens."""
     assert w8.count_tokens(["", "one two", "ship " * 1000]) == [0, 2, 1000]
 
 
@@ -160,17 +160,17 @@ def test_tokens_are_counted_whole(w8: LocalEmbedder) -> None:
     )
 )
 @settings(max_examples=300, deadline=None)
-def test_words_are_counted_as_their_texts(
+def test_cached_token_counts_are_exact(
     w8: LocalEmbedder, tokenizer: Tokenizer, texts: list[str]
 ) -> None:
-    """Counting by words that are remembered gives what the tokenizer makes of each whole text."""
+    """Counting with cached words equals the tokenizer's count of the whole text."""
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
 
     assert w8.count_tokens(texts) == [len(one) for one in encodings]
 
 
-def test_few_words_are_remembered(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many words there are, some are remembered and all are counted; a long one never is."""
+def test_the_word_cache_is_bounded(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of cached words is bounded, and long words are not cached."""
     monkeypatch.setattr(local_embedder, "_CACHE_WORDS", 10)
     counts = TokenCounts(tokenizer)
     long = "ship" * 20
@@ -182,15 +182,15 @@ def test_few_words_are_remembered(tokenizer: Tokenizer, monkeypatch: pytest.Monk
 
 
 async def test_many_calls_at_once(w8: LocalEmbedder) -> None:
-    """Calls that run side by side do not disturb one another."""
+    """Concurrent calls do not affect one another."""
     calls = await asyncio.gather(*(w8.embed(list(TEXTS[n:])) for n in range(4)))
 
     for n, vectors in enumerate(calls):
         assert np.array_equal(vectors, calls[0][n:])
 
 
-async def test_closing_frees_and_using_again_loads() -> None:
-    """An embedder that was closed works when it is used again."""
+async def test_a_closed_embedder_loads_again() -> None:
+    """A closed embedder loads its model again on use."""
     embedder = LocalEmbedder(threads=1)
     first = await embedder.embed(["text"])
     await embedder.aclose()
@@ -203,7 +203,7 @@ async def test_closing_frees_and_using_again_loads() -> None:
 @pytest.mark.parametrize("name", ["w8.bin", "minilm-w8.onnx", "tokenizer.json"])
 @pytest.mark.parametrize("how", ["missing", "cut"])
 async def test_damaged_models_are_not_loaded(tmp_path: Path, name: str, how: str) -> None:
-    """A file that is missing or cut short is an error that names the folder and the remedy."""
+    """A missing or truncated file is an error that names the folder and the remedy."""
     folder = tmp_path / EMBEDDER_NAME
     shutil.copytree(
         find_model(EMBEDDER_NAME), folder, ignore=shutil.ignore_patterns("model.safetensors")
@@ -223,7 +223,7 @@ async def test_damaged_models_are_not_loaded(tmp_path: Path, name: str, how: str
 
 
 async def test_cancelling_stops_soon(w8: LocalEmbedder) -> None:
-    """A cancelled call begins no further batch, and the embedder goes on working."""
+    """A cancelled call starts no further batch, and the embedder keeps working."""
     task = asyncio.create_task(w8.embed([LONG + str(n) for n in range(3000)]))
     await asyncio.sleep(0.2)
     task.cancel()
@@ -234,7 +234,7 @@ async def test_cancelling_stops_soon(w8: LocalEmbedder) -> None:
 
 
 async def test_workers_raise_the_error_itself() -> None:
-    """An error in a thread reaches the caller as it is, not wrapped in a group."""
+    """An error in a thread reaches the caller unchanged."""
     workers = Workers(2, "test")
 
     def fail(item: int) -> int:
@@ -248,8 +248,8 @@ async def test_workers_raise_the_error_itself() -> None:
     await workers.aclose()
 
 
-async def test_reranker_knows_what_is_relevant(reranker: FlashrankReranker) -> None:
-    """The passage that answers comes first, a blank one last, and scores are plain floats in 0 to 1."""
+async def test_reranker_ranks_the_answer_first(reranker: FlashrankReranker) -> None:
+    """The passage that answers is first, a blank one last; scores are floats in 0 to 1."""
     passages = [
         "Bananas are yellow.",
         "Paris is the capital of France.",
@@ -267,7 +267,7 @@ async def test_reranker_knows_what_is_relevant(reranker: FlashrankReranker) -> N
 async def test_a_score_depends_on_its_own_pair_only(
     reranker: FlashrankReranker, documents: list[str], query: str
 ) -> None:
-    """A document's score is the same alone and among others; the caller's list is left as it was."""
+    """A document has the same score alone and among others; the caller's list is unchanged."""
     before = list(documents)
     scores = await reranker.score(query, documents)
 
@@ -293,8 +293,8 @@ async def test_scores_are_those_of_flashrank(
         assert score == pytest.approx(expected, abs=1e-6)
 
 
-def test_reranker_leaves_the_process_alone() -> None:
-    """Loading the reranker neither sets up logging nor changes flashrank's table, and needs no hub."""
+def test_reranker_changes_no_global_state() -> None:
+    """Loading the reranker configures no logging, leaves flashrank's table unchanged, and needs no hub."""
     code = (
         "import asyncio, logging, socket\n"
         "def refuse(*a, **k): raise OSError('no network here')\n"
@@ -318,7 +318,7 @@ def test_reranker_leaves_the_process_alone() -> None:
 
 
 async def test_reranker_folders_are_checked(tmp_path: Path) -> None:
-    """A folder works under any name when it is whole; an empty or incomplete one is an error."""
+    """A complete folder works under any name; an empty or incomplete one is an error."""
     copy = tmp_path / "my-ranker"
     shutil.copytree(find_model(RERANKER_NAME), copy)
     (copy / "manifest.json").unlink()
@@ -338,7 +338,7 @@ async def test_reranker_folders_are_checked(tmp_path: Path) -> None:
 
 
 def test_choices_fit_the_protocols() -> None:
-    """What the settings give can be used where the protocols are asked for."""
+    """Models made from settings satisfy the protocols."""
     embedder: Embedder = make_embedder("local", ModelSettings(threads=1))
     writer: Writer = make_writer("extractive", embedder)
     choice = make_reranker("auto")

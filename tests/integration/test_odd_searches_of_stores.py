@@ -79,7 +79,7 @@ def names(response: SearchResponse) -> set[str]:
 async def test_any_text_is_a_query(
     store: Any, mode: SearchMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every text is answered, on the scale, without a hidden document or a word of one, in logs neither."""
+    """Any text is searched; results have valid scores, and neither results nor logs reveal hidden words."""
     with caplog.at_level(logging.DEBUG):
         for text in QUERIES.values():
             response = await search(store, text, mode)
@@ -92,7 +92,7 @@ async def test_any_text_is_a_query(
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_numbers_out_of_range_are_refused(store: Any, mode: SearchMode) -> None:
-    """No places, fewer, more than any store has, and thresholds that are none are bad input in each mode."""
+    """Limits and thresholds out of range are bad input in each mode."""
     for limit in (0, -1, 10**9, -(10**30)):
         with pytest.raises(BadInput):
             await search(store, "annual leave", mode, limit=limit)
@@ -103,7 +103,7 @@ async def test_numbers_out_of_range_are_refused(store: Any, mode: SearchMode) ->
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_tags_are_compared_exactly(store: Any, mode: SearchMode) -> None:
-    """A reader with one tag gets what carries it, and what its look-alikes carry stays hidden."""
+    """A tag grants access to documents with this tag and not to similar ones."""
     for number, tag in enumerate(TAGS):
         by_acl = await search(store, "annual leave", mode, Access(frozenset({tag})))
         by_label = await search(store, "annual leave", mode, Access(labels=frozenset({tag})))
@@ -114,7 +114,7 @@ async def test_tags_are_compared_exactly(store: Any, mode: SearchMode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_reader_may_hold_thousands_of_tags(store: Any, mode: SearchMode) -> None:
-    """5,000 tags open what they open, the odd ones among them as well."""
+    """5,000 tags, some of them odd, grant access to their documents."""
     many = Access(frozenset({*TAGS, *(f"group-{n}" for n in range(5_000))}))
 
     assert names(await search(store, "annual leave", mode, many)) == {
@@ -124,8 +124,10 @@ async def test_a_reader_may_hold_thousands_of_tags(store: Any, mode: SearchMode)
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_collection_is_searched_while_it_is_made_anew(store: Any, mode: SearchMode) -> None:
-    """Beside a writer that replaces, hides and removes, each answer is that of one state."""
+async def test_a_collection_is_searched_during_its_replacement(
+    store: Any, mode: SearchMode
+) -> None:
+    """While a writer replaces, hides and removes, each result is that of one version."""
     everything = [document(f"d{n}", DocumentTags(), f"word{n}") for n in range(12)]
     hidden = {f"d{n}": DocumentTags(("board",)) for n in range(0, 12, 2)}
 

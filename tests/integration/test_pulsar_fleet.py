@@ -188,7 +188,7 @@ async def recorded(store: PostgresStore, answer_ids: set[str]) -> Counter[str]:
 async def test_each_processor_may_be_killed(
     house: House, database_url: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """Each type is killed during the questions: every question is answered once, and traced once."""
+    """Each type is killed during the questions: every question has one answer and one trace."""
     await house.start("ingest,embedding@0", *OF_QUESTIONS)
     await house.fill()
     await house.kill("ingest,embedding@0")
@@ -211,7 +211,7 @@ async def test_each_processor_may_be_killed(
 
 
 async def test_clocks_an_hour_apart(house: House) -> None:
-    """Processes an hour ahead and behind work together: deadlines go by the broker's clock."""
+    """Processes with clocks an hour apart work together: deadlines use the broker's clock."""
     await house.start("ingest,embedding", skew_s=-3600.0)
     await house.start("search,text-fetcher,prompt", skew_s=3600.0)
     await house.start("document-rag", skew_s=3600.0)
@@ -224,7 +224,7 @@ async def test_clocks_an_hour_apart(house: House) -> None:
 
 
 async def test_a_processor_hangs(house: House) -> None:
-    """Questions that meet a hanging writer are refused in time; the others, and all later ones, answered."""
+    """Questions sent to a hanging writer are refused in time; all others are answered."""
     await house.start(
         "ingest,embedding,search,text-fetcher,reranker,recorder,document-rag", "prompt@1"
     )
@@ -243,7 +243,7 @@ async def test_a_processor_hangs(house: House) -> None:
     assert house.ends["answered"] == first["answered"] + 8, house.refusals
 
 
-async def test_poison_does_not_outlive_its_caller(house: House) -> None:
+async def test_poison_messages_end_with_the_deadline(house: House) -> None:
     """A document that kills its embedder is refused by its deadline; others are stored, once."""
     await house.start("ingest", "embedding")
     texts = {f"{n}.md": f"text number {n}" for n in range(6)}
@@ -286,7 +286,7 @@ async def test_poison_does_not_outlive_its_caller(house: House) -> None:
 
 
 async def test_poison_without_a_deadline(house: House) -> None:
-    """A message without a caller that kills its workers becomes a dead letter.
+    """A message without a deadline that kills its workers becomes a dead letter.
 
     The processor has no ledger and no second copy, so nothing but the message can count. What waits beside
     the poison is handled, and none of it is given up.
@@ -320,13 +320,13 @@ async def test_poison_without_a_deadline(house: House) -> None:
     assert house.fleet.is_alive("embedding")
 
 
-async def test_documents_add_up_while_processors_die(
+async def test_documents_are_stored_once_while_processors_die(
     pulsar_broker: TestBroker,
     database_url: str,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """With processors killed at random all is added once; only what was in hands is embedded again."""
+    """With processors killed at random every document is stored once; only unfinished work is repeated."""
     count, batch, at_once = DOCUMENT_COUNT, 10, 4
     log = tmp_path / "embedded.txt"
     names = ("ingest@1", "ingest@2", "embedding@1", "embedding@2")
@@ -385,7 +385,7 @@ def broker_to_kill() -> Iterator[TestBroker]:
 
 @pytest.mark.timeout(600)
 async def test_the_broker_is_killed(broker_to_kill: TestBroker, database_url: str) -> None:
-    """A kill -9 of the broker costs no question its end, and none its answer if the broker is back in time."""
+    """After a kill -9 of the broker every question ends, with an answer if the broker is back in time."""
     async with housed(broker_to_kill, database_url) as house:
         await house.start(
             "ingest,embedding,search,text-fetcher", "reranker,prompt,recorder,document-rag"

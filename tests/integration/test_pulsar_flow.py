@@ -212,7 +212,7 @@ async def test_an_incompatible_producer_is_refused(pulsar_broker: TestBroker) ->
 
 
 async def test_a_topic_in_use_without_a_type(pulsar_broker: TestBroker) -> None:
-    """A message from before a topic had a type does not keep the flow from starting."""
+    """A message older than the schema of its topic does not prevent the start of the flow."""
     namespace = pulsar_broker.fresh_namespace()
     early = pulsar_broker.connect(namespace)
     topic = flow().interface("embedding").request
@@ -227,8 +227,8 @@ async def test_a_topic_in_use_without_a_type(pulsar_broker: TestBroker) -> None:
     assert reply.model.name == "stub-hash"
 
 
-async def test_a_reply_that_cannot_be_read(pulsar_broker: TestBroker) -> None:
-    """Garbage in place of a reply fails that one question; the client lives on."""
+async def test_an_invalid_reply(pulsar_broker: TestBroker) -> None:
+    """An invalid reply fails its question; the client continues."""
     namespace = pulsar_broker.fresh_namespace()
     transport, liar = pulsar_broker.connect(namespace), pulsar_broker.connect(namespace)
     client = FlowClient(flow(), transport)
@@ -260,7 +260,7 @@ async def test_a_reply_that_cannot_be_read(pulsar_broker: TestBroker) -> None:
 
 
 async def test_a_full_dead_letter_topic(pulsar_broker: TestBroker) -> None:
-    """What cannot become a dead letter stays with its worker, others go on, and none is lost."""
+    """A message that cannot become a dead letter stays with its worker; others continue, none is lost."""
     import httpx
 
     namespace = pulsar_broker.fresh_namespace()

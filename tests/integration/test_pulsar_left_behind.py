@@ -47,10 +47,10 @@ def held(folder: Path) -> subprocess.Popen[str]:
     return run
 
 
-def test_a_broker_ends_with_a_run_that_is_killed(
+def test_a_killed_test_run_leaves_no_broker(
     broker: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """Nobody can catch a kill, and yet the broker is stopped."""
+    """The broker stops when its test process is killed."""
     run = held(tmp_path / "broker")
     run.kill()
     run.communicate()
@@ -58,10 +58,10 @@ def test_a_broker_ends_with_a_run_that_is_killed(
     assert broker.wait(60) != 0
 
 
-def test_a_run_that_ends_well_leaves_the_broker_to_itself(
+def test_a_finished_test_run_stops_its_own_broker(
     broker: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """A test process that ends normally stops its broker itself; its folder is not removed by others."""
+    """A test process that ends normally stops its broker; no other process removes its folder."""
     run = held(tmp_path / "broker")
     run.communicate("\n", timeout=60)
 

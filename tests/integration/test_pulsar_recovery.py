@@ -51,8 +51,8 @@ def broker_to_kill() -> Iterator[TestBroker]:
 
 
 @pytest.mark.timeout(300)
-async def test_a_killed_broker_loses_nothing_receipted(broker_to_kill: TestBroker) -> None:
-    """Whatever was receipted before, during and after a kill -9 of the broker is delivered."""
+async def test_a_killed_broker_loses_no_confirmed_message(broker_to_kill: TestBroker) -> None:
+    """Messages confirmed before, during and after a kill -9 of the broker are delivered."""
     topic = fresh_topic()
     publisher, reader = broker_to_kill.connect(), broker_to_kill.connect()
     subscription = await reader.subscribe(topic, "g", prefetch=16)
@@ -94,8 +94,8 @@ async def test_a_killed_broker_loses_nothing_receipted(broker_to_kill: TestBroke
     assert receipted <= seen.keys()
 
 
-async def test_a_lost_ack_is_not_handed_out_again(pulsar_broker: TestBroker) -> None:
-    """A message whose ack was cut off is acked again in silence, not handled twice."""
+async def test_a_message_with_a_lost_ack_is_not_handled_twice(pulsar_broker: TestBroker) -> None:
+    """A message whose acknowledgement was lost is acknowledged again, not handled twice."""
     transport, topic = pulsar_broker.connect(), fresh_topic()
     subscription = await transport.subscribe(topic, "g", prefetch=4)
     bodies = await publish_all(transport, topic, 4)
@@ -111,7 +111,7 @@ async def test_a_lost_ack_is_not_handed_out_again(pulsar_broker: TestBroker) -> 
 
 
 async def test_a_deleted_topic_is_opened_again(pulsar_broker: TestBroker) -> None:
-    """A publisher and a member whose topic was deleted under them go on with a new one."""
+    """Producers and consumers of a deleted topic continue with a new one."""
     import httpx
 
     if not pulsar_broker.admin_url:
@@ -132,7 +132,7 @@ async def test_a_deleted_topic_is_opened_again(pulsar_broker: TestBroker) -> Non
 
 
 async def test_partitioned_topics_are_read(pulsar_broker: TestBroker) -> None:
-    """A topic in partitions carries messages like any other, each once, with retries."""
+    """A partitioned topic delivers each message once, with retries."""
     import httpx
 
     if not pulsar_broker.admin_url:
@@ -153,7 +153,7 @@ async def test_partitioned_topics_are_read(pulsar_broker: TestBroker) -> None:
 
 
 async def test_dead_letters_are_kept(pulsar_broker: TestBroker) -> None:
-    """Dead letters have a group that keeps them from the moment the first one is written."""
+    """A subscription retains dead letters from the first one on."""
     transport, topic = pulsar_broker.connect(), fresh_topic()
     subscription = await transport.subscribe(topic, "g", retry=QUICK)
     await transport.publish(topic, b"bad")
@@ -169,7 +169,7 @@ async def test_dead_letters_are_kept(pulsar_broker: TestBroker) -> None:
 
 
 async def test_retries_wait_on_a_topic_of_the_group(pulsar_broker: TestBroker) -> None:
-    """A retry is a durable message of its own; the original is gone from the topic's backlog."""
+    """A retry is a durable message of its own; the original leaves the topic's backlog."""
     transport, topic = pulsar_broker.connect(), fresh_topic()
     subscription = await transport.subscribe(topic, "g")
     await transport.publish(topic, b"x", headers={"color": "blue"}, key="k")
@@ -186,8 +186,8 @@ async def test_retries_wait_on_a_topic_of_the_group(pulsar_broker: TestBroker) -
 
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.KEY_ORDERED, Mode.SHARED, Mode.BROADCAST])
-async def test_delays_hold_in_every_mode(pulsar_broker: TestBroker, mode: Mode) -> None:
-    """A delayed message and a retry wait in every mode, also where the broker knows no delays."""
+async def test_delays_work_in_every_mode(pulsar_broker: TestBroker, mode: Mode) -> None:
+    """Delayed messages and retries wait in every mode, also where the broker supports no delays."""
     transport, topic = pulsar_broker.connect(), fresh_topic()
     subscription = await transport.subscribe(topic, "g", mode=mode, prefetch=2)
     loop = asyncio.get_running_loop()
@@ -206,8 +206,8 @@ async def test_delays_hold_in_every_mode(pulsar_broker: TestBroker, mode: Mode) 
     await transport.aclose()
 
 
-async def test_keys_keep_to_one_member(pulsar_broker: TestBroker) -> None:
-    """Over two members, no key is ever in two hands and each key stays in order."""
+async def test_a_key_has_one_consumer_at_a_time(pulsar_broker: TestBroker) -> None:
+    """With two consumers, no key is held by both, and each key stays in order."""
     clients = [pulsar_broker.connect() for _ in range(2)]
     topic = fresh_topic()
     members = [
@@ -242,7 +242,7 @@ async def test_keys_keep_to_one_member(pulsar_broker: TestBroker) -> None:
 
 
 async def test_too_many_pending_is_overloaded(pulsar_broker: TestBroker) -> None:
-    """Publishers wait for room among messages without a receipt, then fail; the loop goes on."""
+    """Publishers wait while too many messages are unconfirmed, then fail; the event loop is not blocked."""
     options = PulsarOptions(max_pending=1, full_wait_s=0.0)
     transport, topic = PulsarTransport(pulsar_broker.url, options=options), fresh_topic()
     await transport.publish(topic, b"first")
@@ -259,7 +259,7 @@ async def test_too_many_pending_is_overloaded(pulsar_broker: TestBroker) -> None
 
 
 async def test_cancelled_publish_frees_its_place(pulsar_broker: TestBroker) -> None:
-    """Publishers that give up leave room for others."""
+    """A cancelled publish frees its place for others."""
     options = PulsarOptions(max_pending=2)
     transport, topic = PulsarTransport(pulsar_broker.url, options=options), fresh_topic()
     for _ in range(5):
@@ -273,7 +273,7 @@ async def test_cancelled_publish_frees_its_place(pulsar_broker: TestBroker) -> N
 
 
 async def test_largest_body_and_headers_pass(pulsar_broker: TestBroker) -> None:
-    """A body of the largest size passes with ordinary headers; with huge ones it is refused first."""
+    """The largest body is accepted with ordinary headers; with huge ones it is refused before sending."""
     transport, topic = pulsar_broker.connect(), fresh_topic()
     subscription = await transport.subscribe(topic, "g")
     body = bytes(transport.max_payload_bytes)
@@ -287,7 +287,7 @@ async def test_largest_body_and_headers_pass(pulsar_broker: TestBroker) -> None:
 
 
 async def test_topics_live_in_the_chosen_namespace(pulsar_broker: TestBroker) -> None:
-    """With a namespace of its own topic names stay the same; a missing namespace is an error with a hint."""
+    """A configured namespace keeps topic names; a missing namespace is an error with a hint."""
     options = PulsarOptions(namespace="public/absent")
     transport = PulsarTransport(pulsar_broker.url, options=options)
 
@@ -299,7 +299,7 @@ async def test_topics_live_in_the_chosen_namespace(pulsar_broker: TestBroker) ->
 
 
 def test_a_client_that_is_not_closed_does_not_crash(pulsar_broker: TestBroker) -> None:
-    """A program that ends without closing its client, a receive pending, ends with status 0."""
+    """A program that ends without closing its client, with a receive pending, exits with 0."""
     for _ in range(5):
         command = [sys.executable, "-c", _FORGETFUL, pulsar_broker.url, fresh_topic()]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -307,8 +307,8 @@ def test_a_client_that_is_not_closed_does_not_crash(pulsar_broker: TestBroker) -
         assert result.returncode == 0, result.stderr
 
 
-async def test_nobody_there_is_told_in_time() -> None:
-    """Without a broker a client says within its patience where it looked."""
+async def test_a_missing_broker_is_reported_in_time() -> None:
+    """Without a broker a client reports the address within its timeout."""
     options = PulsarOptions(operation_timeout_s=1)
     transport = PulsarTransport("pulsar://127.0.0.1:1", options=options)
 
@@ -319,8 +319,8 @@ async def test_nobody_there_is_told_in_time() -> None:
     await transport.aclose()
 
 
-async def test_a_paused_member_leaves_messages_to_others(pulsar_broker: TestBroker) -> None:
-    """What a member does not hold when it pauses is for the others; what it holds waits for it."""
+async def test_a_paused_consumer_leaves_messages_to_others(pulsar_broker: TestBroker) -> None:
+    """Messages not yet delivered to a paused consumer go to others; those it holds stay with it."""
     transport, topic = pulsar_broker.connect(), fresh_topic()
     pausing = await transport.subscribe(topic, "g")
     other = await transport.subscribe(topic, "g", prefetch=1)

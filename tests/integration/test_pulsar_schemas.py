@@ -56,7 +56,7 @@ def as_order(cls: type[Any]) -> type[Any]:
 
 @pytest.mark.parametrize("side", ["publish", "subscribe"])
 async def test_versions_of_a_type(pulsar_broker: TestBroker, side: str) -> None:
-    """A field with a default may come; a required field or another type is refused when joining.
+    """A new field with a default is accepted; a required field or another type is refused on connecting.
 
     To publishers the broker names the field; to members it only says that the schema does not fit.
     """
@@ -88,7 +88,7 @@ async def test_versions_of_a_type(pulsar_broker: TestBroker, side: str) -> None:
 
 
 async def test_the_registry_has_the_schema(pulsar_broker: TestBroker) -> None:
-    """Every message type is taken by the broker and can be read from its registry by any tool."""
+    """The broker accepts every message type, and its registry returns the schema."""
     if not pulsar_broker.admin_url:
         pytest.skip("needs WHENCE_TEST_PULSAR_ADMIN_URL")
     transport = pulsar_broker.connect()

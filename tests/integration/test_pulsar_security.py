@@ -104,8 +104,8 @@ async def passes(transport: PulsarTransport) -> None:
         await transport.aclose()
 
 
-async def test_a_token_opens_the_door(secure: SecureBroker, tmp_path: Path) -> None:
-    """With a token, given or in a file, all works, and so do figures of the admin interface."""
+async def test_a_token_grants_access(secure: SecureBroker, tmp_path: Path) -> None:
+    """With a token, given directly or in a file, messages and admin statistics are available."""
     file = tmp_path / "token"
     file.write_text(token("admin") + "\n", "utf-8")
 
@@ -122,8 +122,8 @@ async def test_a_token_opens_the_door(secure: SecureBroker, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["none", "forged", "stranger"])
-async def test_others_are_refused(secure: SecureBroker, name: str) -> None:
-    """No token, one signed by another key and a role without rights are refused; no secret is shown."""
+async def test_invalid_tokens_are_refused(secure: SecureBroker, name: str) -> None:
+    """No token, a token of another key and a role without rights are refused; no secret is shown."""
     given = {"none": "", "forged": token("admin", b"x" * 32), "stranger": token("stranger")}[name]
     transport = secure.connect(token=given, operation_timeout_s=1)
 
@@ -140,14 +140,14 @@ async def test_others_are_refused(secure: SecureBroker, name: str) -> None:
 
 
 async def test_tls_with_a_trusted_certificate(secure: SecureBroker) -> None:
-    """Through TLS a client that trusts the broker's certificate works as ever."""
+    """A client that trusts the broker's certificate works over TLS."""
     options = {"token": token("admin"), "tls_trust_certs": str(secure.certificate)}
 
     await passes(secure.connect(secure.tls_url, **options))
 
 
 async def test_tls_with_an_unknown_certificate(secure: SecureBroker) -> None:
-    """A broker with an untrusted certificate gets nothing, the token least of all."""
+    """A broker with an untrusted certificate receives nothing, not even the token."""
     transport = secure.connect(secure.tls_url, token=token("admin"))
 
     # Where nobody listens the client library would try again until its time is up, and say so.
@@ -157,7 +157,7 @@ async def test_tls_with_an_unknown_certificate(secure: SecureBroker) -> None:
 
 
 async def test_tls_for_another_host(secure: SecureBroker) -> None:
-    """A trusted certificate of another host is refused: names are compared."""
+    """A trusted certificate of another host is refused."""
     port = urlsplit(secure.tls_url).port
     options = {
         "token": token("admin"),

@@ -78,12 +78,12 @@ class TestEngineRetriever(RetrieverSuite):
     """The contract over a collection of an engine."""
 
     def test_a_collection_that_does_not_exist_is_not_initialized(self, library: Library) -> None:
-        """Before the first document there is nothing to search."""
+        """A retriever of a missing collection is not initialized."""
         with pytest.raises(RuntimeError, match="not initialized"):
             library.retriever().search("query")
 
-    def test_filters_narrow(self, library: Library) -> None:
-        """A retriever with filters sees what they keep; a key that nobody has is a ValueError."""
+    def test_filters_restrict_results(self, library: Library) -> None:
+        """A retriever with filters returns matching chunks only; an unknown key is a ValueError."""
         library.ingest_all({"a.md": "# Apples\nApples are red.", "b.md": "# Pears\nApples, pears."})
         results = library.retriever(filters={"source_file": "b.md"}).search("apples", 5, 0.0)
 
@@ -95,7 +95,7 @@ class TestEngineRetriever(RetrieverSuite):
 async def test_the_retriever_ends_with_its_engine(
     tmp_path: Path, new_home: Callable[[Path], Path]
 ) -> None:
-    """On the engine's own loop both searches agree; afterwards no thread is left and no search works."""
+    """Both searches agree on the engine's loop; after closing no thread is left and no search works."""
     before = set(threading.enumerate())
     (tmp_path / "doc1.md").write_text("# Python\nPython is a programming language.")
     async with Engine(home=new_home(tmp_path / "home")) as engine:
@@ -147,7 +147,7 @@ class TestPostgresWords(SparseRetrieverSuite):
 
 
 async def test_a_revoked_chunk_is_gone_from_the_next_search(stored: PostgresStore) -> None:
-    """Rights are those of the moment, not of the retriever's making."""
+    """Rights are evaluated at every search, not when the retriever is made."""
     vectors = StoredVectors(stored, "c")
     query = np.array([1, 0, 0], dtype=np.float32)
     before = await vectors.search(query, limit=1, access=Access.public())

@@ -54,7 +54,7 @@ async def engine(
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_any_text_is_a_query(engine: Engine, name: str, mode: str) -> None:
-    """Whatever the text, the search answers, and shows public documents only."""
+    """Any text is searched, and only public documents are returned."""
     results = await engine.search(QUERIES[name], mode=mode, threshold=0.0, top_k=100)
 
     assert {one.document_id for one in results} <= {"open"}
@@ -66,8 +66,8 @@ async def test_any_text_is_a_query(engine: Engine, name: str, mode: str) -> None
     ["quotes", "operators", "SQL", "patterns", "line ends", "other blanks", "direction marks"],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_words_among_signs_are_found(engine: Engine, name: str) -> None:
-    """Signs around words are no operators and hide nothing."""
+async def test_words_between_punctuation_are_found(engine: Engine, name: str) -> None:
+    """Punctuation around words is not an operator and hides nothing."""
     results = await engine.search(QUERIES[name], mode="bm25", threshold=0.0)
 
     assert [one.document_id for one in results] == ["open"]
@@ -126,8 +126,8 @@ async def test_words_among_signs_are_found(engine: Engine, name: str) -> None:
     ids=lambda given: str(given)[:60],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_cannot_be_is_refused(engine: Engine, given: dict[str, Any]) -> None:
-    """Each argument has a range; outside of it is a ValueError of ours with a message."""
+async def test_arguments_out_of_range_are_refused(engine: Engine, given: dict[str, Any]) -> None:
+    """An argument out of its range is a ValueError with a message."""
     query = given.pop("query", "annual leave")
     try:
         with pytest.raises(BadInput) as caught:
@@ -143,7 +143,7 @@ async def test_what_cannot_be_is_refused(engine: Engine, given: dict[str, Any]) 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_tags_are_compared_exactly(engine: Engine, mode: str) -> None:
-    """A tag opens what carries it and nothing that looks like it."""
+    """A tag grants access to documents with this tag and not to similar ones."""
     for n, tag in enumerate(TAGS):
         by_tag = await engine.search(
             "annual leave", mode=mode, threshold=0.0, top_k=99, access=Access({tag})
@@ -158,7 +158,7 @@ async def test_tags_are_compared_exactly(engine: Engine, mode: str) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_reader_may_hold_thousands_of_tags(engine: Engine) -> None:
-    """5,000 tags, some odd and long, are rights like others, in searches and questions."""
+    """5,000 tags, some odd and long, work in searches and questions."""
     access = Access({*(f"group {n}" for n in range(5000)), *TAGS}, set(TAGS), 2**31 - 1)
     results = await engine.search("annual leave", threshold=0.0, top_k=999, access=access)
     answer = await engine.ask("How long is annual leave?", access=access, doc_limit=5)
@@ -168,8 +168,8 @@ async def test_a_reader_may_hold_thousands_of_tags(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("tag", ["", "nul \0", 5, None, b"bytes"])
-def test_a_tag_that_is_none_is_refused(tag: Any) -> None:
-    """Rights hold non-empty texts without NUL, nothing else; a text is no list of tags."""
+def test_an_invalid_tag_is_refused(tag: Any) -> None:
+    """A tag is a non-empty text without NUL; a text is not a list of tags."""
     with pytest.raises(ValueError, match="acl_tags"):
         Access({tag})
     with pytest.raises(ValueError, match="labels"):
@@ -177,15 +177,15 @@ def test_a_tag_that_is_none_is_refused(tag: Any) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_tag_that_is_no_text_is_refused(engine: Engine) -> None:
-    """Half of a surrogate pair, as it comes from bytes that are no UTF-8, is bad input."""
+async def test_a_tag_with_a_lone_surrogate_is_refused(engine: Engine) -> None:
+    """Half of a surrogate pair, as invalid UTF-8 is decoded, is bad input."""
     with pytest.raises(BadInput, match="not Unicode text"):
         await engine.search("annual leave", access=Access({"\ud800"}))
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_reranker_that_is_off_is_told(engine: Engine) -> None:
-    """Asking for what the settings switch off costs nothing but a note."""
+async def test_a_disabled_reranker_is_reported(engine: Engine) -> None:
+    """Asking for a reranker that the settings disable adds a note to the result."""
     report = await engine.search_report(
         SearchQuery(query="annual leave", threshold=0.0, rerank=True)
     )

@@ -357,10 +357,10 @@ async def test_both_checks_intact(filled: PostgresStore, caplog: pytest.LogCaptu
     assert await _texts(filled) == await _dense_exact(filled) == VISIBLE
 
 
-async def test_the_second_line_holds_when_the_rule_is_broken(
+async def test_the_second_check_works_without_the_first(
     filled: PostgresStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When the SQL rule passes everything, nothing hidden is returned, and every read logs it."""
+    """When the SQL rule admits everything, nothing hidden is returned, and every read logs it."""
     _break_rule(monkeypatch)
     await _check_all(filled)
 
@@ -370,17 +370,17 @@ async def test_the_second_line_holds_when_the_rule_is_broken(
     }  # fmt: skip
 
 
-async def test_the_second_line_holds_when_copies_of_rights_are_wrong(
+async def test_the_second_check_uses_the_tags_of_the_document(
     filled: PostgresStore, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Tags of the document decide when its chunks, vectors, postings or nodes have another class."""
+    """A document's tags decide when its chunks, vectors, postings or nodes have another class."""
     await _break_copies(database_url)
     await _check_all(filled)
 
     assert {"dense", "lexical", "cosines", "texts", "links", "expansion"} <= _reported(caplog)
 
 
-async def test_the_first_line_holds_when_the_second_is_broken(
+async def test_the_first_check_works_without_the_second(
     filled: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the second check every read still hides hidden documents."""
@@ -413,7 +413,7 @@ async def test_the_log_contains_no_text_and_no_name(
     assert not any(word in caplog.text for word in ("quokka", "doc-", "red report", "board"))
 
 
-async def test_a_retag_holds_for_former_results(filled: PostgresStore) -> None:
+async def test_a_retag_applies_to_former_results(filled: PostgresStore) -> None:
     """Chunks that were ranked before a retag have no text, score or visibility after it."""
     hits = await filled.search_dense(NAME, QUERY, limit=SIZE, access=READER)
     ids = [hit.chunk_id for hit in hits]

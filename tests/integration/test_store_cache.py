@@ -197,7 +197,7 @@ async def test_a_filtered_search_uses_the_graph(
 async def test_errors_are_those_of_the_current_version(
     two: tuple[PostgresStore, PostgresStore],
 ) -> None:
-    """A collection that was replaced by one of another model, or removed, is not taken for the former one."""
+    """A collection that was replaced by one of another model, or removed, is not confused with the former."""
     writer, reader = two
     await _answers(reader)
     (vector,) = _vectors(1, 1)
@@ -231,10 +231,10 @@ def _poison(store: PostgresStore) -> None:
             values[key] = most[key[3:]]
 
 
-async def test_a_poisoned_cache_shows_nothing_hidden(
+async def test_wrong_cached_values_reveal_nothing(
     two: tuple[PostgresStore, PostgresStore], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Rights are applied by the final statement, and once more by the second line."""
+    """Rights are applied by the final statement, and once more by the second check."""
     _, reader = two
     await _answers(reader)
     visible = {

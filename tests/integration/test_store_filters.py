@@ -25,7 +25,7 @@ class TestPostgresFilters(FilterSuite):
     async def test_metadata_of_a_former_version_is_indexed(
         self, store: PostgresStore, database_url: str
     ) -> None:
-        """The first filter indexes metadata that a former version did not."""
+        """The first filter indexes metadata that a former version has not indexed."""
         name = await self._filled(store)
         connection: Any = await asyncpg.connect(database_url)
         await connection.execute("SET search_path TO whence")

@@ -103,8 +103,8 @@ async def _ranking(store: Any, query: str = "red word3 tail") -> list[tuple[str,
     return [(hit.chunk_id, hit.sparse_score or 0.0) for hit in hits]
 
 
-async def test_both_stores_give_the_same_scores(postgres_store: PostgresStore) -> None:
-    """The same words written at once are scored alike, to the last bit, in memory and in PostgreSQL."""
+async def test_both_stores_compute_equal_scores(postgres_store: PostgresStore) -> None:
+    """The same chunks have equal scores, to the last bit, in memory and in PostgreSQL."""
     rng = np.random.default_rng(11)
     vocabulary = [f"w{n}" for n in range(300)]
     corpus = [
@@ -122,10 +122,10 @@ async def test_both_stores_give_the_same_scores(postgres_store: PostgresStore) -
 
 @pytest.mark.parametrize("first", ["search", "score", "write", "remove", "retag"])
 @pytest.mark.parametrize("former", ["DELETE FROM lexicon", "UPDATE lexicon SET analyzer = '0'"])
-async def test_a_former_home_is_indexed(
+async def test_collections_of_former_versions_are_indexed(
     postgres_store: PostgresStore, database_url: str, tiny: None, first: str, former: str
 ) -> None:
-    """Collections from before there were postings, or of another analyzer, answer as if made today."""
+    """Collections without postings, or of another analyzer, return the results of a new index."""
     await _filled(postgres_store, "c", 9)
     await _settled(postgres_store)
     expected = dict(await _ranking(postgres_store))
@@ -149,10 +149,10 @@ async def test_a_former_home_is_indexed(
     assert {key for key, _ in await _ranking(postgres_store)} == set(expected)
 
 
-async def test_indexing_outlives_the_search_that_began_it(
+async def test_indexing_continues_after_its_search_is_cancelled(
     postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that gives up does not undo the work: the next one finds it done."""
+    """A reader that cancels does not undo the work: the next one finds it done."""
     await _filled(postgres_store, "c", 5)
     expected = {key for key, _ in await _ranking(postgres_store)}
     await rows_of(database_url, "DELETE FROM lexicon")
@@ -176,10 +176,10 @@ async def test_indexing_outlives_the_search_that_began_it(
     assert {key for key, _ in await _ranking(postgres_store)} == expected
 
 
-async def test_a_home_shared_with_another_analyzer_says_so(
+async def test_a_home_with_two_analyzers_is_an_error(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When indexing does not help, the reader is told and not kept in a loop."""
+    """When reindexing does not help, the reader gets an error instead of a loop."""
     await _filled(postgres_store, "c", 1)
     monkeypatch.setattr("whence.store.postgres.lexical.search.ANALYZER_VERSION", "other")
 
@@ -190,7 +190,7 @@ async def test_a_home_shared_with_another_analyzer_says_so(
 async def test_segments_stay_few(
     postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many writes there were, a query has few segments to look into, and each chunk is in one."""
+    """After many writes a query reads few segments, and each chunk is in one."""
     monkeypatch.setattr(merge_policy, "_MAX_SMALL_SEGMENTS", 4)
     await _filled(postgres_store, "c", 60)
     await _settled(postgres_store)
@@ -206,18 +206,18 @@ async def test_segments_stay_few(
     assert doubles == []
 
 
-async def test_nothing_stays_of_what_was_removed(
+async def test_removal_deletes_terms_and_postings(
     postgres_store: PostgresStore, database_url: str
 ) -> None:
-    """Words, counts and postings of removed documents leave the database."""
+    """Terms, counts and postings of removed documents are deleted."""
     await _filled(postgres_store, "c", 12)
     await postgres_store.remove_documents("c", [f"d{n}" for n in range(12)])
     for table in ("term", "chunk_terms", "segment", "posting"):
         assert await rows_of(database_url, f"SELECT 1 FROM {table}") == []
 
 
-async def test_what_new_tags_show_is_found(postgres_store: PostgresStore) -> None:
-    """Postings follow their chunk to its new class, in a segment where nothing else moved."""
+async def test_postings_follow_new_tags(postgres_store: PostgresStore) -> None:
+    """Postings move with their chunk to its new class; a segment without such a chunk is not rewritten."""
     hidden = [text_document(f"d{n}", f"red word{n}", tags=DocumentTags(("a",))) for n in range(4)]
     await postgres_store.ensure_collection("c", MODEL)
     await postgres_store.replace_documents("c", hidden)
@@ -226,10 +226,10 @@ async def test_what_new_tags_show_is_found(postgres_store: PostgresStore) -> Non
     assert [key for key, _ in await _ranking(postgres_store, "red")] == ["urn:chunk:c:d2:0"]
 
 
-async def test_a_segment_half_dead_is_written_again(
+async def test_a_half_deleted_segment_is_rewritten(
     postgres_store: PostgresStore, database_url: str
 ) -> None:
-    """Postings of the dead are counted, and gone when they are half of a segment."""
+    """Deleted postings are counted, and removed when they are half of a segment."""
     await postgres_store.ensure_collection("c", MODEL)
     same = [text_document(f"d{n}", "red blue") for n in range(10)]
     await postgres_store.replace_documents("c", same)
@@ -246,8 +246,10 @@ async def test_a_segment_half_dead_is_written_again(
     assert [tuple(size) for size in posted] == [(10,), (5,)]
 
 
-async def test_the_chunk_decides_last(postgres_store: PostgresStore, database_url: str) -> None:
-    """Postings that say more than the chunk's own class show nothing."""
+async def test_the_class_of_the_chunk_decides(
+    postgres_store: PostgresStore, database_url: str
+) -> None:
+    """Postings of a class that differs from the chunk's own reveal nothing."""
     await _filled(postgres_store, "c", 3)
     await postgres_store.replace_documents(
         "c", [text_document("h", "red", tags=DocumentTags(("a",)))]
@@ -261,10 +263,10 @@ async def test_the_chunk_decides_last(postgres_store: PostgresStore, database_ur
     assert "urn:chunk:c:d0:0" not in dict(await _ranking(postgres_store))
 
 
-async def test_a_failed_write_leaves_the_words_alone(
+async def test_a_failed_write_changes_no_postings(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks and postings are one transaction: both or neither."""
+    """Chunks and postings are written in one transaction: both or neither."""
     await _filled(postgres_store, "c", 4)
     before = await _ranking(postgres_store)
 
@@ -281,10 +283,10 @@ async def test_a_failed_write_leaves_the_words_alone(
     assert info.chunks == 4
 
 
-async def test_readers_and_maintenance_do_not_meet(
+async def test_maintenance_does_not_affect_readers(
     postgres_store: PostgresStore, tiny: None
 ) -> None:
-    """While writes and merges go on, every reader sees whole rankings without doubles or holes."""
+    """During writes and merges every reader gets complete rankings without duplicates."""
     await _filled(postgres_store, "c", 10)
     stop = asyncio.Event()
 
@@ -305,10 +307,10 @@ async def test_readers_and_maintenance_do_not_meet(
     assert all(rounds > 0 for rounds in await asyncio.gather(*readers))
 
 
-async def test_a_merge_holds_one_band(
+async def test_the_memory_of_a_merge_is_bounded(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A merge of four times as many chunks holds no more postings at once: those of a band, and a row."""
+    """A merge of four times as many chunks keeps no more postings in memory: one band and one row."""
     monkeypatch.setattr(merging, "BATCH_POSTINGS", 256)
     monkeypatch.setattr(posting_writer, "_ROW_POSTINGS", 32)
     merged: list[int] = []
@@ -339,8 +341,10 @@ async def test_a_merge_holds_one_band(
     assert held[1] <= 1.2 * held[0]
 
 
-async def test_writers_at_once_count_right(postgres_store: PostgresStore, tiny: None) -> None:
-    """Writers of one collection, with merges between them, lose no count."""
+async def test_concurrent_writers_keep_counts_right(
+    postgres_store: PostgresStore, tiny: None
+) -> None:
+    """Concurrent writers of one collection, with merges between them, lose no count."""
     await postgres_store.ensure_collection("c", MODEL)
     await asyncio.gather(
         *(
@@ -357,7 +361,7 @@ async def test_writers_at_once_count_right(postgres_store: PostgresStore, tiny: 
 
 
 async def test_closing_ends_maintenance(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is closed leaves no task and no half a merge behind."""
+    """A closed store leaves no task and no partial merge."""
     store = await PostgresStore.connect(database_url, pool_size=2)
     await _filled(store, "c", 3)
     expected = await _ranking(store)
@@ -378,10 +382,10 @@ async def test_closing_ends_maintenance(database_url: str, monkeypatch: pytest.M
         assert await _ranking(store) == expected
 
 
-async def test_failed_maintenance_is_told_and_tried_again(
+async def test_failed_maintenance_is_logged_and_retried(
     postgres_store: PostgresStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Maintenance that fails harms no write; it is logged once and starts again when it is due."""
+    """A failure of maintenance harms no write; it is logged once, and maintenance is retried when due."""
     await _filled(postgres_store, "c", 2)
 
     async def fail(*args: Any) -> None:

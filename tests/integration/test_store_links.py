@@ -28,10 +28,10 @@ class TestPostgresNames(PassagesSuite):
         return postgres_store
 
 
-async def test_links_of_a_former_version_are_found_in_the_background(
+async def test_links_of_former_versions_are_indexed_in_background(
     postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until then there are none; the first who asks has them found, in batches, as if stored now."""
+    """The first search starts the indexing in batches; the result equals that of a new index."""
     monkeypatch.setattr(indexing, "_BATCH", 2)
     documents = [
         titled(
@@ -57,10 +57,10 @@ async def test_links_of_a_former_version_are_found_in_the_background(
     )
 
 
-async def test_titles_that_share_a_word_are_not_all_looked_at(
+async def test_titles_with_a_common_word_are_not_all_read(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text with the word that all titles share brings up few of them, however many there are."""
+    """A text with a word of all titles reads few of them, however many there are."""
     fetched: list[int] = []
     titles_by_anchor = indexing.titles_by_anchor
 
@@ -83,10 +83,10 @@ async def test_titles_that_share_a_word_are_not_all_looked_at(
     assert {one.name for one in names} == {"protocol 249", "protocol 250"}
 
 
-async def test_names_that_nobody_bears_are_forgotten(
+async def test_titles_of_removed_documents_are_deleted(
     postgres_store: PostgresStore, database_url: str
 ) -> None:
-    """What was removed leaves neither its title nor who mentioned it."""
+    """Removal deletes the title of a document and its mentions."""
     await postgres_store.ensure_collection("c", MODEL)
     await postgres_store.replace_documents(
         "c", [titled("fox", "Red Fox", "An animal."), titled("tale", "", "The red fox sleeps.")]

@@ -219,7 +219,7 @@ async def test_writes_do_not_wait_for_a_merge(
     before: bool,
     midway: bool,
 ) -> None:
-    """What is written in the middle of a merge is done at once, and answers are those of memory ever after."""
+    """A write during a merge is not blocked, and results equal those of the memory store."""
     memory = MemoryStore()
     await _filled(memory, postgres_store)
     if before:
@@ -267,7 +267,7 @@ async def test_a_merge_without_its_sources_is_abandoned(
     act: Act,
     midway: bool,
 ) -> None:
-    """What is erased or indexed anew in the middle does not come back with the merge."""
+    """Chunks erased or reindexed during a merge do not return with its result."""
     await _filled(postgres_store)
     pause = Pause(monkeypatch, midway=midway)
     async with _merging(postgres_store, pause):
@@ -295,7 +295,7 @@ async def test_a_collection_can_be_dropped_during_a_merge(
     monkeypatch: pytest.MonkeyPatch,
     midway: bool,
 ) -> None:
-    """A merge brings nothing back of a collection that does not exist any more, and does not fail."""
+    """The merge restores nothing of the dropped collection, and does not fail."""
     await _filled(postgres_store)
     async with _merging(postgres_store, Pause(monkeypatch, midway=midway)):
         await rows_of(database_url, "DELETE FROM collection")
