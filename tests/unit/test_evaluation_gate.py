@@ -13,7 +13,7 @@ from tests.support.gate_policy import POLICY
 
 from whence.evaluation.gate.gate_result import Gate
 from whence.evaluation.gate.report import check_comparable, gate_document, record
-from whence.evaluation.gate.run import assign, matches, run_suite
+from whence.evaluation.gate.run import SuiteRun, assign, matches, run_suite
 from whence.evaluation.gate.schema import Baseline, Policy, Suite
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput, Unavailable
@@ -60,7 +60,7 @@ class Scripted:
 async def run(search: Any) -> Any:
     """Run the suite."""
     suite = msgspec.convert(SUITE, Suite)
-    return await run_suite(search, suite, mode="hybrid", k=3)
+    return SuiteRun(await run_suite(search, suite, mode="hybrid", k=3), "c", "d")
 
 
 async def judged(
@@ -68,25 +68,11 @@ async def judged(
 ) -> tuple[Gate, dict[str, Any]]:
     """Compare a search with the baseline of the prepared answers."""
     suite = msgspec.convert(SUITE, Suite)
-    before = record(
-        await run(Scripted(ANSWERS)),
-        suite,
-        k=3,
-        mode="hybrid",
-        collection="c",
-        digest="d",
-        version="1",
-    )
+    before = record(await run(Scripted(ANSWERS)), suite, k=3, mode="hybrid", version="1")
     if not per_query:
         before = msgspec.structs.replace(before, per_query=[])
     document = gate_document(
-        await run(search),
-        suite,
-        before,
-        msgspec.convert(policy, Policy),
-        collection="c",
-        digest="d",
-        dry_run=False,
+        await run(search), suite, before, msgspec.convert(policy, Policy), dry_run=False
     )
     return document["gate"], document["report"]
 
@@ -267,8 +253,6 @@ async def test_a_baseline_belongs_to_its_suite() -> None:
         suite,
         k=3,
         mode="hybrid",
-        collection="c",
-        digest="d",
         version="1",
     )
     check_comparable(before, suite, 3)

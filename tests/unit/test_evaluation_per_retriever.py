@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -140,25 +141,23 @@ def test_the_report_names_the_retriever_that_got_worse() -> None:
     assert compare_retrievers({}, before, POLICY.tolerance) == {}
 
 
-WHERE: dict[str, Any] = {"collection": "c", "digest": "d"}
-
-
 async def run(found: list[Hit]) -> SuiteRun:
     """Run the suite over one hybrid ranking."""
     search = Modes(hybrid=found)
-    return await run_suite(search, SUITE, mode="hybrid", k=5)
+    return SuiteRun(await run_suite(search, SUITE, mode="hybrid", k=5), "c", "d")
 
 
 async def recorded(found: list[Hit]) -> Baseline:
     """Record one hybrid ranking as a baseline."""
-    return record(await run(found), SUITE, k=5, mode="hybrid", version="1", **WHERE)
+    return record(await run(found), SUITE, k=5, mode="hybrid", version="1")
 
 
-async def gated(before: list[Hit], now: list[Hit], **options: Any) -> tuple[Any, dict[str, Any]]:
+async def gated(
+    before: list[Hit], now: list[Hit], document_ids: Sequence[str] = ()
+) -> tuple[Any, dict[str, Any]]:
     """Gate one hybrid ranking against another."""
-    document = gate_document(
-        await run(now), SUITE, await recorded(before), POLICY, dry_run=False, **WHERE, **options
-    )
+    done = (await run(now))._replace(document_ids=document_ids)
+    document = gate_document(done, SUITE, await recorded(before), POLICY, dry_run=False)
     return document["gate"], document["report"]
 
 
@@ -184,7 +183,7 @@ async def test_a_baseline_without_negative_hit_rate() -> None:
     baseline = await recorded(bad)
     metrics = msgspec.structs.replace(baseline.metrics, negative_hit_rate=None)
     old = msgspec.structs.replace(baseline, metrics=metrics)
-    document = gate_document(await run(bad), SUITE, old, POLICY, dry_run=False, **WHERE)
+    document = gate_document(await run(bad), SUITE, old, POLICY, dry_run=False)
 
     assert document["gate"].verdict == "pass"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -59,15 +59,8 @@ def gate(
     check_folder(report)
 
     async def work(engine: Engine, settings: Settings) -> dict[str, Any]:
-        done = await _run_suite(engine, settings, cases, before.mode, k, access, with_legs=legs)
-        return gate_document(
-            *(done.run, cases, before, limits),
-            collection=settings.collection,
-            digest=done.digest,
-            dry_run=dry_run,
-            document_ids=done.document_ids,
-            legs=done.legs,
-        )
+        run = await _run_suite(engine, settings, cases, before.mode, k, access, with_legs=legs)
+        return gate_document(run, cases, before, limits, dry_run=dry_run)
 
     document = run_with_engine(context, work)
     if report is not None:
@@ -110,16 +103,12 @@ def baseline(
     check_folder(out)
 
     async def work(engine: Engine, settings: Settings) -> tuple[SuiteRun, Baseline]:
-        done = await _run_suite(engine, settings, cases, mode, k, access, with_legs=legs)
-        where = {"collection": settings.collection, "digest": done.digest}
-        made = record(
-            done.run, cases, k=k, mode=mode, version=version("whence"), legs=done.legs, **where
-        )
-        return done.run, made
+        run = await _run_suite(engine, settings, cases, mode, k, access, with_legs=legs)
+        return run, record(run, cases, k=k, mode=mode, version=version("whence"))
 
     run, recorded = run_with_engine(context, work)
     # Compared with itself, a run can fail only the absolute thresholds of the policy.
-    checks = [] if limits is None else check_run(run, recorded, limits).checks
+    checks = [] if limits is None else check_run(run.queries, recorded, limits).checks
     failed = [f"{one.metric} {one.current:.4g}" for one in checks if not one.passed]
     if failed:
         note(f"not recorded, the policy fails: {', '.join(failed)}")
@@ -160,15 +149,6 @@ def _check_k(k: int) -> None:
         raise BadInput(f"k must be positive, not {k}")
 
 
-class _SuiteResult(NamedTuple):
-    """A run of a suite, and the state of the collection it ran on."""
-
-    run: SuiteRun
-    digest: str
-    document_ids: list[str]
-    legs: dict[str, RetrieverScores]
-
-
 async def _run_suite(
     engine: Engine,
     settings: Settings,
@@ -178,10 +158,10 @@ async def _run_suite(
     access: Access,
     *,
     with_legs: bool,
-) -> _SuiteResult:
+) -> SuiteRun:
     from whence.engine.evaluation_targets import EngineSearcher
     from whence.evaluation.gate.report import collection_digest
-    from whence.evaluation.gate.run import run_suite
+    from whence.evaluation.gate.run import SuiteRun, run_suite
     from whence.flow.resources import Resources
 
     async with Resources(settings) as resources:
@@ -190,11 +170,11 @@ async def _run_suite(
         document_ids = await store.document_ids(settings.collection)
         search = EngineSearcher(engine, settings.collection, access)
         with progress("suite") as moved:
-            run = await run_suite(search, suite, mode=mode, k=k, progress=moved)
+            queries = await run_suite(search, suite, mode=mode, k=k, progress=moved)
         # In a degraded run the retrievers would only repeat what the run reports.
-        complete = not any(query.semantic_degraded for query in run.queries)
+        complete = not any(query.semantic_degraded for query in queries)
         legs = await _legs(search, resources, suite, k) if with_legs and complete else {}
-    return _SuiteResult(run, digest, document_ids, legs)
+    return SuiteRun(queries, settings.collection, digest, document_ids, legs)
 
 
 async def _legs(

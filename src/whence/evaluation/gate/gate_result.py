@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from whence.evaluation.gate.run import QueryReport, SuiteRun, intents_of, latency_by_intent, measure
-from whence.evaluation.gate.schema import Baseline, LatencyLimits, Metrics, Policy
+from whence.evaluation.gate.run import QueryReport, latency_by_intent, measure
+from whence.evaluation.gate.schema import Baseline, Metrics, Policy
 
 Category = Literal[
     "recall_drop",
@@ -92,9 +92,9 @@ def loose_checks(gate: Gate) -> list[str]:
     ]
 
 
-def check_run(run: SuiteRun, baseline: Baseline, policy: Policy) -> Gate:
+def check_run(queries: Sequence[QueryReport], baseline: Baseline, policy: Policy) -> Gate:
     """Compare a run with a baseline under a policy. Cost: linear in the queries."""
-    now = measure(run.queries)
+    now = measure(queries)
     quality = _quality_checks(now, baseline.metrics, policy)
     degraded = _check(
         "degraded_query_rate",
@@ -107,16 +107,16 @@ def check_run(run: SuiteRun, baseline: Baseline, policy: Policy) -> Gate:
     if not policy.quality.enforce_degraded_query_rate:
         observed = [] if degraded.passed else [degraded.metric]
         degraded = msgspec.structs.replace(degraded, threshold=1.0, passed=True)
-    unequal = sum(not query.replayed_equal for query in run.queries)
+    unequal = sum(not query.replayed_equal for query in queries)
     checks = [
         *quality,
         degraded,
-        *_latency_checks(run.queries, now, baseline, policy),
+        *_latency_checks(queries, now, baseline, policy),
         # Two runs of one suite over one collection must give one order.
         _check("replay_differences", float(unequal), 0.0, 0.0, None, unit="queries"),
     ]
     failed = [check for check in checks if not check.passed]
-    explained = _explained(run.queries, baseline, policy, quality)
+    explained = _explained(queries, baseline, policy, quality)
     return Gate(
         verdict="fail" if failed else "pass",
         checks=checks,
@@ -161,40 +161,25 @@ def _quality_checks(now: Metrics, before: Metrics, policy: Policy) -> list[Check
 def _latency_checks(
     queries: Sequence[QueryReport], now: Metrics, baseline: Baseline, policy: Policy
 ) -> list[Check]:
-    before, slack = baseline.metrics, policy.tolerance
-    overall = LatencyLimits(
-        max_p50_latency_ms=policy.latency.max_p50_latency_ms,
-        max_p95_latency_ms=policy.latency.max_p95_latency_ms,
-    )
-    rows: list[tuple[str, tuple[float, float], tuple[float, float], LatencyLimits]] = [
-        (
-            "",
-            (now.latency_p50_ms, now.latency_p95_ms),
-            (before.latency_p50_ms, before.latency_p95_ms),
-            overall,
-        )
+    before, limits, slack = baseline.metrics, policy.latency, policy.tolerance
+    p50, p95 = slack.p50_latency_ms, slack.p95_latency_ms
+    rows: list[tuple[str, float, float, float, float]] = [
+        ("p50_ms", now.latency_p50_ms, before.latency_p50_ms, limits.max_p50_latency_ms, p50),
+        ("p95_ms", now.latency_p95_ms, before.latency_p95_ms, limits.max_p95_latency_ms, p95),
     ]
-    by_intent = latency_by_intent(queries)
-    for intent in intents_of(queries):
+    for intent, current in latency_by_intent(queries).items():
         old = baseline.latency_by_intent.get(intent)
-        rows.append(
-            (
-                f".{intent}",
-                (by_intent[intent].p50_ms, by_intent[intent].p95_ms),
-                (old.p50_ms, old.p95_ms) if old else (0.0, 0.0),
-                policy.latency.by_intent.get(intent, overall),
-            )
-        )
-    checks = []
-    for suffix, current, recorded, limits in rows:
-        median = (limits.max_p50_latency_ms, slack.p50_latency_ms)
-        tail = (limits.max_p95_latency_ms, slack.p95_latency_ms)
-        for place, (name, bounds) in enumerate((("p50", median), ("p95", tail))):
-            # A recorded latency of 0 means that there is none.
-            old_ms = recorded[place] or None
-            metric = f"latency_{name}_ms{suffix}"
-            checks.append(_check(metric, current[place], old_ms, *bounds, unit="ms"))
-    return checks
+        most = limits.by_intent.get(intent, limits)
+        old_p50, old_p95 = (old.p50_ms, old.p95_ms) if old else (0.0, 0.0)
+        rows += [
+            (f"p50_ms.{intent}", current.p50_ms, old_p50, most.max_p50_latency_ms, p50),
+            (f"p95_ms.{intent}", current.p95_ms, old_p95, most.max_p95_latency_ms, p95),
+        ]
+    # A recorded latency of 0 means that there is none.
+    return [
+        _check(f"latency_{name}", value, recorded or None, limit, tolerance, unit="ms")
+        for name, value, recorded, limit, tolerance in rows
+    ]
 
 
 def _check(

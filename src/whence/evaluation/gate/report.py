@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -203,10 +202,7 @@ def record(
     *,
     k: int,
     mode: Any,
-    collection: str,
-    digest: str,
     version: str,
-    legs: Mapping[str, RetrieverScores] = MappingProxyType({}),
 ) -> Baseline:
     """Return a run as a baseline."""
     return Baseline(
@@ -215,18 +211,13 @@ def record(
         suite_digest=digest_of(suite),
         k=k,
         mode=mode,
-        collection=collection,
-        collection_digest=digest,
+        collection=run.collection,
+        collection_digest=run.digest,
         whence_version=version,
         metrics=measure(run.queries),
         latency_by_intent=latency_by_intent(run.queries),
-        per_query=[
-            BaselineQuery(
-                **{name: getattr(query, name) for name in BaselineQuery.__struct_fields__}
-            )
-            for query in run.queries
-        ],
-        legs=dict(legs),
+        per_query=msgspec.convert(run.queries, list[BaselineQuery], from_attributes=True),
+        legs=dict(run.legs),
     )
 
 
@@ -257,29 +248,19 @@ def baseline_changes(before: Baseline, after: Baseline) -> list[Change]:
 
 
 def gate_document(
-    run: SuiteRun,
-    suite: Suite,
-    baseline: Baseline,
-    policy: Policy,
-    *,
-    collection: str,
-    digest: str,
-    dry_run: bool,
-    document_ids: Sequence[str] = (),
-    legs: Mapping[str, RetrieverScores] = MappingProxyType({}),
+    run: SuiteRun, suite: Suite, baseline: Baseline, policy: Policy, *, dry_run: bool
 ) -> dict[str, Any]:
     """Return the whole report with the result of the gate."""
-    gate = check_run(run, baseline, policy)
-    changed = bool(baseline.collection_digest) and baseline.collection_digest != digest
+    gate = check_run(run.queries, baseline, policy)
     report = {
         "version": REPORT_VERSION,
         "suite_version": suite.version,
         "suite_digest": digest_of(suite),
         "k": baseline.k,
         "mode": baseline.mode,
-        "collection": collection,
-        "collection_digest": digest,
-        "collection_changed": changed,
+        "collection": run.collection,
+        "collection_digest": run.digest,
+        "collection_changed": baseline.collection_digest not in ("", run.digest),
         "dry_run": dry_run,
         "total_queries": len(run.queries),
         "metrics": measure(run.queries),
@@ -297,8 +278,8 @@ def gate_document(
             for query in run.queries
             for hint in query.unmatched_hints
         ],
-        "ambiguous_hints": _ambiguous_hints(suite, document_ids),
-        "legs": compare_retrievers(legs, baseline.legs, policy.tolerance),
+        "ambiguous_hints": _ambiguous_hints(suite, run.document_ids),
+        "legs": compare_retrievers(run.legs, baseline.legs, policy.tolerance),
         "loose_checks": loose_checks(gate),
         "movers": movers(run.queries, baseline),
         "per_query": run.queries,

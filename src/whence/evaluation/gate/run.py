@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
@@ -141,10 +143,18 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     top_results: list[TopResult]
 
 
-class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of a suite, sorted by the queries' ids."""
+class SuiteRun(NamedTuple):
+    """A run of a suite, and the state of the collection it ran on."""
 
     queries: list[QueryReport]
+    """Results, sorted by the queries' ids."""
+    collection: str
+    digest: str
+    """Digest of the collection."""
+    document_ids: Sequence[str] = ()
+    """Documents of the collection."""
+    legs: Mapping[str, RetrieverScores] = MappingProxyType({})
+    """Scores of each retriever by name; empty when none was measured."""
 
 
 async def run_suite(
@@ -154,7 +164,7 @@ async def run_suite(
     mode: str,
     k: int,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
-) -> SuiteRun:
+) -> list[QueryReport]:
     """Run every query twice, after one search that is not counted; the results are those of the first run.
 
     Raises:
@@ -168,12 +178,10 @@ async def run_suite(
             outcomes.append(await _search(search, query, mode, k))
             progress(number * len(suite.queries) + len(outcomes), 2 * len(suite.queries))
         runs.append(outcomes)
-    return SuiteRun(
-        queries=[
-            _report(query, first, second, k)
-            for query, first, second in zip(suite.queries, *runs, strict=True)
-        ]
-    )
+    return [
+        _report(query, first, second, k)
+        for query, first, second in zip(suite.queries, *runs, strict=True)
+    ]
 
 
 async def _search(search: Searcher, query: SuiteQuery, mode: str, k: int) -> SearchOutcome:
