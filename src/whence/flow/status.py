@@ -58,17 +58,14 @@ async def flow_status(
             *(_topic(transport, processor, counted) for processor in definition.processors)
         ),
     )
-    notes = (
-        ("some backlogs are unknown: check WHENCE_PULSAR_ADMIN_URL, the admin interface",)
-        if any(one.backlog is None for one in topics)
-        else ()
-    )
+    unknown = any(one.backlog is None for one in topics)
+    note = "some backlogs are unknown: check WHENCE_PULSAR_ADMIN_URL, the admin interface"
     return FlowStatus(
         flow=definition.name,
         broker=transport.url,
         topics=tuple(_with_workers(one, reports) for one in topics),
         processors=tuple(reports),
-        notes=notes,
+        notes=(note,) if unknown else (),
     )
 
 
@@ -76,17 +73,17 @@ async def _topic(
     transport: Transport, processor: ProcessorDefinition, counted: bool
 ) -> TopicStatus:
     topic, group = processor.inbound, processor.name
+    unknown = TopicStatus(topic=topic, group=group)
     if not counted:
-        return TopicStatus(topic=topic, group=group)
+        return unknown
     try:
         stats = await transport.stats(topic, group)
         dead = await transport.stats(dead_letter_topic(topic), DEAD_LETTER_GROUP)
     except Unavailable:
         # Live workers are known without the admin interface.
-        return TopicStatus(topic=topic, group=group)
-    return TopicStatus(
-        topic=topic,
-        group=group,
+        return unknown
+    return msgspec.structs.replace(
+        unknown,
         backlog=stats.backlog,
         in_flight=stats.in_flight,
         oldest_age_s=round(stats.oldest_age_s, 3),

@@ -113,9 +113,12 @@ class EchoWriter:
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield the pieces, then the whole result."""
         self.requests.append(request)
-        lines = [text.strip().splitlines()[0] if text.strip() else "" for text in request.documents]
-        quotes = tuple(Quote(n, line) for n, line in enumerate(lines, start=1) if line)
-        pieces = [request.query, *(f" {quote.text} [{quote.marker}]" for quote in quotes)]
+        pieces = [request.query]
+        quotes = []
+        for number, text in enumerate(request.documents, start=1):
+            if lines := text.strip().splitlines():
+                quotes.append(Quote(number, lines[0]))
+                pieces.append(f" {lines[0]} [{number}]")
         for piece in pieces:
             if self._delay_s:
                 await asyncio.sleep(self._delay_s)
@@ -127,7 +130,7 @@ class EchoWriter:
                 in_token=len(_words(request.prompt)),
                 out_token=len(_words(text)),
                 model=self.model,
-                quotes=quotes,
+                quotes=tuple(quotes),
                 language_model=self.is_language_model,
             )
         )

@@ -13,8 +13,8 @@ from whence.evaluation.files import digest_of
 from whence.evaluation.gate.gate_result import check_run, loose_checks, movers
 from whence.evaluation.gate.run import (
     SuiteRun,
+    by_intent,
     documents_named,
-    intents_of,
     latency_by_intent,
     measure,
     score_hits,
@@ -269,8 +269,7 @@ def gate_document(
             for name, field in _PER_QUERY
         },
         "metrics_by_intent": {
-            intent: measure([query for query in run.queries if query.intent == intent])
-            for intent in intents_of(run.queries)
+            intent: measure(queries) for intent, queries in by_intent(run.queries).items()
         },
         "latency_by_intent": latency_by_intent(run.queries),
         "unmatched_hints": [

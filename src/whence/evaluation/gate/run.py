@@ -277,16 +277,17 @@ def measure(queries: Sequence[QueryReport]) -> Metrics:
     )
 
 
-def intents_of(queries: Sequence[QueryReport]) -> list[Intent]:
-    """Return the intents that occur, in their fixed order."""
-    return [intent for intent in INTENTS if any(query.intent == intent for query in queries)]
+def by_intent(queries: Sequence[QueryReport]) -> dict[Intent, list[QueryReport]]:
+    """Return the queries of each intent that occurs; the intents are in their fixed order."""
+    groups = {intent: [one for one in queries if one.intent == intent] for intent in INTENTS}
+    return {intent: some for intent, some in groups.items() if some}
 
 
 def latency_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, IntentLatency]:
     """Return the latency of each intent that occurs."""
     found: dict[Intent, IntentLatency] = {}
-    for intent in intents_of(queries):
-        latencies = [query.latency_ms for query in queries if query.intent == intent]
+    for intent, some in by_intent(queries).items():
+        latencies = [query.latency_ms for query in some]
         found[intent] = IntentLatency(
             sample_count=len(latencies),
             p50_ms=measures.percentile(latencies, 50),

@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from whence.flow.context import TraceContext
-from whence.flow.runtime import FlowHealth, ProcessorHealth
+from whence.flow.runtime import FlowHealth
 from whence.flow.supervisor import State
 from whence.schema.errors import ConfigError, Unavailable
 
@@ -122,36 +122,20 @@ class FlowMetrics(Collector):
         ready.add_metric((self._flow,), float(self.ready))
         yield ready
         processors = self._health.processors if self._health is not None else ()
-        yield from _counters(self._flow, processors)
-        yield from _gauges(self._flow, processors)
-        yield _states(self._flow, processors)
-
-
-def _counters(flow: str, processors: tuple[ProcessorHealth, ...]) -> Iterator[Metric]:
-    for name, text, field in _COUNTERS:
-        counter = CounterMetricFamily(name, text, labels=_LABELS)
+        for kind, rows in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            for name, text, field in rows:
+                family = kind(name, text, labels=_LABELS)
+                for one in processors:
+                    value = getattr(one, field)
+                    # A negative value means that the broker does not report it.
+                    if value >= 0:
+                        family.add_metric((self._flow, one.name), value)
+                yield family
+        states = GaugeMetricFamily(_STATE, METRICS[_STATE], labels=(*_LABELS, "state"))
         for one in processors:
-            counter.add_metric((flow, one.name), getattr(one, field))
-        yield counter
-
-
-def _gauges(flow: str, processors: tuple[ProcessorHealth, ...]) -> Iterator[Metric]:
-    for name, text, field in _GAUGES:
-        gauge = GaugeMetricFamily(name, text, labels=_LABELS)
-        for one in processors:
-            value = getattr(one, field)
-            # A negative value means that the broker does not report it.
-            if value >= 0:
-                gauge.add_metric((flow, one.name), value)
-        yield gauge
-
-
-def _states(flow: str, processors: tuple[ProcessorHealth, ...]) -> Metric:
-    states = GaugeMetricFamily(_STATE, METRICS[_STATE], labels=(*_LABELS, "state"))
-    for one in processors:
-        for state in State:
-            states.add_metric((flow, one.name, state.value), float(one.state is state))
-    return states
+            for state in State:
+                states.add_metric((self._flow, one.name, state.value), float(one.state is state))
+        yield states
 
 
 #: Seconds without a heartbeat after which the event loop counts as stalled.
@@ -181,9 +165,7 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         self._heartbeat_at = monotonic()
         self._scrape = make_wsgi_app(metrics.registry)
         try:
-            self._server = make_server(
-                host, port, self._answer, server_class=_Server, handler_class=_QuietHandler
-            )
+            self._server = make_server(host, port, self._answer, handler_class=_QuietHandler)
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: {error.strerror or error}",
@@ -222,11 +204,6 @@ class Endpoint(AbstractContextManager["Endpoint"]):
             return _respond(start, alive=self._metrics.ready)
         start("404 Not Found", [("Content-Type", "text/plain")])
         return [b"/metrics, /live and /ready are served here\n"]
-
-
-class _Server(WSGIServer):
-    #: A new process may listen as soon as the old one has ended.
-    allow_reuse_address = True
 
 
 class _QuietHandler(WSGIRequestHandler):
