@@ -87,7 +87,8 @@ def parse_flow(
         line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
         problem = Problem(line, column, "not UTF-8", "save the file as UTF-8")
         raise FlowError(source, [problem]) from error
-    return build_flow(compose(text, source), source, registry or Registry(), values or {})
+    reader = TypedReader(compose(text, source), source)
+    return _Builder(reader, registry or Registry()).build(values or {})
 
 
 _TYPES: Mapping[str, Any] = {
@@ -217,18 +218,6 @@ class FlowFile(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, ParameterFile] = {}
     processors: dict[str, yaml.Node] = {}
     interfaces: dict[str, InterfaceFile] = {}
-
-
-def build_flow(
-    root: yaml.Node, source: str, registry: Registry, values: Mapping[str, Any]
-) -> FlowDefinition:
-    """Build the definition of a flow.
-
-    Raises:
-        FlowError: Something is wrong with the file.
-        ConfigError: Something is wrong with `values`.
-    """
-    return _Builder(TypedReader(root, source), registry).build(values)
 
 
 class _Builder:

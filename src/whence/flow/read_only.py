@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from whence.schema.errors import InternalError, NotFound
@@ -28,31 +28,20 @@ async def read_only_store(settings: Settings) -> AsyncIterator[PostgresStore]:
     from whence.store.postgres.server.server import EmbeddedServer
     from whence.store.postgres.store import PostgresStore
 
-    if settings.database_url is not None:
-        async with _opened(PostgresStore, settings.database_url) as store:
-            yield store
-        return
-    async with (
-        EmbeddedServer(settings.home) as server,
-        _opened(PostgresStore, server.url()) as store,
-    ):
+    async with AsyncExitStack() as stack:
+        url = settings.database_url
+        if url is None:
+            url = (await stack.enter_async_context(EmbeddedServer(settings.home))).url()
+        # A query of a PostgreSQL URL holds settings of every connection that is made with it.
+        read_only = f"{url}{'&' if '?' in url else '?'}default_transaction_read_only=on"
+        try:
+            store = await PostgresStore.connect(read_only)
+        except InternalError as error:
+            if getattr(error.__cause__, "sqlstate", None) != _READ_ONLY:
+                raise
+            raise NotFound(
+                "this database holds no collection of this version of Whence",
+                hint="index something first; after an update `whence search` brings the database up to date",
+            ) from error
+        stack.push_async_callback(store.aclose)
         yield store
-
-
-@asynccontextmanager
-async def _opened(kind: type[PostgresStore], url: str) -> AsyncIterator[PostgresStore]:
-    # A query of a PostgreSQL URL holds settings of every connection that is made with it.
-    read_only = f"{url}{'&' if '?' in url else '?'}default_transaction_read_only=on"
-    try:
-        store = await kind.connect(read_only)
-    except InternalError as error:
-        if getattr(error.__cause__, "sqlstate", None) != _READ_ONLY:
-            raise
-        raise NotFound(
-            "this database holds no collection of this version of Whence",
-            hint="index something first; after an update `whence search` brings the database up to date",
-        ) from error
-    try:
-        yield store
-    finally:
-        await store.aclose()

@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from whence.flow.settings import Settings
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 
@@ -133,14 +135,14 @@ class Resources:
     async def _open_embedder(self) -> Any:
         from whence.models.factory import make_embedder
 
-        embedder = make_embedder(self._settings.embedder, self._services())
+        embedder = make_embedder(self._settings.embedder, self._model_settings())
         self._stack.push_async_callback(embedder.aclose)
         return embedder
 
     async def _open_reranker(self) -> Any:
         from whence.models.factory import make_reranker
 
-        reranker, reason = make_reranker(self._settings.reranker, self._services())
+        reranker, reason = make_reranker(self._settings.reranker, self._model_settings())
         if reranker is None:
             return MissingReranker(reason)
         self._stack.push_async_callback(reranker.aclose)
@@ -152,22 +154,14 @@ class Resources:
         # Only the extractive writer compares sentences by their vectors.
         extractive = self._settings.writer == "extractive"
         embedder = await self._get("embedder") if extractive else None
-        writer = make_writer(self._settings.writer, embedder, self._services())
+        writer = make_writer(self._settings.writer, embedder, self._model_settings())
         self._stack.push_async_callback(writer.aclose)
         return writer
 
-    def _services(self) -> ModelSettings:
+    def _model_settings(self) -> ModelSettings:
         from whence.models.factory import ModelSettings
 
-        settings = self._settings
-        return ModelSettings(
-            home=settings.home,
-            models=settings.models,
-            openai_api_key=settings.openai_api_key,
-            openai_base_url=settings.openai_base_url,
-            cohere_api_key=settings.cohere_api_key,
-            cohere_base_url=settings.cohere_base_url,
-        )
+        return msgspec.convert(self._settings, ModelSettings, from_attributes=True)
 
 
 class MissingReranker:

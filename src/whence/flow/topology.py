@@ -73,6 +73,12 @@ class _Check:
         for one in processors:
             if inbound_port(one.cls) in one.topics:
                 self._receivers.setdefault(one.inbound, []).append(one)
+        #: Of these, the processors that answer requests on each topic.
+        self._servers = {
+            topic: servers
+            for topic, receivers in self._receivers.items()
+            if (servers := [one for one in receivers if one.cls.serves is not None])
+        }
         self._emitted = {
             topic
             for one in processors
@@ -99,7 +105,7 @@ class _Check:
         receivers = self._receivers.get(topic, [])
         if port in cls.calls:
             sent = cls.calls[port].request
-            servers = [one for one in receivers if one.cls.serves is not None]
+            servers = self._servers.get(topic)
             if not servers:
                 self._report_missing(path, topic, "serves", what, self._fitting(sent))
             elif all(inbound_type(one.cls) is not sent for one in servers):
@@ -152,8 +158,7 @@ class _Check:
         )
 
     def _check_servers(self) -> None:
-        for topic, receivers in self._receivers.items():
-            servers = [one for one in receivers if one.cls.serves is not None]
+        for topic, servers in self._servers.items():
             for other in servers[1:]:
                 self._reader.report(
                     ("processors", other.name, "topics", "request"),
@@ -169,13 +174,9 @@ class _Check:
 
     def _check_service(self, interface: InterfaceDefinition) -> None:
         what, path = f"interface {interface.name!r}", ("interfaces", interface.name)
-        servers = {
-            topic
-            for topic, receivers in self._receivers.items()
-            if any(one.cls.serves is not None for one in receivers)
-        }
-        if interface.request not in servers:
-            self._report_missing((*path, "request"), interface.request, "serves", what, [*servers])
+        if interface.request not in self._servers:
+            known = [*self._servers]
+            self._report_missing((*path, "request"), interface.request, "serves", what, known)
         if interface.response in {*self._receivers, *self._emitted, interface.request}:
             self._reader.report(
                 (*path, "response"),
@@ -196,12 +197,11 @@ class _Check:
             callers_first(self._processors)
         except CycleError as error:
             # Each name is followed by one that sends to it; the last repeats the first.
-            cycle = list(reversed(error.args[1]))[:-1]
-            names = [one.name for one in self._processors if one.name in cycle]
-            start = cycle.index(names[0])
-            cycle = [*cycle[start:], *cycle[:start]]
-            last = next(one for one in self._processors if one.name == cycle[-1])
-            first = next(one for one in self._processors if one.name == cycle[0])
+            cycle: list[str] = error.args[1][:0:-1]
+            first = next(one for one in self._processors if one.name in cycle)
+            start = cycle.index(first.name)
+            cycle = [*cycle[start:], *cycle[:start], first.name]
+            last = next(one for one in self._processors if one.name == cycle[-2])
             port = next(
                 port
                 for port, topic in last.topics.items()
@@ -209,7 +209,6 @@ class _Check:
             )
             self._reader.report(
                 ("processors", last.name, "topics", port),
-                f"a cycle: {' -> '.join([*cycle, cycle[0]])} (closed by port {port!r} of"
-                f" {last.name!r})",
+                f"a cycle: {' -> '.join(cycle)} (closed by port {port!r} of {last.name!r})",
                 "a request that comes back to its sender would never end",
             )

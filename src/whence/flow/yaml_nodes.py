@@ -192,9 +192,9 @@ class TypedReader:
         self, path: tuple[str, ...], message: str, hint: str = "", *, at_key: bool = False
     ) -> None:
         """Add a problem at the value (or the key) under a path of keys, or at the last key that exists."""
-        while not self.has(path):
+        while (found := self._find(path)) is None:
             path, at_key = path[:-1], True
-        key, value = self._find(path) or (self.root, self.root)
+        key, value = found
         self._add(key if at_key else value, message, hint)
 
     def has(self, path: tuple[str, ...]) -> bool:
