@@ -49,8 +49,9 @@ def read_qrels(path: Path) -> Qrels:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        columns = _columns(line)
-        header, first = first and _is_header(columns), False
+        columns = [part.strip() for part in line.split("\t")] if "\t" in line else line.split()
+        header = first and columns[0].casefold() in _HEADERS and not _is_grade(columns[-1])
+        first = False
         if header:
             continue
         query, document, grade = _judgement(f"{path}:{number}", columns)
@@ -98,14 +99,6 @@ def _decreasing(rows: Iterable[RunRow]) -> Iterator[tuple[RunRow, float]]:
         rounded, below = np.float32(row.score), np.nextafter(above, np.float32(-np.inf))
         above = min(rounded, below)
         yield row, row.score if rounded <= below else float(below)
-
-
-def _columns(line: str) -> list[str]:
-    return [part.strip() for part in line.split("\t")] if "\t" in line else line.split()
-
-
-def _is_header(columns: Sequence[str]) -> bool:
-    return columns[0].casefold() in _HEADERS and not _is_grade(columns[-1])
 
 
 def _is_grade(text: str) -> bool:
@@ -187,7 +180,9 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
         name = record["_id"]
         document_ids.add(name)
         query = queries.get(name)
-        if query is not None and _is_same(query, record) and name not in judged.get(name, {}):
+        if query is None or name in judged.get(name, {}):
+            continue
+        if query.split() == record["text"].split():
             own_documents[query] = name
     wanted = {
         query: text
@@ -220,11 +215,6 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
         ),
         own_documents=own_documents,
     )
-
-
-def _is_same(query: str, record: dict[str, Any]) -> bool:
-    text: str = record["text"]
-    return query.split() == text.split()
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

@@ -247,15 +247,15 @@ class Settings:
     def describe(self) -> list[ResolvedSetting]:
         """Return every setting with its origin, secrets masked, in the order of the reference."""
         values = {**self._values, "home": str(self.home)}
-        return [
-            ResolvedSetting(
-                one.name,
-                one.variable,
-                _masked(one, values.get(one.name, "")),
-                self.origin(one.name),
-            )
-            for one in SETTINGS
-        ]
+        found = []
+        for one in SETTINGS:
+            value = values.get(one.name, "")
+            if value and one.secret:
+                value = _MASK
+            elif value and one.schemes:
+                value = mask_url(value)
+            found.append(ResolvedSetting(one.name, one.variable, value, self.origin(one.name)))
+        return found
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{line.name}={line.value!r}" for line in self.describe() if line.value)
@@ -274,12 +274,6 @@ def mask_url(url: str) -> str:
     masked = urlunsplit((parts.scheme, netloc, parts.path, query, ""))
     # urlunsplit drops the slashes of an address without a host.
     return f"{parts.scheme}://" if masked == f"{parts.scheme}:" else masked
-
-
-def _masked(setting: Setting, value: str) -> str:
-    if setting.secret and value:
-        return _MASK
-    return mask_url(value) if setting.schemes and value else value
 
 
 def _check_name(name: str, where: str) -> None:

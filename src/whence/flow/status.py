@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -58,12 +59,15 @@ async def flow_status(
             *(_topic(transport, processor, counted) for processor in definition.processors)
         ),
     )
+    workers = Counter((report.topic, report.group) for report in reports)
     unknown = any(one.backlog is None for one in topics)
     note = "some backlogs are unknown: check WHENCE_PULSAR_ADMIN_URL, the admin interface"
     return FlowStatus(
         flow=definition.name,
         broker=transport.url,
-        topics=tuple(_with_workers(one, reports) for one in topics),
+        topics=tuple(
+            msgspec.structs.replace(one, workers=workers[one.topic, one.group]) for one in topics
+        ),
         processors=tuple(reports),
         notes=(note,) if unknown else (),
     )
@@ -89,12 +93,6 @@ async def _topic(
         oldest_age_s=round(stats.oldest_age_s, 3),
         dead_letters=dead.backlog + dead.in_flight,
     )
-
-
-def _with_workers(status: TopicStatus, reports: list[ProcessorReport]) -> TopicStatus:
-    place = (status.topic, status.group)
-    count = sum((report.topic, report.group) == place for report in reports)
-    return msgspec.structs.replace(status, workers=count)
 
 
 def topics_of(flows: Iterable[str] = ()) -> list[str]:

@@ -305,15 +305,16 @@ class TypedReader:
             source = f" (from parameter {parameter.name!r})" if parameter else ""
             self._add(node, f"{what} is {value!r}{source}: {reason}")
             raise Invalid
-        # A parameter must not promise what the processor refuses.
-        limits = _limits(parameter) if parameter else ()
-        for limit in limits:
-            reason = refusal(limit, kind)
-            if parameter and reason:
-                self._add(
-                    node, f"parameter {parameter.name!r} may be {limit!r}, but {what} not: {reason}"
-                )
-                raise Invalid
+        if parameter:
+            # A parameter must not promise what the processor refuses.
+            for limit in (parameter.minimum, parameter.maximum, *(parameter.choices or ())):
+                reason = "" if limit is None else refusal(limit, kind)
+                if reason:
+                    self._add(
+                        node,
+                        f"parameter {parameter.name!r} may be {limit!r}, but {what} not: {reason}",
+                    )
+                    raise Invalid
         return msgspec.convert(value, kind)
 
     def _resolve(self, node: yaml.Node, what: str) -> tuple[Any, ParameterDefinition | None]:
@@ -363,11 +364,6 @@ def refusal(value: Any, kind: Any) -> str:
             return f"must be one of {', '.join(choices)}{nearest(value, choices)}"
         return _lower_first(error)
     return ""
-
-
-def _limits(parameter: ParameterDefinition) -> list[Any]:
-    limits = [parameter.minimum, parameter.maximum, *(parameter.choices or ())]
-    return [limit for limit in limits if limit is not None]
 
 
 def _inside(name: str, what: str) -> str:

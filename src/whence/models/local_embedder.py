@@ -198,17 +198,14 @@ class LocalEmbedder:
         """Load the model once; concurrent callers wait."""
         with self._loading:
             if self._loaded is None:
-                self._loaded = self._read()
+                folder = self._find()
+                # In parallel: opening the session takes longest, and runs outside of Python.
+                with ThreadPoolExecutor(1) as pool:
+                    session = pool.submit(open_session, folder / _GRAPHS[self._model.precision])
+                    tokenizer = _read_tokenizer(folder)
+                    tokenizer.enable_truncation(MAX_TOKENS)
+                    self._loaded = _Loaded(session.result(), tokenizer)
             return self._loaded
-
-    def _read(self) -> _Loaded:
-        folder = self._find()
-        # In parallel: opening the session takes longest, and runs outside of Python.
-        with ThreadPoolExecutor(1) as pool:
-            session = pool.submit(open_session, folder / _GRAPHS[self._model.precision])
-            tokenizer = _read_tokenizer(folder)
-            tokenizer.enable_truncation(MAX_TOKENS)
-            return _Loaded(session.result(), tokenizer)
 
     def _find(self) -> Path:
         folder = self._folder or find_model(EMBEDDER_NAME, self._home, self._models)

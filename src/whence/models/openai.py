@@ -87,7 +87,8 @@ class OpenAIWriter:
         text: list[str] = []
         usage: dict[str, Any] = {}
         async for event in self._events(request):
-            usage = _usage(event) or usage
+            found = event.get("usage")
+            usage = found if found and isinstance(found, dict) else usage
             piece = _delta(event)
             if piece:
                 text.append(piece)
@@ -137,7 +138,7 @@ class OpenAIWriter:
                 if data == "[DONE]":
                     return
                 event = self._event(data)
-                finished = finished or _finished(event)
+                finished = finished or bool(_choice(event).get("finish_reason"))
                 yield event
             if not finished:
                 raise self._client.broken("the stream ended in the middle")
@@ -178,15 +179,6 @@ def _delta(event: dict[str, Any]) -> str:
     part = choice.get("delta") or choice.get("message")
     content = part.get("content") if isinstance(part, dict) else None
     return content if isinstance(content, str) else ""
-
-
-def _finished(event: dict[str, Any]) -> bool:
-    return bool(_choice(event).get("finish_reason"))
-
-
-def _usage(event: dict[str, Any]) -> dict[str, Any]:
-    usage = event.get("usage")
-    return usage if isinstance(usage, dict) else {}
 
 
 def _count(value: object) -> int | None:

@@ -52,12 +52,8 @@ def found_topics(topics: Sequence[str], passages: Sequence[Passage]) -> list[str
     A topic occurs when its whole words follow one another, in any case, or when one result has all of them
     in any form and order (`batteries` has the topic `battery`). Parts of words do not count.
     """
-    texts = [_all_of(passage) for passage in passages]
+    texts = ["\n".join((one.section_path or "", one.heading or "", one.text)) for one in passages]
     return [topic for topic in topics if any(_occurs(topic, text) for text in texts)]
-
-
-def _all_of(passage: Passage) -> str:
-    return "\n".join((passage.section_path or "", passage.heading or "", passage.text))
 
 
 def _occurs(topic: str, text: str) -> bool:

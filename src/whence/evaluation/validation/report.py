@@ -159,7 +159,8 @@ def build_report(
     times = [result.latency_ms for result in results]
     complete = [outcome for outcome in run.first if _answered(outcome)]
     passed = sum(result.passed for result in results)
-    sequence, load = _sequence(run), _load(run)
+    sequence = _sequence(run)
+    load = LoadReport(clients=run.clients, **_repeated(run, run.load)) if run.load else None
     total = _latencies(times)
     return ValidationReport(
         passed=passed >= thresholds.min_pass * len(results)
@@ -292,10 +293,6 @@ def _sequence(run: ValidationRun) -> SequenceReport | None:
         slower=second > _SLOWER * first and second > first + _SLOWER_MS,
         **_repeated(run, run.sequence),
     )
-
-
-def _load(run: ValidationRun) -> LoadReport | None:
-    return LoadReport(clients=run.clients, **_repeated(run, run.load)) if run.load else None
 
 
 def _repeated(run: ValidationRun, outcomes: Sequence[QueryOutcome]) -> dict[str, Any]:
