@@ -1,4 +1,4 @@
-"""The queue of one subscription in this process: messages that wait, are delayed or are held by a consumer.
+"""The queue of one subscription in this process, and its consumers: messages wait, are delayed or are held.
 
 The memory broker has one for each subscription, the Pulsar transport one for what it has fetched. Plain data,
 changed between two awaits of one event loop: nothing here locks. Adding, handing out and settling cost O(1).
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 import msgspec
@@ -62,63 +61,6 @@ class QueuedMessage(msgspec.Struct, eq=False):
         return self.order < other.order
 
 
-class Consumer:
-    """One consumer of a subscription: the messages it holds and the receivers that wait.
-
-    Args:
-        queue: Queue of the subscription.
-        prefetch: Most messages held, 1 or more.
-        client: Transport that the consumer belongs to.
-    """
-
-    def __init__(self, queue: SubscriptionQueue, prefetch: int, client: object) -> None:
-        self.queue = queue
-        self.prefetch = prefetch
-        self.client = client
-        #: Messages handed out and not settled, by delivery id.
-        self.held: dict[str, QueuedMessage] = {}
-        #: Messages whose acknowledgement was lost (a fault): settled for the consumer, not for the broker.
-        self.lost: list[QueuedMessage] = []
-        self.receivers: deque[asyncio.Future[Delivery]] = deque()
-        self.paused = False
-        self.closed = False
-        #: Resolved when `held` becomes empty.
-        self.drained: asyncio.Future[None] | None = None
-
-    async def receive(self) -> Delivery:
-        """Wait for the next message, as `Subscription.receive`."""
-        queue = self.queue
-        if self.closed:
-            raise Unavailable(f"subscription {queue.label} is closed")
-        delivery = queue.take(self)
-        if delivery is not None:
-            return delivery
-        receiver: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        self.receivers.append(receiver)
-        try:
-            delivery = await receiver
-        except asyncio.CancelledError:
-            # The message may have been handed over at the moment of the cancellation.
-            if receiver.done() and not receiver.cancelled() and receiver.exception() is None:
-                queue.return_unseen(self, receiver.result().id)
-            raise
-        if self.closed:
-            raise Unavailable(f"subscription {queue.label} was closed")
-        return delivery
-
-    def unsettled(self, delivery: Delivery) -> QueuedMessage | None:
-        """Return the message of a delivery that may be settled; None when it is settled or stale."""
-        entry = self.held.get(delivery.id)
-        return None if entry is None or entry.settling else entry
-
-    async def drain(self, timeout_s: float) -> None:
-        """Stop handing out messages and wait up to `timeout_s` seconds until all held ones are settled."""
-        self.paused = True
-        if timeout_s > 0 and self.held and not self.closed:
-            self.drained = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self.drained], timeout=timeout_s)
-
-
 class SubscriptionQueue:
     """The messages and consumers of one subscription of a topic.
 
@@ -144,7 +86,9 @@ class SubscriptionQueue:
         self.topic = topic
         self.name = name
         self.mode = mode
-        self.consumers: list[Consumer] = []
+        self.consumers: list[QueueSubscription] = []
+        #: Calls of `receive` that wait, first come, first served.
+        self.receivers: deque[tuple[QueueSubscription, asyncio.Future[Delivery]]] = deque()
         #: Unsettled messages: waiting, delayed and held.
         self.size = 0
         #: Publishers that wait for the queue to shrink.
@@ -159,8 +103,6 @@ class SubscriptionQueue:
         self._parked: dict[str, list[QueuedMessage]] = {}
         self._timer: Timer | None = None
         self._timer_due = 0.0
-        #: Place of the consumer that is served next.
-        self._turn = 0
 
     @property
     def label(self) -> str:
@@ -182,16 +124,20 @@ class SubscriptionQueue:
         if due and due > self._clock.monotonic():
             self._delay(entry, due)
             return
-        self._enqueue(entry)
+        if self._faults.armed and self._faults.strikes("reorder", self.topic):
+            place = self._faults.random.randrange(len(self._ready) + 1)
+            self._ready.insert(place, entry)
+        else:
+            self._ready.append(entry)
         self.dispatch()
 
-    def retry(self, consumer: Consumer, delivery_id: str, due: float) -> None:
+    def retry(self, consumer: QueueSubscription, delivery_id: str, due: float) -> None:
         """Move a held message to the delayed ones, until the monotonic second `due`."""
         entry = consumer.held[delivery_id]
         entry.redelivered = True
         self.size += 1
         self._delay(entry, due)
-        self.settle(consumer, delivery_id)
+        self.settle(consumer, delivery_id, acked=False)
 
     def _delay(self, entry: QueuedMessage, due: float) -> None:
         tick = self._faults.delay_tick_s
@@ -201,16 +147,9 @@ class SubscriptionQueue:
         heapq.heappush(self._delayed, (due, entry.order, entry))
         self._set_timer()
 
-    def _enqueue(self, entry: QueuedMessage) -> None:
-        faults = self._faults
-        if faults.armed and faults.strikes("reorder", self.topic):
-            self._ready.insert(faults.random.randrange(len(self._ready) + 1), entry)
-        else:
-            self._ready.append(entry)
-
     # Leaving the queue
 
-    def take(self, consumer: Consumer) -> Delivery | None:
+    def take(self, consumer: QueueSubscription) -> Delivery | None:
         """Hand the next message whose key is free to a consumer with room; None when there is none."""
         if not self._ready or consumer.paused or len(consumer.held) >= consumer.prefetch:
             return None
@@ -233,17 +172,27 @@ class SubscriptionQueue:
         )
 
     def dispatch(self) -> None:
-        """Deliver messages to waiting receivers, consumer after consumer, while there are both."""
-        while self._ready:
-            consumer = self._waiting_consumer()
-            delivery = None if consumer is None else self.take(consumer)
-            if consumer is None or delivery is None:
+        """Deliver messages to waiting receivers, one after the other, while there are both."""
+        for _ in range(len(self.receivers)):
+            if not self._ready:
                 return
-            consumer.receivers.popleft().set_result(delivery)
+            consumer, receiver = self.receivers.popleft()
+            if receiver.done():
+                # Its caller was cancelled.
+                continue
+            delivery = self.take(consumer)
+            if delivery is None:
+                # Its consumer is paused or holds as much as it may.
+                self.receivers.append((consumer, receiver))
+            else:
+                receiver.set_result(delivery)
 
-    def settle(self, consumer: Consumer, delivery_id: str) -> None:
+    def settle(self, consumer: QueueSubscription, delivery_id: str, *, acked: bool = True) -> None:
         """Forget a delivery: free its key and its place, and wake who waits for one of them."""
         entry = consumer.held.pop(delivery_id)
+        faults = self._faults
+        if acked and faults.armed and faults.strikes("lose_acks", self.topic):
+            consumer.lost.append(entry)
         self.size -= 1
         if self.mode is Mode.KEY_ORDERED:
             self._free_key(entry)
@@ -254,6 +203,8 @@ class SubscriptionQueue:
         drained = consumer.drained
         if drained is not None and not consumer.held and not drained.done():
             drained.set_result(None)
+        if acked and faults.armed and faults.strikes("duplicate_after_ack", self.topic):
+            self.add(msgspec.structs.replace(entry, redelivered=True))
 
     def wake_publisher(self) -> None:
         """Let one waiting publisher check again whether the queue has room."""
@@ -287,42 +238,28 @@ class SubscriptionQueue:
         if not parked:
             self._parked.pop(key, None)
 
-    def _waiting_consumer(self) -> Consumer | None:
-        """Return the next consumer with room and a receiver; forgets cancelled receivers."""
-        consumers = self.consumers
-        for step in range(len(consumers)):
-            place = (self._turn + step) % len(consumers)
-            consumer = consumers[place]
-            if consumer.paused or len(consumer.held) >= consumer.prefetch:
-                continue
-            receivers = consumer.receivers
-            while receivers and receivers[0].done():
-                receivers.popleft()
-            if receivers:
-                self._turn = place + 1
-                return consumer
-        return None
-
     # Consumers
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: QueueSubscription) -> None:
         """Add a consumer."""
         self.consumers.append(consumer)
         self._set_timer()
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: QueueSubscription) -> None:
         """Remove a consumer; its receivers fail and its messages return to the queue."""
         consumer.closed = True
         self.consumers.remove(consumer)
-        for receiver in consumer.receivers:
-            if not receiver.done():
+        waiting, self.receivers = self.receivers, deque()
+        for owner, receiver in waiting:
+            if owner is not consumer:
+                self.receivers.append((owner, receiver))
+            elif not receiver.done():
                 receiver.set_exception(Unavailable(f"subscription {self.label} was closed"))
-        consumer.receivers.clear()
         self.return_all(consumer)
         if not self.consumers:
             self.stop_timer()
 
-    def return_all(self, consumer: Consumer) -> None:
+    def return_all(self, consumer: QueueSubscription) -> None:
         """Return all that a consumer holds to the head of the queue, in its old order.
 
         The consumer's deliveries are stale from then on.
@@ -340,7 +277,7 @@ class SubscriptionQueue:
             self._ready.appendleft(entry)
         self.dispatch()
 
-    def return_unseen(self, consumer: Consumer, delivery_id: str) -> None:
+    def return_unseen(self, consumer: QueueSubscription, delivery_id: str) -> None:
         """Return a delivery whose receiver was cancelled before it got it."""
         entry = consumer.held.pop(delivery_id, None)
         if entry is not None:
@@ -388,53 +325,72 @@ class SubscriptionQueue:
         self._timer = None
         now = self._clock.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
-            self._enqueue(heapq.heappop(self._delayed)[2])
+            self._ready.append(heapq.heappop(self._delayed)[2])
         self._set_timer()
         self.dispatch()
 
 
-class QueueSubscription(ABC):
-    """A `Subscription` over a consumer of a `SubscriptionQueue`.
+class QueueSubscription:
+    """A `Subscription`: one consumer of a `SubscriptionQueue` and the messages that it holds.
 
     Args:
-        transport: Publishes dead letters.
-        consumer: Holds the deliveries.
-        clock: Source of time.
+        transport: Client that the consumer belongs to; publishes dead letters.
+        queue: Queue of the subscription.
+        prefetch: Most messages held, 1 or more.
         retry: Attempts and waits.
-        uniform: Source of the random share of waits, numbers from 0 to 1.
+        clock: Source of time.
     """
 
     def __init__(
         self,
         transport: Transport,
-        consumer: Consumer,
-        clock: Clock,
+        queue: SubscriptionQueue,
+        prefetch: int,
         retry: RetryPolicy,
-        uniform: Callable[[], float],
+        clock: Clock,
     ) -> None:
+        self.transport = transport
+        self.queue = queue
+        self.prefetch = prefetch
         self.clock = clock
-        self.queue = consumer.queue
-        self.consumer = consumer
-        self._publisher = transport
+        #: Messages handed out and not settled, by delivery id.
+        self.held: dict[str, QueuedMessage] = {}
+        #: Messages whose acknowledgement was lost (a fault): settled for the consumer, not for the broker.
+        self.lost: list[QueuedMessage] = []
+        self.paused = False
+        self.closed = False
+        #: Resolved when `held` becomes empty.
+        self.drained: asyncio.Future[None] | None = None
         self._retry = retry
-        self._uniform = uniform
 
-    @abstractmethod
-    async def _settle(self, delivery_id: str, entry: QueuedMessage) -> bool:
-        """Settle a held delivery as done; False when the broker is gone."""
-
-    @abstractmethod
-    async def _retry_later(
-        self, delivery_id: str, entry: QueuedMessage, attempt: int, delay_s: float
-    ) -> None:
-        """Have a held message come again after `delay_s` seconds as that attempt."""
+    async def receive(self) -> Delivery:
+        """Wait for the next message, as `Subscription.receive`."""
+        queue = self.queue
+        if self.closed:
+            raise Unavailable(f"subscription {queue.label} is closed")
+        delivery = queue.take(self)
+        if delivery is not None:
+            return delivery
+        receiver: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        queue.receivers.append((self, receiver))
+        try:
+            delivery = await receiver
+        except asyncio.CancelledError:
+            # The message may have been handed over at the moment of the cancellation.
+            if receiver.done() and not receiver.cancelled() and receiver.exception() is None:
+                queue.return_unseen(self, receiver.result().id)
+            raise
+        if self.closed:
+            raise Unavailable(f"subscription {queue.label} was closed")
+        return delivery
 
     async def ack(self, delivery: Delivery) -> bool:
         """Settle as done; False when it was settled before or is no longer this consumer's."""
-        entry = self.consumer.held.get(delivery.id)
+        entry = self.held.get(delivery.id)
         if entry is None or entry.settling:
             return False
-        return await self._settle(delivery.id, entry)
+        self.queue.settle(self, delivery.id)
+        return True
 
     async def nack(
         self,
@@ -448,29 +404,36 @@ class QueueSubscription(ABC):
     ) -> NackOutcome:
         """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None."""
         check_nack(delay_s, attempts)
-        entry = self.consumer.unsettled(delivery)
-        if entry is None:
+        entry = self.held.get(delivery.id)
+        if entry is None or entry.settling:
             return NackOutcome.STALE
         attempt = entry.attempt + attempts
         if attempt > self._retry.max_attempts:
-            return await self._dead_letter(delivery.id, entry, attempt - 1, reason, exception)
+            return await self._dead_letter(delivery, entry, attempt - 1, reason, exception)
         if delay_s is None:
-            delay_s = wait_s(self._retry, attempt - 1, uniform=self._uniform)
+            delay_s = wait_s(self._retry, attempt - 1)
         if headers:
             own = {**entry.message.headers, **headers}
             entry.message = msgspec.structs.replace(entry.message, headers=own)
-        await self._retry_later(delivery.id, entry, attempt, delay_s)
+        await self._retry_later(delivery, entry, attempt, delay_s)
         return NackOutcome.RETRY
+
+    async def _retry_later(
+        self, delivery: Delivery, entry: QueuedMessage, attempt: int, delay_s: float
+    ) -> None:
+        """Have a held message come again after `delay_s` seconds as that attempt."""
+        entry.attempt = attempt
+        self.queue.retry(self, delivery.id, self.clock.monotonic() + delay_s)
 
     async def reject(self, delivery: Delivery, *, reason: str, exception: str = "") -> NackOutcome:
         """Move the message to the dead-letter topic at once."""
-        entry = self.consumer.unsettled(delivery)
-        if entry is None:
+        entry = self.held.get(delivery.id)
+        if entry is None or entry.settling:
             return NackOutcome.STALE
-        return await self._dead_letter(delivery.id, entry, entry.attempt, reason, exception)
+        return await self._dead_letter(delivery, entry, entry.attempt, reason, exception)
 
     async def _dead_letter(
-        self, delivery_id: str, entry: QueuedMessage, attempts: int, reason: str, exception: str
+        self, delivery: Delivery, entry: QueuedMessage, attempts: int, reason: str, exception: str
     ) -> NackOutcome:
         """Publish the dead letter first and settle second: a failure in between doubles, never loses."""
         message = entry.message
@@ -487,18 +450,24 @@ class QueueSubscription(ABC):
         topic = dead_letter_topic(message.topic)
         entry.settling = True
         try:
-            await self._publisher.publish(topic, message.payload, headers=headers, key=message.key)
+            await self.transport.publish(topic, message.payload, headers=headers, key=message.key)
         finally:
             entry.settling = False
-        if delivery_id in self.consumer.held:
-            await self._settle(delivery_id, entry)
+        await self.ack(delivery)
         return NackOutcome.DEAD_LETTER
 
     def pause(self) -> None:
         """Hand out no more messages until `resume`."""
-        self.consumer.paused = True
+        self.paused = True
 
     def resume(self) -> None:
         """Hand out messages again."""
-        self.consumer.paused = False
+        self.paused = False
         self.queue.dispatch()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop handing out messages and wait up to `timeout_s` seconds until all held ones are settled."""
+        self.paused = True
+        if timeout_s > 0 and self.held and not self.closed:
+            self.drained = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self.drained], timeout=timeout_s)

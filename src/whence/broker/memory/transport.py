@@ -7,18 +7,14 @@ what was not acknowledged; faults can be injected (`memory.faults`).
 from __future__ import annotations
 
 import asyncio
-import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import count
-
-import msgspec
 
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.memory.faults import Faults
 from whence.broker.queue import (
-    Consumer,
     QueuedMessage,
     QueueSubscription,
     StoredMessage,
@@ -121,8 +117,8 @@ class MemoryBroker:
             for queue in list(topic.queues):
                 queue.stop_timer()
                 queue.publishers.clear()
+                queue.receivers.clear()
                 for consumer in list(queue.consumers):
-                    consumer.receivers.clear()
                     self.leave(consumer)
 
     def topic(self, name: str) -> Topic:
@@ -170,25 +166,18 @@ class MemoryBroker:
             queue.add(QueuedMessage(message))
         return None
 
-    def join(
-        self,
-        topic: Topic,
-        name: str,
-        *,
-        mode: Mode,
-        prefetch: int,
-        start: Start | None,
-        client: object,
-    ) -> Consumer:
-        """Add a consumer to a subscription, which is made when it is new.
+    def queue_for(
+        self, topic: Topic, name: str, mode: Mode, start: Start | None
+    ) -> SubscriptionQueue:
+        """Return the queue that a new consumer of a subscription joins, made when it is new.
 
         Raises:
             Unavailable: The subscription is exclusive and taken, or its consumers share in another mode.
         """
         queue = None if mode is Mode.BROADCAST else topic.durable(name)
         if queue is None:
-            queue = self._new_queue(topic, name, mode, start)
-        elif not queue.consumers:
+            return self._new_queue(topic, name, mode, start)
+        if not queue.consumers:
             if mode is not queue.mode:
                 queue.change_mode(mode)
         elif Mode.EXCLUSIVE in (mode, queue.mode):
@@ -201,9 +190,7 @@ class MemoryBroker:
                 f"subscription {queue.label} is in mode {queue.mode}, not {mode}",
                 hint="all consumers of a subscription share in one mode",
             )
-        consumer = Consumer(queue, prefetch, client)
-        queue.join(consumer)
-        return consumer
+        return queue
 
     def _new_queue(
         self, topic: Topic, name: str, mode: Mode, start: Start | None
@@ -218,7 +205,7 @@ class MemoryBroker:
                 queue.add(QueuedMessage(message))
         return queue
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: QueueSubscription) -> None:
         """Remove a consumer, and with the last one what does not outlive it."""
         if consumer.closed:
             return
@@ -244,14 +231,14 @@ class MemoryBroker:
             oldest_age_s=max((stats.oldest_age_s for stats in each), default=0.0),
         )
 
-    def consumers_of(self, client: object) -> list[Consumer]:
+    def consumers_of(self, client: MemoryTransport) -> list[QueueSubscription]:
         """Return the consumers of one client."""
         return [
             consumer
             for topic in self._topics.values()
             for queue in topic.queues
             for consumer in queue.consumers
-            if consumer.client is client
+            if consumer.transport is client
         ]
 
 
@@ -263,32 +250,14 @@ MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
 class MemorySubscription(QueueSubscription):
     """The `Subscription` of one consumer; made by `MemoryTransport.subscribe`."""
 
-    def __init__(self, transport: MemoryTransport, consumer: Consumer, retry: RetryPolicy) -> None:
-        super().__init__(transport, consumer, transport.broker.clock, retry, transport.uniform)
-        self._broker = transport.broker
-        self.receive = consumer.receive
-
-    async def _settle(self, delivery_id: str, entry: QueuedMessage) -> bool:
-        faults, topic = self._broker.faults, self.queue.topic
-        if faults.armed and faults.strikes("lose_acks", topic):
-            self.consumer.lost.append(entry)
-        self.queue.settle(self.consumer, delivery_id)
-        if faults.armed and faults.strikes("duplicate_after_ack", topic):
-            self.queue.add(msgspec.structs.replace(entry, redelivered=True))
-        return True
-
-    async def _retry_later(
-        self, delivery_id: str, entry: QueuedMessage, attempt: int, delay_s: float
-    ) -> None:
-        entry.attempt = attempt
-        self.queue.retry(self.consumer, delivery_id, self.clock.monotonic() + delay_s)
+    transport: MemoryTransport
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """See `Subscription.aclose`."""
         try:
-            await self.consumer.drain(drain_s)
+            await self.drain(drain_s)
         finally:
-            self._broker.leave(self.consumer)
+            self.transport.broker.leave(self)
 
 
 class MemoryTransport:
@@ -301,7 +270,6 @@ class MemoryTransport:
         max_backlog: Unsettled messages of one subscription before `publish` waits, 1 or more; not together with
             `broker`.
         full_wait_s: Seconds that `publish` waits for room before it raises `Overloaded`.
-        uniform: Source of the random share of waits, numbers from 0 to 1.
         instance: Name of this client, part of its reply topic and of the ids it makes; random when empty.
         broker: Broker to join, so that several clients see the same topics.
 
@@ -319,13 +287,11 @@ class MemoryTransport:
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         max_backlog: int = 10_000,
         full_wait_s: float = 5.0,
-        uniform: Callable[[], float] = random.random,
         instance: str = "",
         broker: MemoryBroker | None = None,
     ) -> None:
         self.broker = broker or MemoryBroker(clock=clock, faults=faults, max_backlog=max_backlog)
         self.faults = self.broker.faults
-        self.uniform = uniform
         self.max_payload_bytes = max_payload_bytes
         self._full_wait_s = full_wait_s
         self._instance = instance or uuid.uuid4().hex
@@ -409,10 +375,11 @@ class MemoryTransport:
             raise Unavailable(_CLOSED)
         check_prefetch(prefetch, topic)
         policy = check_policy(retry or RetryPolicy())
-        consumer = self.broker.join(
-            self.broker.topic(topic), group, mode=mode, prefetch=prefetch, start=start, client=self
-        )
-        return MemorySubscription(self, consumer, policy)
+        broker = self.broker
+        queue = broker.queue_for(broker.topic(topic), group, mode, start)
+        subscription = MemorySubscription(self, queue, prefetch, policy, broker.clock)
+        queue.join(subscription)
+        return subscription
 
     async def stats(self, topic: str, group: str) -> TopicStats:
         """Return how far a group is behind. Cost: O(messages of the group)."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -30,7 +29,6 @@ from pulsar.asyncio import Producer, PulsarException, Reader
 
 from whence.broker.clock import Clock
 from whence.broker.queue import (
-    Consumer,
     QueuedMessage,
     QueueSubscription,
     StoredMessage,
@@ -260,8 +258,9 @@ class PulsarSubscription(QueueSubscription):
         mode: How the group shares.
         prefetch: Most messages held, 1 or more.
         retry: Attempts and waits.
-        uniform: Source of the random share of waits, numbers from 0 to 1.
     """
+
+    transport: RetryPublisher
 
     def __init__(
         self,
@@ -272,20 +271,17 @@ class PulsarSubscription(QueueSubscription):
         mode: Mode,
         prefetch: int,
         retry: RetryPolicy,
-        uniform: Callable[[], float] = random.random,
     ) -> None:
         clock = transport.clock
         queue = SubscriptionQueue(topic, group, mode, clock=clock, orders=itertools.count(1))
-        consumer = Consumer(queue, prefetch, self)
-        queue.join(consumer)
-        super().__init__(transport, consumer, clock, retry, uniform)
+        super().__init__(transport, queue, prefetch, retry, clock)
+        queue.join(self)
         self.topic = topic
         self.group = group
         #: Monotonic second of the last ack.
         self.settled_at = float("-inf")
         #: Set when a feed may have room for another message.
         self.room = asyncio.Event()
-        self._transport = transport
         self._mode = mode
         self._persistent = topic.startswith("persistent://")
         self._numbers = itertools.count(1)
@@ -293,7 +289,6 @@ class PulsarSubscription(QueueSubscription):
         #: Ids of all unsettled messages, and when others were settled.
         self._unsettled: set[_Id] = set()
         self._settled: OrderedDict[_Id, float] = OrderedDict()
-        self._closed = False
 
     async def add_feed(
         self,
@@ -314,7 +309,7 @@ class PulsarSubscription(QueueSubscription):
     def in_flight(self) -> dict[tuple[str, str], int]:
         """Count what is handed out, by topic on the cluster and name of the consumer."""
         counts = {(feed.topic, feed.name): 0 for feed in self._feeds}
-        for entry in self.consumer.held.values():
+        for entry in self.held.values():
             assert isinstance(entry, FetchedMessage)
             counts[entry.feed.topic, entry.feed.name] += 1
         return counts
@@ -325,11 +320,10 @@ class PulsarSubscription(QueueSubscription):
         """Return whether a feed may fetch one more message."""
         if not self._persistent:
             return len(self._unsettled) < _MAX_VOLATILE
-        consumer = self.consumer
-        if consumer.paused:
+        if self.paused:
             return False
-        fetched = self.queue.ready + len(consumer.held) + feed.pending
-        return fetched < consumer.prefetch and len(self._unsettled) < consumer.prefetch + _MAX_ASIDE
+        fetched = self.queue.ready + len(self.held) + feed.pending
+        return fetched < self.prefetch and len(self._unsettled) < self.prefetch + _MAX_ASIDE
 
     async def accept(self, feed: ConsumerFeed, message: Message) -> None:
         """Take a message from the broker into the queue."""
@@ -338,7 +332,7 @@ class PulsarSubscription(QueueSubscription):
         if not self._persistent:
             # The ids of such topics are not unique.
             message_id = (feed.topic, 0, next(self._numbers), 0)
-        if message_id in self._unsettled or self._closed:
+        if message_id in self._unsettled or self.closed:
             return
         settled = self._settled.get(message_id)
         if settled is not None and self.clock.monotonic() - settled <= _SETTLED_S:
@@ -383,9 +377,13 @@ class PulsarSubscription(QueueSubscription):
         """Wait for the next message. Cancelling loses nothing."""
         # Messages whose key is busy leave the ready ones when a receiver looks; the feeds run after that.
         self.room.set()
-        return await self.consumer.receive()
+        return await super().receive()
 
-    async def _settle(self, delivery_id: str, entry: QueuedMessage) -> bool:
+    async def ack(self, delivery: Delivery) -> bool:
+        """Settle as done; also False when the consumer of the library is gone."""
+        entry = self.held.get(delivery.id)
+        if not await super().ack(delivery):
+            return False
         assert isinstance(entry, FetchedMessage)
         # Remembered before the ack: a message may come again while that is sent.
         self.settled_at = self.clock.monotonic()
@@ -394,18 +392,16 @@ class PulsarSubscription(QueueSubscription):
             self._settled[entry.id] = self.settled_at
             if len(self._settled) > _MAX_SETTLED:
                 self._settled.popitem(last=False)
-        self.queue.settle(self.consumer, delivery_id)
         self.room.set()
         return await entry.feed.acknowledge(entry.raw)
 
     async def _retry_later(
-        self, delivery_id: str, entry: QueuedMessage, attempt: int, delay_s: float
+        self, delivery: Delivery, entry: QueuedMessage, attempt: int, delay_s: float
     ) -> None:
         """Publish the retry first and ack second; a crash in between doubles the message."""
         if not self._persistent or self._mode is Mode.BROADCAST:
             # Nothing of this consumer outlives it, so neither need its retries.
-            entry.attempt = attempt
-            self.queue.retry(self.consumer, delivery_id, self.clock.monotonic() + delay_s)
+            await super()._retry_later(delivery, entry, attempt, delay_s)
             self.room.set()
             return
         message = entry.message
@@ -419,13 +415,12 @@ class PulsarSubscription(QueueSubscription):
             properties[Stamps.DELIVER_AT] = str(round((self.clock.time() + delay_s) * 1000))
         entry.settling = True
         try:
-            await self._transport.publish_retry(
+            await self.transport.publish_retry(
                 self.topic, self.group, message.payload, properties, message.key
             )
         finally:
             entry.settling = False
-        if delivery_id in self.consumer.held:
-            await self._settle(delivery_id, entry)
+        await self.ack(delivery)
 
     # Pausing and leaving
 
@@ -436,7 +431,7 @@ class PulsarSubscription(QueueSubscription):
 
     async def abandon(self) -> None:
         """Close the client at once: the event loop is closing."""
-        await self._transport.abandon()
+        await self.transport.abandon()
 
     async def close_consumers(self) -> None:
         """Close the consumers of the library at once."""
@@ -444,15 +439,14 @@ class PulsarSubscription(QueueSubscription):
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Leave the group: wait up to `drain_s` seconds for open deliveries, return the others."""
-        if self._closed:
+        if self.closed:
             return
         try:
-            await self.consumer.drain(drain_s)
+            await self.drain(drain_s)
         finally:
-            if not self._closed:
-                self._closed = True
-                self.queue.leave(self.consumer)
+            if not self.closed:
+                self.queue.leave(self)
                 closing = [asyncio.ensure_future(feed.aclose()) for feed in self._feeds]
                 # A caller that gives up waiting must not leave a consumer half closed.
                 await asyncio.shield(asyncio.gather(*closing))
-                self._transport.forget(self)
+                self.transport.forget(self)

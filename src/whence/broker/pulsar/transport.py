@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import itertools
 import logging
-import random
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -79,7 +78,6 @@ class PulsarTransport:
         url: `pulsar://host:port` or `pulsar+ssl://host:port`, without credentials.
         options: Credentials, certificates, namespace and limits.
         clock: Source of time.
-        uniform: Source of the random share of waits, numbers from 0 to 1.
         instance: Name of this client, part of its reply topic and of the ids it makes; random when empty.
         max_payload_bytes: Largest payload; the cluster's `maxMessageSize` less 16 KiB for headers.
 
@@ -93,7 +91,6 @@ class PulsarTransport:
         *,
         options: PulsarOptions | None = None,
         clock: Clock | None = None,
-        uniform: Callable[[], float] = random.random,
         instance: str = "",
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:
@@ -101,7 +98,6 @@ class PulsarTransport:
         self.options = options or PulsarOptions()
         self.clock = ShiftedClock(clock or SystemClock())
         self.max_payload_bytes = max_payload_bytes
-        self._uniform = uniform
         self._instance = instance or uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._client = PulsarClient(self.url, self.options)
@@ -237,7 +233,7 @@ class PulsarTransport:
         name = full_topic(topic)
         self._client.connected()
         subscription = PulsarSubscription(
-            self, name, group, mode=mode, prefetch=prefetch, retry=policy, uniform=self._uniform
+            self, name, group, mode=mode, prefetch=prefetch, retry=policy
         )
         # The consumer's name decides which keys it gets: one name on both topics, the same keys on both.
         consumer_name = f"{self._instance}-{next(self._numbers)}"
