@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 
 import msgspec
@@ -49,22 +47,8 @@ _MAX_BUFFERED = 10_000
 _CANCEL_WAIT_S = 1.0
 
 
-@dataclass(slots=True)
-class RequesterCounters:
-    """What happened to requests and replies, since the start."""
-
-    requests: int = 0
-    replies: int = 0
-    late: int = 0
-    """Replies dropped because their request is over."""
-    duplicate: int = 0
-    malformed: int = 0
-    """Messages dropped because they are not replies."""
-    cancelled: int = 0
-
-
 class _PendingRequest(msgspec.Struct, eq=False):
-    """A request that waits: its replies so far in order, its deadline, and how it ended."""
+    """A request that waits: its deadline, its replies so far in order, and how it ended."""
 
     topic: str
     timeout_s: float
@@ -73,38 +57,34 @@ class _PendingRequest(msgspec.Struct, eq=False):
     """The deadline by the event loop's clock."""
     headers: dict[str, str]
     correlation_id: str
-    failure: WhenceError | None = None
     late: bool = False
     """True once the deadline passed."""
     finished: bool = False
-    """True once the reply with `end` is in its place."""
+    """True once the reply with `end`, or an error, is in its place."""
     place: int = 0
     """Sequence number of the next reply in order."""
     ahead: dict[int, Reply] = {}
     """Replies that came before their turn, by sequence number."""
-    ready: deque[Reply] = msgspec.field(default_factory=deque)
-    """Replies in order, not yet read."""
-    waiter: asyncio.Future[None] | None = None
+    ready: asyncio.Queue[Reply | WhenceError] = msgspec.field(default_factory=asyncio.Queue)
+    """Replies in order, not yet read, and the error that ended the wait."""
 
-    def add(self, reply: Reply) -> bool:
-        """Put a reply into its place; False when the place was taken or lies behind the end."""
+    def add(self, reply: Reply) -> None:
+        """Put a reply into its place; drop it when the place was taken or lies behind the end."""
         if self.finished or reply.sequence < self.place or reply.sequence in self.ahead:
-            return False
-        if len(self.ready) + len(self.ahead) >= _MAX_BUFFERED:
+            return
+        if self.ready.qsize() + len(self.ahead) >= _MAX_BUFFERED:
             self.fail(Overloaded(f"{_MAX_BUFFERED} replies wait for a reader that does not read"))
-            return True
+            return
         self.ahead[reply.sequence] = reply
         while not self.finished and (following := self.ahead.pop(self.place, None)) is not None:
-            self.ready.append(following)
+            self.ready.put_nowait(following)
             self.place += 1
             self.finished = following.end
-        self.wake()
-        return True
 
     def fail(self, error: WhenceError) -> None:
         """End the wait with an error, after the replies that have arrived."""
-        self.failure = error
-        self.wake()
+        self.finished = True
+        self.ready.put_nowait(error)
 
     def too_late(self) -> DeadlineExceeded:
         """Return the error of a request without a reply in time."""
@@ -112,23 +92,19 @@ class _PendingRequest(msgspec.Struct, eq=False):
         waited = max(0.0, self.timeout_s)
         return DeadlineExceeded(f"no reply from {self.topic} within {waited:.3g} s")
 
-    def wake(self) -> None:
-        """Have the reader look again."""
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-
     async def next(self) -> Reply:
-        """Wait for the next reply in order, until the deadline. Cancelling loses nothing."""
+        """Wait for the next reply in order, until the deadline. Cancelling loses nothing.
+
+        A reply that is there is returned even after the deadline.
+        """
         try:
             async with asyncio.timeout_at(self.due):
-                while not self.ready:
-                    if self.failure is not None:
-                        raise self.failure
-                    self.waiter = asyncio.get_running_loop().create_future()
-                    await self.waiter
+                reply = await self.ready.get()
         except TimeoutError as error:
             raise self.too_late() from error
-        return self.ready.popleft()
+        if isinstance(reply, WhenceError):
+            raise reply
+        return reply
 
 
 class Requester:
@@ -159,7 +135,6 @@ class Requester:
         self.reply_topic = full_topic(
             f"reply.{instance or uuid.uuid4().hex}", persistent=persistent
         )
-        self.counters = RequesterCounters()
         #: Makes correlation ids unique among all clients, also when an instance's name is used again.
         self._prefix = uuid.uuid4().hex
         self._numbers = count(1)
@@ -228,8 +203,7 @@ class Requester:
             reply = await self._exchange(pending, payload, key)
             while not (ended := reply.end):
                 yield reply
-                # The time that the reader spends between two replies raises nothing inside the reader.
-                reply = pending.ready.popleft() if pending.ready else await pending.next()
+                reply = await pending.next()
             yield reply
         finally:
             del self._pending[pending.correlation_id]
@@ -238,7 +212,6 @@ class Requester:
 
     async def cancel(self, topic: str, correlation_id: str) -> None:
         """See `Transport.cancel`."""
-        self.counters.cancelled += 1
         await self._transport.publish(
             cancel_topic(full_topic(topic)),
             correlation_id.encode(),
@@ -294,7 +267,6 @@ class Requester:
             async with asyncio.timeout_at(pending.due):
                 if self._subscription is None:
                     await self._start()
-                self.counters.requests += 1
                 await self._transport.publish(
                     pending.topic, payload, headers=pending.headers, key=key
                 )
@@ -322,20 +294,15 @@ class Requester:
             )
 
     async def _receive_replies(self, subscription: Subscription) -> None:
-        """Match every reply to its request until the subscription ends."""
-        counters, correlation_id = self.counters, Headers.CORRELATION_ID
+        """Match every reply to its request until the subscription ends; drop all other messages."""
         try:
             while True:
                 delivery = await subscription.receive()
                 reply = reply_of(delivery)
-                if reply is None:
-                    counters.malformed += 1
-                elif (pending := self._pending.get(reply.headers[correlation_id])) is None:
-                    counters.late += 1
-                elif pending.add(reply):
-                    counters.replies += 1
-                else:
-                    counters.duplicate += 1
+                if reply is not None:
+                    pending = self._pending.get(reply.headers[Headers.CORRELATION_ID])
+                    if pending is not None:
+                        pending.add(reply)
                 await subscription.ack(delivery)
         except WhenceError as error:
             # The next request subscribes again; those that wait cannot know whether their reply was lost.

@@ -22,7 +22,6 @@ class RecorderProcessor(Processor):
     summary = "writes traces to the store"
     consumes = TraceRecord
     needs = ("store",)
-    once = True
 
     def __init__(self, parameters: NoParameters | None = None, *, store: TraceStore) -> None:
         super().__init__(parameters)
