@@ -17,8 +17,8 @@ from whence.processors.document_rag import (
     RagOptions,
     RagResult,
 )
+from whence.provenance.stages import answer_uris, stage_from_uri
 from whence.provenance.trace import Trace, read_trace
-from whence.provenance.uris import answer_uris, stage_from_uri
 from whence.retrieval.services import Vector
 from whence.schema import EmbeddingModel, PromptResult, Quote, RerankerResult, Triple
 from whence.schema.errors import (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from whence.processors.document_rag import DocumentRag, RagOptions, RagResult
 from whence.provenance.checking import check_trace
+from whence.provenance.stages import stage_from_uri
 from whence.provenance.trace import read_trace
-from whence.provenance.uris import stage_from_uri
 from whence.schema import RerankerResult, Triple
 from whence.schema.errors import NotFound, Unavailable, WhenceError
 from whence.testing.stub_clients import (

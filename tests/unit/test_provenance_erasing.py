@@ -11,8 +11,8 @@ from tests.support.traces import full_triples, plain_triples
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
 from whence.provenance.erasing import ERASED, erase_texts
+from whence.provenance.stages import id_from_iri
 from whence.provenance.trace import read_trace
-from whence.provenance.uris import id_from_iri
 from whence.schema import Access
 from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
 from whence.schema.terms import Triple

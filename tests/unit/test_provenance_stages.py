@@ -11,25 +11,27 @@ import pytest
 from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
-from whence.provenance import uris
+from whence.provenance import stages
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES, describe_reason
 from whence.provenance.render import text
 from whence.provenance.render.rdf import run_sparql
 from whence.provenance.stage_records import CandidateRecord, Selection, StageRun
 from whence.provenance.stages import (
-    boolean,
+    answer_id_from_uri,
+    answer_uris,
     double,
     exploration_triples,
     failure_triples,
     focus_triples,
     grounding_triples,
+    id_from_iri,
     integer,
+    iri_from_id,
     question_triples,
     read_scalar,
     scalar,
     synthesis_triples,
 )
-from whence.provenance.uris import answer_id_from_uri, answer_uris, id_from_iri, iri_from_id
 from whence.schema.errors import BadInput
 from whence.schema.terms import Triple
 
@@ -271,7 +273,7 @@ def test_nan_has_its_xsd_form() -> None:
     """NaN is written as XSD writes it."""
     assert double(float("nan")).value == "NaN"
     assert integer(512).value == "512"
-    assert boolean(False).value == "false"
+    assert scalar(False).value == "false"
 
 
 def test_every_reason_has_a_stage_and_an_explanation() -> None:
@@ -337,7 +339,7 @@ def test_documented_queries_return_rows() -> None:
         assert run_sparql(full_triples(), example).rows
 
 
-@pytest.mark.parametrize("module", [uris, text])
+@pytest.mark.parametrize("module", [stages, text])
 def test_docstring_examples_are_correct(module: ModuleType) -> None:
     """Examples in docstrings produce the output shown."""
     result = doctest.testmod(module)

@@ -13,7 +13,7 @@ import msgspec
 
 from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_utc, utc_now
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
-from whence.provenance.uris import validate_answer_id
+from whence.provenance.stages import validate_answer_id
 from whence.retrieval.pipeline import check_text
 from whence.retrieval.services import Deadline, Passage, RetrievalServices
 from whence.schema.code_rag import CodeRagRequest

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from whence.provenance.stage_records import ModelUse, Scalar, StageRun
-from whence.provenance.stages import failure_triples
-from whence.provenance.uris import answer_uris
+from whence.provenance.stages import answer_uris, failure_triples
 from whence.schema.document_rag import ExplainEvent, StageReport
 from whence.schema.errors import WhenceError
 from whence.schema.search import Degradation

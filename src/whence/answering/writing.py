@@ -14,8 +14,7 @@ from whence.answering.evidence import text_digest
 from whence.answering.state import Question, SaveAnswerCallback
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse
-from whence.provenance.stages import synthesis_triples
-from whence.provenance.uris import answer_uris
+from whence.provenance.stages import answer_uris, synthesis_triples
 from whence.retrieval.services import Passage
 from whence.schema.document_rag import Citation
 from whence.schema.errors import WhenceError

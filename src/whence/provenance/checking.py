@@ -10,8 +10,8 @@ import msgspec
 
 from whence.provenance import namespaces as ns
 from whence.provenance.reasons import DROP_REASONS
+from whence.provenance.stages import answer_uris
 from whence.provenance.trace import STAGE_TYPES, Trace
-from whence.provenance.uris import answer_uris
 
 #: Predicates of a stage that link to nodes which the trace must describe. `tg:selectedChunk` links a focus to
 #: such a node, but an exploration to the chunk itself, which the store describes.

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stages import date_time
+from whence.provenance.stages import date_time, id_from_iri
 from whence.provenance.trace import read_trace
-from whence.provenance.uris import id_from_iri
 from whence.schema.document_rag import Citation, TraceRecord
 from whence.schema.terms import Triple, iri, literal
 

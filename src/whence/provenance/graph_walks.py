@@ -8,9 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stages import integer
+from whence.provenance.stages import answer_uris, candidate_uri, id_from_iri, integer, iri_from_id
 from whence.provenance.trace import Trace
-from whence.provenance.uris import answer_uris, candidate_uri, id_from_iri, iri_from_id
 from whence.schema.terms import Term, Triple, iri, literal
 
 

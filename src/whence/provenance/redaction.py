@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stages import integer
+from whence.provenance.stages import answer_uris, id_from_iri, integer
 from whence.provenance.trace import Trace, read_trace
-from whence.provenance.uris import answer_uris, id_from_iri
 from whence.schema.terms import Triple, iri, literal
 
 #: Replaces a message that names what the reader may not see.

@@ -1,5 +1,7 @@
 """Build the triples of each stage from what happened: pure functions, triples in a fixed order.
 
+The IRIs of a trace are derived from the id of the answer: the same id always has the same IRIs.
+
 With the required arguments only, a stage states exactly what the shared vocabulary of document RAG traces
 states, in its order, with its untyped literals. Optional arguments add statements in our own namespace and
 change none of the others. All triples lie in `urn:graph:retrieval`.
@@ -20,6 +22,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from operator import attrgetter
+from urllib.parse import quote, unquote
+
+import msgspec
 
 from whence.provenance import namespaces as ns
 from whence.provenance.reasons import DROP_REASONS
@@ -30,13 +35,22 @@ from whence.provenance.stage_records import (
     Selection,
     StageRun,
 )
-from whence.provenance.uris import answer_uris, iri_from_id
 from whence.schema.document_rag import Citation
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
 
 #: A statement: subject, predicate and object; without an object nothing is stated.
 _Row = tuple[Term, str, Term | None]
+
+QUESTION_PREFIX = "urn:trustgraph:docrag:"
+SELECTION_PREFIX = "urn:trustgraph:prov:chunk:"
+#: Prefix of an id that is not an IRI; everything but letters, digits and `_.-~` is percent-escaped after it.
+OPAQUE_PREFIX = "urn:whence:id:"
+
+_ANSWER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
+#: An absolute IRI: a scheme, then the characters that N-Quads allows between `<` and `>` (section 3 of the
+#: recommendation), without surrogates, which UTF-8 cannot encode.
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\x7f-\xa0\ud800-\udfff]+\Z")
 
 _SETTING_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 #: Longest concept that is named in full, in characters; those of a language model are a few words.
@@ -74,14 +88,14 @@ def question_triples(
     `timestamp` is ISO 8601 in UTC ending in Z, `parent_uri` the origin of a question that is part of something
     larger; settings of the whole question belong to `run`.
     """
-    types = (ns.TG_QUESTION, ns.TG_DOC_RAG_QUESTION)
-    node, rows = _stage(answer_uris(answer_id).question, "DocumentRAG Question", types)
-    rows += (
+    node = iri(answer_uris(answer_id).question)
+    rows = [
         (node, ns.PROV_STARTED_AT_TIME, literal(timestamp)),
         (node, ns.TG_QUERY, literal(query)),
         (node, ns.PROV_WAS_DERIVED_FROM, _id_term(parent_uri) if parent_uri else None),
-    )
-    return _triples(node, rows, run)
+    ]
+    types = (ns.TG_QUESTION, ns.TG_DOC_RAG_QUESTION)
+    return _triples(node, "DocumentRAG Question", types, "", rows, run)
 
 
 def grounding_triples(
@@ -98,14 +112,13 @@ def grounding_triples(
     The order of the concepts is recorded when `run` is given.
     """
     uris = answer_uris(answer_id)
-    node, rows = _stage(uris.grounding, "Grounding", (ns.TG_GROUNDING,), uris.question)
-    terms = list(map(_concept_term, concepts))
-    rows += [(node, ns.TG_CONCEPT, term) for term in terms]
-    _add_model_call(node, rows, in_token, out_token, model)
+    node, terms = iri(uris.grounding), list(map(_concept_term, concepts))
+    rows: list[_Row] = [(node, ns.TG_CONCEPT, term) for term in terms]
+    rows += _model_call(node, in_token, out_token, model)
     if run is not None:
         order = json.dumps([term.value for term in terms], ensure_ascii=False)
         rows.append((node, ns.WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON)))
-    return _triples(node, rows, run)
+    return _triples(node, "Grounding", (ns.TG_GROUNDING,), uris.question, rows, run)
 
 
 def exploration_triples(
@@ -121,10 +134,9 @@ def exploration_triples(
     dropped so far with their reason.
     """
     uris = answer_uris(answer_id)
-    stage, rows = _stage(uris.exploration, "Exploration", (ns.TG_EXPLORATION,), uris.grounding)
-    rows.append((stage, ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids)))))
-    for chunk_id in chunk_ids:
-        rows.append((stage, ns.TG_SELECTED_CHUNK, _id_term(chunk_id)))
+    stage = iri(uris.exploration)
+    rows: list[_Row] = [(stage, ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids))))]
+    rows += [(stage, ns.TG_SELECTED_CHUNK, _id_term(chunk_id)) for chunk_id in chunk_ids]
     for candidate in _by_rank(candidates):
         node = iri(f"{uris.candidate_prefix}{candidate.rank}")
         document, digest = candidate.document_id, candidate.digest
@@ -142,7 +154,7 @@ def exploration_triples(
         rows.append((node, ns.WH_DIGEST, literal(digest) if digest else None))
         if candidate.reason_code:
             rows.append((node, ns.WH_REASON, _reason_term(candidate)))
-    return _triples(stage, rows, run)
+    return _triples(stage, "Exploration", (ns.TG_EXPLORATION,), uris.grounding, rows, run)
 
 
 def focus_triples(
@@ -158,7 +170,8 @@ def focus_triples(
     score, and those that it dropped, with their reason; in any order. Each was recorded at exploration.
     """
     uris = answer_uris(answer_id)
-    stage, rows = _stage(uris.focus, "Chunk Selection", (ns.TG_FOCUS,), uris.exploration)
+    stage = iri(uris.focus)
+    rows: list[_Row] = []
     for index, selection in enumerate(selections):
         node = iri(f"{uris.selection_prefix}{index}")
         rows += (
@@ -168,7 +181,7 @@ def focus_triples(
             (node, ns.TG_SCORE, literal(str(float(selection.score)))),
         )
     _add_outcomes(rows, uris.candidate_prefix, candidates)
-    return _triples(stage, rows, run)
+    return _triples(stage, "Chunk Selection", (ns.TG_FOCUS,), uris.exploration, rows, run)
 
 
 def synthesis_triples(
@@ -193,17 +206,16 @@ def synthesis_triples(
     answer's text, hexadecimal.
     """
     uris = answer_uris(answer_id)
-    parent = uris.focus if reranked else uris.exploration
-    stage, rows = _stage(uris.synthesis, "Synthesis", (ns.TG_SYNTHESIS, ns.TG_ANSWER), parent)
-    rows.append((stage, ns.TG_DOCUMENT, iri(uris.answer) if saved else None))
-    _add_model_call(stage, rows, in_token, out_token, model)
-    rows += (
-        (stage, ns.WH_FOUND, None if found is None else boolean(found)),
+    stage = iri(uris.synthesis)
+    rows: list[_Row] = [
+        (stage, ns.TG_DOCUMENT, iri(uris.answer) if saved else None),
+        *_model_call(stage, in_token, out_token, model),
+        (stage, ns.WH_FOUND, None if found is None else scalar(found)),
         (stage, ns.WH_ANSWER_DIGEST, literal(answer_digest) if answer_digest else None),
-    )
+    ]
     _add_outcomes(rows, uris.candidate_prefix, dropped)
     for index, citation in enumerate(citations):
-        document, quote = citation.document_id, citation.quote
+        document, quoted = citation.document_id, citation.quote
         node = iri(f"{uris.synthesis}/citation/{index}")
         rows += (
             (stage, ns.WH_CITATION, node),
@@ -211,9 +223,10 @@ def synthesis_triples(
             (node, ns.WH_MARKER, integer(citation.marker)),
             (node, ns.WH_CHUNK, _id_term(citation.chunk_id)),
             (node, ns.WH_DOCUMENT, literal(document) if document else None),
-            (node, ns.WH_QUOTE, literal(quote) if quote else None),
+            (node, ns.WH_QUOTE, literal(quoted) if quoted else None),
         )
-    return _triples(stage, rows, run)
+    types, parent = (ns.TG_SYNTHESIS, ns.TG_ANSWER), uris.focus if reranked else uris.exploration
+    return _triples(stage, "Synthesis", types, parent, rows, run)
 
 
 def failure_triples(
@@ -234,32 +247,32 @@ def failure_triples(
     uris = answer_uris(answer_id)
     if derived_from not in {"question", "grounding", "exploration", "focus"}:
         raise BadInput(f"a failure cannot derive from {derived_from!r}")
-    node, rows = _stage(uris.error, "Error", (ns.TG_ERROR,), getattr(uris, derived_from))
-    rows += (
+    node = iri(uris.error)
+    rows = [
         (node, ns.WH_STAGE, literal(stage)),
         (node, ns.WH_CODE, literal(code)),
         (node, ns.WH_MESSAGE, literal(message)),
         (node, ns.WH_HINT, literal(hint) if hint else None),
-    )
-    return _triples(node, rows, run)
+    ]
+    return _triples(node, "Error", (ns.TG_ERROR,), getattr(uris, derived_from), rows, run)
 
 
-def _stage(
-    uri: str, label: str, types: Iterable[str], derived_from: str = ""
-) -> tuple[Term, list[_Row]]:
-    node = iri(uri)
-    rows: list[_Row] = [(node, ns.RDF_TYPE, _shared_iri(kind)) for kind in (ns.PROV_ENTITY, *types)]
-    parent = iri(derived_from) if derived_from else None
-    rows += (
-        (node, ns.RDFS_LABEL, _shared_literal(label)),
-        (node, ns.PROV_WAS_DERIVED_FROM, parent),
-    )
-    return node, rows
-
-
-def _triples(node: Term, rows: list[_Row], run: StageRun | None) -> tuple[Triple, ...]:
+def _triples(
+    stage: Term,
+    label: str,
+    types: Sequence[str],
+    derived_from: str,
+    rows: list[_Row],
+    run: StageRun | None,
+) -> tuple[Triple, ...]:
+    """Return all triples of a stage: what it is, its own rows, and how it ran."""
+    rows[:0] = [
+        *[(stage, ns.RDF_TYPE, _shared_iri(kind)) for kind in (ns.PROV_ENTITY, *types)],
+        (stage, ns.RDFS_LABEL, _shared_literal(label)),
+        (stage, ns.PROV_WAS_DERIVED_FROM, iri(derived_from) if derived_from else None),
+    ]
     if run is not None:
-        _add_run(node, rows, run)
+        _add_run(stage, rows, run)
     return tuple(
         [
             Triple(subject, _shared_iri(predicate), target, ns.GRAPH_RETRIEVAL)
@@ -269,12 +282,14 @@ def _triples(node: Term, rows: list[_Row], run: StageRun | None) -> tuple[Triple
     )
 
 
-def _add_model_call(
-    node: Term, rows: list[_Row], in_token: int | None, out_token: int | None, model: str | None
-) -> None:
-    values = ((ns.TG_IN_TOKEN, in_token), (ns.TG_OUT_TOKEN, out_token), (ns.TG_LLM_MODEL, model))
-    for predicate, value in values:
-        rows.append((node, predicate, None if value is None else literal(str(value))))
+def _model_call(
+    stage: Term, in_token: int | None, out_token: int | None, model: str | None
+) -> tuple[_Row, ...]:
+    return (
+        (stage, ns.TG_IN_TOKEN, None if in_token is None else literal(str(in_token))),
+        (stage, ns.TG_OUT_TOKEN, None if out_token is None else literal(str(out_token))),
+        (stage, ns.TG_LLM_MODEL, None if model is None else literal(model)),
+    )
 
 
 def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
@@ -343,7 +358,6 @@ def _add_run(stage: Term, rows: list[_Row], run: StageRun) -> None:
 # Typed literals: Python values as terms, and back.
 
 _NOT_FINITE = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
-_BOOLEANS = (literal("false", ns.XSD_BOOLEAN), literal("true", ns.XSD_BOOLEAN))
 
 #: Returns an `xsd:dateTime` from an ISO 8601 text.
 date_time = partial(literal, datatype=ns.XSD_DATE_TIME)
@@ -361,15 +375,10 @@ def double(value: float) -> Term:
     return literal(_NOT_FINITE.get(text, text), ns.XSD_DOUBLE)
 
 
-def boolean(value: bool) -> Term:
-    """Return an `xsd:boolean`."""
-    return _BOOLEANS[value]
-
-
 def scalar(value: Scalar) -> Term:
     """Return a literal of the datatype that fits the value; a string stays plain."""
     if isinstance(value, bool):
-        return boolean(value)
+        return literal(str(value).lower(), ns.XSD_BOOLEAN)
     if isinstance(value, int):
         return integer(value)
     if isinstance(value, float):
@@ -390,3 +399,112 @@ def read_scalar(term: Term) -> Scalar:
     if term.datatype == ns.XSD_BOOLEAN:
         return text in {"true", "1"}
     return text
+
+
+# IRIs of a trace, and back.
+
+
+class AnswerUris(msgspec.Struct, frozen=True):
+    """The IRIs of one answer's stages."""
+
+    question: str
+    grounding: str
+    exploration: str
+    focus: str
+    synthesis: str
+    answer: str
+    """Document under which the text of the answer is stored."""
+    error: str
+    """Node that ends the chain when the question failed."""
+    candidate_prefix: str
+    """Followed by the candidate's rank, 1 for the first."""
+    selection_prefix: str
+    """Followed by the place among the kept chunks, 0 for the first."""
+
+
+def validate_answer_id(answer_id: str) -> str:
+    """Return the id if it is valid in an IRI and a file name; else raise `BadInput`."""
+    if not _ANSWER_ID.match(answer_id):
+        raise BadInput(
+            f"{answer_id!r} is not an answer id",
+            hint="an id has 1 to 128 letters, digits, dots, dashes, underscores or tildes",
+        )
+    return answer_id
+
+
+@lru_cache(maxsize=1024)
+def answer_uris(answer_id: str) -> AnswerUris:
+    """Return the IRIs of an answer; a malformed id raises `BadInput`."""
+    question = QUESTION_PREFIX + validate_answer_id(answer_id)
+    return AnswerUris(
+        question=question,
+        grounding=f"{question}/grounding",
+        exploration=f"{question}/exploration",
+        focus=f"{question}/focus",
+        synthesis=f"{question}/synthesis",
+        answer=f"{question}/answer",
+        error=f"{question}/error",
+        candidate_prefix=f"{question}/candidate/",
+        selection_prefix=f"{SELECTION_PREFIX}{answer_id}:",
+    )
+
+
+def candidate_uri(answer_id: str, rank: int) -> str:
+    """Return the IRI of a candidate by its rank, 1 for the first.
+
+    >>> candidate_uri("a1", 1)
+    'urn:trustgraph:docrag:a1/candidate/1'
+    """
+    return f"{answer_uris(answer_id).candidate_prefix}{rank}"
+
+
+def answer_id_from_uri(uri: str) -> str:
+    """Return the id of the answer whose question or stage has this IRI; empty for any other IRI.
+
+    >>> answer_id_from_uri("urn:trustgraph:docrag:a1/focus")
+    'a1'
+    """
+    if not uri.startswith(QUESTION_PREFIX):
+        return ""
+    answer_id = uri[len(QUESTION_PREFIX) :].split("/", 1)[0]
+    return answer_id if _ANSWER_ID.match(answer_id) else ""
+
+
+def stage_from_uri(uri: str) -> str:
+    """Return the stage that has this IRI; empty for any other IRI.
+
+    >>> stage_from_uri("urn:trustgraph:docrag:a1"), stage_from_uri("urn:trustgraph:docrag:a1/focus")
+    ('question', 'focus')
+    """
+    if not answer_id_from_uri(uri):
+        return ""
+    # An answer id has no slash.
+    return uri[len(QUESTION_PREFIX) :].partition("/")[2] or "question"
+
+
+def iri_from_id(identifier: str) -> str:
+    """Return the IRI of a chunk or document id: the id if it is an IRI, else escaped under `OPAQUE_PREFIX`.
+
+    `id_from_iri` is the inverse.
+
+    >>> iri_from_id("urn:chunk:policy:0")
+    'urn:chunk:policy:0'
+    >>> iri_from_id("notes/a b.md#1")
+    'urn:whence:id:notes%2Fa%20b.md%231'
+    """
+    if _IRI.match(identifier) and not identifier.startswith(OPAQUE_PREFIX):
+        return identifier
+    if not identifier:
+        raise BadInput("an empty id has no IRI")
+    return OPAQUE_PREFIX + quote(identifier, safe="", errors="surrogatepass")
+
+
+def id_from_iri(iri: str) -> str:
+    """Return the id from which `iri_from_id` made the IRI.
+
+    >>> id_from_iri("urn:whence:id:notes%2Fa%20b.md%231")
+    'notes/a b.md#1'
+    """
+    if not iri.startswith(OPAQUE_PREFIX):
+        return iri
+    return unquote(iri[len(OPAQUE_PREFIX) :], errors="surrogatepass")

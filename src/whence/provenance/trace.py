@@ -24,8 +24,7 @@ from whence.provenance.stage_records import (
     Selection,
     StageRun,
 )
-from whence.provenance.stages import read_scalar
-from whence.provenance.uris import answer_id_from_uri, answer_uris, id_from_iri
+from whence.provenance.stages import answer_id_from_uri, answer_uris, id_from_iri, read_scalar
 from whence.schema.document_rag import Citation
 from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
