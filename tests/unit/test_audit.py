@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whence.engine.audit import STDERR, AuditLog, audited
+from whence.engine.audit import STDERR, AuditLog, Operation, audit_calls
 from whence.flow.settings import Settings
 from whence.schema.access import Access
 from whence.schema.errors import NotFound, Unavailable
@@ -28,13 +28,11 @@ class Library:
 
     def __init__(self, target: str | None) -> None:
         self.asked: list[list[str]] = []
-        self.audit_log = (
-            None
-            if target is None
-            else AuditLog(target, now=lambda: NOON, monotonic=iter(range(99)).__next__)
-        )
+        log = None
+        if target is not None:
+            log = AuditLog(target, now=lambda: NOON, monotonic=iter(range(99)).__next__)
+        audit_calls(self, {"find": Operation("find", len)}, log)
 
-    @audited("find", len)
     async def find(
         self,
         query: str,

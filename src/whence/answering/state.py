@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, NamedTuple, Protocol
@@ -17,10 +19,12 @@ from whence.provenance.stages import validate_answer_id
 from whence.retrieval.pipeline import check_text
 from whence.retrieval.services import Deadline, Passage, RetrievalServices
 from whence.schema.code_rag import CodeRagRequest
-from whence.schema.document_rag import DocumentRagRequest
+from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.errors import BadInput
 from whence.schema.prompt import PromptResult
 from whence.schema.terms import Triple
+
+logger = logging.getLogger(__name__)
 
 _MAX_TIMEOUT_S = 86_400.0
 
@@ -63,6 +67,36 @@ def check_timeout(timeout_s: float) -> None:
         raise BadInput(
             f"the time for a question must be above 0 and at most {_MAX_TIMEOUT_S:g} s, not {timeout_s:g}",
             hint="120 s are the default",
+        )
+
+
+async def collect_answer(
+    replies: AsyncGenerator[AnswerPiece | ExplainEvent | Answer, None],
+    chunk_callback: ChunkCallback | None = None,
+    explain_callback: ExplainCallback | None = None,
+) -> Answer:
+    """Return the answer at the end of the replies; the callbacks receive those before it."""
+    answer: Answer | None = None
+    async with aclosing(replies) as arriving:
+        async for part in arriving:
+            if isinstance(part, Answer):
+                answer = part
+            elif isinstance(part, AnswerPiece) and chunk_callback is not None:
+                await chunk_callback(part.text, part.end_of_stream)
+            elif isinstance(part, ExplainEvent) and explain_callback is not None:
+                await _explain(explain_callback, part)
+    assert answer is not None, "the client ends with an answer or raises"
+    return answer
+
+
+async def _explain(callback: ExplainCallback, event: ExplainEvent) -> None:
+    try:
+        await callback(event.triples, event.explain_id)
+    except Exception:
+        logger.warning(
+            "explain callback failed",
+            extra={"action": "explain", "answer_id": event.answer_id, "stage": event.stage},
+            exc_info=True,
         )
 
 

@@ -13,12 +13,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -138,52 +139,48 @@ def _code(error: BaseException) -> str:
     return "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
 
 
-class Audited(Protocol):
-    """An object whose methods are logged."""
+@dataclass(frozen=True)
+class Operation:
+    """A method whose calls are logged."""
 
-    @property
-    def audit_log(self) -> AuditLog | None:
-        """Log of operations; None when nothing is logged."""
-        ...
+    name: str
+    """Name in the log."""
+    count: Callable[[Any], int] | None = None
+    """Returns the number of results; 1 when left out."""
+    answer_id: Callable[[Any], str] | None = None
+    """Returns the id of the new answer; none when left out."""
 
 
-S = TypeVar("S", bound=Audited)
-_Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
-
-
-def audited(
-    operation: str,
-    count: Callable[[Any], int] | None = None,
-    answer_id: Callable[[Any], str] | None = None,
-) -> Callable[[_Method[S, P, T]], _Method[S, P, T]]:
-    """Log each call of a method with its arguments; fields of a request object count as arguments.
+def audit_calls(target: object, operations: Mapping[str, Operation], log: AuditLog | None) -> None:
+    """Log each call of some methods of an object; fields of a request object count as arguments.
 
     Args:
-        operation: Name in the log.
-        count: Returns the number of results; 1 when left out.
-        answer_id: Returns the id of the new answer; none when left out.
+        target: Object with the methods.
+        operations: What is logged, by the name of the method.
+        log: The log; None when nothing is logged.
     """
+    if log is not None:
+        for name, operation in operations.items():
+            setattr(target, name, _logged(getattr(target, name), operation, log))
 
-    def wrap(method: _Method[S, P, T]) -> _Method[S, P, T]:
-        signature = inspect.signature(method)
 
-        @wraps(method)
-        async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            log = self.audit_log
-            if log is None:
-                return await method(self, *args, **kwargs)
-            bound = signature.bind(self, *args, **kwargs)
-            bound.apply_defaults()
-            with log.entry(operation, _logged_facts(bound.arguments)) as entry:
-                result = await method(*bound.args, **bound.kwargs)
-                entry["results"] = 1 if count is None else count(result)
-                if answer_id is not None:
-                    entry["answer_id"] = answer_id(result)
-            return result
+def _logged(
+    method: Callable[P, Awaitable[T]], operation: Operation, log: AuditLog
+) -> Callable[P, Awaitable[T]]:
+    signature = inspect.signature(method)
 
-        return call
+    @wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        with log.entry(operation.name, _logged_facts(bound.arguments)) as entry:
+            result = await method(*bound.args, **bound.kwargs)
+            entry["results"] = 1 if operation.count is None else operation.count(result)
+            if operation.answer_id is not None:
+                entry["answer_id"] = operation.answer_id(result)
+        return result
 
-    return wrap
+    return call
 
 
 def _logged_facts(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout
-from whence.engine.audit import AuditLog, audited
+from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout, collect_answer
+from whence.engine.audit import Operation, audit_calls
 from whence.engine.node_texts import AroundNode, FetchReport, NodeChunks
 from whence.engine.results import ImportResult, SnapshotOverview
-from whence.engine.session import EngineSession, collect_answer
+from whence.engine.session import EngineSession
 from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot
 from whence.retrieval.pipeline import check_text, search_mode
 from whence.schema.access import Access
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet, SnapshotSource
 
 _PUBLIC = Access.public()
+#: What the audit log has of each method.
+_AUDITED = {
+    "import_bundles": Operation("import", lambda result: len(result.imports)),
+    "expand": Operation("expand", lambda reply: len(reply.nodes)),
+    "fetch": Operation("fetch", lambda report: len(report.node_texts)),
+    "ask": Operation("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id),
+}
 
 
 class CodeSnapshots:
@@ -37,13 +44,8 @@ class CodeSnapshots:
 
     def __init__(self, session: EngineSession) -> None:
         self._session = session
+        audit_calls(self, _AUDITED, session.audit_log)
 
-    @property
-    def audit_log(self) -> AuditLog | None:
-        """Log of operations; None when the setting `audit` is not set."""
-        return self._session.audit_log
-
-    @audited("import", lambda result: len(result.imports))
     async def import_bundles(
         self,
         bundles: Iterable[str | os.PathLike[str]],
@@ -128,7 +130,6 @@ class CodeSnapshots:
         """
         await (await self._session.code_store()).purge_snapshot(await self._snapshot_id(name))
 
-    @audited("expand", lambda reply: len(reply.nodes))
     async def expand(
         self,
         nodes: Iterable[str],
@@ -177,7 +178,6 @@ class CodeSnapshots:
 
         return await read_snapshot(await self._session.code_store(), choice, read)
 
-    @audited("fetch", lambda report: len(report.node_texts))
     async def fetch(
         self,
         seeds: Sequence[str],
@@ -220,7 +220,6 @@ class CodeSnapshots:
 
         return await read_snapshot(await self._session.code_store(), choice, read)
 
-    @audited("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id)
     async def ask(
         self,
         question: str,

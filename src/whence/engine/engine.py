@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout
-from whence.engine.audit import AuditLog, audited
+from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout, collect_answer
+from whence.engine.audit import Operation, audit_calls
 from whence.engine.code import CodeSnapshots
 from whence.engine.erasure import Erasure, erase
 from whence.engine.indexing import Progress, index_paths
 from whence.engine.replay import ReplayReport, replay
 from whence.engine.results import IndexReport
 from whence.engine.search import SearchQuery, run_search
-from whence.engine.session import EngineSession, collect_answer
+from whence.engine.session import EngineSession
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.trace_access import explain, why_not
 from whence.retrieval.pipeline import RERANK_BUDGET_S, check_text, search_match, search_mode
@@ -40,6 +40,16 @@ __all__ = ("ChunkCallback", "Engine", "ExplainCallback")
 
 _NO_TAGS = DocumentTags()
 _PUBLIC = Access.public()
+#: What the audit log has of each method.
+_AUDITED = {
+    "index": Operation("index", lambda report: report.documents.added + report.documents.updated),
+    "search_report": Operation("search", lambda report: len(report.results)),
+    "ask": Operation("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id),
+    "explain": Operation("explain", lambda trace: len(trace.candidates)),
+    "why_not": Operation("why-not"),
+    "replay": Operation("replay"),
+    "erase": Operation("erase", lambda erasure: erasure.before.documents),
+}
 
 
 class Engine:
@@ -103,6 +113,7 @@ class Engine:
             warm_up=warm_up,
         )
         self.code = CodeSnapshots(self._session)
+        audit_calls(self, _AUDITED, self._session.audit_log)
 
     async def __aenter__(self) -> Self:
         await self._session.open()
@@ -121,12 +132,6 @@ class Engine:
         """Whether the running event loop is the one that this engine was opened in."""
         return asyncio.get_running_loop() is self._session.loop
 
-    @property
-    def audit_log(self) -> AuditLog | None:
-        """Log of operations; None when the setting `audit` is not set."""
-        return self._session.audit_log
-
-    @audited("index", lambda report: report.documents.added + report.documents.updated)
     async def index(
         self,
         paths: Iterable[str | os.PathLike[str]],
@@ -195,12 +200,10 @@ class Engine:
         )
         return (await self.search_report(request)).results
 
-    @audited("search", lambda report: len(report.results))
     async def search_report(self, query: SearchQuery) -> SearchReport:
         """Search, and report degradations and latencies beside the results."""
         return await run_search(self._session, query)
 
-    @audited("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id)
     async def ask(
         self,
         question: str,
@@ -253,7 +256,6 @@ class Engine:
         self._session.recent_answers.add(answer.answer_id)
         return answer
 
-    @audited("explain", lambda trace: len(trace.candidates))
     async def explain(self, answer_id: str, access: Access = _PUBLIC) -> Trace:
         """Return the trace of an answer, without candidates that are hidden from the reader.
 
@@ -262,7 +264,6 @@ class Engine:
         """
         return await explain(self._session, answer_id, access)
 
-    @audited("why-not")
     async def why_not(self, item: str, answer_id: str, access: Access = _PUBLIC) -> WhyNot:
         """Return the stage that dropped a chunk or document, and the reason.
 
@@ -270,7 +271,6 @@ class Engine:
         """
         return await why_not(self._session, item, answer_id, access)
 
-    @audited("replay")
     async def replay(
         self, answer_id: str, access: Access = _PUBLIC, *, timeout_s: float = 120.0
     ) -> ReplayReport:
@@ -285,7 +285,6 @@ class Engine:
         """
         return await replay(self._session, answer_id, access, timeout_s=timeout_s)
 
-    @audited("erase", lambda erasure: erasure.before.documents)
     async def erase(self, document_id: str, *, collection: str = "default") -> Erasure:
         """Erase a document: its chunks, vectors and postings, and its words in traces.
 

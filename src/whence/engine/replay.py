@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from whence.answering.state import collect_answer
 from whence.engine.trace_access import answer_not_found, load_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
-from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent, TraceRecord
+from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
 from whence.schema.errors import BadInput
+from whence.schema.terms import Triple
 from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:
@@ -108,15 +110,14 @@ async def _ask_again(
 ) -> tuple[Trace, Answer]:
     from whence.provenance.trace import read_trace
 
-    events: list[ExplainEvent] = []
-    answer: Answer | None = None
-    async for part in client.ask(request, timeout_s=timeout_s):
-        if isinstance(part, ExplainEvent):
-            events.append(part)
-        elif isinstance(part, Answer):
-            answer = part
-    assert answer is not None, "the client ends with an answer or raises"
-    return read_trace((t for event in events for t in event.triples), answer.answer_id), answer
+    triples: list[Triple] = []
+
+    async def keep(of_stage: tuple[Triple, ...], _uri: str) -> None:
+        triples.extend(of_stage)
+
+    replies = client.ask(request, timeout_s=timeout_s)
+    answer = await collect_answer(replies, explain_callback=keep)
+    return read_trace(triples, answer.answer_id), answer
 
 
 def compare(

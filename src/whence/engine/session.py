@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import uuid
 import weakref
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from whence.answering.state import ChunkCallback, ExplainCallback
+from whence.answering.state import new_answer_id
 from whence.broker.connect import in_process
 from whence.engine.audit import AuditLog
-from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
-from whence.schema.errors import BadInput, InternalError, WhenceError
-from whence.schema.message import Message
+from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
     from whence.engine.retriever import Retriever
@@ -25,8 +20,6 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.store.protocols import Store
     from whence.store.snapshot_protocols import CodeStore
-
-logger = logging.getLogger(__name__)
 
 #: Silence after which a client asks the broker whether a fleet is running, in seconds.
 _ABSENT_AFTER_S = 3.0
@@ -37,6 +30,11 @@ _NOT_OPEN_HINT = "use it inside `async with Engine(...) as engine:`"
 
 class EngineSession:
     """What every operation of an engine works with; opened and closed by the engine."""
+
+    client: FlowClient
+    """Client of the flow, while the session is open."""
+    resources: Resources
+    """Store and models, while the session is open."""
 
     def __init__(
         self,
@@ -58,28 +56,18 @@ class EngineSession:
         self.retrievers: weakref.WeakSet[Retriever] = weakref.WeakSet()
         self.loop: asyncio.AbstractEventLoop | None = None
         self._warm_up = warm_up
-        self._client: FlowClient | None = None
-        self._resources: Resources | None = None
         self._stack = AsyncExitStack()
 
     @property
     def is_open(self) -> bool:
         """Whether operations are possible."""
-        return self._client is not None
+        return "client" in vars(self)
 
-    @property
-    def client(self) -> FlowClient:
-        """Client of the flow."""
-        if self._client is None:
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise `BadInput` for what exists only while the session is open."""
+        if name in {"client", "resources"}:
             raise BadInput("this engine is not open", hint=_NOT_OPEN_HINT)
-        return self._client
-
-    @property
-    def resources(self) -> Resources:
-        """Store and models."""
-        if self._client is None or self._resources is None:
-            raise BadInput("this engine is not open", hint=_NOT_OPEN_HINT)
-        return self._resources
+        raise AttributeError(name)
 
     @property
     def runs_flow(self) -> bool:
@@ -111,33 +99,34 @@ class EngineSession:
         if self.is_open:
             raise BadInput("this engine is open already", hint="make one engine per `async with`")
         async with AsyncExitStack() as stack:
-            self._client = await self._connect(stack)
+            self.client, self.resources = await self._connect(stack)
             self._stack = stack.pop_all()
         self.loop = asyncio.get_running_loop()
 
     async def close(self, *error: Any) -> None:
         """Stop the flow and disconnect; requests in progress fail."""
-        self._client = None
+        for name in ("client", "resources"):
+            vars(self).pop(name, None)
         for retriever in list(self.retrievers):
             # It waits for its thread, which may wait for this event loop.
             await asyncio.to_thread(retriever.close)
         await self._stack.__aexit__(*error)
 
-    async def _connect(self, stack: AsyncExitStack) -> FlowClient:
+    async def _connect(self, stack: AsyncExitStack) -> tuple[FlowClient, Resources]:
         from whence.flow.resources import Resources
 
-        self._resources = Resources(self.settings, self.objects)
-        stack.push_async_callback(self._resources.aclose)
+        resources = Resources(self.settings, self.objects)
+        stack.push_async_callback(resources.aclose)
         if self._warm_up and self.runs_flow:
             loading = asyncio.create_task(
-                _load_models(self._resources, reranker=self._warm_up == "questions")
+                _load_models(resources, reranker=self._warm_up == "questions")
             )
             stack.push_async_callback(asyncio.wait, {loading})
             await asyncio.sleep(0)  # Loading continues in a thread.
         connecting: asyncio.Task[Any] | None = None
         if self.runs_flow and not self.only:
             # The embedded server starts in its own processes while this one imports the flow's modules.
-            connecting = asyncio.create_task(self._resources.get("store"))
+            connecting = asyncio.create_task(resources.get("store"))
             stack.push_async_callback(_cancel, connecting)
             await asyncio.sleep(0)
         from whence.broker.connect import connect
@@ -152,15 +141,13 @@ class EngineSession:
         if connecting is not None:
             await connecting
         if not self.runs_flow:
-            return FlowClient(
-                definition,
-                transport,
-                absent_after_s=_ABSENT_AFTER_S,
-                new_id=lambda: uuid.uuid4().hex,
+            client = FlowClient(
+                definition, transport, absent_after_s=_ABSENT_AFTER_S, new_id=new_answer_id
             )
-        running = run_flow(definition, transport, self._resources, only=self.only)
+            return client, resources
+        running = run_flow(definition, transport, resources, only=self.only)
         await stack.enter_async_context(running)
-        return FlowClient(definition, transport)
+        return FlowClient(definition, transport), resources
 
 
 async def _load_models(resources: Resources, *, reranker: bool) -> None:
@@ -176,34 +163,3 @@ async def _load_models(resources: Resources, *, reranker: bool) -> None:
 async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-async def collect_answer(
-    replies: AsyncGenerator[Message, None],
-    chunk_callback: ChunkCallback | None = None,
-    explain_callback: ExplainCallback | None = None,
-) -> Answer:
-    """Return the answer at the end of the replies."""
-    answer: Answer | None = None
-    async with aclosing(replies) as arriving:
-        async for part in arriving:
-            if isinstance(part, Answer):
-                answer = part
-            elif isinstance(part, AnswerPiece) and chunk_callback is not None:
-                await chunk_callback(part.text, part.end_of_stream)
-            elif isinstance(part, ExplainEvent) and explain_callback is not None:
-                await _explain(explain_callback, part)
-    if answer is None:
-        raise InternalError("the flow ended without an answer")
-    return answer
-
-
-async def _explain(callback: ExplainCallback, event: ExplainEvent) -> None:
-    try:
-        await callback(event.triples, event.explain_id)
-    except Exception:
-        logger.warning(
-            "explain callback failed",
-            extra={"action": "explain", "answer_id": event.answer_id, "stage": event.stage},
-            exc_info=True,
-        )
