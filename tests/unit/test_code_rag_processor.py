@@ -158,8 +158,8 @@ async def test_the_trace_has_seeds_edges_and_budget() -> None:
     assert store.reads == 1
 
 
-async def test_the_budget_drops_whole_texts_and_says_so() -> None:
-    """What does not fit is dropped at focus with its reason; the rest goes to the writer in order."""
+async def test_the_budget_drops_whole_texts() -> None:
+    """A text over the budget is dropped at focus with its reason; the rest goes to the writer in order."""
     processor, context, _ = world()
     await ask(
         processor, context, budget=TextBudget(kind="chars", limit=20), prioritize="graph_first"
@@ -174,8 +174,8 @@ async def test_the_budget_drops_whole_texts_and_says_so() -> None:
     assert check_trace(trace) == []
 
 
-async def test_nothing_found_asks_no_writer() -> None:
-    """Without a candidate there is no walk and no reading, and the answer says that nothing was found."""
+async def test_nothing_found_calls_no_writer() -> None:
+    """Without candidates nothing is expanded or read, and the answer states that nothing was found."""
     processor, context, store = world(search=lambda _: SearchResponse(candidates=()))
     answer = await ask(processor, context)
 
@@ -184,8 +184,8 @@ async def test_nothing_found_asks_no_writer() -> None:
     assert check_trace(trace_of(context)) == []
 
 
-async def test_an_expansion_that_fails_leaves_the_seeds() -> None:
-    """The seeds alone are read, and the answer says so."""
+async def test_a_failing_expansion_degrades_to_the_seeds() -> None:
+    """The seeds alone are read, and the answer is degraded."""
 
     def fail(_: Any) -> Any:
         raise Unavailable("the graph is away")
@@ -207,8 +207,8 @@ async def test_an_unknown_relation_is_refused() -> None:
     assert (await ask(processor, context, relations=("inherits",))).found
 
 
-async def test_a_snapshot_that_was_replaced_is_not_mixed() -> None:
-    """A walk over another import than the search's is refused; nothing is answered from halves."""
+async def test_a_replaced_snapshot_fails_the_question() -> None:
+    """A walk over another import than the search's is refused; there is no answer from two imports."""
     processor, context, _ = world()
     tags = {node(n): DocumentTags() for n in NAMES}
     other = GraphExpanderProcessor(store=GraphModel("s", tags, (), collection="newer"))
@@ -219,8 +219,8 @@ async def test_a_snapshot_that_was_replaced_is_not_mixed() -> None:
     assert (await ask(processor, context)).found
 
 
-async def test_what_cannot_be_asked_is_refused_first() -> None:
-    """Blank questions, wrong limits and unknown snapshots reach no service."""
+async def test_invalid_questions_call_no_service() -> None:
+    """Blank questions, wrong limits and unknown snapshots are refused before any call."""
     processor, context, _ = world()
     wrong = [
         CodeRagRequest(access=Access(), question="why?"),
@@ -239,7 +239,7 @@ async def test_what_cannot_be_asked_is_refused_first() -> None:
 
 
 async def test_equal_questions_leave_equal_traces() -> None:
-    """The same ids in the same order every time."""
+    """Equal questions have equal traces, in the same order."""
     told = []
     for _ in range(2):
         processor, context, _ = world()

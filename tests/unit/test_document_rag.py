@@ -116,7 +116,7 @@ def codes(result: RagResult) -> list[str]:
 
 
 async def test_the_question_itself_is_always_searched() -> None:
-    """Concepts add searches; the question's own is there, first and over the whole pool."""
+    """Concepts add searches; the question is searched first, for the whole pool."""
     bench = Bench(reranker=StubReranker())
 
     await bench.ask(doc_limit=6)
@@ -127,7 +127,7 @@ async def test_the_question_itself_is_always_searched() -> None:
 
 
 async def test_without_a_language_model_the_question_is_the_only_concept() -> None:
-    """No concepts are guessed, and the one vector is made once."""
+    """Without a language model there are no concepts, and one vector is computed."""
     bench = Bench(prompt=StubPrompt("Answer."))
 
     await bench.ask("Two\nlines?")
@@ -138,7 +138,7 @@ async def test_without_a_language_model_the_question_is_the_only_concept() -> No
 
 
 async def test_a_concept_equal_to_the_question_is_searched_once() -> None:
-    """The model naming the question again costs nothing."""
+    """A concept equal to the question adds no search."""
     bench = Bench(prompt=StubPrompt("Answer.", concepts=[QUESTION]))
 
     await bench.ask()
@@ -147,7 +147,7 @@ async def test_a_concept_equal_to_the_question_is_searched_once() -> None:
 
 
 async def test_concepts_do_not_crowd_one_another_out() -> None:
-    """The best of every concept comes before the second best of any."""
+    """The best hit of each concept ranks before the second best of any."""
     found = {"returns": IDS[10:20], "refunds": IDS[20:30], QUESTION: IDS[:10]}
     embeddings = StubEmbeddings()
     by_vector = {tuple(embeddings.vector(text)): ids for text, ids in found.items()}
@@ -160,8 +160,8 @@ async def test_concepts_do_not_crowd_one_another_out() -> None:
     assert bench.given == [TEXTS[IDS[n]] for n in (0, 10, 20, 1, 11, 21)]
 
 
-async def test_doc_limit_holds_without_a_reranker() -> None:
-    """However many concepts there are, the writer gets no more than doc_limit documents."""
+async def test_doc_limit_applies_without_a_reranker() -> None:
+    """The writer gets at most `doc_limit` documents, however many concepts there are."""
     concepts = [f"concept {n}" for n in range(10)]
     calls = iter(range(1000))
     bench = Bench(
@@ -176,7 +176,7 @@ async def test_doc_limit_holds_without_a_reranker() -> None:
 
 
 async def test_the_pool_is_cut_before_texts_are_read() -> None:
-    """With a reranker no more texts are read than fetch_limit."""
+    """With a reranker at most `fetch_limit` texts are read."""
     calls = iter(range(100))
     bench = Bench(
         search=StubSearch(lambda _v, limit: [IDS[next(calls)] for _ in range(limit)]),
@@ -189,8 +189,8 @@ async def test_the_pool_is_cut_before_texts_are_read() -> None:
     assert bench.trace.chunk_count == 5
 
 
-async def test_candidates_beyond_the_pool_carry_their_reason() -> None:
-    """Candidates that the searches together found above fetch_limit are accounted for."""
+async def test_candidates_beyond_the_pool_have_a_reason() -> None:
+    """Candidates beyond `fetch_limit` are recorded with their reason."""
     calls = iter(range(100))
     bench = Bench(
         search=StubSearch(lambda _v, limit: [IDS[next(calls)] for _ in range(limit)]),
@@ -205,7 +205,7 @@ async def test_candidates_beyond_the_pool_carry_their_reason() -> None:
 
 
 async def test_a_score_below_the_threshold_drops_a_candidate() -> None:
-    """Below the threshold a candidate is out, with its score and the reason."""
+    """A candidate below the threshold is dropped, with its score and the reason."""
     matches = [candidate(IDS[0], 0.9), candidate(IDS[1], 0.2)]
     bench = Bench(search=StubSearch(matches), threshold=0.5)
 
@@ -229,8 +229,8 @@ async def test_a_wrong_number_of_vectors_is_an_error(surplus: int) -> None:
     assert bench.search.calls == []
 
 
-async def test_concepts_that_cannot_be_embedded_leave_the_question() -> None:
-    """The question's own search answers, and the answer says what is missing."""
+async def test_concepts_without_vectors_degrade() -> None:
+    """The question's own search answers, and the answer is degraded."""
 
     class OneOnly(StubEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -247,8 +247,8 @@ async def test_concepts_that_cannot_be_embedded_leave_the_question() -> None:
     assert bench.trace.stage("exploration").run.degraded == result.degraded
 
 
-async def test_a_dead_embedding_service_fails_the_question_by_name() -> None:
-    """Without any vector there is no search, and the error is the service's own."""
+async def test_a_failing_embedding_service_fails_the_question() -> None:
+    """Without any vector nothing is searched, and the error is the service's own."""
     bench = Bench(embeddings=StubEmbeddings(error=Unavailable("no embedder")))
 
     with pytest.raises(Unavailable, match="no embedder"):
@@ -261,8 +261,8 @@ async def test_a_dead_embedding_service_fails_the_question_by_name() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("boom"), Unavailable("no model"), TimeoutError()])
-async def test_concepts_that_cannot_be_named_degrade(error: Exception) -> None:
-    """The question alone is searched, and the answer says so."""
+async def test_failing_concepts_degrade(error: Exception) -> None:
+    """The question alone is searched, and the answer is degraded."""
     bench = Bench(prompt=StubPrompt("Answer.", concepts=["x"], concepts_error=error))
 
     result = await bench.ask()
@@ -273,7 +273,7 @@ async def test_concepts_that_cannot_be_named_degrade(error: Exception) -> None:
 
 
 async def test_a_slow_concept_model_degrades() -> None:
-    """A model that never names concepts costs its timeout and no more."""
+    """A concept model that never replies costs its timeout."""
     bench = Bench(
         prompt=StubPrompt("Answer.", concepts=["x"], concepts_error=NEVER),
         concepts_timeout_s=SHORT,
@@ -289,7 +289,7 @@ async def test_a_slow_concept_model_degrades() -> None:
 
 
 async def test_a_search_that_fails_is_left_out() -> None:
-    """One failing search of several degrades; the others answer."""
+    """One failing search of several degrades the answer; the others are used."""
     calls = iter(range(10))
 
     def matches(_vector: Any, _limit: int) -> list[str]:
@@ -305,8 +305,8 @@ async def test_a_search_that_fails_is_left_out() -> None:
     assert codes(result) == ["search_failed"]
 
 
-async def test_a_collection_that_is_not_there_fails_the_question() -> None:
-    """When every search fails, the first error is the question's."""
+async def test_a_missing_collection_fails_the_question() -> None:
+    """When every search fails, the question fails with the first error."""
     bench = Bench(search=StubSearch(error=NotFound("no collection 'x'")))
 
     with pytest.raises(NotFound, match="no collection"):
@@ -316,8 +316,8 @@ async def test_a_collection_that_is_not_there_fails_the_question() -> None:
 # Texts
 
 
-async def test_texts_are_read_at_once_but_not_all() -> None:
-    """Reading one by one is concurrent and bounded."""
+async def test_single_reads_are_concurrent_and_bounded() -> None:
+    """Texts read one by one are read concurrently, up to a limit."""
     bench = Bench(search=StubSearch(IDS[:40]), fetch_concurrency=8)
 
     await bench.ask(doc_limit=40)
@@ -325,8 +325,8 @@ async def test_texts_are_read_at_once_but_not_all() -> None:
     assert bench.texts.most_at_once == 8
 
 
-async def test_a_batched_reader_is_asked_once() -> None:
-    """With `fetch_chunks` all texts come in one request, in the order of retrieval."""
+async def test_a_batched_reader_gets_one_request() -> None:
+    """With `fetch_chunks` all texts are read in one request, in the order of retrieval."""
     bench = Bench(search=StubSearch(IDS[:40]), batched=True)
 
     await bench.ask(doc_limit=40)
@@ -335,8 +335,8 @@ async def test_a_batched_reader_is_asked_once() -> None:
     assert bench.given == [TEXTS[i] for i in IDS[:40]]
 
 
-async def test_texts_that_are_missing_are_dropped_with_their_reason() -> None:
-    """Failed, missing and blank texts have different reasons; the other passages give the answer."""
+async def test_missing_texts_are_dropped_with_their_reason() -> None:
+    """Failed, missing and blank texts have different reasons; the other passages are used."""
     texts: dict[str, str | Exception] = {
         IDS[0]: RuntimeError("disk"),
         IDS[2]: "  \n",
@@ -355,8 +355,8 @@ async def test_texts_that_are_missing_are_dropped_with_their_reason() -> None:
     assert codes(result) == ["texts_missing"]
 
 
-async def test_a_text_that_never_comes_is_given_up() -> None:
-    """The reads together have one timeout."""
+async def test_reading_has_a_timeout() -> None:
+    """All reads together have one timeout."""
     bench = Bench(
         search=StubSearch(IDS[:2]),
         texts=StubTexts({IDS[0]: NEVER, IDS[1]: TEXTS[IDS[1]]}),
@@ -377,8 +377,8 @@ async def test_a_batched_reader_that_fails_fails_the_question() -> None:
         await bench.ask()
 
 
-async def test_equal_texts_are_given_once_when_asked_for() -> None:
-    """A text stored twice takes one place, the better ranked one's."""
+async def test_equal_texts_can_be_merged() -> None:
+    """With the option, equal texts take one place, that of the better rank."""
     texts = {IDS[0]: "same", IDS[1]: "same", IDS[2]: "other"}
     bench = Bench(texts=StubTexts(texts), drop_duplicates=True)
 
@@ -389,8 +389,8 @@ async def test_equal_texts_are_given_once_when_asked_for() -> None:
     assert codes(result) == []
 
 
-async def test_a_budget_takes_texts_whole_or_skips_them() -> None:
-    """A text that does not fit is skipped and scanning goes on; the best is always taken."""
+async def test_a_budget_takes_whole_texts() -> None:
+    """A text over the budget is skipped, later ones are tried; the best is always taken."""
     texts = {IDS[0]: "a" * 30, IDS[1]: "b" * 30, IDS[2]: "c" * 10}
     bench = Bench(texts=StubTexts(texts), max_context_chars=40)
 
@@ -400,8 +400,8 @@ async def test_a_budget_takes_texts_whole_or_skips_them() -> None:
     assert bench.dropped() == {IDS[1]: "over_budget"}
 
 
-async def test_the_best_text_is_given_at_any_size() -> None:
-    """A budget below the first text still leaves something to answer from."""
+async def test_the_best_text_is_taken_at_any_size() -> None:
+    """A budget smaller than the best text still takes that text."""
     bench = Bench(texts=StubTexts(dict.fromkeys(IDS[:3], "x" * 50)), max_context_chars=10)
 
     await bench.ask()
@@ -430,10 +430,10 @@ async def test_reading_one_by_one_has_one_timeout_for_all() -> None:
     [([], {}, NOTHING_FOUND), (IDS[:2], {}, NOTHING_READABLE)],
     ids=["nothing found", "nothing readable"],
 )
-async def test_without_a_text_no_model_is_asked(
+async def test_without_a_text_no_model_is_called(
     found: list[str], texts: dict[str, str], says: str
 ) -> None:
-    """The answer says that nothing was found; the chain still ends in a synthesis."""
+    """The answer states that nothing was found; the trace still ends with a synthesis."""
     reranker = StubReranker()
     bench = Bench(search=StubSearch(found), texts=StubTexts(texts), reranker=reranker)
 
@@ -492,8 +492,8 @@ def results(*pairs: tuple[Any, Any]) -> list[RerankerResult]:
         "object",
     ],
 )
-async def test_a_reply_that_is_partly_wrong_is_used_where_it_is_right(reply: Any) -> None:
-    """Invalid entries are left out and reported; the others are sorted by score."""
+async def test_valid_entries_of_a_reranking_are_used(reply: Any) -> None:
+    """Invalid entries are reported and left out; the others are sorted by score."""
     bench = Bench(reranker=StubReranker(reply))
 
     result = await bench.ask()
@@ -515,10 +515,10 @@ async def test_a_reply_that_is_partly_wrong_is_used_where_it_is_right(reply: Any
     ],
     ids=["empty", "unknown", "no list", "exception", "timeout inside", "never"],
 )
-async def test_a_useless_reranker_leaves_the_order_of_retrieval(
+async def test_a_failing_reranker_keeps_the_order_of_retrieval(
     reranker: StubReranker, code: str
 ) -> None:
-    """The answer comes all the same, cut to doc_limit, and says so; no focus is claimed."""
+    """The answer is cut to `doc_limit` and degraded, and there is no focus stage."""
     bench = Bench(reranker=reranker, rerank_timeout_s=SHORT)
 
     result = await bench.ask(doc_limit=2)
@@ -532,7 +532,7 @@ async def test_a_useless_reranker_leaves_the_order_of_retrieval(
 
 
 async def test_a_reply_that_is_too_long_is_cut() -> None:
-    """The reranker's own cut is not trusted."""
+    """A reranker's reply is cut to the limit, whatever the reranker returned."""
     bench = Bench(reranker=StubReranker(results(("0", 0.1), ("1", 0.2), ("2", 0.3))))
 
     await bench.ask(doc_limit=2)
@@ -542,7 +542,7 @@ async def test_a_reply_that_is_too_long_is_cut() -> None:
 
 
 async def test_ties_of_the_reranker_keep_the_order_of_retrieval() -> None:
-    """Equal scores are settled by rank, not by the order of the reply."""
+    """Equal scores are ordered by rank, not by the order of the reply."""
     bench = Bench(reranker=StubReranker(results(("2", 0.5), ("1", 0.5), ("0", 0.5))))
 
     await bench.ask(doc_limit=2)
@@ -550,8 +550,8 @@ async def test_ties_of_the_reranker_keep_the_order_of_retrieval() -> None:
     assert bench.given == [TEXTS[IDS[0]], TEXTS[IDS[1]]]
 
 
-async def test_scores_of_what_the_reranker_dropped_are_kept() -> None:
-    """The trace has the scores of a client that returns more than its limit."""
+async def test_scores_beyond_the_limit_are_recorded() -> None:
+    """The trace has all scores of a client that returns more than its limit."""
     bench = Bench(reranker=StubReranker(results(("1", 0.9), ("0", 0.5), ("2", 0.1))))
 
     await bench.ask(doc_limit=2)
@@ -564,7 +564,7 @@ async def test_scores_of_what_the_reranker_dropped_are_kept() -> None:
     )
 
 
-async def test_reranking_can_be_left_out_of_one_question() -> None:
+async def test_one_question_can_skip_reranking() -> None:
     """`rerank=False` behaves as if there were no reranker."""
     reranker = StubReranker()
     bench = Bench(reranker=reranker)
@@ -578,8 +578,8 @@ async def test_reranking_can_be_left_out_of_one_question() -> None:
 # Writing
 
 
-async def test_a_writer_that_fails_fails_the_question_clearly() -> None:
-    """The error names what was done and why it failed, and the chain ends in a failure node."""
+async def test_a_failing_writer_fails_the_question() -> None:
+    """The error names the step and the cause, and the trace ends with a failure node."""
     bench = Bench(prompt=StubPrompt("", concepts=["x"], error=RuntimeError("model on fire")))
 
     with pytest.raises(InternalError, match="writing the answer failed: RuntimeError: model on"):
@@ -601,10 +601,10 @@ async def test_a_writer_that_fails_fails_the_question_clearly() -> None:
     ],
     ids=["embedding", "search", "writer"],
 )
-async def test_a_failing_question_does_not_leave_its_chain_dangling(
+async def test_a_failure_derives_from_the_last_stage(
     broken: dict[str, Any], stage: str, last: str
 ) -> None:
-    """The failure node names the stage and derives from the last one that was done."""
+    """The failure node names its stage and derives from the last completed one."""
     bench = Bench(**broken)
 
     with pytest.raises(Unavailable):
@@ -625,7 +625,7 @@ async def test_a_failing_question_does_not_leave_its_chain_dangling(
         {"search": StubSearch(error=NEVER), "search_timeout_s": SHORT},
     ],
 )
-async def test_a_timeout_reaches_the_user_with_words(broken: dict[str, Any]) -> None:
+async def test_a_timeout_has_a_message(broken: dict[str, Any]) -> None:
     """An error never has an empty message."""
     bench = Bench(**broken)
 
@@ -637,7 +637,7 @@ async def test_a_timeout_reaches_the_user_with_words(broken: dict[str, Any]) -> 
 
 
 async def test_an_answer_without_text_is_reported() -> None:
-    """A writer that says nothing does not pass for an answer."""
+    """An empty answer of the writer is an error."""
     bench = Bench(prompt=StubPrompt("", concepts=["x"]))
 
     result = await bench.ask()
@@ -646,7 +646,7 @@ async def test_an_answer_without_text_is_reported() -> None:
 
 
 async def test_a_writer_without_language_model_is_reported() -> None:
-    """Quoting is not composing, and the answer says so."""
+    """An answer of quoted sentences is marked as degraded."""
 
     class Extractive(StubPrompt):
         async def document_prompt(self, query: str, documents: Any, **_: Any) -> PromptResult:
@@ -662,7 +662,7 @@ async def test_a_writer_without_language_model_is_reported() -> None:
 
 
 async def test_pieces_arrive_in_order_and_end_once() -> None:
-    """The pieces add up to the text, and the stream ends exactly once."""
+    """The pieces add up to the text, and the stream ends once."""
     pieces: list[tuple[str, bool]] = []
     bench = Bench(prompt=StubPrompt("Yes [1].", concepts=["x"], pieces=["Yes", " [1]."]))
 
@@ -675,8 +675,8 @@ async def test_pieces_arrive_in_order_and_end_once() -> None:
     assert [end for _, end in pieces] == [False, False, True]
 
 
-async def test_a_writer_that_does_not_end_its_stream_is_ended() -> None:
-    """The stream ends even when the writer does not end it; the text is that of the pieces."""
+async def test_a_stream_without_an_end_is_completed() -> None:
+    """A stream that the writer does not end is ended; the text is that of the pieces."""
     pieces: list[tuple[str, bool]] = []
 
     class Forgetful(StubPrompt):
@@ -730,7 +730,7 @@ async def test_markers_follow_the_reranker() -> None:
 
 @pytest.mark.parametrize("text", ["So [4].", "So [0]."])
 async def test_an_unknown_marker_is_reported(text: str) -> None:
-    """It is no citation; the answer says that the writer made it up."""
+    """An unknown marker is no citation, and the answer is degraded."""
     bench = Bench(prompt=StubPrompt(text, concepts=["x"]))
 
     result = await bench.ask()
@@ -740,7 +740,7 @@ async def test_an_unknown_marker_is_reported(text: str) -> None:
 
 
 async def test_a_quote_that_is_not_in_its_document_is_reported() -> None:
-    """Only text that is verbatim in the document becomes a quote."""
+    """Only text that occurs verbatim in the document becomes a quote."""
     bench = Bench(prompt=StubPrompt("So [1].", concepts=["x"], quotes=[Quote(1, "made up")]))
 
     result = await bench.ask()
@@ -753,7 +753,7 @@ async def test_a_quote_that_is_not_in_its_document_is_reported() -> None:
 
 
 async def test_the_whole_question_has_a_deadline() -> None:
-    """Stages share the time of the question: the last gets what is left."""
+    """The stages share the time of the question."""
     bench = Bench(prompt=StubPrompt("", concepts=["x"], error=NEVER))
     bench.rag._sources = Sources(monotonic=asyncio.get_running_loop().time)
 
@@ -763,8 +763,8 @@ async def test_the_whole_question_has_a_deadline() -> None:
     assert bench.trace.failure.code == "deadline_exceeded"
 
 
-async def test_the_shorter_of_two_deadlines_holds() -> None:
-    """Neither the options nor the caller can lengthen what the other allows."""
+async def test_the_shorter_of_two_deadlines_applies() -> None:
+    """The options cannot extend the caller's deadline, nor the caller that of the options."""
     bench = Bench(prompt=StubPrompt("", concepts=["x"], error=NEVER), deadline_s=0.3)
     bench.rag._sources = Sources(monotonic=asyncio.get_running_loop().time)
 
@@ -774,7 +774,7 @@ async def test_the_shorter_of_two_deadlines_holds() -> None:
 
 
 async def test_optional_stages_leave_time_for_the_answer() -> None:
-    """Concepts and reranking that never end together still leave time for an answer."""
+    """Concepts and reranking that never end leave time for an answer."""
     bench = Bench(
         prompt=StubPrompt("Answer.", concepts=["x"], concepts_error=NEVER),
         reranker=StubReranker(error=NEVER),
@@ -788,7 +788,7 @@ async def test_optional_stages_leave_time_for_the_answer() -> None:
 
 
 async def test_no_stage_begins_after_the_deadline() -> None:
-    """When the time is over nothing more is asked of anybody."""
+    """After the deadline no service is called."""
     moments = iter([0.0, 0.0, *([9.0] * 100)])
     bench = Bench()
     bench.rag._sources = Sources(monotonic=lambda: next(moments))
@@ -820,7 +820,7 @@ async def test_a_callback_that_fails_does_not_fail_the_question() -> None:
 
 
 async def test_a_slow_callback_is_waited_for_once() -> None:
-    """One call takes at most its timeout; the callback is then left alone."""
+    """One call is limited by its timeout; afterwards the callback is not called again."""
     heard: list[str] = []
     bench = Bench(explain_timeout_s=SHORT)
 
@@ -835,7 +835,7 @@ async def test_a_slow_callback_is_waited_for_once() -> None:
 
 
 async def test_triples_are_built_for_a_listener_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a listener no triples are built; the stages are reported all the same."""
+    """Without a listener no event is built; the stages are still reported."""
 
     def fail(*_arguments: Any, **_options: Any) -> None:
         raise RuntimeError("built")
@@ -855,8 +855,8 @@ async def test_triples_are_built_for_a_listener_only(monkeypatch: pytest.MonkeyP
     assert codes(await bench.ask()) == ["stage_not_told"]
 
 
-async def test_stages_count_what_went_in_and_out() -> None:
-    """Each stage reports its candidates."""
+async def test_stages_report_counts() -> None:
+    """Each stage reports its candidates before and after."""
     bench = Bench(reranker=StubReranker())
 
     result = await bench.ask(doc_limit=2)
@@ -870,8 +870,8 @@ async def test_stages_count_what_went_in_and_out() -> None:
     ]
 
 
-async def test_the_account_names_scores_ranks_concepts_models_and_limits() -> None:
-    """What the peer vocabulary throws away is all in the trace, typed."""
+async def test_the_trace_has_scores_ranks_concepts_models_and_limits() -> None:
+    """Our own vocabulary records, typed, what the shared one cannot."""
     model = EmbeddingModel(name="minilm", revision="r1", precision="w8", dimension=4)
 
     class WithModel(StubEmbeddings):
@@ -909,8 +909,8 @@ async def test_the_account_names_scores_ranks_concepts_models_and_limits() -> No
     assert result.settings["writer_model"] == "stub-writer"
 
 
-async def test_the_shared_vocabulary_alone_is_enough_for_its_readers() -> None:
-    """Without the full account the trace has no term of our own namespace."""
+async def test_the_trace_can_use_the_shared_vocabulary_only() -> None:
+    """Without details the trace has no term of our own namespace."""
     bench = Bench(full_account=False, reranker=StubReranker())
 
     await bench.ask()
@@ -920,7 +920,7 @@ async def test_the_shared_vocabulary_alone_is_enough_for_its_readers() -> None:
     assert bench.stages == ["question", "grounding", "exploration", "focus", "synthesis"]
 
 
-async def test_the_same_question_leaves_the_same_triples() -> None:
+async def test_equal_questions_have_equal_triples() -> None:
     """With fixed ids and clocks two runs are equal."""
     first, second = Bench(reranker=StubReranker()), Bench(reranker=StubReranker())
 
@@ -931,7 +931,7 @@ async def test_the_same_question_leaves_the_same_triples() -> None:
 
 
 async def test_a_given_answer_id_is_kept() -> None:
-    """All IRIs are made of the caller's id."""
+    """All IRIs contain the caller's id."""
     bench = Bench()
 
     result = await bench.ask(answer_id="mine")
@@ -940,8 +940,8 @@ async def test_a_given_answer_id_is_kept() -> None:
     assert bench.events[0][1] == answer_uris("mine").question
 
 
-async def test_the_answer_is_saved_where_asked_to() -> None:
-    """The callback gets the IRI and the text, and the synthesis points to it."""
+async def test_the_answer_is_passed_to_the_save_callback() -> None:
+    """The callback gets the IRI and the text, and the synthesis refers to it."""
     saved: list[tuple[str, str]] = []
     bench = Bench()
 
@@ -954,8 +954,8 @@ async def test_the_answer_is_saved_where_asked_to() -> None:
     assert bench.trace.answer_document == saved[0][0]
 
 
-async def test_an_answer_that_cannot_be_saved_is_not_pointed_to() -> None:
-    """A failing save degrades and leaves no reference that leads nowhere."""
+async def test_a_failing_save_callback_degrades() -> None:
+    """The answer is degraded, and the trace has no broken reference."""
     bench = Bench()
 
     async def save(_uri: str, _text: str) -> None:
@@ -968,7 +968,7 @@ async def test_an_answer_that_cannot_be_saved_is_not_pointed_to() -> None:
 
 
 async def test_chunk_ids_that_are_no_iris_survive_the_trace() -> None:
-    """Any valid id survives the trace."""
+    """The trace can express any valid chunk id."""
     odd = 'a b"<>\u00e9#1'
     bench = Bench(search=StubSearch([odd]), texts=StubTexts({odd: "text"}))
 
@@ -992,7 +992,7 @@ async def test_chunk_ids_that_are_no_iris_survive_the_trace() -> None:
     ],
 )
 async def test_an_invalid_question_is_refused_first(question: Any, says: str) -> None:
-    """No client is called, and no stage is recorded."""
+    """An invalid question calls no client and records no stage."""
     bench = Bench()
 
     with pytest.raises(BadInput, match=says):
@@ -1001,8 +1001,8 @@ async def test_an_invalid_question_is_refused_first(question: Any, says: str) ->
     assert (bench.events, bench.embeddings.calls, bench.prompt.prompts) == ([], [], [])
 
 
-async def test_a_long_question_is_asked() -> None:
-    """Ten thousand words are a question."""
+async def test_a_long_question_is_answered() -> None:
+    """A question of ten thousand words is valid."""
     bench = Bench()
 
     assert (await bench.ask("holiday " * 10_000)).answer.found
@@ -1012,7 +1012,7 @@ async def test_a_long_question_is_asked() -> None:
     "options", [{"doc_limit": 0}, {"doc_limit": -1}, {"fetch_limit": -1}, {"answer_id": "a b"}]
 )
 async def test_limits_and_ids_out_of_range_are_refused(options: dict[str, Any]) -> None:
-    """A limit below its least, or an id that fits no IRI, is bad input."""
+    """A limit below its minimum, or an id that fits no IRI, is bad input."""
     bench = Bench()
 
     with pytest.raises(BadInput):
@@ -1021,8 +1021,8 @@ async def test_limits_and_ids_out_of_range_are_refused(options: dict[str, Any]) 
     assert bench.events == []
 
 
-async def test_cancelling_a_question_cancels_what_it_started() -> None:
-    """Nothing goes on working for a reader who left."""
+async def test_cancelling_a_question_cancels_its_calls() -> None:
+    """No call continues after its question was cancelled."""
     started: list[str] = []
     left: list[str] = []
     all_started = asyncio.Event()
@@ -1047,10 +1047,10 @@ async def test_cancelling_a_question_cancels_what_it_started() -> None:
     assert left == started == ["search"] * 3
 
 
-async def test_logs_hold_no_words_of_questions_or_documents(
+async def test_logs_contain_no_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Questions and documents stay out of the logs, also on errors."""
+    """Words of questions and documents are not logged, also on errors."""
     caplog.set_level("DEBUG")
 
     async def callback(_triples: Any, _explain_id: str) -> None:

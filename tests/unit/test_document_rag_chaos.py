@@ -81,7 +81,7 @@ options = st.builds(
     fetch_limit=st.integers(0, 6),
     batched=st.booleans(),
 )
-async def test_a_question_always_ends_in_order(
+async def test_a_question_always_ends_in_a_valid_state(
     prompt: StubPrompt,
     embedder: StubEmbeddings,
     search: StubSearch,
@@ -92,7 +92,7 @@ async def test_a_question_always_ends_in_order(
     fetch_limit: int,
     batched: bool,
 ) -> None:
-    """The answer or the error has a text, limits hold, and the trace is valid and complete."""
+    """The answer or the error has a text, limits are kept, and the trace is valid and complete."""
     holder = StubTexts(stored)
     rag = DocumentRag(
         prompt,

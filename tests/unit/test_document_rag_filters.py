@@ -16,7 +16,7 @@ FILTERS = {"lang": ["en", "de"], "year": {"gte": 2020}}
 
 
 async def test_an_invalid_filter_is_refused_first() -> None:
-    """A wrong filter costs no search and no model."""
+    """An invalid filter causes no search and no model call."""
     context = StubContext({})
     request = DocumentRagRequest(
         access=Access.public(), question="why?", filters={"year": {"near": 2020}}
@@ -28,8 +28,8 @@ async def test_an_invalid_filter_is_refused_first() -> None:
     assert context.sent == []
 
 
-def test_a_replay_asks_with_the_same_filters() -> None:
-    """The filters in the settings of a trace are those of the replayed request."""
+def test_a_replay_uses_the_recorded_filters() -> None:
+    """The filters recorded in a trace are those of the replayed request."""
     record = TraceRecord(
         answer_id="a",
         collection="c",

@@ -47,7 +47,7 @@ def test_a_pool_has_each_chunk_once_and_nothing_else(some: list[Named], limit: i
 def test_a_pool_never_keeps_more_than_its_limit(
     some: list[Named], limit: int, threshold: float
 ) -> None:
-    """As many stay in as fit; those below the threshold take no place."""
+    """A pool keeps as many as fit; candidates below the threshold do not count."""
     accounts = pool_candidates(some, limit=limit, threshold=threshold)
     good = [a for a in accounts if a.score is None or a.score >= threshold]
 
@@ -86,8 +86,8 @@ def test_a_pool_is_fair(some: list[Named]) -> None:
 
 @settings(deadline=None)
 @given(rankings)
-def test_a_candidate_has_its_best_score_and_all_who_found_it(some: list[Named]) -> None:
-    """A candidate has its best score and all of its concepts."""
+def test_a_candidate_has_its_best_score_and_all_concepts(some: list[Named]) -> None:
+    """A candidate has its best score and every concept that found it."""
     for account in pool_candidates(some, limit=99):
         found = [
             (concept, match)
@@ -129,8 +129,8 @@ replies = st.one_of(
 
 @settings(deadline=None)
 @given(replies, st.integers(1, 8), limits)
-def test_no_reply_of_a_reranker_can_do_harm(reply: Any, count: int, limit: int) -> None:
-    """Of any reply only known documents are kept, each once, with finite scores, sorted and cut."""
+def test_any_reply_of_a_reranker_is_safe(reply: Any, count: int, limit: int) -> None:
+    """Only known documents are kept, each once, with finite scores, sorted and cut."""
     reranking = read_reranking(reply, count, limit)
     items = (*reranking.kept, *reranking.rest)
     indices = [item.index for item in items]
@@ -148,7 +148,7 @@ def test_no_reply_of_a_reranker_can_do_harm(reply: Any, count: int, limit: int) 
 
 @settings(deadline=None)
 @given(st.permutations(range(8)), limits)
-def test_a_sound_reply_is_taken_as_it_is(order: list[int], limit: int) -> None:
+def test_a_valid_reply_is_used_unchanged(order: list[int], limit: int) -> None:
     """A sorted reply with known ids keeps its order, without faults."""
     reply = [RerankerResult(str(i), "0", 1.0 - place / 10) for place, i in enumerate(order)]
     reranking = read_reranking(reply, 8, limit)
@@ -168,8 +168,10 @@ quotes = st.lists(
 
 @settings(deadline=None)
 @given(texts, quotes, passages)
-def test_citations_are_total_and_true(text: str, some: list[Quote], given_: list[Passage]) -> None:
-    """Citations of any text have known markers only, in order, and verbatim quotes."""
+def test_citations_have_known_markers_and_verbatim_quotes(
+    text: str, some: list[Quote], given_: list[Passage]
+) -> None:
+    """For any text, citations have known markers, in order, and verbatim quotes."""
     cited = map_citations(text, some, given_)
     markers = [c.marker for c in cited.citations]
 
@@ -184,7 +186,7 @@ def test_citations_are_total_and_true(text: str, some: list[Quote], given_: list
 @settings(deadline=None)
 @given(texts, passages)
 def test_every_marker_is_cited_or_reported(text: str, given_: list[Passage]) -> None:
-    """No marker disappears without a word."""
+    """Each marker becomes a citation or a degradation."""
     cited = map_citations(text, (), given_)
 
     assert len(cited.citations) + len(cited.faults) == len(markers_of(text))
@@ -200,7 +202,7 @@ def test_markers_are_read_as_models_write_them() -> None:
 @settings(deadline=None)
 @given(st.text(max_size=80), limits)
 def test_concepts_are_clean(text: str, limit: int) -> None:
-    """Never blank, never twice, never more than allowed, never with NUL."""
+    """Concepts are not blank, unique, within the limit and without NUL."""
     concepts = read_concepts(text, limit=limit)
 
     assert len(concepts) <= limit

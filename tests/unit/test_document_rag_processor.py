@@ -172,8 +172,8 @@ async def test_each_stage_goes_to_the_caller_and_to_the_explain_topic() -> None:
     assert set(context.keys["explain"]) == {"a1"}
 
 
-async def test_a_caller_can_do_without_explain_events() -> None:
-    """With `explain` off they go to the topic and the trace, not to the caller."""
+async def test_explain_events_can_be_left_out() -> None:
+    """With `explain` off, events go to the topic and the trace, not to the caller."""
     context = StubContext(SERVICES)
     replies = await ask(context, request(explain=False))
 
@@ -182,7 +182,7 @@ async def test_a_caller_can_do_without_explain_events() -> None:
 
 
 async def test_the_trace_is_published_before_the_answer() -> None:
-    """When the answer goes out its trace is safe, with everything of the question in it."""
+    """When the answer is sent, its complete trace has been published."""
     context = StubContext(SERVICES)
     stream = processor().handle_stream(request(), context)
     published_before: list[int] = []
@@ -208,8 +208,8 @@ async def test_the_trace_is_published_before_the_answer() -> None:
     assert record.settings["reranker_model"] == "cross"
 
 
-async def test_a_trace_that_cannot_be_published_shows_in_the_answer() -> None:
-    """The answer is returned and says that its trace is not stored."""
+async def test_an_unpublished_trace_degrades_the_answer() -> None:
+    """The answer is returned and states that its trace is not stored."""
     context = StubContext(SERVICES, emit_errors={"trace": Unavailable("broker gone")})
     answer = answer_of(await ask(context, request()))
 
@@ -218,8 +218,8 @@ async def test_a_trace_that_cannot_be_published_shows_in_the_answer() -> None:
     ]
 
 
-async def test_a_failure_that_may_be_tried_again_is_not_recorded() -> None:
-    """A trace is kept once per answer: a failed attempt must not take the place of the next one."""
+async def test_a_retryable_failure_is_not_recorded() -> None:
+    """A trace is stored once per answer, so a failed attempt must not store one."""
     tries = iter(range(2))
 
     def flaky(message: SearchRequest) -> SearchResponse:
@@ -243,8 +243,8 @@ async def test_a_failure_that_may_be_tried_again_is_not_recorded() -> None:
     assert [record.answer for record in context.emitted["trace"]] == replies
 
 
-async def test_events_that_cannot_be_published_degrade_once() -> None:
-    """The caller gets them all the same, and the answer says it, in the trace too."""
+async def test_unpublished_events_degrade_once() -> None:
+    """The caller gets the events, and the answer and the trace have one degradation."""
     context = StubContext(SERVICES, emit_errors={"explain": TimeoutError()})
     replies = await ask(context, request())
 
@@ -253,8 +253,8 @@ async def test_events_that_cannot_be_published_degrade_once() -> None:
     assert context.emitted["trace"][0].answer == replies[-1]
 
 
-async def test_a_question_that_fails_leaves_a_trace_with_a_failure() -> None:
-    """The error reaches the caller; what was done and what failed is recorded."""
+async def test_a_failed_question_has_a_trace() -> None:
+    """The error reaches the caller; the completed stages and the failure are recorded."""
 
     def broken(_: SearchRequest) -> SearchResponse:
         raise NotFound("there is no collection 'x'")
@@ -270,7 +270,7 @@ async def test_a_question_that_fails_leaves_a_trace_with_a_failure() -> None:
 
 
 async def test_the_error_is_raised_even_when_its_trace_is_lost() -> None:
-    """A broker that is gone as well does not hide the reason."""
+    """A broker that fails as well does not replace the error of the question."""
     services = {**SERVICES, "texts": lambda _: (_ for _ in ()).throw(Unavailable("store down"))}
     context = StubContext(services, emit_errors={"trace": RuntimeError("gone")})
 
@@ -278,8 +278,8 @@ async def test_the_error_is_raised_even_when_its_trace_is_lost() -> None:
         await ask(context, request())
 
 
-async def test_pieces_go_out_as_they_are_written() -> None:
-    """Streaming gives the text in pieces, the last marked, before the answer."""
+async def test_pieces_are_sent_as_they_are_written() -> None:
+    """With streaming the pieces are sent before the answer, the last one marked."""
     replies = await ask(StubContext(SERVICES), request(streaming=True, explain=False))
 
     assert replies[:-1] == [
@@ -289,8 +289,8 @@ async def test_pieces_go_out_as_they_are_written() -> None:
     ]
 
 
-async def test_the_reader_s_rights_go_with_every_read() -> None:
-    """Search and texts are asked with the access of the request."""
+async def test_every_read_has_the_rights_of_the_reader() -> None:
+    """Search and text requests have the access of the question."""
     context = StubContext(SERVICES)
     await ask(context, request(collection="books", mode="hybrid"))
     reads = [m for _, m in context.sent if isinstance(m, SearchRequest | TextRequest)]
@@ -325,10 +325,10 @@ def together(message: SearchRequest, *, failing: str = "") -> SearchResponse:
         (search, [3, 1, 1]),
     ],
 )
-async def test_searches_travel_together_and_the_trace_is_the_same(
+async def test_searches_are_sent_in_one_request(
     answer: Callable[[SearchRequest], SearchResponse], asked: list[int]
 ) -> None:
-    """Question and concepts are one request; a query it leaves open is sent alone; the trace is the same."""
+    """All queries are one request; one that it leaves open is sent alone; the trace does not change."""
     context, alone = StubContext({**SERVICES, "search": answer}), StubContext(SERVICES)
     await ask(context, request())
     await ask(alone, request())
@@ -339,7 +339,7 @@ async def test_searches_travel_together_and_the_trace_is_the_same(
 
 
 async def test_a_search_request_that_fails_fails_the_question() -> None:
-    """All queries of it failed: there is nothing left to ask alone."""
+    """When the request fails, all its queries failed, and none is repeated alone."""
 
     def fail(_: SearchRequest) -> SearchResponse:
         raise Unavailable("the store is gone")
@@ -352,7 +352,7 @@ async def test_a_search_request_that_fails_fails_the_question() -> None:
 
 
 async def test_texts_are_read_in_one_request() -> None:
-    """However many candidates there are."""
+    """One request reads all texts, however many candidates there are."""
     context = StubContext(SERVICES)
     await ask(context, request())
 
@@ -360,7 +360,7 @@ async def test_texts_are_read_in_one_request() -> None:
 
 
 async def test_a_flow_without_a_reranker_works() -> None:
-    """An unbound reranker means no reranking and nothing degraded."""
+    """An unbound reranker means no reranking and no degradation."""
     services = {port: answer for port, answer in SERVICES.items() if port != "reranker"}
     context = StubContext(services)
     answer = answer_of(await ask(context, request(doc_limit=2)))
@@ -376,16 +376,16 @@ async def test_a_flow_without_a_reranker_works() -> None:
     ]
 
 
-async def test_a_request_can_leave_the_reranker_out() -> None:
-    """`rerank` off: the reranker is not called."""
+async def test_a_request_can_skip_the_reranker() -> None:
+    """With `rerank` off the reranker is not called."""
     context = StubContext(SERVICES)
     await ask(context, request(rerank=False))
 
     assert "reranker" not in [port for port, _ in context.sent]
 
 
-async def test_a_flow_says_how_much_is_fetched_unless_the_request_does() -> None:
-    """The parameter holds for requests that leave the choice open."""
+async def test_the_flow_has_the_default_fetch_limit() -> None:
+    """The parameter of the flow applies to requests without a fetch limit."""
     for asked, expected in ((0, 7), (9, 9)):
         context = StubContext(SERVICES)
         await ask(context, request(doc_limit=2, fetch_limit=asked), fetch_limit=7)
@@ -395,7 +395,7 @@ async def test_a_flow_says_how_much_is_fetched_unless_the_request_does() -> None
 
 
 async def test_a_degraded_search_is_reported_once() -> None:
-    """A degradation of every search is in the answer once."""
+    """The same degradation of several searches is reported once."""
     from whence.schema import Degradation
 
     note = Degradation(stage="search", reason="no lexical retriever", code="lexical_leg_missing")
@@ -409,7 +409,7 @@ async def test_a_degraded_search_is_reported_once() -> None:
 
 
 async def test_nothing_found_is_an_answer() -> None:
-    """No writer is asked; the answer is recorded like any other."""
+    """Without passages no writer is called; the answer is recorded like any other."""
     context = StubContext({**SERVICES, "search": lambda _: SearchResponse(candidates=())})
     answer = answer_of(await ask(context, request()))
 
@@ -448,7 +448,7 @@ async def test_an_answer_id_is_made_when_none_is_given() -> None:
     ],
 )
 async def test_a_bad_request_calls_no_service(fields: dict[str, Any]) -> None:
-    """Bad input changes nothing and starts nothing."""
+    """Bad input calls no service and records nothing."""
     context = StubContext(SERVICES)
 
     with pytest.raises(BadInput):
@@ -457,7 +457,7 @@ async def test_a_bad_request_calls_no_service(fields: dict[str, Any]) -> None:
     assert (context.sent, dict(context.emitted)) == ([], {})
 
 
-async def test_the_caller_s_patience_bounds_the_question() -> None:
+async def test_the_caller_s_deadline_bounds_the_question() -> None:
     """The question fails before its caller's deadline when a service never answers."""
 
     async def never(_: PromptRequest) -> None:
@@ -473,8 +473,8 @@ async def test_the_caller_s_patience_bounds_the_question() -> None:
     assert context.emitted["trace"][0].answer is None
 
 
-async def test_a_broker_that_never_answers_does_not_hold_the_answer() -> None:
-    """Publishing takes a part of the time left at most, and the answer goes out with what is missing."""
+async def test_a_hanging_broker_does_not_block_the_answer() -> None:
+    """Publishing uses part of the remaining time, and the answer names what is missing."""
 
     class Stuck(StubContext):
         async def emit(self, port: str, message: Message, *, key: str | None = None) -> None:
@@ -487,8 +487,8 @@ async def test_a_broker_that_never_answers_does_not_hold_the_answer() -> None:
     assert [d.code for d in answer.degraded] == ["explain_not_published", "trace_not_stored"]
 
 
-async def test_leaving_the_stream_stops_the_work() -> None:
-    """A caller who leaves takes the open calls with them."""
+async def test_closing_the_stream_cancels_the_work() -> None:
+    """When the caller closes the stream, open calls are cancelled."""
     stopped = asyncio.Event()
 
     async def slow(message: PromptRequest) -> AsyncIterator[PromptResponse] | list[PromptResponse]:
@@ -558,10 +558,10 @@ def _long_pool(count: int, reads: list[int]) -> dict[str, Callable[[Any], Any]]:
         ({"doc_limit": 5, "fetch_limit": 9}, 9),
     ],
 )
-async def test_only_the_first_candidates_are_reread(
+async def test_only_the_first_candidates_are_reranked(
     limits: dict[str, int], read_of_them: int
 ) -> None:
-    """A third of the pool is read, never fewer than are kept or than twenty; the others say so."""
+    """A third of the pool is reranked, at least `doc_limit` and at least twenty; the others have a reason."""
     reads: list[int] = []
     context = StubContext(_long_pool(150, reads))
     await ask(context, request(**limits))

@@ -398,7 +398,7 @@ def test_all_faults_are_found_at_once() -> None:
 
 
 def test_an_unknown_type_hides_no_topic() -> None:
-    """A processor that cannot be known makes no further faults out of its topics."""
+    """A processor of an unknown type causes no further faults about its topics."""
     with pytest.raises(FlowError) as caught:
         parse(GOOD.replace("type: finder", "type: findr"))
 
@@ -461,7 +461,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_flow(tmp_path / "absent.yaml")
 
 
-def test_words_of_older_yaml_stay_words() -> None:
+def test_values_of_older_yaml_are_strings() -> None:
     """`on` and `yes` are strings, and so is `12:30`."""
     flow = parse(GOOD.replace("mode: hybrid", 'label: "on"\n      mode: dense'))
     other = parse(GOOD.replace("mode: hybrid", "label: 12:30"))
@@ -471,7 +471,7 @@ def test_words_of_older_yaml_stay_words() -> None:
 
 
 @given(st.integers(-1000, 1000))
-def test_a_value_is_taken_exactly_when_it_is_in_range(limit: int) -> None:
+def test_a_value_is_accepted_exactly_when_in_range(limit: int) -> None:
     """A flow parameter accepts exactly the values from minimum to maximum."""
     if 1 <= limit <= 50:
         flow = parse(GOOD, values={"limit": limit})
@@ -494,8 +494,8 @@ def test_a_range_may_be_open_at_one_end(gone: str, taken: int, refused: int) -> 
 
 
 @given(st.integers(-300, 600))
-def test_a_literal_is_taken_exactly_when_the_processor_takes_it(limit: int) -> None:
-    """A value in the file is checked against the range of the processor's parameter."""
+def test_a_literal_is_checked_like_a_parameter(limit: int) -> None:
+    """A value in the file is accepted exactly when it is in the range of the processor's parameter."""
     text = GOOD.replace("limit: ${limit}", f"limit: {limit}")
     if 1 <= limit <= 100:
         assert parse(text).processors[0].parameters.limit == limit  # type: ignore[attr-defined]
@@ -513,7 +513,7 @@ def test_values_are_read_as_on_a_command_line() -> None:
         parse(GOOD, values={"limits": 7})
 
 
-def test_only_gives_the_named_processors_in_order() -> None:
+def test_only_selects_processors_in_order() -> None:
     """`only` keeps the file's order and names the nearest processor for an unknown one."""
     flow = parse(GOOD)
 

@@ -23,7 +23,7 @@ def line(**facts: object) -> str:
     return written
 
 
-def test_facts_follow_the_message() -> None:
+def test_fields_follow_the_message() -> None:
     """The fields of `extra` follow the message in their order."""
     assert line() == "WARNING whence.x: attempt failed"
     assert line(action="retry", attempt=2, wait_s=0.5).endswith(
@@ -33,7 +33,7 @@ def test_facts_follow_the_message() -> None:
 
 @pytest.mark.parametrize("value", ["two words", "", 'a "quote"', "a=b", "new\nline", "\x1b[31mred"])
 def test_values_that_could_be_misread_are_quoted(value: str) -> None:
-    """No value ends a line, opens a fact of its own or speaks to a terminal."""
+    """No value can end a line, start a field of its own or send escape sequences."""
     written = line(error=value)
     assert "\n" not in written
     assert "\x1b" not in written
@@ -41,8 +41,8 @@ def test_values_that_could_be_misread_are_quoted(value: str) -> None:
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{9,12}", fullmatch=True), st.text(), max_size=4))
-def test_facts_can_be_read_back(facts: dict[str, str]) -> None:
-    """Whatever the values are, a reader of `name=value` finds each as it was."""
+def test_fields_can_be_parsed(facts: dict[str, str]) -> None:
+    """A parser of `name=value` reads every value back unchanged."""
     found = {
         name: json.loads(text) if text.startswith('"') else text
         for name, text in _FACT.findall(
@@ -53,7 +53,7 @@ def test_facts_can_be_read_back(facts: dict[str, str]) -> None:
 
 
 def test_a_traceback_follows_its_line() -> None:
-    """An exception is printed behind the facts of its record."""
+    """An exception is printed after the fields of its record."""
     try:
         raise ValueError("no")
     except ValueError as error:

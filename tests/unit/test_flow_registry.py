@@ -30,8 +30,8 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
-def test_every_built_in_type_is_there_under_its_own_name(name: str) -> None:
-    """A built-in path leads to a processor class that calls itself by the same name."""
+def test_every_built_in_type_has_its_name(name: str) -> None:
+    """The path of a built-in type leads to a processor class of the same name."""
     cls = Registry().get(name)
 
     assert issubclass(cls, Processor)
@@ -39,8 +39,8 @@ def test_every_built_in_type_is_there_under_its_own_name(name: str) -> None:
     assert cls.summary
 
 
-def test_a_class_given_goes_before_all_others() -> None:
-    """A class handed to the registry replaces a built-in one of the same name."""
+def test_a_given_class_takes_precedence() -> None:
+    """A class passed to the registry replaces a built-in one of the same name."""
     assert Registry({"embedding": Mine}).get("embedding") is Mine
 
 
@@ -62,8 +62,10 @@ def test_an_entry_point_adds_a_type(offered: list[str]) -> None:
         ("json:dumps", "not a subclass"),
     ],
 )
-def test_a_broken_plug_in_names_its_owner(offered: list[str], target: str, words: str) -> None:
-    """A plug-in that cannot be used is a configuration error that says whose it is."""
+def test_a_broken_plug_in_names_its_distribution(
+    offered: list[str], target: str, words: str
+) -> None:
+    """An invalid plug-in is a configuration error that names its distribution."""
     offered.append(target)
 
     with pytest.raises(ConfigError, match=words) as caught:
@@ -71,8 +73,8 @@ def test_a_broken_plug_in_names_its_owner(offered: list[str], target: str, words
     assert target in caught.value.message
 
 
-def test_two_owners_of_one_type_are_refused(offered: list[str]) -> None:
-    """No order of installation decides between two plug-ins of one name."""
+def test_two_plug_ins_of_one_name_are_refused(offered: list[str]) -> None:
+    """The order of installation decides nothing: two plug-ins of one name are an error."""
     offered += ["a:B", "c:D"]
 
     with pytest.raises(ConfigError, match="offered by entry point 'a:B' and entry point 'c:D'"):

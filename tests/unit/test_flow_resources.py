@@ -53,8 +53,8 @@ async def test_each_is_opened_once_and_closed_in_reverse() -> None:
         await resources.get("store")
 
 
-async def test_what_is_given_is_used_and_not_closed() -> None:
-    """An object of the caller is handed out as it is and stays the caller's to close."""
+async def test_a_given_resource_is_used_and_not_closed() -> None:
+    """An object of the caller is used as it is, and the caller closes it."""
     mine = object()
     async with Resources(Settings({}), {"store": mine}) as resources:
         assert await resources.get("store") is mine
@@ -98,8 +98,8 @@ async def test_a_wrong_setting_is_refused_at_once() -> None:
     ("reranker", "given", "off"),
     [("none", False, True), ("none", True, False), ("auto", False, False)],
 )
-def test_only_none_switches_off(reranker: str, given: bool, off: bool) -> None:
-    """`none` switches the reranker off unless one is given; `auto` never does."""
+def test_only_none_disables_the_reranker(reranker: str, given: bool, off: bool) -> None:
+    """`none` disables the reranker unless one is given; `auto` never does."""
     objects = {"reranker": object()} if given else {}
     resources = Resources(Settings({"reranker": reranker}), objects)
 

@@ -286,7 +286,7 @@ async def test_the_deadline_is_earlier_at_every_hop() -> None:
         assert middle <= front - 0.05
 
 
-async def test_without_a_deadline_there_is_none() -> None:
+async def test_a_deadline_is_optional() -> None:
     """A message without a deadline has no deadline in its handler."""
     async with running() as fixture:
         headers = {Headers.REPLY_TO: full_topic("answers"), Headers.CORRELATION_ID: "1"}
@@ -319,7 +319,7 @@ async def test_one_trace_over_all_hops() -> None:
         assert len({parent[2] for parent in parents}) == 4
 
 
-async def test_an_error_crosses_all_hops_as_itself() -> None:
+async def test_an_error_crosses_all_hops_unchanged() -> None:
     """An error of the innermost processor reaches the client with its class, message and hint."""
     world = SharedState()
     world.failures["gone"] = NotFound("there is no chunk 7", hint="look elsewhere")
@@ -331,8 +331,8 @@ async def test_an_error_crosses_all_hops_as_itself() -> None:
         assert (await fixture.ask("fine")).text == "FINE"
 
 
-async def test_a_fault_is_answered_and_the_processor_lives() -> None:
-    """An unexpected exception becomes an error reply and harms no other message."""
+async def test_an_unexpected_exception_is_an_error_reply() -> None:
+    """An unexpected exception becomes an error reply and affects no other message."""
     world = SharedState()
     world.failures["bug"] = ZeroDivisionError("secret detail")
     async with running(world=world) as fixture:
@@ -405,8 +405,8 @@ async def test_an_undecodable_reply_is_an_error_of_one_call() -> None:
         assert (await question).text == "good"
 
 
-async def test_a_stream_comes_in_order_and_ends() -> None:
-    """Replies of a streaming processor arrive in order, up to the one it calls the last."""
+async def test_a_stream_is_ordered_and_ends() -> None:
+    """Replies of a streaming processor arrive in order, up to the one marked as last."""
     async with running() as fixture:
         stream = fixture.client.stream("counter", Inner(), (Reply,))
         texts = [reply.text async for reply in stream if isinstance(reply, Reply)]
@@ -414,7 +414,7 @@ async def test_a_stream_comes_in_order_and_ends() -> None:
         assert texts == ["0", "1", "2", "last"]
 
 
-async def test_a_reply_against_the_contract_is_an_error() -> None:
+async def test_an_undeclared_reply_is_an_error() -> None:
     """A reply of a type that the service does not declare fails the request."""
     async with running() as fixture:
         with pytest.raises(InternalError, match="not one of its replies"):

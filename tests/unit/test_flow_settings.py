@@ -21,7 +21,7 @@ def load(folder: Path, toml: str = "", **sources: dict[str, str]) -> Settings:
     )
 
 
-def test_nothing_given_means_the_defaults(tmp_path: Path) -> None:
+def test_settings_have_defaults(tmp_path: Path) -> None:
     """Without options, environment and file every setting has its documented default."""
     settings = load(tmp_path)
 
@@ -89,8 +89,8 @@ def test_a_wrong_file_is_refused(tmp_path: Path, toml: str, words: str) -> None:
         load(tmp_path, toml)
 
 
-def test_what_is_wrong_is_named_as_it_was_given(tmp_path: Path) -> None:
-    """The hint names the option, the variable or the file's key, whichever it was."""
+def test_an_error_names_the_source_of_the_value(tmp_path: Path) -> None:
+    """The hint names the option, the variable or the key of the file."""
     hints = []
     ways: tuple[dict[str, Any], ...] = (
         {"options": {"broker": "foo"}},

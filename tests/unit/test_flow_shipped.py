@@ -18,14 +18,14 @@ def report(name: str) -> dict[str, Any]:
     return check_report(load_flow(find_flow(name)))
 
 
-def test_the_flows_of_the_reference_are_shipped() -> None:
-    """Every flow that the documents name is there."""
+def test_documented_flows_are_shipped() -> None:
+    """Every flow that the documentation names exists."""
     assert {"all-in-one", "code-rag", "document-rag", "ingest"} <= set(shipped_flows())
 
 
 @pytest.mark.parametrize("name", shipped_flows())
-def test_a_shipped_flow_is_valid_and_called_as_its_file(name: str) -> None:
-    """Each shipped file passes its own checks and carries the name it is found by."""
+def test_a_shipped_flow_is_valid_and_named_as_its_file(name: str) -> None:
+    """Each shipped file is valid and has the name of its file."""
     assert report(name)["flow"] == name
 
 
@@ -40,7 +40,7 @@ def test_flows_agree_on_groups_and_topics(name: str) -> None:
         assert inbound_port(one.cls) in one.topics
 
 
-def test_the_doors_of_the_reference_are_there() -> None:
+def test_documented_interfaces_exist() -> None:
     """Interfaces have the names and the full topics that clients rely on."""
     interfaces = report("all-in-one")["interfaces"]
     prefix = "persistent://public/default/whence."
@@ -54,7 +54,7 @@ def test_the_doors_of_the_reference_are_there() -> None:
     assert {"embedding", "search", "text-fetcher"} <= set(interfaces)
 
 
-def test_a_switched_off_reranker_leaves_the_rest() -> None:
+def test_a_disabled_reranker_removes_only_itself() -> None:
     """Without a reranker, only the reranker and the ports to it are missing."""
     whole = load_flow(find_flow("all-in-one"))
     pruned = without_disabled(whole, {"reranker": "WHENCE_RERANKER=none"})

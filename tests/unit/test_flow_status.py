@@ -67,7 +67,7 @@ async def members(*parts: tuple[str, ...], delay_s: float = 0.0) -> AsyncIterato
         yield mine
 
 
-async def test_everybody_answers_for_itself() -> None:
+async def test_each_worker_reports_itself() -> None:
     """Each worker reports its name, topic, process and counts; a topic without workers does not answer."""
     async with members(("embedding", "search"), ("embedding",)) as transport:
         client = FlowClient(FLOW, transport)
@@ -84,7 +84,7 @@ async def test_everybody_answers_for_itself() -> None:
     assert absent == []
 
 
-async def test_a_ping_is_no_cancellation() -> None:
+async def test_a_ping_cancels_nothing() -> None:
     """A ping, even one without a reply topic, does not affect the workers."""
     async with members(("embedding",), delay_s=0.05) as transport:
         client = FlowClient(FLOW, transport)
@@ -132,8 +132,8 @@ async def test_an_absent_worker_is_an_error_and_a_slow_one_is_not(
     assert reply.model.name == "stub-hash"
 
 
-async def test_errors_and_streams_pass_the_watch() -> None:
-    """What a flow answers with comes as it is, whole and in order, under an id made at the edge."""
+async def test_a_watched_client_returns_replies_unchanged() -> None:
+    """Replies, errors and streams of a watched flow are unchanged; ids are made by the client."""
     everything = tuple(processor.name for processor in FLOW.processors)
     document = DocumentDraft(document_id="d", chunks=(ChunkDraft(content="Who keeps the key?"),))
     request = DocumentRagRequest(access=Access.public(), question="Who keeps the key?")
@@ -187,8 +187,8 @@ def test_the_trace_topic_carries_traces() -> None:
     assert trace in topics_of()
 
 
-def test_a_shifted_clock_moves_the_day_and_not_the_waits() -> None:
-    """The offset counts for times that travel, never for durations."""
+def test_a_shifted_clock_changes_times_not_durations() -> None:
+    """The offset applies to absolute times, never to durations."""
     machine = ManualClock()
     clock = ShiftedClock(machine)
     clock.offset_s = 3600.0
@@ -235,8 +235,8 @@ async def test_a_broker_without_a_date_is_an_error(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("url", ["pulsar+ssl://localhost:6651", "pulsar://127.0.0.1:1"])
-async def test_no_admin_interface_is_made_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where none answers, or TLS is asked for, none is assumed."""
+async def test_an_admin_interface_is_not_assumed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none answers, or TLS is required, no admin interface is used."""
     monkeypatch.setattr(pulsar_admin, "_DEFAULT_PORT", 1)
 
     assert await pulsar_admin.find_admin(url, PulsarOptions()) == ""
@@ -250,7 +250,7 @@ async def test_no_admin_interface_is_made_up(url: str, monkeypatch: pytest.Monke
         (("replay",), "replayed"),
     ],
 )
-def test_a_broker_of_ones_own_has_no_dead_letters(
+def test_without_a_broker_there_are_no_dead_letters(
     words: tuple[str, ...], key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command for dead letters prints one JSON document, an empty one without a broker."""
@@ -262,7 +262,7 @@ def test_a_broker_of_ones_own_has_no_dead_letters(
     assert sum(len(topic.get("messages", ())) for topic in document["topics"]) == 0
 
 
-def test_a_dead_letter_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_dead_letter(capsys: pytest.CaptureFixture[str]) -> None:
     """Showing an unknown id exits with not found."""
     code = run_command(["dlq", "show", "trace", "--id", "x", "--broker", "memory://", "--json"])
 

@@ -62,8 +62,8 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_metrics_show_the_last_health() -> None:
-    """Counters and gauges carry the numbers of health, with flow and processor as labels."""
+def test_metrics_report_health() -> None:
+    """Counters and gauges have the numbers of health, labelled by flow and processor."""
     metrics = FlowMetrics("qa")
     metrics.update(health())
     with Endpoint(metrics, "127.0.0.1", 0) as endpoint:
@@ -80,7 +80,7 @@ def test_metrics_show_the_last_health() -> None:
 
 
 def test_every_metric_is_described() -> None:
-    """What is scraped is what the list of metrics names, no more and no less."""
+    """The exported metrics are exactly the documented ones."""
     ticks = iter((0.0, 0.02))
     metrics = FlowMetrics("qa", monotonic=lambda: next(ticks))
     metrics.update(health())
@@ -97,7 +97,7 @@ def test_every_metric_is_described() -> None:
     assert all(METRICS.values())
 
 
-def test_a_backlog_that_is_not_known_is_not_zero() -> None:
+def test_an_unknown_backlog_is_not_zero() -> None:
     """A number that the broker does not report is left out."""
     metrics = FlowMetrics("qa")
     metrics.update(health(backlog=-1, oldest_age_s=-1.0))
@@ -107,8 +107,8 @@ def test_a_backlog_that_is_not_known_is_not_zero() -> None:
     assert "whence_oldest_message_age_seconds" not in names
 
 
-def test_time_is_counted_by_outcome() -> None:
-    """A message that fails is timed under the class of its error, and the error passes through."""
+def test_durations_are_counted_by_outcome() -> None:
+    """A message that fails is timed under the class of its error, and the error is raised."""
     ticks = iter((0.0, 0.02, 1.0, 4.0))
     metrics = FlowMetrics("qa", monotonic=lambda: next(ticks))
     with metrics.handling("search", "m", PLACE) as place:
@@ -144,7 +144,7 @@ def test_probes() -> None:
 
 
 def test_a_taken_port_is_an_error() -> None:
-    """Who cannot listen says where and what to do."""
+    """A port in use is an error with the address and a remedy."""
     metrics = FlowMetrics("qa")
     with (
         Endpoint(metrics, "127.0.0.1", 0) as first,
@@ -177,7 +177,7 @@ def test_addresses(text: str, address: tuple[str, int] | None) -> None:
 
 
 def test_spans_make_one_trace_over_hops() -> None:
-    """Each hop's span has the caller's place for parent, and hands its own place on."""
+    """The span of each hop has the caller's span as parent."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -201,8 +201,8 @@ def test_spans_make_one_trace_over_hops() -> None:
     assert rag.status.is_ok
 
 
-def test_observers_hand_the_place_on() -> None:
-    """Several watch one message; the innermost place is what the work belongs under."""
+def test_observers_nest_their_spans() -> None:
+    """With several observers of one message, the work belongs to the innermost span."""
     provider = TracerProvider()
     both = observe_with([FlowSpans("qa", provider).handling, FlowMetrics("qa").handling])
     assert both is not None
@@ -212,7 +212,7 @@ def test_observers_hand_the_place_on() -> None:
     assert observe_with([]) is None
 
 
-def test_spans_are_sent_only_where_somebody_said_so() -> None:
+def test_spans_are_sent_only_when_configured() -> None:
     """Without an endpoint in the environment nothing is loaded and nothing is sent."""
     assert provider_from_environment({}) is None
     provider = provider_from_environment({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"})

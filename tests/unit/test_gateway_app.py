@@ -96,10 +96,10 @@ async def http(engine: StubEngine) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def test_search_gives_the_document_of_the_command_line(
+async def test_search_returns_the_document_of_the_command_line(
     http: httpx.AsyncClient, engine: StubEngine
 ) -> None:
-    """A search goes to the server's collection with public rights, and gives `hits`."""
+    """A search uses the server's collection with public rights, and returns `hits`."""
     found = await http.post("/v1/search", json={"query": "how long"})
     assert found.status_code == 200
     document = found.json()
@@ -127,7 +127,7 @@ async def test_token_reads_with_its_rights(http: httpx.AsyncClient, engine: Stub
     assert engine.asked[-1]["access"] == Access(clearance=1)
 
 
-async def test_rights_of_a_request_without_token_open_nothing(
+async def test_a_request_without_a_token_is_public(
     http: httpx.AsyncClient, engine: StubEngine
 ) -> None:
     """A caller without a token reads public documents, also when naming tags."""
@@ -178,9 +178,7 @@ async def test_invalid_json(http: httpx.AsyncClient, raw: bytes) -> None:
     assert refused.json()["error"]["code"] == "bad_input"
 
 
-async def test_forms_of_foreign_pages_are_refused(
-    http: httpx.AsyncClient, engine: StubEngine
-) -> None:
+async def test_other_content_types_are_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
     """A body of another content type, which any page could send, is not read."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         head = {"Content-Type": kind} if kind else {}
@@ -332,7 +330,7 @@ async def test_events_come_in_order(http: httpx.AsyncClient) -> None:
     assert events[-1][1]["answer_id"] == "a1"
 
 
-async def test_failure_on_the_way_is_the_last_event(
+async def test_a_late_failure_is_the_last_event(
     http: httpx.AsyncClient, engine: StubEngine
 ) -> None:
     """A question that fails after the first event ends with an `error` event."""

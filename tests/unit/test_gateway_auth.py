@@ -39,19 +39,19 @@ def rights(*, require_token: bool = False) -> Authenticator:
     )
 
 
-def test_no_token_is_the_public() -> None:
+def test_no_token_means_public() -> None:
     """Without a token only public documents are visible."""
     assert rights().caller(None).access_for(None) == Access.public()
 
 
-def test_token_opens_what_its_entry_says() -> None:
+def test_a_token_grants_the_rights_of_its_entry() -> None:
     """A known token has the rights of its entry; the scheme is case-insensitive."""
     for scheme in ("Bearer", "bearer"):
         assert rights().caller(f"{scheme} {SECRET}") is FINANCE
 
 
 @pytest.mark.parametrize("sent", [f"Basic {SECRET}", "Bearer wrong", "Bearer", "Bearer  ", SECRET])
-def test_wrong_token_is_not_taken_for_none(sent: str) -> None:
+def test_an_unknown_token_is_refused(sent: str) -> None:
     """An unknown token is refused, not treated as no token."""
     with pytest.raises(Unauthorized):
         rights().caller(sent)
@@ -72,8 +72,8 @@ def test_request_only_narrows(own: Access, asked: AccessBody) -> None:
 
 
 @given(RIGHTS, ASKED)
-def test_speaking_for_others(own: Access, asked: AccessBody) -> None:
-    """A token that speaks for others has the rights of each request, public by default."""
+def test_a_token_can_act_for_others(own: Access, asked: AccessBody) -> None:
+    """A token that acts for others has the rights of each request, public by default."""
     caller = Caller("app", own, speaks_for_others=True)
     assert caller.access_for(asked) == asked.access()
     assert caller.access_for(None) == Access.public()
@@ -109,20 +109,20 @@ def test_malformed_tokens_are_refused(tmp_path: Path, text: str, named: str) -> 
         read_tokens(file)
 
 
-def test_missing_tokens_are_refused(tmp_path: Path) -> None:
-    """A file that is not there is an error, not an empty list."""
+def test_a_missing_tokens_file_is_an_error(tmp_path: Path) -> None:
+    """A missing file is an error, not an empty list."""
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
         read_tokens(tmp_path / "nowhere.toml")
 
 
-def test_tag_that_is_none_is_refused() -> None:
-    """Rights named in a request are checked like any others."""
+def test_invalid_tags_are_refused() -> None:
+    """Rights named in a request are validated like any others."""
     with pytest.raises(BadInput):
         FINANCE.access_for(AccessBody([""]))
 
 
-def test_more_than_public_stays_on_this_machine() -> None:
-    """Rights for everybody are refused where others can reach the port, unless a token is needed."""
+def test_more_than_public_needs_a_token_on_the_network() -> None:
+    """Rights for everybody are refused on a reachable address, unless a token is required."""
     more = Access(frozenset({"finance"}))
     with pytest.raises(ConfigError, match=r"0\.0\.0\.0"):
         check_exposure("0.0.0.0", more, require_token=False)
@@ -132,7 +132,7 @@ def test_more_than_public_stays_on_this_machine() -> None:
 
 
 def test_names_of_the_server() -> None:
-    """A server goes by this machine's own names and by those given, in any case."""
+    """The server accepts this machine's own names and the configured ones, in any case."""
     names = allowed_hosts(["Wiki.Example"])
     assert names >= {"localhost", "127.0.0.1", "::1", "wiki.example"}
     assert "other.example" not in names

@@ -59,7 +59,7 @@ async def result(raw: bytes, headers: dict[str, str] | None = None) -> dict[str,
 
 @pytest.mark.parametrize("asked", [*HANDSHAKE_REVISIONS, "1999-01-01", MODERN])
 async def test_handshake_agrees_on_a_revision(asked: str) -> None:
-    """A revision with a handshake is taken as asked for; any other is met with the newest that has one."""
+    """A supported revision is accepted; any other is answered with the newest one that has a handshake."""
     told = await result(message("initialize", {"protocolVersion": asked, "capabilities": {}}))
     assert told["protocolVersion"] == (
         asked if asked in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
@@ -69,7 +69,7 @@ async def test_handshake_agrees_on_a_revision(asked: str) -> None:
 
 
 async def test_tools_are_listed_with_schemas() -> None:
-    """Every tool has a name, words and a schema whose references all resolve."""
+    """Every tool has a name, a description and a schema whose references resolve."""
     tools = (await result(message("tools/list")))["tools"]
     assert [tool["name"] for tool in tools] == [tool.name for tool in TOOLS]
     for tool in tools:
@@ -81,8 +81,8 @@ async def test_tools_are_listed_with_schemas() -> None:
             assert reference.split('"')[0] in schema["$defs"]
 
 
-async def test_enveloped_results_say_that_they_are_complete() -> None:
-    """The newest revision has its required fields: type of result, and how long a list may be kept."""
+async def test_enveloped_results_have_their_required_fields() -> None:
+    """Results of the newest revision have their type, and lists the time that they may be cached."""
     headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
     told = await result(message("tools/list", {"_meta": META}), headers)
     assert (told["resultType"], told["cacheScope"]) == ("complete", "public")
@@ -93,7 +93,7 @@ async def test_enveloped_results_say_that_they_are_complete() -> None:
 
 
 async def test_tool_reads_with_the_rights_of_its_caller() -> None:
-    """What a tool gives is in both forms, and the caller's rights reach it."""
+    """The result of a tool has both forms, and the caller's rights reach the tool."""
     params = {"name": "search", "arguments": {"query": "leave"}}
     told = await result(message("tools/call", params))
     assert told["structuredContent"] == {"query": "leave", "reader": []}
@@ -110,7 +110,7 @@ async def test_tool_reads_with_the_rights_of_its_caller() -> None:
     ],
 )
 async def test_failures_of_tools_are_results(params: dict[str, Any], words: str) -> None:
-    """What goes wrong inside a tool is told to the assistant, not to the protocol."""
+    """An error of a tool is a result for the assistant, not an error of the protocol."""
     told = await result(message("tools/call", params))
     assert told["isError"] is True
     assert words in told["content"][0]["text"]
@@ -135,15 +135,15 @@ async def test_failures_of_tools_are_results(params: dict[str, Any], words: str)
         (message("server/discover"), -32601),
     ],
 )
-async def test_messages_that_break_the_rules(raw: bytes, code: int | None) -> None:
-    """Every message gets an answer of the protocol, whatever is in it."""
+async def test_invalid_messages(raw: bytes, code: int | None) -> None:
+    """Every message gets a reply of the protocol, whatever its content."""
     _, document = await call(raw)
     assert document is not None
     assert document.get("error", {}).get("code") == code
 
 
 async def test_notifications_get_no_answer() -> None:
-    """A message without an id is taken and not answered."""
+    """A message without an id is accepted and not answered."""
     raw = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
     assert await call(raw) == (202, None)
 
@@ -166,7 +166,7 @@ async def test_notifications_get_no_answer() -> None:
 async def test_envelope_and_headers_must_agree(
     meta: dict[str, Any], headers: dict[str, str], code: int, status: int
 ) -> None:
-    """A request is not taken for another one than its headers route it as."""
+    """A request whose body and headers differ is refused."""
     found, document = await call(message("tools/list", {"_meta": meta}), headers)
     assert document is not None
     assert (found, document["error"]["code"]) == (status, code)
@@ -175,14 +175,14 @@ async def test_envelope_and_headers_must_agree(
 
 
 async def test_unknown_revision_in_the_header() -> None:
-    """A handshake client that claims a revision nobody knows is told which there are."""
+    """A client that claims an unknown revision gets the list of supported ones."""
     _, document = await call(message("tools/list"), {"mcp-protocol-version": "1.0"})
     assert document is not None
     assert document["error"]["code"] == -32022
 
 
 async def test_lines_are_answered_until_the_end() -> None:
-    """Over standard input each request gets one line, and the end of the input ends it."""
+    """Each request on standard input gets one line; the end of the input ends the server."""
     source, feed = os.pipe()
     with os.fdopen(source, "rb") as reading, os.fdopen(feed, "wb") as writing:
         writing.write(message("ping") + b"\n\n" + message("ping", id="two") + b"\n{\n")

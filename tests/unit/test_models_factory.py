@@ -39,7 +39,7 @@ from whence.testing.stub_models import (
 def test_embedders_know_their_model_without_loading(
     setting: str, name: str, precision: str, tmp_path: Path
 ) -> None:
-    """The identity of the vectors is known at once, even where no model is installed."""
+    """The identity of the vectors is known at once, even if no model is installed."""
     model = make_embedder(setting, ModelSettings(models=tmp_path)).model
 
     assert (model.name, model.precision) == (name, precision)
@@ -133,10 +133,8 @@ def test_unknown_models_list_the_entry_points(plug_ins: list[Any], make: Any) ->
     assert plug_ins == []
 
 
-def test_our_own_models_win_over_entry_points(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """No package can replace a model of ours."""
+def test_built_in_models_take_precedence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package cannot replace a built-in model."""
     monkeypatch.setattr("whence.models.factory.load_plugin", lambda *_: pytest.fail("asked"))
     settings = ModelSettings(models=tmp_path)
 
@@ -179,7 +177,7 @@ async def test_stub_vectors_are_unit_and_independent(texts: list[str]) -> None:
         assert np.array_equal((await embedder.embed([text]))[0], row)
 
 
-async def test_stub_likeness() -> None:
+async def test_stub_similarity() -> None:
     """Texts that share words are nearer than texts that share none."""
     query, near, far = await HashEmbedder(256).embed(["red apple pie", "apple pie", "blue moon"])
 
@@ -189,7 +187,7 @@ async def test_stub_likeness() -> None:
 
 
 async def test_failing_stubs_fail() -> None:
-    """The failing stubs raise what they were given, `Unavailable` by default."""
+    """The failing stubs raise the given error, `Unavailable` by default."""
     with pytest.raises(Unavailable):
         await FailingEmbedder().embed(["text"])
     with pytest.raises(ModelMissing):
@@ -205,7 +203,7 @@ async def written(writer: ExtractiveWriter | EchoWriter, request: WriteRequest) 
 
 
 async def test_echo_writer_quotes_first_lines() -> None:
-    """The echo is the question and the first lines, with markers and quotes that agree."""
+    """The echo is the question and the first lines, with matching markers and quotes."""
     request = WriteRequest(template_id="document-prompt", query="Q?", documents=("a\nb", "", "c"))
     result = await written(EchoWriter(), request)
 
@@ -225,15 +223,15 @@ async def test_extractive_concepts_are_the_question() -> None:
 
 @pytest.mark.parametrize("documents", [(), ("",), ("# Heading only",), ("   ", "...")])
 async def test_extractive_without_sentences(documents: tuple[str, ...]) -> None:
-    """Where there is nothing to quote, that is what is said."""
+    """Without a sentence to quote the answer is the constant text."""
     request = WriteRequest(template_id="document-prompt", query="Who?", documents=documents)
     result = await written(ExtractiveWriter(HashEmbedder()), request)
 
     assert (result.text, result.quotes) == (NOTHING_FOUND, ())
 
 
-async def test_extractive_goes_on_when_the_embedder_is_down() -> None:
-    """An embedder that fails leaves the words, not an error."""
+async def test_extractive_works_without_the_embedder() -> None:
+    """An embedder that fails leaves ranking by words, without an error."""
     request = WriteRequest(
         template_id="document-prompt",
         query="Who founded the library?",
@@ -244,8 +242,8 @@ async def test_extractive_goes_on_when_the_embedder_is_down() -> None:
     assert result.text == "The library was founded by Helene Brandt. [1]"
 
 
-async def test_extractive_shows_no_markers_that_are_not_its_own() -> None:
-    """A document's own `[12]` is not mistaken for a citation; emphasis around a sentence goes."""
+async def test_extractive_removes_markers_of_documents() -> None:
+    """A document's own `[12]` is not a citation; emphasis around a sentence is removed."""
     document = "**The library was founded in 1887 [12] by Brandt.**"
     request = WriteRequest(
         template_id="document-prompt", query="When was the library founded?", documents=(document,)
@@ -280,7 +278,7 @@ WORDS = st.lists(
 
 @given(st.lists(WORDS.map(" ".join), max_size=4), WORDS.map(" ".join))
 async def test_extractive_quotes_are_always_verbatim(documents: list[str], query: str) -> None:
-    """Whatever is asked of whatever, quotes stand in their documents and markers point at them."""
+    """For any question and documents, quotes occur in their documents and markers refer to them."""
     request = WriteRequest(template_id="document-prompt", query=query, documents=tuple(documents))
     result = await written(ExtractiveWriter(HashEmbedder()), request)
 

@@ -27,14 +27,14 @@ def builder() -> ModuleType:
     return module
 
 
-def test_graphs_are_what_the_builder_makes(builder: ModuleType) -> None:
-    """Building again gives the committed bytes: nobody edited a graph or forgot to build it."""
+def test_graphs_equal_those_of_the_builder(builder: ModuleType) -> None:
+    """Building again yields the committed bytes."""
     for name, data in builder.graphs().items():
         assert shipped_graph(name) == data, f"run tools/build_graphs.py for {name}"
 
 
-def test_graphs_hold_no_weights(builder: ModuleType) -> None:
-    """A graph stays small, and all it reads lies inside the data file's known tensors."""
+def test_graphs_contain_no_weights(builder: ModuleType) -> None:
+    """A graph is small, and its external data lies inside the known tensors of the data file."""
     import onnx
 
     ends = {
@@ -72,7 +72,7 @@ def test_w8_tensors_are_aligned() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"\x02" + b"\0" * 7 + b"{}" + b"\0" * 9000])
 def test_other_weights_are_refused(tmp_path: Path, content: bytes) -> None:
-    """A file without the tensors of the published one is not read as if it were."""
+    """A file that is not laid out like the published one is refused."""
     (tmp_path / "model.safetensors").write_bytes(content)
 
     with pytest.raises((ValueError, KeyError)):

@@ -44,8 +44,8 @@ def depths(reply: ExpandResponse) -> dict[str, int]:
     return {one.local_id: one.depth for one in reply.nodes}
 
 
-async def test_a_walk_goes_as_far_as_it_may() -> None:
-    """Depth bounds the walk; the seed comes first, without a parent."""
+async def test_depth_bounds_the_walk() -> None:
+    """Depth bounds the walk; the seed is first, without a parent."""
     reply = await ask(model("ab bc cd"), "a", max_depth=2)
 
     assert depths(reply) == {"a": 0, "b": 1, "c": 2}
@@ -57,8 +57,8 @@ async def test_a_walk_goes_as_far_as_it_may() -> None:
     assert (reply.truncated, reply.reason) == (False, None)
 
 
-async def test_a_hidden_node_ends_the_way_unless_the_owner_lets_it_on() -> None:
-    """What lies behind a hidden node is not reached; with `travel` it is, without a parent."""
+async def test_a_hidden_node_ends_the_walk_unless_travel_is_set() -> None:
+    """Nodes behind a hidden node are not reached; with `travel` they are, without a parent."""
     store = model("ab bc", hidden="b")
 
     assert depths(await ask(store, "a", max_depth=3)) == {"a": 0}
@@ -68,8 +68,8 @@ async def test_a_hidden_node_ends_the_way_unless_the_owner_lets_it_on() -> None:
     assert travelled.edges == ()
 
 
-async def test_only_something_visible_can_be_cut() -> None:
-    """A cap that is just reached, or that only hidden nodes exceed, cuts nothing."""
+async def test_only_visible_nodes_are_truncated() -> None:
+    """A limit that is just reached, or that only hidden nodes exceed, truncates nothing."""
     store = model("ab ac ad", hidden="d")
 
     assert not (await ask(store, "a", max_nodes=3)).truncated
@@ -80,7 +80,7 @@ async def test_only_something_visible_can_be_cut() -> None:
 
 
 async def test_hidden_and_missing_seeds_are_refused_alike() -> None:
-    """One of them among several refuses the whole request, in words that differ in the id alone."""
+    """One of several refuses the whole request, with messages that differ in the id only."""
     store = model("ab", hidden="b")
     errors = []
     for seed in ("b", "x"):
@@ -92,7 +92,7 @@ async def test_hidden_and_missing_seeds_are_refused_alike() -> None:
 
 
 async def test_limits_of_the_processor_come_first() -> None:
-    """What goes beyond the owner's limits never reaches the store."""
+    """A request beyond the limits of the processor never reaches the store."""
     processor = GraphExpanderProcessor(
         GraphExpanderParameters(max_depth=3, max_nodes=10), store=model("ab")
     )

@@ -184,7 +184,7 @@ async def test_new_documents_are_added_in_one_transaction() -> None:
 
 
 async def test_indexing_again_embeds_and_stores_nothing() -> None:
-    """Equal digest and tags: unchanged."""
+    """Documents with equal digest and tags are unchanged."""
     bench = Bench()
     await bench.ingest(draft("a", "one"))
     response = await bench.ingest(draft("a", "one"))
@@ -195,7 +195,7 @@ async def test_indexing_again_embeds_and_stores_nothing() -> None:
 
 
 async def test_a_redelivered_message_has_the_same_outcomes() -> None:
-    """A worker that died after storing and before answering does not make the counts wrong."""
+    """A worker that died after storing does not change the counts."""
     bench = Bench()
     await bench.ingest(draft("b", "two"), draft("c", "three"))
     drafts = (
@@ -224,8 +224,8 @@ async def test_new_tags_alone_embed_nothing() -> None:
     assert len(bench.embeddings.requests) == 1
 
 
-async def test_a_changed_document_takes_the_place_of_its_former_self() -> None:
-    """Only what changed is embedded."""
+async def test_a_changed_document_replaces_the_former() -> None:
+    """Only changed chunks are embedded."""
     bench = Bench()
     await bench.ingest(draft("a", "one"), draft("b", "two"))
     response = await bench.ingest(draft("a", "ONE", "more"), draft("b", "two"))
@@ -234,8 +234,8 @@ async def test_a_changed_document_takes_the_place_of_its_former_self() -> None:
     assert bench.embeddings.requests[1:] == [("ONE", "more")]
 
 
-async def test_what_is_embedded_may_be_more_than_the_text() -> None:
-    """`embed_text` is embedded where there is one, `content` is stored."""
+async def test_embed_text_is_embedded_and_content_is_stored() -> None:
+    """`embed_text` is embedded if there is one; `content` is stored."""
     bench = Bench()
     chunk = ChunkDraft(content="text", embed_text="Title\ntext")
     await bench.ingest(DocumentDraft(document_id="a", chunks=(chunk,)))
@@ -259,7 +259,7 @@ async def test_what_is_embedded_may_be_more_than_the_text() -> None:
     ids=["empty", "blank", "nul", "title", "metadata", "surrogate", "id", "twice", "embedding"],
 )
 async def test_a_document_fails_alone_with_a_reason(bad: DocumentDraft, reason: str) -> None:
-    """The others of the request are stored; nothing of the bad one is."""
+    """The other documents of the request are stored; nothing of the failed one is."""
     bench = Bench()
     response = await bench.ingest(draft("good", "one"), bad, draft("other", "two"))
 
@@ -271,7 +271,7 @@ async def test_a_document_fails_alone_with_a_reason(bad: DocumentDraft, reason: 
 
 
 async def test_a_document_that_the_store_refuses_fails_alone() -> None:
-    """The rest is stored one by one then."""
+    """When the store refuses a document, the others are stored one by one."""
     bench = Bench()
     bench.store.refuses = {"b": BadInput("cannot be stored")}
     response = await bench.ingest(draft("a", "one"), draft("b", "two"), draft("c", "three"))
@@ -282,8 +282,8 @@ async def test_a_document_that_the_store_refuses_fails_alone() -> None:
 
 
 @pytest.mark.parametrize("error", [DiskFull("full"), Unavailable("down")])
-async def test_a_store_in_trouble_fails_the_whole_request(error: Exception) -> None:
-    """It is not blamed on a document, and nothing is stored."""
+async def test_a_failing_store_fails_the_whole_request(error: Exception) -> None:
+    """No document is blamed, and nothing is stored."""
     bench = Bench()
     bench.store.refuses = {"b": error}
 
@@ -296,8 +296,8 @@ async def test_a_store_in_trouble_fails_the_whole_request(error: Exception) -> N
 @pytest.mark.parametrize(
     "error", [Unavailable("down"), ConfigError("no key"), ModelMissing("gone")]
 )
-async def test_an_embedding_service_in_trouble_fails_the_whole_request(error: Exception) -> None:
-    """It is not blamed on a document; sending the request again continues."""
+async def test_a_failing_embedder_fails_the_whole_request(error: Exception) -> None:
+    """No document is blamed; sending the request again continues."""
     bench = Bench()
     bench.embeddings.error = error
     with pytest.raises(type(error)):
@@ -308,8 +308,8 @@ async def test_an_embedding_service_in_trouble_fails_the_whole_request(error: Ex
     assert kinds(response) == [("a", "added", 1, 1)]
 
 
-async def test_trouble_is_not_blamed_on_a_document_that_is_tried_alone() -> None:
-    """A service that breaks while documents are tried one by one fails the request."""
+async def test_a_late_service_failure_blames_no_document() -> None:
+    """A service that fails while documents are tried one by one fails the request."""
     bench = Bench()
     answers = iter([InternalError("choked"), ConfigError("no key")])
 
@@ -323,8 +323,8 @@ async def test_trouble_is_not_blamed_on_a_document_that_is_tried_alone() -> None
         )
 
 
-async def test_a_request_is_bounded_by_bytes_and_a_large_text_goes_alone() -> None:
-    """Bytes count, not characters."""
+async def test_a_request_is_bounded_by_bytes() -> None:
+    """Bytes count, not characters; a text over the limit is sent alone."""
     bench = Bench(batch_bytes=1024)
     half, large = "\u00e9" * 256, "\u00e9" * 600
     await bench.ingest(draft("a", half, half, half, large, half))
@@ -332,8 +332,8 @@ async def test_a_request_is_bounded_by_bytes_and_a_large_text_goes_alone() -> No
     assert bench.embeddings.requests == [(half, half), (half,), (large,), (half,)]
 
 
-async def test_a_collection_of_another_model_is_left_alone() -> None:
-    """The mismatch is noticed at the first vectors, before anything is stored."""
+async def test_a_collection_of_another_model_is_unchanged() -> None:
+    """The mismatch is an error at the first vectors, before anything is stored."""
     bench = Bench(batch_texts=1)
     bench.store.model = EmbeddingModel(name="other", dimension=2)
 
@@ -344,7 +344,7 @@ async def test_a_collection_of_another_model_is_left_alone() -> None:
 
 
 async def test_a_failed_request_makes_no_collection() -> None:
-    """Documents that all fail leave nothing behind."""
+    """A request whose documents all fail creates no collection."""
     bench = Bench()
     response = await bench.ingest(draft("a", "poison"))
 
@@ -361,7 +361,7 @@ async def test_a_failed_request_makes_no_collection() -> None:
 async def test_requests_are_bounded_and_vectors_stay_with_their_texts(
     documents: list[list[str]], batch_texts: int
 ) -> None:
-    """However texts are cut into requests, no request is too large and no vector goes astray."""
+    """However texts are divided into requests, none is too large and each text has its vector."""
     bench = Bench(batch_texts=batch_texts, batch_bytes=1024)
     drafts = [draft(f"d{n}", *contents) for n, contents in enumerate(documents)]
     response = await bench.ingest(*drafts)
@@ -377,8 +377,8 @@ async def test_requests_are_bounded_and_vectors_stay_with_their_texts(
 
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 5), max_size=3), st.integers(1, 3))
-async def test_wherever_the_bad_ones_stand_only_they_fail(bad: set[int], batch_texts: int) -> None:
-    """Documents that share a request with a bad one are stored with their own vectors."""
+async def test_only_invalid_documents_fail(bad: set[int], batch_texts: int) -> None:
+    """Documents in one request with an invalid one are stored with their own vectors."""
     bench = Bench(batch_texts=batch_texts)
     drafts = [draft(f"d{n}", f"a{n}", "poison" if n in bad else f"b{n}") for n in range(6)]
     response = await bench.ingest(*drafts)
@@ -389,8 +389,8 @@ async def test_wherever_the_bad_ones_stand_only_they_fail(bad: set[int], batch_t
         assert document.vectors.tolist() == np.array(expected, "<f4").tolist()
 
 
-def test_a_digest_is_of_all_but_the_tags() -> None:
-    """Tags do not change it; everything else does."""
+def test_a_digest_covers_all_but_the_tags() -> None:
+    """Tags do not change the digest; everything else does."""
     one = draft("a", "one", title="T")
 
     assert draft_digest(one) == draft_digest(msgspec.structs.replace(one, tags=DocumentTags(["x"])))
@@ -400,7 +400,7 @@ def test_a_digest_is_of_all_but_the_tags() -> None:
     )
 
 
-async def test_a_source_is_noted_when_nothing_is_left_to_do() -> None:
+async def test_a_source_digest_is_recorded_for_unchanged_documents() -> None:
     """An unchanged or re-tagged document gets the digest of its source without being stored again."""
     bench = Bench()
     await bench.ingest(draft("a", "one"), draft("b", "two"), draft("c", "three"))

@@ -62,8 +62,8 @@ async def replies(
     return [reply async for reply in processor.handle_stream(message, StubContext())]
 
 
-async def test_documents_are_numbered_and_the_prompt_asks_for_citations() -> None:
-    """The prompt holds every document under its number; the instruction forbids outside knowledge."""
+async def test_documents_are_numbered() -> None:
+    """The prompt has numbered documents; the instruction requires citations and excludes other knowledge."""
     writer = ListWriter(PIECES)
     await replies(writer, request())
     (sent,) = writer.requests
@@ -76,8 +76,8 @@ async def test_documents_are_numbered_and_the_prompt_asks_for_citations() -> Non
     assert (sent.query, sent.documents) == ("Why?", ("One.", "Two."))
 
 
-async def test_pieces_are_sent_when_asked_for_and_the_whole_always() -> None:
-    """Streaming or not, the last reply carries the result; only the last is the last."""
+async def test_pieces_are_sent_only_with_streaming() -> None:
+    """With or without streaming the last reply has the result; only the last is marked as last."""
     is_last = PromptProcessor.serves.is_last
     streamed = await replies(ListWriter(PIECES), request(streaming=True))
     whole = await replies(ListWriter(PIECES), request())
@@ -88,8 +88,8 @@ async def test_pieces_are_sent_when_asked_for_and_the_whole_always() -> None:
     assert whole[0] == streamed[-1]
 
 
-async def test_a_result_says_who_wrote_it_and_from_which_template() -> None:
-    """What the writer leaves out is filled in; what it says is kept."""
+async def test_a_result_names_its_model_and_template() -> None:
+    """Fields that the writer leaves out are filled in; those that it sets are kept."""
     (reply,) = await replies(ListWriter(PIECES, language_model=False), request())
     named = [WritePiece(result=PromptResult(text="x", model="gpt", language_model=False))]
     (other,) = await replies(ListWriter(named), request())
@@ -100,7 +100,7 @@ async def test_a_result_says_who_wrote_it_and_from_which_template() -> None:
 
 
 async def test_without_a_language_model_the_question_is_the_only_concept() -> None:
-    """The writer is not asked to guess."""
+    """The writer is not called for concepts."""
     writer = ListWriter(PIECES, language_model=False)
     (reply,) = await replies(writer, request(EXTRACT_CONCEPTS, variables={"query": "Two\nlines?"}))
 
@@ -108,7 +108,7 @@ async def test_without_a_language_model_the_question_is_the_only_concept() -> No
     assert (reply.result.text, reply.result.language_model) == ("Two\nlines?", False)
 
 
-async def test_a_language_model_is_asked_for_concepts() -> None:
+async def test_a_language_model_extracts_concepts() -> None:
     """The prompt contains the question, and the reply is returned."""
     writer = ListWriter([WritePiece(result=PromptResult(text="a\nb"))])
     (reply,) = await replies(writer, request(EXTRACT_CONCEPTS, variables={"query": "Why?"}))
@@ -130,8 +130,8 @@ async def test_a_language_model_is_asked_for_concepts() -> None:
     ],
     ids=["template", "missing", "blank", "number", "text", "numbers", "large"],
 )
-async def test_a_request_that_cannot_work_is_refused(message: PromptRequest) -> None:
-    """Nothing malformed reaches the writer."""
+async def test_an_invalid_request_is_refused(message: PromptRequest) -> None:
+    """An invalid request never reaches the writer."""
     writer = ListWriter(PIECES)
 
     with pytest.raises(BadInput):
@@ -141,19 +141,19 @@ async def test_a_request_that_cannot_work_is_refused(message: PromptRequest) -> 
 
 
 async def test_a_writer_without_a_result_is_an_error() -> None:
-    """Pieces alone are no answer."""
+    """Pieces without a result are an error."""
     with pytest.raises(InternalError, match="writer stub ended without a result"):
         await replies(ListWriter([WritePiece(text="So")]), request())
 
 
 async def test_an_error_in_the_middle_of_writing_is_raised() -> None:
-    """The error of the service behind the writer passes through."""
+    """An error of the service behind the writer is raised unchanged."""
     with pytest.raises(Unavailable, match="gone"):
         await replies(ListWriter([PIECES[0], Unavailable("gone")]), request(streaming=True))
 
 
-async def test_leaving_early_stops_the_writer() -> None:
-    """A caller who leaves the stream ends the writing."""
+async def test_closing_the_stream_stops_the_writer() -> None:
+    """A caller that closes the stream ends the writing."""
     writer = ListWriter(PIECES)
     stream = PromptProcessor(writer=writer).handle_stream(request(streaming=True), StubContext())
     async for _ in stream:
@@ -166,7 +166,7 @@ async def test_leaving_early_stops_the_writer() -> None:
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet="ab</document>{}\n ", max_size=40), max_size=4))
 def test_no_document_can_leave_its_frame(documents: list[str]) -> None:
-    """However a document is written, there are as many closing tags as documents."""
+    """For any document, there are as many closing tags as documents."""
     framed = numbered_documents(documents)
 
     assert framed.count("</document>") == len(documents)
@@ -184,8 +184,8 @@ def test_fields_are_filled_once(query: str, document: str) -> None:
     assert document + "{query}" in filled
 
 
-async def test_writer_learns_which_documents_are_out_of_date() -> None:
-    """Numbers of old versions reach both kinds of writers: as numbers, and as a mark in the prompt."""
+async def test_the_writer_gets_outdated_documents() -> None:
+    """Language models get a mark in the prompt, the extractive writer the numbers."""
     writer = ListWriter(PIECES)
     variables = {"query": "Why?", "documents": ["One.", "Two."], "outdated": [2]}
     await replies(writer, request(variables=variables))
@@ -196,8 +196,8 @@ async def test_writer_learns_which_documents_are_out_of_date() -> None:
 
 
 @pytest.mark.parametrize("numbers", [[3], [0], ["1"], [True], 1, None])
-async def test_numbers_that_name_no_document_are_refused(numbers: Any) -> None:
-    """A number out of range, or none at all, is bad input and asks no writer."""
+async def test_unknown_document_numbers_are_refused(numbers: Any) -> None:
+    """A number out of range, or not a number, is bad input and calls no writer."""
     writer = ListWriter(PIECES)
     variables = {"query": "Why?", "documents": ["One.", "Two."], "outdated": numbers}
     with pytest.raises(BadInput, match="outdated"):
@@ -205,7 +205,7 @@ async def test_numbers_that_name_no_document_are_refused(numbers: Any) -> None:
     assert writer.requests == []
 
 
-async def test_writer_learns_where_documents_stand() -> None:
+async def test_the_writer_gets_titles_and_headings() -> None:
     """Titles and headings reach the writer, one for each document or none."""
     writer = ListWriter(PIECES)
     variables = {"query": "Why?", "documents": ["One.", "Two."], "sections": ["A > B", ""]}
@@ -224,8 +224,8 @@ def test_no_section_can_leave_its_frame() -> None:
 
 
 @pytest.mark.parametrize("sections", [["A"], ["A", "B", "C"], [1, 2], "AB", None])
-async def test_sections_that_fit_no_document_are_refused(sections: Any) -> None:
-    """Another number of sections than of documents, or no texts, is bad input and asks no writer."""
+async def test_a_wrong_number_of_sections_is_refused(sections: Any) -> None:
+    """Another number of sections than of documents, or other types, is bad input and calls no writer."""
     writer = ListWriter(PIECES)
     variables = {"query": "Why?", "documents": ["One.", "Two."], "sections": sections}
     with pytest.raises(BadInput, match="sections"):

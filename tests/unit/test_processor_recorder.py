@@ -37,7 +37,7 @@ async def test_a_trace_delivered_twice_is_kept_once() -> None:
 
 
 async def test_an_error_of_the_store_reaches_the_worker() -> None:
-    """It decides about another attempt; the trace is not dropped."""
+    """The worker decides about another attempt; the trace is not dropped."""
     with pytest.raises(DiskFull):
         await RecorderProcessor(store=SetStore(DiskFull("full"))).handle(
             sample(TraceRecord), StubContext()

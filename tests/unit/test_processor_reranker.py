@@ -42,8 +42,8 @@ async def rerank(table: dict[str, list[float]], documents: int, limit: int = 10)
     return await processor.handle(request(list(table), documents, limit), StubContext())
 
 
-async def test_documents_come_by_falling_score_with_ties_in_order() -> None:
-    """Equal scores keep the order of the request; the limit cuts."""
+async def test_documents_are_sorted_by_score() -> None:
+    """Equal scores keep the order of the request; the limit truncates."""
     reply = await rerank({"a": [0.5, 0.9, 0.5, 0.1]}, 4, limit=3)
 
     assert [r.document_id for r in reply.results] == ["1", "0", "2"]
@@ -51,7 +51,7 @@ async def test_documents_come_by_falling_score_with_ties_in_order() -> None:
 
 
 async def test_a_document_has_its_best_query() -> None:
-    """Over several queries each document occurs once, with the query that scored it best."""
+    """With several queries each document occurs once, with the query that scored it best."""
     reply = await rerank({"a": [0.2, 0.9], "b": [0.8, 0.9]}, 2)
 
     assert reply.results == (RerankerResult("1", "q0", 0.9), RerankerResult("0", "q1", 0.8))
@@ -62,10 +62,8 @@ async def test_a_document_has_its_best_query() -> None:
     st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1, max_size=3),
     st.integers(1, 7),
 )
-async def test_the_reply_is_a_sorted_cut_of_the_documents(
-    rows: list[list[float]], limit: int
-) -> None:
-    """Always: the best `limit` by the highest score over the queries, each once."""
+async def test_the_reply_has_the_best_documents(rows: list[list[float]], limit: int) -> None:
+    """The best `limit` documents by the highest score over the queries, each once."""
     reply = await rerank({f"q{n}": row for n, row in enumerate(rows)}, 5, limit)
     best = [max(column) for column in zip(*rows, strict=True)]
     expected = sorted(range(5), key=lambda n: (-best[n], n))[:limit]
@@ -75,7 +73,7 @@ async def test_the_reply_is_a_sorted_cut_of_the_documents(
 
 
 async def test_no_documents_need_no_model() -> None:
-    """Nothing to rank is answered with nothing."""
+    """An empty request has an empty reply."""
     reranker = TableReranker({})
     reply = await RerankerProcessor(reranker=reranker).handle(request(["a"], 0), StubContext())
 
@@ -85,8 +83,8 @@ async def test_no_documents_need_no_model() -> None:
 @pytest.mark.parametrize(
     "scores", [[0.1], [0.1, 0.2, 0.3], [0.1, float("nan")], [0.1, float("inf")]]
 )
-async def test_wrong_scores_never_leave(scores: list[float]) -> None:
-    """Too few, too many or not finite: the model is named and nothing is ranked."""
+async def test_wrong_scores_are_refused(scores: list[float]) -> None:
+    """Too few, too many or infinite scores are an error that names the model."""
     with pytest.raises(InternalError, match="model table"):
         await rerank({"a": scores}, 2)
 
@@ -108,8 +106,8 @@ async def test_wrong_scores_never_leave(scores: list[float]) -> None:
     ],
     ids=["no query", "limit", "pairs", "id twice", "bytes"],
 )
-async def test_a_request_that_cannot_work_is_refused(bad: RerankRequest) -> None:
-    """The model is not called for what is malformed or too large."""
+async def test_an_invalid_request_is_refused(bad: RerankRequest) -> None:
+    """An invalid or too large request does not reach the model."""
     reranker = TableReranker({"a": [0.0] * 6})
     processor = RerankerProcessor(
         RerankerParameters(max_pairs=5, max_bytes=1000), reranker=reranker
@@ -122,7 +120,7 @@ async def test_a_request_that_cannot_work_is_refused(bad: RerankRequest) -> None
 
 
 async def test_scores_of_retrieval_are_joined_with_those_of_the_model() -> None:
-    """The order is that of both together: a small model alone would spoil a good ranking."""
+    """The order is that of both scores: a small model alone would spoil a good ranking."""
     documents = tuple(
         RerankItem(id=str(n), text="text", retrieval_score=score)
         for n, score in enumerate([0.9, 0.5, 0.49])
@@ -135,8 +133,8 @@ async def test_scores_of_retrieval_are_joined_with_those_of_the_model() -> None:
     assert [r.score for r in reply.results] == pytest.approx([0.86, 0.5105, 0.485])
 
 
-async def test_a_document_without_a_score_of_retrieval_leaves_all_to_the_model() -> None:
-    """Joined scores and others are not on one scale."""
+async def test_a_missing_retrieval_score_leaves_all_to_the_model() -> None:
+    """Joined and unjoined scores are not comparable, so that none is joined."""
     documents = (
         RerankItem(id="0", text="text", retrieval_score=0.9),
         RerankItem(id="1", text="text"),

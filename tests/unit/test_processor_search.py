@@ -63,8 +63,8 @@ def request(**fields: Any) -> SearchRequest:
 
 
 @pytest.mark.parametrize(("mode", "asked"), [("bm25", 1), ("hybrid", 2)])
-async def test_how_words_match_reaches_the_store(mode: str, asked: int) -> None:
-    """A search for all words asks the ranking and the scores by id for all of them."""
+async def test_the_match_reaches_the_store(mode: str, asked: int) -> None:
+    """A search for all words uses the match in the ranking and in the scores by id."""
     store = FixedStore()
     search = SearchProcessor(store=store)
     await search.handle(request(mode=mode, query_text="red lake", match="all"), StubContext())
@@ -82,7 +82,7 @@ async def test_how_words_match_reaches_the_store(mode: str, asked: int) -> None:
 async def test_a_late_retriever_is_left_out(
     monkeypatch: pytest.MonkeyPatch, fault: str, found: str, code: str
 ) -> None:
-    """A retriever that hangs takes half of the caller's time; the other one then answers, and says so."""
+    """A hanging retriever uses half of the caller's time; the other one answers, degraded."""
     store = FixedStore()
 
     async def hang(*_: Any, **__: Any) -> list[Candidate]:
@@ -99,14 +99,14 @@ async def test_a_late_retriever_is_left_out(
     assert "within 0.1 s" in reply.degraded[0].reason
 
 
-async def test_vectors_know_no_words_to_match() -> None:
-    """Asking a search by vectors alone for all words is refused, not ignored."""
+async def test_a_dense_search_for_all_words_is_refused() -> None:
+    """A dense search that requires all words is refused, not ignored."""
     with pytest.raises(BadInput, match="mode dense"):
         await SearchProcessor(store=FixedStore()).handle(request(match="all"), StubContext())
 
 
-async def test_a_search_carries_rights_limit_and_threshold_to_the_store() -> None:
-    """The store gets the values of the request; the reply is the store's."""
+async def test_rights_limit_and_threshold_reach_the_store() -> None:
+    """The store gets the values of the request; the reply has the store's ranking."""
     store = FixedStore()
     reply = await SearchProcessor(store=store).handle(
         request(model=MODEL, threshold=0.25), StubContext()
@@ -198,7 +198,7 @@ async def test_a_hybrid_search_without_any_retriever_fails() -> None:
     ],
     ids=str,
 )
-async def test_a_request_that_cannot_work_is_refused(fields: dict[str, Any]) -> None:
+async def test_an_invalid_request_is_refused(fields: dict[str, Any]) -> None:
     """Bad limits, thresholds, vectors and unknown filters never reach the store."""
     store = FixedStore()
     processor = SearchProcessor(SearchParameters(max_limit=10), store=store)
@@ -219,7 +219,7 @@ async def test_a_request_that_cannot_work_is_refused(fields: dict[str, Any]) -> 
     ],
 )
 async def test_a_vector_of_another_model_is_refused(other: EmbeddingModel) -> None:
-    """Name, revision, precision and dimension must all be the collection's."""
+    """Name, revision, precision and dimension must be those of the collection."""
     store = FixedStore()
 
     with pytest.raises(ModelMismatch, match="books"):
@@ -236,8 +236,8 @@ async def test_a_collection_that_does_not_exist_is_not_found() -> None:
         )
 
 
-async def test_the_model_of_a_collection_is_remembered_for_a_while() -> None:
-    """Searches in a row look it up once; a change is noticed after the set time."""
+async def test_the_model_of_a_collection_is_cached() -> None:
+    """Consecutive searches read it once; a change is noticed after the configured time."""
     now = [0.0]
     store = FixedStore()
     processor = SearchProcessor(
@@ -256,7 +256,7 @@ async def test_the_model_of_a_collection_is_remembered_for_a_while() -> None:
 
 
 async def test_several_queries_are_answered_together() -> None:
-    """Each query has its own vector and limit, all else is the request's; results keep the order."""
+    """Each query has its own vector and limit; results have the order of the queries."""
     store = FixedStore()
     other = np.array([0.8, 0.6], "<f4").tobytes()
     reply = await SearchProcessor(store=store).handle(
@@ -274,8 +274,8 @@ async def test_several_queries_are_answered_together() -> None:
     assert store.searches[1]["vector"] == pytest.approx([0.8, 0.6])
 
 
-async def test_a_query_that_fails_leaves_the_others() -> None:
-    """Its place is empty; when all fail the first error is raised, for the worker to try again."""
+async def test_a_failing_query_does_not_affect_others() -> None:
+    """Its result is empty; when all fail the first error is raised, so that the worker retries."""
     processor = SearchProcessor(store=FixedStore())
     reply = await processor.handle(request(more=(SearchQuery(limit=0),)), StubContext())
     assert [one is None for one in reply.results] == [False, True]

@@ -31,8 +31,8 @@ def request(*ids: str) -> TextRequest:
     return TextRequest(access=Access({"hr"}), collection="books", chunk_ids=ids)
 
 
-async def test_texts_come_in_the_order_asked_from_one_read() -> None:
-    """Found and missing are both in the order of the request; each id counts once."""
+async def test_texts_have_the_order_of_the_request() -> None:
+    """Found and missing ids have the order of the request; each id counts once."""
     store = DictStore("a", "b", "c")
     reply = await TextFetcherProcessor(store=store).handle(
         request("c", "x", "a", "c"), StubContext()
@@ -44,7 +44,7 @@ async def test_texts_come_in_the_order_asked_from_one_read() -> None:
 
 
 async def test_no_ids_need_no_read() -> None:
-    """An empty request is answered without the store."""
+    """An empty request does not reach the store."""
     store = DictStore()
     reply = await TextFetcherProcessor(store=store).handle(request(), StubContext())
 

@@ -39,20 +39,20 @@ def graph(*ids: str) -> list[PlannedText]:
         ("clustered", "s1 s2 s3 g1 g2"),
     ],
 )
-def test_each_order_is_as_it_is_called(mode: Prioritize, expected: str) -> None:
+def test_each_order_matches_its_name(mode: Prioritize, expected: str) -> None:
     """Seeds keep their order; nodes of one depth are sorted by id."""
     assert in_order(mode, ["s1", "s2", "s3"], graph("g2", "g1")) == expected.split()
 
 
 def test_nodes_are_sorted_by_depth_then_id() -> None:
-    """A nearer node is offered a place before a farther one."""
+    """A nearer node is considered before a farther one."""
     nodes = [PlannedText(id="a", depth=2), PlannedText(id="b", depth=1)]
 
     assert in_order("graph_first", ["s"], nodes) == ["b", "a", "s"]
 
 
-def test_a_cluster_is_a_seed_and_what_was_reached_from_it() -> None:
-    """Nodes follow the seed that their parents lead to; those that none leads to come last."""
+def test_a_cluster_is_a_seed_and_its_descendants() -> None:
+    """Nodes follow the seed that their parents lead to; those without a seed are last."""
     nodes = [
         PlannedText(id="x", depth=1, parent_id="s2"),
         PlannedText(id="y", depth=2, parent_id="x"),
@@ -64,7 +64,7 @@ def test_a_cluster_is_a_seed_and_what_was_reached_from_it() -> None:
 
 
 @given(_modes, _ids, _graph)
-def test_every_text_is_offered_a_place_exactly_once(
+def test_every_text_is_considered_once(
     mode: Prioritize, seeds: list[str], nodes: list[PlannedText]
 ) -> None:
     """The order has every id once; a seed that is also a graph node counts as a seed."""
@@ -84,8 +84,8 @@ def test_the_order_does_not_depend_on_how_the_graph_is_listed(
 
 
 @given(_ids, _graph)
-def test_balanced_takes_turns_while_both_last(seeds: list[str], nodes: list[PlannedText]) -> None:
-    """Seed, graph, seed, graph; then the rest of the longer one."""
+def test_balanced_alternates_seeds_and_nodes(seeds: list[str], nodes: list[PlannedText]) -> None:
+    """Seed, graph, seed, graph; then the rest of the longer list."""
     order = in_order("balanced", seeds, nodes)
     kinds = ["s" if one in seeds else "g" for one in order]
     turns = 2 * min(kinds.count("s"), kinds.count("g"))
@@ -95,7 +95,7 @@ def test_balanced_takes_turns_while_both_last(seeds: list[str], nodes: list[Plan
 
 
 @given(_modes, _ids, _graph, _sizes, st.integers(1, 30), st.sampled_from(["chars", "tokens"]))
-def test_decisions_are_those_of_the_definition(
+def test_decisions_equal_the_definition(
     mode: Prioritize,
     seeds: list[str],
     nodes: list[PlannedText],
@@ -103,7 +103,7 @@ def test_decisions_are_those_of_the_definition(
     limit: int,
     kind: str,
 ) -> None:
-    """A text is in exactly when it exists and fits beside all that were taken before it."""
+    """A text is taken exactly when it exists and fits beside all that were taken before it."""
     order = in_order(mode, seeds, nodes)
     decisions = decide(order, sizes, TextBudget(kind=kind, limit=limit))  # type: ignore[arg-type]
     taken: list[str] = []
@@ -117,8 +117,8 @@ def test_decisions_are_those_of_the_definition(
     assert sum(sizes[one] for one in taken) <= limit
 
 
-def test_a_text_that_does_not_fit_is_skipped_and_a_smaller_one_taken() -> None:
-    """Scanning goes on after a skip, and an empty text always fits."""
+def test_a_too_large_text_is_skipped() -> None:
+    """Later texts are tried after a skip, and an empty text always fits."""
     budget = TextBudget(kind="chars", limit=5)
     decisions = decide(
         ["big", "small", "gone", "empty"], {"big": 6, "small": 5, "empty": 0}, budget

@@ -91,7 +91,7 @@ async def one(text: str) -> Any:
 
 
 async def test_a_collection_is_validated(client: AsyncQdrantClient) -> None:
-    """Every query passes, every field of a result is there, and nothing was written or embedded again."""
+    """Every query passes, every field of a result is present, and nothing is written or embedded."""
     suite = msgspec.convert(
         {
             "queries": [
@@ -137,8 +137,8 @@ async def test_a_collection_is_validated(client: AsyncQdrantClient) -> None:
     assert {len(texts) for texts in EMBEDDER.calls[-10:]} == {1}
 
 
-async def test_a_starter_suite_comes_from_the_headings(client: AsyncQdrantClient) -> None:
-    """Each query asks for a section of another page."""
+async def test_a_suite_is_generated_from_headings(client: AsyncQdrantClient) -> None:
+    """Each query is a section heading of another page."""
     target = QdrantTarget(collection(client), EMBEDDER)
     suite = generate_suite(await target.sections(40))
 
@@ -148,8 +148,8 @@ async def test_a_starter_suite_comes_from_the_headings(client: AsyncQdrantClient
     }
 
 
-async def test_a_retriever_searches_it(client: AsyncQdrantClient) -> None:
-    """It is a vector store like any other: sorted, with metadata, above the threshold."""
+async def test_a_retriever_searches_a_collection(client: AsyncQdrantClient) -> None:
+    """Results are sorted, with metadata, above the threshold."""
     retriever = Retriever(EMBEDDER, collection(client))
     found = await retriever.asearch("joint angles of a humanoid robot", top_k=3)
 
@@ -161,7 +161,7 @@ async def test_a_retriever_searches_it(client: AsyncQdrantClient) -> None:
 
 
 async def test_scores_are_exact_cosines(client: AsyncQdrantClient) -> None:
-    """By id and by rank they are the same, and those of numpy; ids that do not exist are left out."""
+    """Scores by id and by rank equal the cosines of numpy; unknown ids are left out."""
     vector = await one("robots exchange messages")
     ranked = await collection(client).search(vector, limit=5, access=Access.public())
     by_id = await collection(client).scores(
@@ -176,7 +176,7 @@ async def test_scores_are_exact_cosines(client: AsyncQdrantClient) -> None:
 
 
 async def test_rights_are_applied_before_the_limit(client: AsyncQdrantClient) -> None:
-    """Points with an ACL or a clearance open to those who hold them, points with labels to nobody."""
+    """Points with an ACL or a clearance are visible with these rights, points with labels to nobody."""
     vector = await one(PAGES["ros"])
     tags: tuple[dict[str, Any], ...] = (
         {"acl": ["staff"]},
@@ -203,8 +203,8 @@ async def test_rights_are_applied_before_the_limit(client: AsyncQdrantClient) ->
     assert await seen(Access.public(), public=True) == {"100", "101", "102", "103"}
 
 
-async def test_payloads_of_other_pipelines_are_understood(client: AsyncQdrantClient) -> None:
-    """Text under another name, fields nested, fields missing: taken as they are, nothing is invented."""
+async def test_payloads_of_other_pipelines_are_read(client: AsyncQdrantClient) -> None:
+    """Other field names, nested and missing fields are read; no value is made up."""
     vector = np.zeros(256, dtype=np.float32)
     vector[7] = 1.0
     nested = {"page_content": "body", "metadata": {"source_url": "u", "heading": 5}}
@@ -218,8 +218,8 @@ async def test_payloads_of_other_pipelines_are_understood(client: AsyncQdrantCli
     assert next(one for one in sections if one.text == "body").heading == ""
 
 
-async def test_what_does_not_fit_is_told(client: AsyncQdrantClient) -> None:
-    """A missing collection, another dimension, another distance, several vectors."""
+async def test_unsuitable_collections_are_refused(client: AsyncQdrantClient) -> None:
+    """A missing collection, another dimension or distance, and several vectors are errors."""
     size = models.VectorParams(size=3, distance=models.Distance.DOT)
     await client.create_collection("dot", vectors_config=size)
     cosine = models.VectorParams(size=3, distance=models.Distance.COSINE)
@@ -253,8 +253,8 @@ async def test_what_does_not_fit_is_told(client: AsyncQdrantClient) -> None:
         (504, DeadlineExceeded),
     ],
 )
-async def test_answers_of_a_server_become_our_errors(status: int, error: type[Exception]) -> None:
-    """Every status has one meaning; the server's address is told."""
+async def test_errors_of_the_server_are_translated(status: int, error: type[Exception]) -> None:
+    """Every status has one error class; the message has the server's address."""
 
     class Refusing:
         async def collection_exists(self, collection_name: str) -> bool:
@@ -272,7 +272,7 @@ def httpx_headers() -> Any:
 
 
 async def test_a_server_that_is_lost_is_unavailable() -> None:
-    """A refused connection and a timeout are told apart."""
+    """A refused connection and a timeout have different messages."""
     import httpx
 
     faults = itertools.cycle((httpx.ConnectError("refused"), httpx.ReadTimeout("slow")))
@@ -289,7 +289,7 @@ async def test_a_server_that_is_lost_is_unavailable() -> None:
 
 
 def test_addresses() -> None:
-    """Host, port, scheme, collection and options are read; a folder is one too."""
+    """Host, port, scheme, collection and options are parsed; a folder is an address, too."""
     plain = parse_address("qdrant://db.example/my%20book?vector=text")
     secure = parse_address("qdrant+https://[::1]:7000/book?public=yes")
     local = parse_address("qdrant+file:///srv/data/book")
@@ -321,8 +321,8 @@ def test_addresses() -> None:
         "qdrant://user:hunter2@host/book",
     ],
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
-    """With the right form in the hint, and without repeating a password."""
+def test_invalid_addresses_are_refused(address: str) -> None:
+    """The hint has the right form and does not repeat a password."""
     with pytest.raises(ConfigError) as caught:
         parse_address(address)
 

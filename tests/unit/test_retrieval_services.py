@@ -63,8 +63,8 @@ def hit(chunk_id: str) -> Candidate:
     return Candidate(chunk_id=chunk_id, document_id="d", score=0.5, rank=1)
 
 
-async def test_each_text_gets_its_vector_with_the_model() -> None:
-    """The reply is cut row by row."""
+async def test_each_text_gets_its_vector() -> None:
+    """The reply is divided into one vector per text, with the model."""
     flat = array.array("f", [1.0, 0.0, 0.6, 0.8]).tobytes()
     context = StubContext({"embedding": lambda _: EmbeddingResponse(vectors=flat, model=MODEL)})
     embedded = await clients(context).embed(["a", "b"], "texts")
@@ -84,8 +84,8 @@ async def test_vectors_of_a_wrong_size_are_refused(size: int) -> None:
         await clients(context).embed(["a", "b"], "texts")
 
 
-async def test_a_search_carries_everything_the_service_needs() -> None:
-    """Rights, collection, mode, filters, vector, model and words; degradations come back with the ranking."""
+async def test_a_search_request_is_complete() -> None:
+    """Rights, collection, mode, filters, vector, model and words are sent; degradations are returned."""
     note = Degradation(stage="search", reason="r")
     response = SearchResponse(candidates=(hit("c"),), degraded=(note,))
     context = StubContext({"search": lambda _: response})
@@ -105,14 +105,14 @@ async def test_a_search_carries_everything_the_service_needs() -> None:
     )
 
 
-def test_an_invalid_filter_is_refused_before_anything_is_sent() -> None:
-    """A wrong filter costs no search and no model."""
+def test_an_invalid_filter_is_refused_before_sending() -> None:
+    """An invalid filter causes no search and no model call."""
     with pytest.raises(BadInput, match="near"):
         clients(StubContext({}), filters={"year": {"near": 2020}})
 
 
-async def test_several_queries_travel_in_one_request() -> None:
-    """Each has its vector, words and limit; one that was not answered is asked alone."""
+async def test_several_queries_are_sent_in_one_request() -> None:
+    """Each has its vector, words and limit; one without a result is sent alone."""
     found = SearchResult(candidates=(hit("c"),))
 
     def answer(request: SearchRequest) -> SearchResponse:
@@ -132,8 +132,8 @@ async def test_several_queries_travel_in_one_request() -> None:
     assert (alone.query_text, alone.limit, alone.vector) == ("more", 2, b"5678")
 
 
-async def test_a_service_that_knows_one_query_answers_the_first() -> None:
-    """The others are asked alone."""
+async def test_a_service_for_single_queries_answers_the_first() -> None:
+    """The other queries are sent alone."""
     context = StubContext({"search": lambda _: SearchResponse(candidates=(hit("c"),))})
     found = await clients(context).search(QUERIES)
 
@@ -142,7 +142,7 @@ async def test_a_service_that_knows_one_query_answers_the_first() -> None:
 
 
 async def test_a_request_that_fails_fails_all_its_queries() -> None:
-    """None of them is asked again."""
+    """None of the queries is sent again."""
 
     def fail(_: SearchRequest) -> SearchResponse:
         raise Unavailable("down")
@@ -158,8 +158,8 @@ def text(chunk_id: str) -> ChunkText:
     return ChunkText(chunk_id=chunk_id, document_id="d", content=f"text {chunk_id}")
 
 
-async def test_texts_come_by_id_in_requests_of_500() -> None:
-    """A text that is missing is not in the result."""
+async def test_texts_are_read_in_requests_of_500() -> None:
+    """Results are by id; a missing text is left out."""
 
     def answer(request: TextRequest) -> TextResponse:
         assert (request.access, request.collection) == (ACCESS, "books")
@@ -172,8 +172,8 @@ async def test_texts_come_by_id_in_requests_of_500() -> None:
     assert len(context.sent) == 2
 
 
-async def test_the_reranker_is_asked_for_all_scores() -> None:
-    """Also for those below the limit, which belong in the trace; titles go in front of the texts."""
+async def test_the_reranker_scores_all_passages() -> None:
+    """Scores beyond the limit are requested for the trace; titles precede the texts."""
     found = tuple(RerankerResult(str(n), "0", 0.9 - n / 10) for n in range(2))
     context = StubContext({"reranker": lambda _: RerankResponse(results=found, model="cross")})
     passages = [
@@ -197,7 +197,7 @@ async def test_the_reranker_is_asked_for_all_scores() -> None:
     assert [one.retrieval_score for one in without.documents] == [None, None]
 
 
-async def test_a_late_service_is_given_up() -> None:
+async def test_a_service_has_a_time_limit() -> None:
     """Each call has a time limit of its own."""
 
     async def never(_: RerankRequest) -> Any:
@@ -218,8 +218,8 @@ def writer(answer: Any) -> tuple[WriterClient, StubContext]:
     return WriterClient(context, Deadline(), RagOptions()), context
 
 
-async def test_pieces_are_passed_on_and_the_stream_ends_once() -> None:
-    """The result is the last reply's; the callback gets the pieces, then the end."""
+async def test_pieces_are_passed_on() -> None:
+    """The result is that of the last reply; the callback gets the pieces, then the end."""
     pieces: list[tuple[str, bool]] = []
 
     async def on_piece(piece: str, end: bool) -> None:
@@ -267,7 +267,7 @@ async def test_a_prompt_without_a_result_is_an_error(replies: list[Any]) -> None
 
 
 async def test_a_callback_that_fails_closes_the_stream() -> None:
-    """The service stops writing when the reader is gone."""
+    """The service stops writing after the callback failed."""
     closed = asyncio.Event()
 
     async def endless(_: Any) -> AsyncIterator[PromptResponse]:

@@ -48,7 +48,7 @@ def hits(*scores: float) -> list[RetrievalResult]:
 
 
 async def test_hits_are_ordered_by_both_scores() -> None:
-    """The order is that of the joined score; place and score before, and the reranker's, are kept."""
+    """Hits are ordered by the joined score; former place and score, and the reranker's, are kept."""
     services: Any = FixedServices([0.1, 0.9, 0.5])
     reranked = await rerank_results(services, "query", hits(0.60, 0.58, 0.30))
 
@@ -66,7 +66,7 @@ async def test_hits_are_ordered_by_both_scores() -> None:
 
 
 async def test_a_definition_stays_before_mentions() -> None:
-    """A definition of the symbol that the query names keeps its score, and nothing else rises to it."""
+    """A definition of the queried symbol keeps its score, and no other hit rises above it."""
     named = msgspec.structs.replace(hits(0.99)[0], score_breakdown={"name_score": 0.5})
     mention = msgspec.structs.replace(hits(0.99, 0.9895)[1], rank=2)
     services: Any = FixedServices([0.0, 1.0])
@@ -87,10 +87,8 @@ async def test_a_definition_stays_before_mentions() -> None:
     ],
     ids=["late", "missing", "short", "off"],
 )
-async def test_without_a_reranker_results_stay_as_they_are(
-    services: Any, absent: str, code: str
-) -> None:
-    """A failure of the reranker costs the order and nothing else, and is reported."""
+async def test_a_failing_reranker_keeps_the_order(services: Any, absent: str, code: str) -> None:
+    """A failure of the reranker is reported, and the order is unchanged."""
     before = hits(0.6, 0.5)
     reranked = await rerank_results(services, "query", before, absent)
 
@@ -100,7 +98,7 @@ async def test_without_a_reranker_results_stay_as_they_are(
 
 
 async def test_nothing_found_calls_no_reranker() -> None:
-    """Without results there is nothing to read."""
+    """Without results the reranker is not called."""
     services: Any = FixedServices([])
 
     assert (await rerank_results(services, "query", [])).results == []

@@ -125,8 +125,8 @@ async def report(
     )
 
 
-async def test_a_sound_collection_passes() -> None:
-    """Every field of the report is there and adds up."""
+async def test_a_valid_collection_passes() -> None:
+    """The report has every field, and its counts add up."""
     done = await report(
         Scripted(SOUND),
         {"query_text": "robot kinematics", "expected_topics": ["kinematics"], "min_results": 3},
@@ -176,8 +176,8 @@ async def test_one_fault_fails_one_check(
     assert not done.passed
 
 
-async def test_a_heading_must_stand_in_its_document() -> None:
-    """A heading that the document does not have is a fault; one shortened with an ellipsis is none."""
+async def test_a_heading_must_occur_in_its_document() -> None:
+    """A heading that the document does not have is a fault; one shortened with an ellipsis is not."""
 
     class Other(Scripted):
         async def document(self, one: Passage) -> StoredDocument:
@@ -246,7 +246,7 @@ async def test_originals_come_from_what_was_indexed(tmp_path: Path) -> None:
         ("Chapter 0", True),
     ],
 )
-def test_topics_are_words_and_not_parts_of_words(topic: str, *, occurs: bool) -> None:
+def test_topics_match_whole_words(topic: str, *, occurs: bool) -> None:
     """Case and inflection are ignored, headings count, parts of words do not."""
     assert (checks.found_topics([topic], [passage(0)]) == [topic]) is occurs
 
@@ -262,8 +262,8 @@ def test_overlap_is_a_share_and_symmetric(one: list[str], other: list[str]) -> N
     assert checks.overlap(first, first) == 1.0
 
 
-async def test_a_threshold_that_is_too_high_says_so() -> None:
-    """The fault names the best score and a remedy."""
+async def test_a_too_high_threshold_is_explained() -> None:
+    """The fault has the best score and a remedy."""
     done = await report(Scripted(SOUND), threshold=0.95)
 
     assert "no results found above the threshold 0.95: the best score is 0.900" in (
@@ -272,8 +272,8 @@ async def test_a_threshold_that_is_too_high_says_so() -> None:
     assert not any(row.above_threshold for row in done.results[0].results)
 
 
-async def test_no_results_are_no_crash() -> None:
-    """An empty collection has the fault `no results found`; a query that requires no results passes."""
+async def test_an_empty_collection_is_a_fault() -> None:
+    """An empty collection has the fault `no results found`; a query that expects no results passes."""
     done = await report(
         Scripted([]), {"query_text": "robots"}, {"query_text": "cooking", "min_results": 0}
     )
@@ -283,7 +283,7 @@ async def test_no_results_are_no_crash() -> None:
 
 @pytest.mark.parametrize("blank", ["", "   ", "\n\t"])
 async def test_a_blank_query_has_an_empty_result(blank: str) -> None:
-    """The fault is a text, and no search is made."""
+    """The fault has a message, and no search is made."""
     target = Scripted(SOUND)
     done = await report(target, {"query_text": blank})
 
@@ -292,7 +292,7 @@ async def test_a_blank_query_has_an_empty_result(blank: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["word " * 400, "C++ & <tags> 'quotes' \"x\" %s {} \\ 日本語 🤖"])
-async def test_long_and_special_queries_are_asked_as_they_are(text: str) -> None:
+async def test_long_and_special_queries_are_unchanged(text: str) -> None:
     """The query reaches the search unchanged."""
     target = Scripted(SOUND)
     await report(target, {"query_text": text})
@@ -300,14 +300,14 @@ async def test_long_and_special_queries_are_asked_as_they_are(text: str) -> None
     assert set(target.asked) == {text}
 
 
-async def test_a_service_that_is_down_ends_the_validation() -> None:
-    """From the start it is an error; so are a missing collection and another model."""
+async def test_an_unavailable_service_ends_the_validation() -> None:
+    """An unavailable service, a missing collection and another model are errors at the start."""
     for error in (Unavailable("down"), NotFound("no collection"), ModelMismatch("other model")):
         with pytest.raises(type(error)):
             await report(Scripted(SOUND, errors={1: error}))
 
 
-async def test_queries_that_cannot_be_embedded_end_the_validation() -> None:
+async def test_a_failing_embedder_ends_the_validation() -> None:
     """A search by words alone would not measure the requested mode."""
 
     class Wordy(Scripted):
@@ -319,8 +319,8 @@ async def test_queries_that_cannot_be_embedded_end_the_validation() -> None:
         await report(Wordy(SOUND))
 
 
-async def test_a_service_that_goes_away_fails_its_query(caplog: pytest.LogCaptureFixture) -> None:
-    """The rest is asked, the error is logged with its context and without the words of the query."""
+async def test_a_service_lost_later_fails_its_queries(caplog: pytest.LogCaptureFixture) -> None:
+    """The other queries run; the error is logged with context, without words of the query."""
     target = Scripted(SOUND, errors={3: Unavailable("the store is gone", hint="look after it")})
     queries = [{"query_text": f"robots number {number}"} for number in range(5)]
     with caplog.at_level("ERROR"):
@@ -334,24 +334,24 @@ async def test_a_service_that_goes_away_fails_its_query(caplog: pytest.LogCaptur
     assert "robots" not in caplog.text
 
 
-async def test_a_query_the_search_refuses_fails_alone() -> None:
-    """Two characters are too few: that query fails, in words."""
+async def test_a_refused_query_fails_alone() -> None:
+    """A query of two characters fails with a reason."""
     target = Scripted(SOUND, errors={1: BadInput("too short"), 2: BadInput("too short")})
     done = await report(target, {"query_text": "abc"}, {"query_text": "robots"})
 
     assert [one.passed for one in done.results] == [False, True]
 
 
-async def test_less_than_a_whole_search_is_marked() -> None:
-    """A retriever that did not rank makes a result partial, and it fails."""
+async def test_a_degraded_search_is_partial() -> None:
+    """A retriever that did not rank makes a result partial, and the query fails."""
     done = await report(Scripted(SOUND, degraded=("the dense retriever did not rank",)))
 
     assert (done.partial, done.results[0].partial) == (True, True)
     assert done.results[0].reason == "the dense retriever did not rank"
 
 
-async def test_a_slow_query_is_given_up_and_marked() -> None:
-    """No answer in time: the query is partial and fails; the validation ends in time."""
+async def test_a_slow_query_is_partial() -> None:
+    """A query without an answer in time is partial and fails; the validation ends in time."""
 
     class Stalling(Scripted):
         async def search(self, query: str, *, limit: int) -> RetrievedPassages:
@@ -367,8 +367,8 @@ async def test_a_slow_query_is_given_up_and_marked() -> None:
     assert "no answer within 0.05 s" in done.results[1].reason
 
 
-async def test_the_time_limit_marks_what_was_not_asked() -> None:
-    """Queries beyond the limit fail with the reason, and the report is partial."""
+async def test_the_time_limit_fails_remaining_queries() -> None:
+    """Queries beyond the time limit fail with the reason, and the report is partial."""
     now = [0.0]
 
     class Slow(Scripted):
@@ -386,7 +386,7 @@ async def test_the_time_limit_marks_what_was_not_asked() -> None:
 
 
 async def test_a_sequence_and_a_load_are_measured() -> None:
-    """Ten queries at least in a row, every reader all queries, results as before."""
+    """At least ten queries in sequence, then every reader all queries, with equal results."""
     done = await report(
         Scripted(SOUND),
         {"query_text": "one robot"},
@@ -416,7 +416,7 @@ async def test_results_that_change_are_a_warning() -> None:
     assert "a query's results changed" in done.warnings
 
 
-async def test_the_verdict_is_by_share_and_tail() -> None:
+async def test_the_verdict_depends_on_passes_and_p95() -> None:
     """Four of five pass, three of five fail; a slow 95th percentile always fails."""
     good = {"query_text": "robots"}
     bad = {"query_text": "robots", "min_results": 9}
@@ -428,14 +428,14 @@ async def test_the_verdict_is_by_share_and_tail() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(0, 1e5), min_size=1, max_size=50))
-def test_a_picture_is_well_formed(times: list[float]) -> None:
-    """Any latencies make an SVG; names are escaped."""
+def test_a_chart_is_well_formed(times: list[float]) -> None:
+    """Any latencies make a valid SVG; names are escaped."""
     root = ET.fromstring(latency_svg("<&>", [("a & b", times), ("none", [])]))
 
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
 
 
-def test_the_shipped_suite_is_sound() -> None:
+def test_the_shipped_suite_is_valid() -> None:
     """At least five queries, every one with topics, three results and an address."""
     queries = shipped_suite().queries
 
@@ -469,7 +469,7 @@ def test_the_shipped_suite_is_sound() -> None:
     ],
 )
 def test_a_suite_is_strict(text: str, words: str) -> None:
-    """What is missing, unknown, empty, double or no number is refused with its key, in both formats."""
+    """A missing, unknown, empty, duplicate or wrong value is refused with its key, in both formats."""
     with pytest.raises(ConfigError, match=words):
         parse_suite(text, "suite.json")
     if words != "JSON":
@@ -477,8 +477,8 @@ def test_a_suite_is_strict(text: str, words: str) -> None:
             parse_suite(text.replace("NaN", ".nan"), "suite.yaml")
 
 
-def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
-    """One suite in both formats is one suite; a file that is not there is named."""
+def test_yaml_and_json_are_equivalent(tmp_path: Path) -> None:
+    """One suite in both formats is equal; a missing file is named."""
     plain = {"queries": [{"query_text": "who?", "expected_topics": ["me"], "min_results": 2}]}
     (tmp_path / "s.json").write_text(json.dumps(plain))
     (tmp_path / "s.yml").write_text(
@@ -503,8 +503,8 @@ def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
         max_size=12,
     )
 )
-def test_a_suggestion_is_a_suite(sections: list[Section]) -> None:
-    """Of any collection: at least five queries that can be searched for, or a clear refusal."""
+def test_a_suggested_suite_is_valid(sections: list[Section]) -> None:
+    """For any collection: at least five queries that can be searched, or a clear refusal."""
     try:
         suite = generate_suite(sections)
     except NotFound:
