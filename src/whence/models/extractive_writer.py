@@ -96,27 +96,22 @@ class ExtractiveWriter:
         of at most 160 sentences.
         """
         if request.template_id == "extract-concepts":
-            yield WritePiece(text=request.query)
-            yield WritePiece(result=self._result(request.query, ()))
-            return
-        chosen = await self._choose(request)
-        if not chosen:
-            yield WritePiece(text=NOTHING_FOUND)
-            yield WritePiece(result=self._result(NOTHING_FOUND, ()))
-            return
-        pieces: list[str] = []
-        for candidate in chosen:
-            shown = f"{_shown(candidate.text)} [{candidate.document + 1}]"
-            pieces.append(shown if not pieces else f" {shown}")
-            yield WritePiece(text=pieces[-1])
-        quotes = tuple(Quote(candidate.document + 1, candidate.text) for candidate in chosen)
-        yield WritePiece(result=self._result("".join(pieces), quotes))
+            pieces, quotes = [request.query], []
+        else:
+            chosen = await self._choose(request)
+            quotes = [Quote(one.document + 1, one.text) for one in chosen]
+            sentences = [f"{_shown(quote.text)} [{quote.marker}]" for quote in quotes]
+            pieces = [*sentences[:1], *(f" {one}" for one in sentences[1:])] or [NOTHING_FOUND]
+        for piece in pieces:
+            yield WritePiece(text=piece)
+        yield WritePiece(
+            result=PromptResult(
+                text="".join(pieces), model=self.model, quotes=tuple(quotes), language_model=False
+            )
+        )
 
     async def aclose(self) -> None:
         """Do nothing: the caller closes the embedder."""
-
-    def _result(self, text: str, quotes: tuple[Quote, ...]) -> PromptResult:
-        return PromptResult(text=text, model=self.model, quotes=quotes, language_model=False)
 
     async def _choose(self, request: WriteRequest) -> list[_Candidate]:
         query = request.query

@@ -5,12 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import (
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,21 +32,10 @@ class FlowSpans:
     @contextmanager
     def handling(self, processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
         """Record a span as a child of the message's trace context and as the parent of all work on it."""
-        from opentelemetry.trace import (
-            NonRecordingSpan,
-            SpanContext,
-            SpanKind,
-            StatusCode,
-            TraceFlags,
-            set_span_in_context,
-        )
+        from opentelemetry.trace import SpanKind, StatusCode
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        parent = SpanContext(
-            int(trace.trace_id, 16),
-            int(trace.span_id, 16),
-            is_remote=True,
-            trace_flags=TraceFlags(int(trace.flags, 16)),
-        )
+        parent = f"00-{trace.trace_id}-{trace.span_id}-{trace.flags}"
         # Names of the semantic conventions for messaging.
         facts = {
             "messaging.system": "whence",
@@ -63,7 +47,7 @@ class FlowSpans:
         # Not the current span: a streaming handler continues in other contexts than it started in.
         span = self._tracer.start_span(
             f"process {processor}",
-            context=set_span_in_context(NonRecordingSpan(parent)),
+            context=TraceContextTextMapPropagator().extract({"traceparent": parent}),
             kind=SpanKind.CONSUMER,
             attributes=facts,
         )
@@ -135,10 +119,8 @@ class FlowMonitor:
         if self._metrics is None or self._endpoint is None:
             yield
             return
-        task = asyncio.create_task(
-            _check_periodically(runtime, self._metrics, self._endpoint),
-            name="whence-health",
-        )
+        checks = _check_periodically(runtime, self._metrics, self._endpoint)
+        task = asyncio.create_task(checks, name="whence-health")
         try:
             yield
         finally:
