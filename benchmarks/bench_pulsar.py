@@ -36,7 +36,6 @@ from tests.support.pulsar_broker import running_broker
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.pulsar.transport import PulsarTransport
 from whence.broker.transport import Delivery, Headers, Transport
-from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
@@ -297,7 +296,7 @@ class Recording:
 async def question(transport: Transport, times: int) -> tuple[float, Recording]:
     """Return the median seconds of a question over a transport, and one question as recorded."""
     recording = Recording(transport)
-    definition = load_flow(find_flow("all-in-one"))
+    definition = load_flow("all-in-one")
     texts = [f"Fact {n}: the key of room {n} is kept by the porter." for n in range(20)]
     drafts = tuple(
         DocumentDraft(document_id=f"{n}.md", chunks=(ChunkDraft(content=text),))

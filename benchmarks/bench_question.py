@@ -25,7 +25,6 @@ from typing import Any
 
 import whence
 from whence.broker.memory.transport import MemoryTransport
-from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
@@ -71,7 +70,7 @@ async def filled_store(embedder: HashEmbedder) -> MemoryStore:
 @asynccontextmanager
 async def flow() -> AsyncIterator[Ask]:
     """Yield a function that asks one question through the whole flow."""
-    definition = load_flow(find_flow("document-rag"))
+    definition = load_flow("document-rag")
     transport = MemoryTransport()
     embedder = HashEmbedder()
     objects: dict[str, Any] = {

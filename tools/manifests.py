@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from whence.flow.builtin_flows import find_flow
 from whence.flow.loader import load_flow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,7 +145,7 @@ def manifests() -> str:
     """Return the text of the file."""
     documents = [
         make(processor.name)
-        for processor in load_flow(find_flow(FLOW)).processors
+        for processor in load_flow(FLOW).processors
         for make in (deployment, autoscaler, disruption_budget)
     ]
 

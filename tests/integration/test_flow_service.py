@@ -11,7 +11,6 @@ import pytest
 
 import whence.broker.connect
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
-from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition
 from whence.flow.loader import load_flow
@@ -31,7 +30,7 @@ class Stage:
         self.opened: list[MemoryTransport] = []
         self.embedder = HashEmbedder(delay_s=delay_s)
         self.resources = Resources(Settings({}), {"embedder": self.embedder})
-        self.definition: FlowDefinition = load_flow(find_flow("ingest"))
+        self.definition: FlowDefinition = load_flow("ingest")
         self.ready = asyncio.Event()
         self.client_transport = MemoryTransport(broker=self.broker)
         self.client = FlowClient(self.definition, self.client_transport)

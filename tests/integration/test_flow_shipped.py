@@ -12,7 +12,6 @@ import pytest
 
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Headers
-from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
@@ -65,11 +64,11 @@ async def house(
         for name in flows:
             transport = MemoryTransport(broker=broker)
             stack.push_async_callback(transport.aclose)
-            running = run_flow(load_flow(find_flow(name)), transport, resources)
+            running = run_flow(load_flow(name), transport, resources)
             await stack.enter_async_context(running)
         mine = MemoryTransport(broker=broker)
         stack.push_async_callback(mine.aclose)
-        yield FlowClient(load_flow(find_flow("all-in-one")), mine)
+        yield FlowClient(load_flow("all-in-one"), mine)
 
 
 async def fill(client: FlowClient) -> None:
@@ -223,7 +222,7 @@ async def test_a_run_can_be_repeated_exactly() -> None:
         objects,
         processor_arguments={"new_id": lambda: next(resources_ids), "unused": 1},
     )
-    definition = load_flow(find_flow("all-in-one"))
+    definition = load_flow("all-in-one")
     transport = MemoryTransport()
     async with run_flow(definition, transport, resources):
         client = FlowClient(definition, transport)

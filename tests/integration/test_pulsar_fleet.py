@@ -19,7 +19,6 @@ from tests.support.pulsar_broker import TestBroker, running_broker
 from whence.broker.dead_letters import DeadLetters
 from whence.broker.pulsar.transport import PulsarTransport
 from whence.broker.transport import Headers, RetryPolicy
-from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.schema.access import Access
@@ -86,7 +85,7 @@ class House:
             **options,
         )
         self.fleet = Fleet(self.spec)
-        self.definition = load_flow(find_flow("all-in-one"))
+        self.definition = load_flow("all-in-one")
         self.transport: PulsarTransport = broker.connect(self.namespace)
         self.client = FlowClient(self.definition, self.transport)
         self.ends: Counter[str] = Counter()

@@ -19,7 +19,6 @@ from whence.broker.delivery import IncomingMessage
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers, RetryPolicy, Transport
 from whence.broker.worker import Worker
-from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition
 from whence.flow.loader import load_flow
@@ -60,7 +59,7 @@ TIMES = ("startedAt", "endedAt", "startedAtTime", "endedAtTime", "generatedAtTim
 
 def flow() -> FlowDefinition:
     """Return the flow with all processors."""
-    return load_flow(find_flow("all-in-one"))
+    return load_flow("all-in-one")
 
 
 def models() -> dict[str, Any]:

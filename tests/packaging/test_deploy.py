@@ -16,12 +16,11 @@ import pytest
 import yaml
 
 from whence.cli.serve import serve
-from whence.flow.builtin_flows import find_flow
 from whence.flow.loader import load_flow
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-PROCESSORS = {processor.name for processor in load_flow(find_flow("all-in-one")).processors}
+PROCESSORS = {processor.name for processor in load_flow("all-in-one").processors}
 
 
 def documents() -> list[dict[str, Any]]:

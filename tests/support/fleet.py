@@ -203,7 +203,6 @@ def _set_clock_wrong(seconds: float) -> None:
 async def _run(
     spec: FleetSpec, only: tuple[str, ...], options: Mapping[str, Any], ready: Connection
 ) -> None:
-    from whence.flow.builtin_flows import find_flow
     from whence.flow.loader import load_flow
     from whence.flow.resources import Resources
     from whence.flow.service import serve_flow
@@ -225,7 +224,7 @@ async def _run(
     orphaned = asyncio.create_task(_end_with_parent(os.getppid()))
 
     await serve_flow(
-        load_flow(find_flow(spec.flow)),
+        load_flow(spec.flow),
         settings,
         only=only,
         on_ready=on_ready,

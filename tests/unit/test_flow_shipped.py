@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.definition import check_report, inbound_port
-from whence.flow.loader import load_flow
+from whence.flow.loader import find_flow, load_flow, shipped_flows
 from whence.flow.optional_processors import without_disabled
 from whence.schema.errors import ConfigError
 
 
 def report(name: str) -> dict[str, Any]:
-    return check_report(load_flow(find_flow(name)))
+    return check_report(load_flow(name))
 
 
 def test_documented_flows_are_shipped() -> None:
@@ -32,10 +31,8 @@ def test_a_shipped_flow_is_valid_and_named_as_its_file(name: str) -> None:
 @pytest.mark.parametrize("name", shipped_flows())
 def test_flows_agree_on_groups_and_topics(name: str) -> None:
     """A processor of one name serves one topic in every flow, so that flows can run side by side."""
-    everything = {
-        one.name: (one.type, one.inbound) for one in load_flow(find_flow("all-in-one")).processors
-    }
-    for one in load_flow(find_flow(name)).processors:
+    everything = {one.name: (one.type, one.inbound) for one in load_flow("all-in-one").processors}
+    for one in load_flow(name).processors:
         assert everything.get(one.name, (one.type, one.inbound)) == (one.type, one.inbound)
         assert inbound_port(one.cls) in one.topics
 
@@ -56,7 +53,7 @@ def test_documented_interfaces_exist() -> None:
 
 def test_a_disabled_reranker_removes_only_itself() -> None:
     """Without a reranker, only the reranker and the ports to it are missing."""
-    whole = load_flow(find_flow("all-in-one"))
+    whole = load_flow("all-in-one")
     pruned = without_disabled(whole, {"reranker": "WHENCE_RERANKER=none"})
 
     gone = {one.name for one in whole.processors} - {one.name for one in pruned.processors}

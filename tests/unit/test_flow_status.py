@@ -21,10 +21,9 @@ from whence.broker.pulsar import admin as pulsar_admin
 from whence.broker.pulsar.options import PulsarOptions
 from whence.broker.transport import Headers, Transport
 from whence.cli.main import run_command
-from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.client import FlowClient
 from whence.flow.definition import register_types, topic_types
-from whence.flow.loader import load_flow
+from whence.flow.loader import load_flow, shipped_flows
 from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
@@ -42,7 +41,7 @@ from whence.store.memory.store import MemoryStore
 from whence.testing.clock import ManualClock
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 
-FLOW = load_flow(find_flow("all-in-one"))
+FLOW = load_flow("all-in-one")
 EMBEDDING = FLOW.interface("embedding").request
 
 
@@ -169,7 +168,7 @@ class Typed(MemoryTransport):
 @pytest.mark.parametrize("name", shipped_flows())
 def test_every_topic_of_a_flow_has_a_type(name: str) -> None:
     """The topics of the shipped flows are registered with a broker that keeps schemas, except reply topics."""
-    definition = load_flow(find_flow(name))
+    definition = load_flow(name)
     transport = Typed()
     register_types(definition, transport)
     topics = {topic for one in definition.processors for topic in one.topics.values()}

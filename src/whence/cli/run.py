@@ -34,14 +34,13 @@ def run(
     """Run a flow until it is stopped; several copies share the work."""
     import asyncio
 
-    from whence.flow.builtin_flows import find_flow
     from whence.flow.loader import load_flow
     from whence.flow.service import serve_flow
 
     # A running flow is a server: warnings are logged.
     start_logging("WARNING")
     settings = settings_of(context)
-    definition = load_flow(find_flow(flow))
+    definition = load_flow(flow)
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     definition.only(names)
     if check:

@@ -68,11 +68,10 @@ async def _collect(
 
 async def _fleet(settings: Settings, flow: str) -> FlowStatus:
     from whence.broker.connect import connect
-    from whence.flow.builtin_flows import find_flow
     from whence.flow.loader import load_flow
     from whence.flow.status import flow_status
 
-    definition = load_flow(find_flow(flow))
+    definition = load_flow(flow)
     transport = await connect(settings.broker)
     try:
         return await flow_status(definition, transport)

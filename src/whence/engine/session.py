@@ -130,12 +130,11 @@ class EngineSession:
             stack.push_async_callback(_cancel, connecting)
             await asyncio.sleep(0)
         from whence.broker.connect import connect
-        from whence.flow.builtin_flows import find_flow
         from whence.flow.client import FlowClient
         from whence.flow.loader import load_flow
         from whence.flow.runtime import run_flow
 
-        definition = load_flow(find_flow(self.flow))
+        definition = load_flow(self.flow)
         transport = await connect(self.settings.broker)
         stack.push_async_callback(transport.aclose)
         if connecting is not None:

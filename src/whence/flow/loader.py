@@ -43,6 +43,36 @@ from whence.processors.base import NoParameters, Processor
 from whence.schema.errors import ConfigError
 from whence.schema.topics import DEFAULT_NAMESPACE, full_topic
 
+#: Flows that are part of Whence: in the wheel beside this module, else `flows/` of the repository.
+_PACKAGED = Path(__file__).with_name("shipped")
+_SHIPPED = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[3] / "flows"
+
+
+def shipped_flows() -> tuple[str, ...]:
+    """Return the names of the shipped flows in order."""
+    return tuple(sorted(file.stem for file in _SHIPPED.glob("*.yaml")))
+
+
+def find_flow(name: str | Path) -> Path:
+    """Return the file of a flow.
+
+    Args:
+        name: A path, or the name of a shipped flow. A name with a suffix or a folder is a path.
+
+    Raises:
+        ConfigError: The name is not a path, and no shipped flow has it.
+    """
+    path = Path(name)
+    if path.suffix or len(path.parts) != 1:
+        return path
+    names = shipped_flows()
+    if str(name) not in names:
+        raise ConfigError(
+            f"there is no shipped flow {str(name)!r}{nearest(str(name), names)}",
+            hint=f"give the path of a YAML file, or one of {', '.join(names)}",
+        )
+    return _SHIPPED / f"{name}.yaml"
+
 
 def load_flow(
     path: str | Path, *, values: Mapping[str, Any] | None = None, registry: Registry | None = None
@@ -50,24 +80,25 @@ def load_flow(
     """Read and check a flow file.
 
     Args:
-        path: The file.
+        path: The file, or the name of a shipped flow; see `find_flow`.
         values: Values of flow parameters that replace their defaults; strings are read as on a command line.
         registry: Registry of processor types.
 
     Raises:
         FlowError: The file is wrong; the error holds every problem found, the first one in its message.
-        ConfigError: The file cannot be read, or a value does not fit its parameter.
+        ConfigError: No shipped flow has this name, the file cannot be read, or a value does not fit its
+            parameter.
     """
-    file = Path(path)
+    file = find_flow(path)
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(
-            f"cannot read the flow file {path}: {error.strerror or error}",
+            f"cannot read the flow file {file}: {error.strerror or error}",
             hint="give the path of a YAML file, or the name of a shipped flow",
         ) from error
-    return parse_flow(data, source=str(path), values=values, registry=registry)
+    return parse_flow(data, source=str(file), values=values, registry=registry)
 
 
 def parse_flow(
@@ -234,7 +265,7 @@ class _Builder:
         self._check_names(file)
         self._namespace = file.namespace
         parameters = read_parameters(reader, file.parameters, values)
-        reader.allow_references(parameters)
+        reader.parameters = parameters
         built = [self._processor(name, node) for name, node in file.processors.items()]
         processors = [one for one in built if one is not None]
         interfaces = self._interfaces(file.interfaces)

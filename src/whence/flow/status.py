@@ -10,9 +10,8 @@ import msgspec
 
 from whence.broker.control import ping_workers
 from whence.broker.transport import SupportsStats, Transport
-from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
-from whence.flow.loader import load_flow
+from whence.flow.loader import load_flow, shipped_flows
 from whence.schema.errors import Unavailable
 from whence.schema.liveness import ProcessorReport
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic
@@ -97,5 +96,5 @@ async def _topic(
 
 def topics_of(flows: Iterable[str] = ()) -> list[str]:
     """Return the topics from which processors of flows receive messages, sorted."""
-    definitions = [load_flow(find_flow(flow)) for flow in list(flows) or shipped_flows()]
+    definitions = [load_flow(flow) for flow in list(flows) or shipped_flows()]
     return sorted({one.inbound for definition in definitions for one in definition.processors})

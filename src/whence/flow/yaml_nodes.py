@@ -181,12 +181,8 @@ class TypedReader:
         self.root = root
         self.source = source
         self.problems: list[Problem] = []
-        self._parameters: Mapping[str, ParameterDefinition] = {}
-        self._with_references = False
-
-    def allow_references(self, parameters: Mapping[str, ParameterDefinition]) -> None:
-        """Resolve `${name}` to a flow parameter in values that are read from now on."""
-        self._parameters, self._with_references = parameters, True
+        #: Parameters that `${name}` in a value refers to; None while references are not resolved.
+        self.parameters: Mapping[str, ParameterDefinition] | None = None
 
     def report(
         self, path: tuple[str, ...], message: str, hint: str = "", *, at_key: bool = False
@@ -323,7 +319,7 @@ class TypedReader:
         A value is a literal or one `${name}`; several references in one value would be several writers of it.
         """
         value = to_builtins(node, self.source)
-        if not self._with_references:
+        if self.parameters is None:
             return value, None
         for inner in _scalars(node):
             names = _REFERENCE.findall(inner.value)
@@ -335,23 +331,21 @@ class TypedReader:
                 self._add(inner, f"{what}: ${{{names[0]}}} must stand alone, as the whole value")
                 raise Invalid
             if names:
-                parameter = self._parameter(node, names[0], what)
+                parameter = self.parameters.get(names[0])
+                if parameter is None:
+                    self._report_unknown(node, names[0], sorted(self.parameters), what)
+                    raise Invalid
                 return parameter.value, parameter
         return value, None
 
-    def _parameter(self, node: yaml.Node, name: str, what: str) -> ParameterDefinition:
-        parameter = self._parameters.get(name)
-        if parameter is not None:
-            return parameter
+    def _report_unknown(self, node: yaml.Node, name: str, known: list[str], what: str) -> None:
         # A reference to a parameter whose declaration is wrong is not a second problem.
         if not self.has(("parameters", name)):
-            known = sorted(self._parameters)
             self._add(
                 node,
                 f"{what} refers to the unknown parameter {name!r}{nearest(name, known)}",
                 f"the flow's parameters: {', '.join(known) or 'none'}",
             )
-        raise Invalid
 
 
 def refusal(value: Any, kind: Any) -> str:

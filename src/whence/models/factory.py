@@ -57,27 +57,18 @@ class RerankerChoice(NamedTuple):
     """One line for people; empty when there is a reranker."""
 
 
-class _Kind(NamedTuple):
-    name: str
-    variable: str
-    group: str
-
-
-_EMBEDDER: Final = _Kind("embedder", "WHENCE_EMBEDDER", "whence.embedders")
-_RERANKER: Final = _Kind("reranker", "WHENCE_RERANKER", "whence.rerankers")
-_WRITER: Final = _Kind("writer", "WHENCE_WRITER", "whence.writers")
-
-
-def _from_plugin(kind: _Kind, setting: str, settings: ModelSettings, own: Sequence[str]) -> Any:
+def _from_plugin(kind: str, setting: str, settings: ModelSettings, own: Sequence[str]) -> Any:
+    """Return the model of a plug-in; `kind` is `embedder`, `reranker` or `writer`."""
+    group = f"whence.{kind}s"
     name, _, model = setting.partition(":")
-    factory = load_plugin(kind.group, name)
+    factory = load_plugin(group, name)
     if factory is not None:
         return factory(model, settings)
-    valid = (*own, *(f"{one}:MODEL" for one in plugin_names(kind.group)))
+    valid = (*own, *(f"{one}:MODEL" for one in plugin_names(group)))
     near = get_close_matches(setting, valid, n=1, cutoff=0.5)
     meant = f"did you mean {near[0]}? " if near else ""
     raise ConfigError(
-        f"unknown {kind.name} {setting!r} ({kind.variable})",
+        f"unknown {kind} {setting!r} (WHENCE_{kind.upper()})",
         hint=f"{meant}one of " + ", ".join(valid),
     )
 
@@ -114,7 +105,7 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
             model, key=settings.cohere_api_key, base_url=settings.cohere_base_url or None
         )
     own = (*_PRECISIONS, "openai:MODEL", "cohere:MODEL")
-    embedder: Embedder = _from_plugin(_EMBEDDER, setting, settings, own)
+    embedder: Embedder = _from_plugin("embedder", setting, settings, own)
     return embedder
 
 
@@ -140,7 +131,7 @@ def make_reranker(setting: str, settings: ModelSettings | None = None) -> Rerank
 
     own = ("auto", "none", RERANKER_NAME, *hub_models())
     if setting not in own and not Path(setting).expanduser().is_dir():
-        reranker = _from_plugin(_RERANKER, setting, settings, (*own, "a folder"))
+        reranker = _from_plugin("reranker", setting, settings, (*own, "a folder"))
         return RerankerChoice(reranker, "")
     name = RERANKER_NAME if setting == "auto" else setting
     return RerankerChoice(
@@ -170,5 +161,5 @@ def make_writer(
         return OpenAIWriter(
             model, key=settings.openai_api_key, base_url=settings.openai_base_url or None
         )
-    writer: Writer = _from_plugin(_WRITER, setting, settings, ("extractive", "openai:MODEL"))
+    writer: Writer = _from_plugin("writer", setting, settings, ("extractive", "openai:MODEL"))
     return writer
