@@ -16,11 +16,10 @@ import msgspec
 
 from whence.answering.state import ChunkCallback, RagOptions
 from whence.models.protocols import WriteRequest
-from whence.retrieval.services import Caller, Deadline, Passage
+from whence.retrieval.services import Caller, Deadline, Passage, outdated
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.message import Message
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
-from whence.schema.texts import outdated
 
 EXTRACT_CONCEPTS = "extract-concepts"
 DOCUMENT_PROMPT = "document-prompt"

@@ -15,11 +15,10 @@ from whence.answering.state import Question, SaveAnswerCallback
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.stages import answer_uris, synthesis_triples
-from whence.retrieval.services import Passage
+from whence.retrieval.services import Passage, outdated
 from whence.schema.document_rag import Citation
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult, Quote
-from whence.schema.texts import outdated
 
 #: The answer when no search returned anything; no model is called then.
 NOTHING_FOUND = "Nothing was found that could answer this question."

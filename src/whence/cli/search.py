@@ -129,7 +129,7 @@ def _print_hits(report: SearchReport) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from whence.schema.texts import outdated
+    from whence.retrieval.services import outdated
 
     out = console()
     for hit in report.results:

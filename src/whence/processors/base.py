@@ -8,7 +8,8 @@ and keeps dead letters.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
@@ -26,23 +27,14 @@ from whence.schema.texts import TextRequest, TextResponse
 T = TypeVar("T")
 
 
-class closing(Generic[T]):  # noqa: N801 - used like a function, as `contextlib.aclosing`
+def closing(items: AsyncIterator[T]) -> AbstractAsyncContextManager[AsyncIterator[T]]:
     """Close a stream on exit, so that its source stops at once.
 
     Python closes an abandoned async generator only when it is collected. An iterator that cannot be closed is
     left as it is.
     """
-
-    def __init__(self, items: AsyncIterator[T]) -> None:
-        self._items = items
-
-    async def __aenter__(self) -> AsyncIterator[T]:
-        return self._items
-
-    async def __aexit__(self, *_: object) -> None:
-        aclose = getattr(self._items, "aclose", None)
-        if aclose is not None:
-            await aclose()
+    stream: Any = items
+    return aclosing(stream) if hasattr(stream, "aclose") else nullcontext(items)
 
 
 M = TypeVar("M", bound=Message)
@@ -136,8 +128,7 @@ class Processor:
 
         Raises:
             WhenceError: Sent to the caller. A retryable one is tried again first when the caller has no
-            deadline
-                or the deadline allows it.
+                deadline or the deadline allows it.
         """
         raise TypeError(f"{type(self).__name__} handles no messages")
 
@@ -150,12 +141,11 @@ class StreamingProcessor(Processor):
         raise TypeError(f"{type(self).__name__} handles no messages")
 
 
-def _has_result(message: Message) -> bool:
-    return isinstance(message, PromptResponse) and message.result is not None
-
-
-def _is_answer(message: Message) -> bool:
-    return isinstance(message, Answer)
+def _is_last(reply: Message) -> bool:
+    """Return whether a reply ends its stream: an answer, or the result of a prompt."""
+    if isinstance(reply, PromptResponse):
+        return reply.result is not None
+    return isinstance(reply, Answer)
 
 
 EMBEDDING = Service(EmbeddingRequest, (EmbeddingResponse,))
@@ -163,7 +153,7 @@ SEARCH = Service(SearchRequest, (SearchResponse,))
 EXPAND = Service(ExpandRequest, (ExpandResponse,))
 TEXTS = Service(TextRequest, (TextResponse,))
 RERANK = Service(RerankRequest, (RerankResponse,))
-PROMPT = Service(PromptRequest, (PromptResponse,), _has_result)
+PROMPT = Service(PromptRequest, (PromptResponse,), _is_last)
 INGEST = Service(IngestRequest, (IngestResponse,))
-CODE_RAG = Service(CodeRagRequest, (AnswerPiece, ExplainEvent, Answer), _is_answer)
-DOCUMENT_RAG = Service(DocumentRagRequest, (AnswerPiece, ExplainEvent, Answer), _is_answer)
+CODE_RAG = Service(CodeRagRequest, (AnswerPiece, ExplainEvent, Answer), _is_last)
+DOCUMENT_RAG = Service(DocumentRagRequest, (AnswerPiece, ExplainEvent, Answer), _is_last)

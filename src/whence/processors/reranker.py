@@ -40,11 +40,12 @@ class RerankerProcessor(Processor):
         self._reranker = reranker
 
     async def handle(self, message: RerankRequest, context: Context) -> RerankResponse:
-        """Rank the documents of one request."""
-        self._check(message)
-        return await score_documents(self._reranker, message)
+        """Rank the documents of one request.
 
-    def _check(self, message: RerankRequest) -> None:
+        Raises:
+            BadInput: The limit is below 1, there is no query, an id occurs twice, or there are too many pairs
+                or bytes.
+        """
         if message.limit < 1:
             raise BadInput(f"limit must be at least 1, not {message.limit}")
         if not message.queries:
@@ -54,18 +55,17 @@ class RerankerProcessor(Processor):
             if len(set(ids)) < len(ids):
                 twice = next(one for place, one in enumerate(ids) if one in ids[:place])
                 raise BadInput(f"{kind} id {twice!r} occurs twice in one request")
-        pairs = len(message.queries) * len(message.documents)
-        if pairs > self.parameters.max_pairs:
-            raise BadInput(
-                f"{pairs} pairs of query and document in one request;"
-                f" at most {self.parameters.max_pairs} are taken",
-                hint="ask for fewer candidates, or raise `max_pairs` of the reranker",
-            )
         texts = [item.text for item in (*message.queries, *message.documents)]
         size = len("".join(texts).encode("utf-8", "surrogatepass"))
-        if size > self.parameters.max_bytes:
-            raise BadInput(
-                f"{size} bytes of text in one request;"
-                f" at most {self.parameters.max_bytes} are taken",
-                hint="ask for fewer candidates, or raise `max_bytes` of the reranker",
-            )
+        pairs = len(message.queries) * len(message.documents)
+        for what, count, setting in (
+            ("pairs of query and document", pairs, "max_pairs"),
+            ("bytes of text", size, "max_bytes"),
+        ):
+            most = getattr(self.parameters, setting)
+            if count > most:
+                raise BadInput(
+                    f"{count} {what} in one request; at most {most} are taken",
+                    hint=f"ask for fewer candidates, or raise `{setting}` of the reranker",
+                )
+        return await score_documents(self._reranker, message)

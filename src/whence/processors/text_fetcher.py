@@ -112,41 +112,6 @@ def decide(order: Iterable[str], sizes: Sizes, budget: TextBudget) -> list[TextD
     return decisions
 
 
-async def read_texts(
-    store: ChunkStore, request: TextRequest, embedder: Embedder | None, *, max_ids: int
-) -> TextResponse:
-    """Read the texts of one request, each id once. Cost: one statement, whatever the number of ids.
-
-    Raises:
-        BadInput: There are too many ids, ids are given beside a plan, or its budget is below 1.
-        ConfigError: The plan counts tokens and there is no model to count them with.
-        ModelMissing: It counts tokens and the model's files are absent.
-    """
-    plan = request.plan
-    if plan is not None and request.chunk_ids:
-        raise BadInput("give chunk ids or a plan, not both")
-    if plan is not None and plan.budget.limit < 1:
-        raise BadInput(f"a budget must be at least 1, not {plan.budget.limit}")
-    wanted: Sequence[str] = request.chunk_ids
-    if plan is not None:
-        wanted = in_order(plan.prioritize, plan.seeds, plan.graph)
-    wanted = tuple(dict.fromkeys(wanted))
-    if len(wanted) > max_ids:
-        raise BadInput(
-            f"{len(wanted)} chunk ids in one request; at most {max_ids} are taken",
-            hint="send several requests, or raise `max_ids` of the text fetcher",
-        )
-    if not wanted:
-        return TextResponse(texts=())
-    found = await store.chunk_texts(request.collection, wanted, request.access)
-    by_id = {text.chunk_id: text for text in found}
-    missing = tuple(chunk_id for chunk_id in wanted if chunk_id not in by_id)
-    if plan is None:
-        texts = tuple(by_id[chunk_id] for chunk_id in wanted if chunk_id in by_id)
-        return TextResponse(texts=texts, missing=missing)
-    return await _within_budget(plan, wanted, by_id, missing, embedder)
-
-
 async def _within_budget(
     plan: TextPlan,
     wanted: Sequence[str],
@@ -213,7 +178,32 @@ class TextFetcherProcessor(Processor):
         self._embedder = embedder
 
     async def handle(self, message: TextRequest, context: Context) -> TextResponse:
-        """Read the texts of one request; errors as for `read_texts`."""
-        return await read_texts(
-            self._store, message, self._embedder, max_ids=self.parameters.max_ids
-        )
+        """Read the texts of one request, each id once. Cost: one statement, whatever the number of ids.
+
+        Raises:
+            BadInput: There are too many ids, ids are given beside a plan, or its budget is below 1.
+            ConfigError: The plan counts tokens and there is no model to count them with.
+            ModelMissing: It counts tokens and the model's files are absent.
+        """
+        plan, ids = message.plan, message.chunk_ids
+        if plan is not None:
+            if ids:
+                raise BadInput("give chunk ids or a plan, not both")
+            if plan.budget.limit < 1:
+                raise BadInput(f"a budget must be at least 1, not {plan.budget.limit}")
+            ids = tuple(in_order(plan.prioritize, plan.seeds, plan.graph))
+        wanted = tuple(dict.fromkeys(ids))
+        if len(wanted) > self.parameters.max_ids:
+            raise BadInput(
+                f"{len(wanted)} chunk ids in one request; at most {self.parameters.max_ids} are taken",
+                hint="send several requests, or raise `max_ids` of the text fetcher",
+            )
+        if not wanted:
+            return TextResponse(texts=())
+        found = await self._store.chunk_texts(message.collection, wanted, message.access)
+        by_id = {text.chunk_id: text for text in found}
+        missing = tuple(chunk_id for chunk_id in wanted if chunk_id not in by_id)
+        if plan is None:
+            texts = tuple(by_id[chunk_id] for chunk_id in wanted if chunk_id in by_id)
+            return TextResponse(texts=texts, missing=missing)
+        return await _within_budget(plan, wanted, by_id, missing, self._embedder)

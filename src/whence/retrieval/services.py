@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -41,14 +41,9 @@ class Deadline:
         self._monotonic = monotonic
         self._end = None if total_s is None else monotonic() + total_s
 
-    def remaining_s(self) -> float | None:
-        """Return the seconds left, never negative; None when there is no limit."""
-        return None if self._end is None else max(0.0, self._end - self._monotonic())
-
     def within(self, seconds: float) -> Deadline:
         """Return a deadline that ends after some seconds, or with this one."""
-        left = self.remaining_s()
-        total = seconds if left is None else min(seconds, left)
+        total = seconds if self._end is None else min(seconds, self._end - self._monotonic())
         return Deadline(total, monotonic=self._monotonic)
 
     async def limit(
@@ -72,10 +67,10 @@ class Deadline:
             DeadlineExceeded: The time ran out.
             WhenceError: The call failed; other exceptions are chained to an `InternalError`.
         """
-        left = self.remaining_s()
         allowed = timeout_s
-        if left is not None:
-            allowed = left * share if timeout_s is None else min(timeout_s, left * share)
+        if self._end is not None:
+            left = max(0.0, self._end - self._monotonic()) * share
+            allowed = left if timeout_s is None else min(timeout_s, left)
         if allowed is not None and allowed <= 0:
             raise DeadlineExceeded(f"the time of the question was over before {what}")
         scope = asyncio.timeout(allowed)
@@ -154,6 +149,31 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """Metadata of the chunk; empty when its source is not known."""
     digest: str = ""
     """SHA-256 of the text in UTF-8, hexadecimal, when known."""
+
+
+#: Values of the metadata `status` of an outdated document, in lower case.
+_STATUSES: Final = frozenset(
+    {"archived", "deprecated", "expired", "obsolete", "outdated", "superseded", "withdrawn"}
+)
+#: Keys that name the successor of a document.
+_SUCCESSORS: Final = ("replaced_by", "superseded_by")
+
+
+def outdated(metadata: Mapping[str, Any]) -> str:
+    """Return why a document is out of date by its metadata, so that it does not pass for current; else empty.
+
+    >>> outdated({"status": "superseded", "replaced_by": "Leave policy"})
+    'replaced by Leave policy'
+    >>> outdated({"status": "Archived"}), outdated({"status": "in force"})
+    ('archived', '')
+    """
+    for key in _SUCCESSORS:
+        successor = metadata.get(key)
+        if isinstance(successor, str) and successor.strip():
+            return f"replaced by {' '.join(successor.split())}"
+    status = metadata.get("status")
+    word = status.strip().lower() if isinstance(status, str) else ""
+    return word if word in _STATUSES else ""
 
 
 class RerankReply(msgspec.Struct, frozen=True):
@@ -252,7 +272,8 @@ class RetrievalClients:
         self._caller = caller
         self._collection = collection
         self._access = access
-        parse_filters(filters or {})
+        if filters:
+            parse_filters(filters)
         self._filters = dict(filters or {})
         self._match: Match = match
         self._deadline = deadline or Deadline()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 from whence.schema.access import Access
 from whence.schema.message import Message
@@ -12,13 +11,6 @@ BudgetKind = Literal["chars", "tokens"]
 """Unit of a budget: characters, or tokens of the configured embedding model."""
 Prioritize = Literal["seed_first", "graph_first", "balanced", "clustered"]
 """Order in which texts are considered; `clustered` is each seed followed by the nodes reached from it."""
-
-#: Values of the metadata `status` of an outdated document, in lower case.
-_STATUSES: Final = frozenset(
-    {"archived", "deprecated", "expired", "obsolete", "outdated", "superseded", "withdrawn"}
-)
-#: Keys that name the successor of a document.
-_SUCCESSORS: Final = ("replaced_by", "superseded_by")
 
 
 class ChunkText(Message, frozen=True, kw_only=True, gc=False):
@@ -111,20 +103,3 @@ class TextResponse(Message, frozen=True, kw_only=True):
     decisions: tuple[TextDecision, ...] = ()
     """With a plan: one for each of its texts in the order considered; `texts` has those included, in this
     order."""
-
-
-def outdated(metadata: Mapping[str, Any]) -> str:
-    """Return why a document is out of date by its metadata, so that it does not pass for current; else empty.
-
-    >>> outdated({"status": "superseded", "replaced_by": "Leave policy"})
-    'replaced by Leave policy'
-    >>> outdated({"status": "Archived"}), outdated({"status": "in force"})
-    ('archived', '')
-    """
-    for key in _SUCCESSORS:
-        successor = metadata.get(key)
-        if isinstance(successor, str) and successor.strip():
-            return f"replaced by {' '.join(successor.split())}"
-    status = metadata.get("status")
-    word = status.strip().lower() if isinstance(status, str) else ""
-    return word if word in _STATUSES else ""
