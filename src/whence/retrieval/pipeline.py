@@ -205,18 +205,18 @@ async def find_candidates(
     """Search for all queries and pool what they find; a query that fails is left out."""
     rankings: list[tuple[str, Ranking]] = []
     errors: list[WhenceError] = []
-    degraded: list[Degradation] = []
+    degraded: dict[Degradation, None] = {}
     for query, reply in zip(queries, await services.search(queries), strict=True):
         if isinstance(reply, WhenceError):
             errors.append(reply)
-            continue
-        rankings.append((query.text, reply))
-        degraded += (one for one in reply.degraded if one not in degraded)
+        else:
+            rankings.append((query.text, reply))
+            degraded |= dict.fromkeys(reply.degraded)
     if errors and not rankings:
         raise errors[0]
     if errors:
         reason = f"{len(errors)} of {len(queries)} searches failed: {errors[0].message}"
-        degraded.append(Degradation(stage="search", code="search_failed", reason=reason))
+        degraded[Degradation(stage="search", code="search_failed", reason=reason)] = None
     return Found(
         candidates=pool_candidates(rankings, limit=limit, threshold=threshold, cut_code=cut_code),
         degraded=tuple(degraded),
@@ -227,14 +227,13 @@ async def find_candidates(
 class _Pooled(msgspec.Struct):
     """What several rankings together say of one chunk."""
 
-    chunk_id: str
     best_rank: int
     place: int
     """Place of the ranking that ranked it best."""
-    concepts: list[str]
-    score: float | None
     match: Any
-    """The match with that score; the first one when none has a score."""
+    """The `Candidate` with the best score; one without a score when no ranking has one."""
+    concepts: dict[str, None] = {}
+    """Queries that found it, in order."""
 
 
 def pool_candidates(
@@ -261,81 +260,70 @@ def pool_candidates(
     candidates: list[CandidateRecord] = []
     places = limit
     for rank, item in enumerate(sorted(pool.values(), key=_order), start=1):
-        code: str = ""
-        if item.score is not None and item.score < threshold:
+        match, code = item.match, ""
+        if match.score is not None and match.score < threshold:
             code = "below_threshold"
         elif places <= 0:
             code = cut_code
         else:
             places -= 1
-        candidates.append(_record(item, rank, code))
+        candidates.append(
+            CandidateRecord(
+                chunk_id=match.chunk_id,
+                rank=rank,
+                document_id=match.document_id,
+                score=match.score,
+                dense_score=match.dense_score,
+                sparse_score=match.sparse_score,
+                graph_score=match.graph_score,
+                name_score=match.name_score,
+                concepts=tuple(item.concepts),
+                reason_code=code,
+            )
+        )
     return candidates
 
 
 def _order(item: _Pooled) -> tuple[int, float, int]:
-    return item.best_rank, -math.inf if item.score is None else -item.score, item.place
+    score = item.match.score
+    return item.best_rank, -math.inf if score is None else -score, item.place
 
 
 def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ranking) -> None:
-    rank = 0
     seen: set[str] = set()
-    for match in ranking.candidates:
-        chunk_id = getattr(match, "chunk_id", None)
-        if not isinstance(chunk_id, str) or not chunk_id or chunk_id in seen:
+    for given in ranking.candidates:
+        match: Any = given if isinstance(given, Candidate) else _as_candidate(given)
+        if not match.chunk_id or match.chunk_id in seen:
             continue
-        seen.add(chunk_id)
-        rank += 1
-        score = _number(getattr(match, "score", None))
-        item = pool.get(chunk_id)
-        if item is None:
-            pool[chunk_id] = _Pooled(chunk_id, rank, place, [concept], score, match)
-            continue
+        seen.add(match.chunk_id)
+        rank = len(seen)
+        item = pool.setdefault(match.chunk_id, _Pooled(rank, place, match))
+        item.concepts[concept] = None
         if rank < item.best_rank:
             item.best_rank, item.place = rank, place
-        if concept not in item.concepts:
-            item.concepts.append(concept)
-        if score is not None and (item.score is None or score > item.score):
-            item.score, item.match = score, match
+        best = item.match.score
+        if match.score is not None and (best is None or match.score > best):
+            item.match = match
+
+
+def _as_candidate(match: Any) -> Candidate:
+    """Read what a client's match says; `score` may be None."""
+    names = ("score", "dense_score", "sparse_score", "graph_score", "name_score")
+    scores: dict[str, Any] = {name: _number(getattr(match, name, None)) for name in names}
+    chunk_id, document_id = getattr(match, "chunk_id", ""), getattr(match, "document_id", "")
+    return Candidate(
+        chunk_id=chunk_id if isinstance(chunk_id, str) else "",
+        document_id=document_id if isinstance(document_id, str) else "",
+        rank=0,
+        **scores,
+    )
 
 
 def _number(value: object) -> float | None:
     """Return a finite number, or None for anything else."""
-    if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
-
-
-def _record(item: _Pooled, rank: int, code: str) -> CandidateRecord:
-    match = item.match
-    if not isinstance(match, Candidate):
-        match = _as_candidate(match)
-    return CandidateRecord(
-        chunk_id=item.chunk_id,
-        rank=rank,
-        document_id=match.document_id,
-        score=item.score,
-        dense_score=match.dense_score,
-        sparse_score=match.sparse_score,
-        graph_score=match.graph_score,
-        name_score=match.name_score,
-        concepts=tuple(item.concepts),
-        reason_code=code,
-    )
-
-
-def _as_candidate(match: Any) -> Candidate:
-    """Read what a client's match says beside its chunk id."""
-    document_id = getattr(match, "document_id", "")
-    return Candidate(
-        chunk_id=match.chunk_id,
-        document_id=document_id if isinstance(document_id, str) else "",
-        score=0.0,
-        rank=0,
-        dense_score=_number(getattr(match, "dense_score", None)),
-        sparse_score=_number(getattr(match, "sparse_score", None)),
-        graph_score=_number(getattr(match, "graph_score", None)),
-        name_score=_number(getattr(match, "name_score", None)),
-    )
 
 
 def passage_of(text: ChunkText) -> Passage:
@@ -391,11 +379,8 @@ def _breakdown(candidate: CandidateRecord) -> dict[str, float | None]:
         "sparse_score": candidate.sparse_score,
         "combined_score": candidate.score,
     }
-    if candidate.graph_score is not None:
-        parts["graph_score"] = candidate.graph_score
-    if candidate.name_score is not None:
-        parts["name_score"] = candidate.name_score
-    return parts
+    more = {"graph_score": candidate.graph_score, "name_score": candidate.name_score}
+    return parts | {name: score for name, score in more.items() if score is not None}
 
 
 class _Reranked(msgspec.Struct, frozen=True):
@@ -432,29 +417,25 @@ async def rerank_results(
     scores = read_reranking(reply.results, len(results), len(results)).kept
     if len(scores) != len(results):
         return _unchanged(results, "reranker_reply_invalid", "it did not score every hit once")
-    scored = [_rescored(results[one.index], one.score) for one in scores]
-    if any(_is_definition(one) for one in scored):
-        scored = [one if _is_definition(one) else _below_definitions(one) for one in scored]
+    defines = ["name_score" in one.score_breakdown for one in results]
+    # Definitions keep their scores, and nothing else rises to them.
+    most = MAX_UNBOOSTED_SCORE if any(defines) else math.inf
+    scored = []
+    for item in scores:
+        one = results[item.index]
+        joined = min(most, blended_score(one.similarity_score, item.score))
+        scored.append(
+            msgspec.structs.replace(
+                one,
+                similarity_score=one.similarity_score if defines[item.index] else joined,
+                reranking=Reranking(
+                    score=item.score, rank_before=one.rank, score_before=one.similarity_score
+                ),
+            )
+        )
     scored.sort(key=lambda one: (-one.similarity_score, one.rank))
     ranked = [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(scored, 1)]
     return _Reranked(ranked, reply.model)
-
-
-def _rescored(one: RetrievalResult, score: float) -> RetrievalResult:
-    """Join the scores of a result; a definition keeps its own."""
-    before = one.similarity_score
-    joined = before if _is_definition(one) else blended_score(before, score)
-    record = Reranking(score=score, rank_before=one.rank, score_before=before)
-    return msgspec.structs.replace(one, similarity_score=joined, reranking=record)
-
-
-def _is_definition(one: RetrievalResult) -> bool:
-    return "name_score" in one.score_breakdown
-
-
-def _below_definitions(one: RetrievalResult) -> RetrievalResult:
-    score = min(one.similarity_score, MAX_UNBOOSTED_SCORE)
-    return msgspec.structs.replace(one, similarity_score=score)
 
 
 def _unchanged(results: list[RetrievalResult], code: str, why: str) -> _Reranked:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -122,7 +123,8 @@ async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankR
 
     Cost: one pass of the model for each pair of query and document, then one sort.
     """
-    best: dict[str, RerankerResult] = {}
+    by_score = attrgetter("score")
+    best: list[RerankerResult] = []
     model, texts = reranker.model, [document.text for document in request.documents]
     for query in request.queries if texts else ():
         scores = await reranker.score(query.text, texts)
@@ -132,16 +134,18 @@ async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankR
             )
         if not all(map(math.isfinite, scores)):
             raise InternalError(f"model {model} gave a score that is not finite")
-        for document, score in zip(request.documents, scores, strict=True):
-            known = best.get(document.id)
-            if known is None or score > known.score:
-                best[document.id] = RerankerResult(document.id, query.id, float(score))
-    retrieved = {one.id: one.retrieval_score for one in request.documents}
-    if None not in retrieved.values():
-        best = {
-            key: RerankerResult(key, one.query_id, blended_score(retrieved[key] or 0.0, one.score))
-            for key, one in best.items()
-        }
-    # Python's sort is stable and `best` is in the order of the request: ties keep that order.
-    results = sorted(best.values(), key=lambda result: -result.score)
-    return RerankResponse(results=tuple(results[: request.limit]), model=model)
+        found = [
+            RerankerResult(document.id, query.id, float(score))
+            for document, score in zip(request.documents, scores, strict=True)
+        ]
+        # Of equal scores the first one stays.
+        best = [max(pair, key=by_score) for pair in zip(best or found, found, strict=True)]
+    retrieved = [document.retrieval_score for document in request.documents]
+    if None not in retrieved:
+        best = [
+            msgspec.structs.replace(one, score=blended_score(score or 0.0, one.score))
+            for one, score in zip(best, retrieved, strict=True)
+        ]
+    # A stable sort: ties keep the order of the request.
+    best.sort(key=by_score, reverse=True)
+    return RerankResponse(results=tuple(best[: request.limit]), model=model)
