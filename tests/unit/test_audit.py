@@ -135,7 +135,7 @@ async def test_a_line_that_cannot_be_written_withholds_the_result() -> None:
     assert library.asked == [[]]
 
 
-async def test_it_can_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_log_can_be_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     """`stderr` is a target; nothing is written to standard output."""
     await Library(STDERR).find("q")
     out, err = capsys.readouterr()
@@ -144,7 +144,7 @@ async def test_it_can_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(err)["query"] == "q"
 
 
-async def test_it_is_off_by_default(tmp_path: Path) -> None:
+async def test_the_log_is_off_by_default(tmp_path: Path) -> None:
     """Without the setting there is no log."""
     library = Library(None)
 
@@ -164,7 +164,7 @@ def test_the_setting_names_a_file_or_standard_error(tmp_path: Path) -> None:
 @given(query=st.text(st.characters(codec=None), max_size=40))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_no_question_forges_a_line(tmp_path: Path, query: str) -> None:
-    """Any question is one line of ASCII that decodes to itself."""
+    """Any question is logged as one line of ASCII that decodes to itself."""
     log = tmp_path / "audit.jsonl"
     log.unlink(missing_ok=True)
     asyncio.run(Library(str(log)).find(query))

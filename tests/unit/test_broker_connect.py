@@ -12,7 +12,7 @@ from whence.schema import plugins as module
 from whence.schema.errors import ConfigError
 
 
-async def test_memory_gives_a_broker_of_its_own() -> None:
+async def test_each_memory_transport_has_its_own_broker() -> None:
     """Two clients of `memory://` do not share topics."""
     one, two = await connect("memory://"), await connect("memory://")
     await one.publish("private", b"x")
@@ -26,7 +26,7 @@ async def test_memory_gives_a_broker_of_its_own() -> None:
     "url", ["kafka://host", "http://host", "://", "memory", "", "localhost:6650"]
 )
 async def test_unknown_scheme_is_refused(url: str) -> None:
-    """An address of no known scheme is a fault of configuration, with the known ones as a hint."""
+    """An unknown scheme is a configuration error, with the known ones as a hint."""
     with pytest.raises(ConfigError) as caught:
         await connect(url)
 
@@ -34,7 +34,7 @@ async def test_unknown_scheme_is_refused(url: str) -> None:
 
 
 async def test_credentials_are_not_repeated() -> None:
-    """An error about an address does not give away what stands in it."""
+    """An error about an address does not contain its credentials."""
     for url in ("kafka://user:secret@host", "user:secret@host"):
         with pytest.raises(ConfigError) as caught:
             await connect(url)
@@ -43,7 +43,7 @@ async def test_credentials_are_not_repeated() -> None:
 
 
 async def test_memory_has_no_host() -> None:
-    """`memory://host` would suggest a broker that others see; it is refused."""
+    """`memory://host` suggests a broker that others can reach; it is refused."""
     with pytest.raises(ConfigError, match="memory://"):
         await connect("memory://shared")
 

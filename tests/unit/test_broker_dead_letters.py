@@ -29,8 +29,8 @@ async def given_up(transport: MemoryTransport, *bodies: bytes) -> list[str]:
     return ids
 
 
-def test_replay_begins_anew_and_for_nobody() -> None:
-    """Sent again, a message keeps id, type and trace, and loses failure, attempt and caller."""
+def test_a_replay_starts_without_a_caller() -> None:
+    """A replayed message keeps id, type and trace, and loses failure, attempt and caller."""
     kept = {Headers.MESSAGE_ID: "m", Headers.TYPE: "t", Headers.TRACEPARENT: "p", "own": "x"}
     lost = {
         Headers.REASON: "r",
@@ -49,8 +49,8 @@ def test_replay_begins_anew_and_for_nobody() -> None:
     assert replay_headers({**kept, **lost}) == kept
 
 
-async def test_listing_takes_nothing_away() -> None:
-    """Listing twice gives the same, oldest first and at most as many as asked for."""
+async def test_listing_changes_nothing() -> None:
+    """Listing twice returns the same, oldest first, up to the limit."""
     transport = MemoryTransport()
     ids = await given_up(transport, b"0", b"1", b"2")
     letters = DeadLetters(transport, wait_s=0.1)
@@ -78,7 +78,7 @@ async def test_failed_replay_keeps_the_letter() -> None:
     assert [letter.id for letter in await letters.list(TOPIC)] == [message_id]
 
 
-async def test_foreign_letters_are_shown_too() -> None:
+async def test_foreign_messages_are_listed() -> None:
     """Foreign messages on a dead-letter topic are listed with the known fields."""
     transport = MemoryTransport()
     headers = {Headers.ATTEMPTS: "many", Headers.FIRST_AT: "-1"}
@@ -89,8 +89,8 @@ async def test_foreign_letters_are_shown_too() -> None:
     assert (letter.attempts, letter.first_at, letter.origin) == (0, 0.0, "")
 
 
-async def test_what_fails_again_is_sent_once() -> None:
-    """A replay under a worker that gives up at once ends: each letter is sent once and is one again."""
+async def test_a_replay_sends_each_letter_once() -> None:
+    """A replay ends even when a worker fails at once: each letter is sent once and is a dead letter again."""
     transport = MemoryTransport()
     ids = await given_up(transport, b"0", b"1", b"2")
     letters = DeadLetters(transport, wait_s=0.2)

@@ -25,7 +25,7 @@ async def test_a_message_is_claimed_once() -> None:
     assert (second.state, second.retry_after_s) == (ClaimState.BUSY, pytest.approx(6.0))
 
 
-async def test_groups_do_not_meet() -> None:
+async def test_claims_are_per_group() -> None:
     """The same message in another group is another claim."""
     ledger = MemoryLedger()
 
@@ -33,8 +33,8 @@ async def test_groups_do_not_meet() -> None:
     assert await claim(ledger, "two") is ClaimState.CLAIMED
 
 
-async def test_done_stays_done_with_its_digest() -> None:
-    """A finished message is reported with its digest, and releasing it changes nothing."""
+async def test_a_completed_message_stays_completed() -> None:
+    """A completed message is reported with its digest, and releasing it changes nothing."""
     ledger = MemoryLedger()
     await claim(ledger)
     await ledger.done("g", "m", digest="d")
@@ -45,8 +45,8 @@ async def test_done_stays_done_with_its_digest() -> None:
     assert (again.state, again.digest) == (ClaimState.DONE, "d")
 
 
-async def test_released_can_be_claimed_anew() -> None:
-    """A claim that was given back leaves no trace."""
+async def test_a_released_message_can_be_claimed() -> None:
+    """A released claim leaves no trace."""
     ledger = MemoryLedger()
     await claim(ledger)
     await ledger.release("g", "m")
@@ -72,8 +72,8 @@ async def test_expired_claims_are_counted_as_deaths() -> None:
     assert deaths == [1, 2, 3]
 
 
-async def test_done_is_forgotten_after_its_time() -> None:
-    """After `keep_s` seconds a message is new again and takes no room."""
+async def test_completed_messages_expire() -> None:
+    """After `keep_s` seconds a message is new again and uses no memory."""
     clock = ManualClock()
     ledger = MemoryLedger(keep_s=60, clock=clock)
     await ledger.done("g", "old")
@@ -84,7 +84,7 @@ async def test_done_is_forgotten_after_its_time() -> None:
 
 
 async def test_records_are_bounded() -> None:
-    """Beyond the limit the oldest that is done is forgotten first; open claims are kept."""
+    """Above the limit the oldest completed record is removed first; open claims are kept."""
     ledger = MemoryLedger(max_records=2)
     await claim(ledger, message_id="open")
     for name in "abc":
@@ -96,8 +96,8 @@ async def test_records_are_bounded() -> None:
     assert await claim(ledger, message_id="open") is ClaimState.BUSY
 
 
-def test_a_ledger_that_keeps_nothing_is_refused() -> None:
-    """Numbers that would make the ledger useless are refused."""
+def test_a_useless_keep_time_is_refused() -> None:
+    """Numbers out of range are refused."""
     with pytest.raises(ConfigError):
         MemoryLedger(keep_s=0)
     with pytest.raises(ConfigError):

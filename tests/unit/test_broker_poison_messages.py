@@ -27,8 +27,8 @@ def suspects(budget: int = 4, now: float = START) -> Probation:
     return Probation(ManualClock(now=now), budget=budget, max_deaths=MAX_DEATHS)
 
 
-def test_who_is_above_suspicion() -> None:
-    """What comes for the first time, was published after the worker came or has a deadline is handled."""
+def test_unsuspicious_messages_are_handled() -> None:
+    """A first delivery, a message newer than the worker, and one with a deadline are handled."""
     mine = suspects()
 
     assert mine.decide(delivery(redelivered=False)) is Decision.HANDLE
@@ -37,8 +37,8 @@ def test_who_is_above_suspicion() -> None:
     assert mine.decide(delivery()) is Decision.COUNT
 
 
-def test_a_counted_message_is_handled_by_any_worker_of_that_time() -> None:
-    """Once its death is counted a message is handled, by its judge and by workers that were there."""
+def test_a_counted_message_is_handled() -> None:
+    """Once its death is counted, the worker that decided, and earlier ones, handle a message."""
     mine, other = suspects(), suspects()
     assert mine.decide(delivery()) is Decision.COUNT
 
@@ -49,8 +49,8 @@ def test_a_counted_message_is_handled_by_any_worker_of_that_time() -> None:
     assert other.decide(again) is Decision.HANDLE
 
 
-def test_one_at_a_time() -> None:
-    """While one message is on trial, others wait, and so does a death's blame; then comes the next."""
+def test_one_message_is_on_probation_at_a_time() -> None:
+    """While one message is on probation, others wait; a death is counted for it alone."""
     mine = suspects()
     assert mine.decide(delivery("a")) is Decision.COUNT
     assert mine.decide(delivery("b")) is Decision.HOLD
@@ -63,8 +63,8 @@ def test_one_at_a_time() -> None:
     assert mine.decide(delivery("b")) is Decision.COUNT
 
 
-def test_a_trial_that_goes_elsewhere_ends() -> None:
-    """A message that another member took for its trial is waited for a while only."""
+def test_a_probation_taken_by_another_worker_ends() -> None:
+    """A message on probation that another worker received is awaited for a limited time."""
     clock = ManualClock(now=START)
     mine = Probation(clock, budget=4, max_deaths=MAX_DEATHS)
     assert mine.decide(delivery("a")) is Decision.COUNT
@@ -74,8 +74,8 @@ def test_a_trial_that_goes_elsewhere_ends() -> None:
     assert mine.decide(delivery("b")) is Decision.COUNT
 
 
-def test_a_long_queue_is_not_held_up() -> None:
-    """Only as many as a dead worker can have held are put on trial; others go on after that."""
+def test_a_long_queue_is_not_blocked() -> None:
+    """At most as many messages as a dead worker could hold are put on probation."""
     mine = suspects(budget=2)
     assert mine.decide(delivery("a")) is Decision.COUNT
     assert mine.decide(delivery("b")) is Decision.HOLD
@@ -115,7 +115,7 @@ def test_the_number_of_deaths_is_bounded(max_deaths: int) -> None:
 
 
 @given(st.text(max_size=20))
-def test_odd_counts_are_none(text: str) -> None:
+def test_invalid_counts_are_zero(text: str) -> None:
     """A header that is not a number counts as no death."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         assert deaths_of(delivery(headers={Headers.DEATHS: text})) == 0

@@ -55,8 +55,8 @@ def test_reading_a_deadline_never_fails(text: str) -> None:
     assert deadline is None or deadline >= 0
 
 
-async def test_doubled_replies_are_dropped() -> None:
-    """Of replies with the same place, read or not, the first counts."""
+async def test_duplicate_replies_are_dropped() -> None:
+    """Of replies with the same number, read or not, the first counts."""
     transport = MemoryTransport()
     subscription = await transport.subscribe(TOPIC, "g")
     stream = transport.stream(TOPIC, b"?")
@@ -77,7 +77,7 @@ async def test_doubled_replies_are_dropped() -> None:
 
 
 async def test_reply_topic_is_exclusive_and_named_after_the_client() -> None:
-    """A client's replies come on a non-persistent topic that no other client can read."""
+    """A client's replies are sent to a topic that no other client can read."""
     transport = MemoryTransport(instance="abc")
     topic = "non-persistent://public/default/whence.reply.abc"
     with pytest.raises(DeadlineExceeded):
@@ -110,8 +110,8 @@ async def test_lost_reply_topic_is_opened_again() -> None:
     await transport.aclose()
 
 
-async def test_stream_that_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replies pile up to a limit; then the reader gets those that are there and `Overloaded`."""
+async def test_an_unread_stream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies are buffered up to a limit; then the reader gets those and `Overloaded`."""
     monkeypatch.setattr(requests, "_MAX_BUFFERED", 5)
     transport = MemoryTransport()
     subscription = await transport.subscribe(TOPIC, "g")
@@ -167,7 +167,7 @@ async def test_breaking_out_of_a_stream_leaves_nothing_pending() -> None:
 
 
 async def test_full_queue_does_not_outlast_the_deadline() -> None:
-    """A request to a full queue is refused before its caller gives up, not after."""
+    """A request to a full queue is refused before its deadline."""
     transport = MemoryTransport(max_backlog=1, full_wait_s=3600.0)
     await transport.subscribe(TOPIC, "g")
     await transport.publish(TOPIC, b"fills the queue")
@@ -179,7 +179,7 @@ async def test_full_queue_does_not_outlast_the_deadline() -> None:
 
 
 async def test_a_slow_reader_gets_all_replies() -> None:
-    """Replies that came in time are read even after the deadline."""
+    """Replies that arrived in time are read even after the deadline."""
     transport = MemoryTransport()
     subscription = await transport.subscribe(TOPIC, "g")
 

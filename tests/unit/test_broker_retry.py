@@ -30,7 +30,7 @@ def test_default_waits() -> None:
 
 @given(policy=POLICIES, attempt=st.integers(1, 200), share=st.floats(0, 1))
 def test_wait_stays_in_its_bounds(policy: RetryPolicy, attempt: int, share: float) -> None:
-    """A wait lies between the share that is not random and the whole, and never above the cap."""
+    """A wait is between its fixed share and the whole, and at most the maximum."""
     whole = wait_s(policy, attempt, uniform=lambda: 0.0)
     wait = wait_s(policy, attempt, uniform=lambda: share)
 
@@ -46,12 +46,12 @@ def test_waits_never_shrink(policy: RetryPolicy, attempt: int) -> None:
 
 
 def test_same_source_same_wait() -> None:
-    """With the same source of randomness a wait is the same."""
+    """Equal randomness gives equal waits."""
     assert wait_s(RetryPolicy(), 3, uniform=lambda: 0.25) == pytest.approx(0.8 * (1 - 0.2 * 0.25))
 
 
-def test_error_may_ask_for_more_time() -> None:
-    """`retry_after_s` of an error is a lower bound of the wait, even above the cap."""
+def test_an_error_can_extend_the_wait() -> None:
+    """`retry_after_s` of an error is a lower bound of the wait, even above the maximum."""
     slow = Overloaded("full", retry_after_s=45.0)
     quick = Overloaded("full", retry_after_s=0.01)
     policy = RetryPolicy(jitter=0.0)
@@ -76,7 +76,7 @@ def test_error_may_ask_for_more_time() -> None:
     ],
 )
 def test_error_kinds(error: BaseException, kind: ErrorKind) -> None:
-    """`retryable` of an error decides; an error that every message would meet is fatal, a bug is permanent."""
+    """`retryable` of an error decides; an error of the whole service is fatal, a bug is permanent."""
     assert classify(error) is kind
 
 
@@ -92,6 +92,6 @@ def test_error_kinds(error: BaseException, kind: ErrorKind) -> None:
     ],
 )
 def test_policy_out_of_range_is_named(change: dict[str, float]) -> None:
-    """A policy with a value out of range is refused by the value's name."""
+    """A policy with a value out of range is refused, and the value is named."""
     with pytest.raises(ConfigError, match=next(iter(change))):
         check_policy(RetryPolicy(**change))  # type: ignore[arg-type]

@@ -93,7 +93,7 @@ class Recorder(MemoryTransport):
         return subscription
 
 
-async def test_results_come_before_the_ack() -> None:
+async def test_results_are_published_before_the_ack() -> None:
     """The input is acknowledged after its last result was published."""
     transport = Recorder()
 
@@ -109,8 +109,8 @@ async def test_results_come_before_the_ack() -> None:
     assert transport.log == ["publish in", "publish one", "publish two", "ack in"]
 
 
-async def test_a_request_without_a_reply_is_a_fault_of_the_handler() -> None:
-    """No reply is fine without a caller, and a fault of the processor with one."""
+async def test_a_request_without_a_reply_is_an_error() -> None:
+    """A handler may send no reply to an event, but must reply to a request."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -161,8 +161,8 @@ async def test_replies_are_numbered_and_joined_to_the_request() -> None:
         }
 
 
-async def test_results_without_a_place_to_go_are_dropped() -> None:
-    """Without `reply-to` and without a reply topic results go nowhere and the input is done."""
+async def test_results_without_a_reply_topic_are_dropped() -> None:
+    """Without `reply-to` and without a reply topic results are dropped and the input is acknowledged."""
     transport = MemoryTransport()
     worker = await started(transport, echo)
     await transport.publish(TOPIC, b"in")
@@ -172,8 +172,8 @@ async def test_results_without_a_place_to_go_are_dropped() -> None:
     assert worker.counters.replies == 0
 
 
-async def test_no_retry_after_a_part_of_the_answer() -> None:
-    """When a caller has a part of the answer, a retryable error is reported, not retried."""
+async def test_no_retry_after_a_partial_reply() -> None:
+    """When a caller has part of the reply, a retryable error is reported, not retried."""
     transport = MemoryTransport()
     attempts: list[int] = []
 
@@ -194,7 +194,7 @@ async def test_no_retry_after_a_part_of_the_answer() -> None:
 
 @pytest.mark.parametrize(("made", "called"), [(1, 5), (2, 3), (5, 1), (9, 1)])
 async def test_attempts_of_the_handler_count(made: int, called: int) -> None:
-    """A handler that tried several times itself before it gave up is called so many times less often."""
+    """Attempts that the handler made itself reduce those of the worker."""
     transport = MemoryTransport()
     calls: list[int] = []
 
@@ -213,8 +213,8 @@ async def test_attempts_of_the_handler_count(made: int, called: int) -> None:
     assert len(calls) == called
 
 
-async def test_one_way_results_are_repeated_under_the_same_ids() -> None:
-    """A retried one-way message publishes its results again, recognisable by their ids."""
+async def test_repeated_results_have_equal_ids() -> None:
+    """A retried one-way message publishes its results again, with the same ids."""
     transport = MemoryTransport()
     output = await transport.subscribe(RESULTS, "g", prefetch=9)
 
@@ -233,7 +233,7 @@ async def test_one_way_results_are_repeated_under_the_same_ids() -> None:
 
 
 async def test_long_waits_go_through_the_broker() -> None:
-    """A wait of half a second or more is spent in the broker, with the attempts so far."""
+    """A wait of half a second or more is a delayed message, with the attempts so far."""
     clock = ManualClock(now=time.time())
     transport = MemoryTransport(clock=clock)
     attempts: list[int] = []
@@ -259,7 +259,7 @@ async def test_long_waits_go_through_the_broker() -> None:
 
 
 async def test_no_retry_beyond_the_deadline() -> None:
-    """When the next attempt would begin after the deadline the caller gets the error at once."""
+    """When the next attempt would start after the deadline the caller gets the error at once."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -274,8 +274,8 @@ async def test_no_retry_beyond_the_deadline() -> None:
     assert worker.counters.retries == 0
 
 
-async def test_undecodable_input_is_answered_and_kept() -> None:
-    """Bytes that cannot be decoded go to the dead letters, and a waiting caller gets an error."""
+async def test_undecodable_input_is_answered_and_stored() -> None:
+    """Undecodable bytes become a dead letter, and a waiting caller gets an error."""
     transport = MemoryTransport()
     letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli")
 
@@ -291,7 +291,7 @@ async def test_undecodable_input_is_answered_and_kept() -> None:
     assert letter.payload == b"\xff"
 
 
-async def test_failed_request_is_answered_and_not_kept() -> None:
+async def test_failed_request_is_answered_and_not_stored() -> None:
     """A request that fails is answered and acknowledged; it makes no dead letter."""
     transport = MemoryTransport()
 
@@ -313,7 +313,7 @@ async def test_failed_request_is_answered_and_not_kept() -> None:
 
 
 async def test_unexpected_exception_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A fault is logged with its traceback exactly once, and reported by its class only."""
+    """It is logged once, with its traceback, and reported by its class only."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -340,7 +340,7 @@ async def test_unexpected_exception_is_logged_once(caplog: pytest.LogCaptureFixt
 async def test_a_bad_request_is_not_logged_as_a_fault(
     caplog: pytest.LogCaptureFixture, error: WhenceError, level: int
 ) -> None:
-    """A request that cannot be answered is its caller's to mend: logged as information, not as an error."""
+    """An error that the caller has to correct is logged as information."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -357,7 +357,7 @@ async def test_a_bad_request_is_not_logged_as_a_fault(
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), TimeoutError(), StopAsyncIteration()])
 async def test_no_exception_of_a_handler_ends_the_worker(error: BaseException) -> None:
-    """Exceptions that steer event loops are faults like any other when a handler lets them out."""
+    """Exceptions that control event loops are reported like any other."""
     transport = MemoryTransport()
 
     class Broken:
@@ -381,7 +381,7 @@ async def test_no_exception_of_a_handler_ends_the_worker(error: BaseException) -
 
 
 async def test_a_missing_last_reply_is_reported() -> None:
-    """A caller never waits for a reply that the handler forgot."""
+    """A caller gets an error when the handler sends no last reply."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -398,7 +398,7 @@ async def test_a_missing_last_reply_is_reported() -> None:
 
 
 async def test_reply_that_is_too_large_is_an_error() -> None:
-    """A reply above the transport's limit becomes an error reply instead of silence."""
+    """A reply above the transport's limit becomes an error reply."""
     transport = MemoryTransport(max_payload_bytes=1000)
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -411,8 +411,8 @@ async def test_reply_that_is_too_large_is_an_error() -> None:
     assert error_of(answer.payload) == "bad_input"
 
 
-async def test_cancel_before_the_request_comes() -> None:
-    """A request whose cancellation was quicker than itself is not handled."""
+async def test_a_cancellation_can_precede_its_request() -> None:
+    """A request whose cancellation arrived first is not handled."""
     transport = MemoryTransport()
     handled: list[bytes] = []
 
@@ -432,8 +432,8 @@ async def test_cancel_before_the_request_comes() -> None:
     assert handled == [b"other"]
 
 
-async def test_odd_cancellations_do_no_harm() -> None:
-    """Whatever comes on the control topic, the worker goes on; what it remembers is bounded."""
+async def test_invalid_cancellations_are_ignored() -> None:
+    """Any message on the control topic is handled; the memory for cancellations is bounded."""
     transport = MemoryTransport()
     worker = await started(transport, echo)
     for body in (b"", b"\xff\xfe", b"x" * 10_000, *(str(n).encode() for n in range(2_000))):
@@ -446,7 +446,7 @@ async def test_odd_cancellations_do_no_harm() -> None:
 
 
 async def test_a_stopped_handler_runs_its_finally() -> None:
-    """A handler that is stopped runs its `finally`, also when it waits in the middle of a stream."""
+    """A handler that is stopped runs its `finally`, also while it waits in a stream."""
     transport = MemoryTransport()
     cleaned: list[str] = []
 
@@ -468,8 +468,8 @@ async def test_a_stopped_handler_runs_its_finally() -> None:
     assert cleaned == ["c"]
 
 
-async def test_drain_that_cannot_wait_hands_back() -> None:
-    """Draining without patience hands back what is at work, unanswered and marked as redelivered."""
+async def test_drain_without_a_timeout_returns_messages() -> None:
+    """Draining without a timeout returns current messages unanswered, to be redelivered."""
     broker = MemoryBroker()
     transport = MemoryTransport(broker=broker)
 
@@ -494,8 +494,8 @@ async def test_drain_that_cannot_wait_hands_back() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_handler_that_ignores_the_stop_holds_up_nothing_for_long() -> None:
-    """A handler that swallows its cancellation delays closing by seconds, not for ever."""
+async def test_a_handler_that_ignores_cancellation_is_abandoned() -> None:
+    """A handler that swallows its cancellation delays closing by seconds only."""
     transport = MemoryTransport()
     release = asyncio.Event()
 
@@ -517,8 +517,8 @@ async def test_a_handler_that_ignores_the_stop_holds_up_nothing_for_long() -> No
     assert not worker.alive
 
 
-async def test_a_handler_that_is_killed_is_not_a_fault() -> None:
-    """A handler that had to be cancelled twice is handed back: no error reply, no dead letter."""
+async def test_a_cancelled_handler_makes_no_error_reply() -> None:
+    """The message of a handler that was cancelled twice is returned: no error reply, no dead letter."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -538,8 +538,8 @@ async def test_a_handler_that_is_killed_is_not_a_fault() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_fault_of_the_ledger_does_not_lock_up_a_message() -> None:
-    """When settling fails for no known reason the message comes again instead of holding its place."""
+async def test_an_error_of_settling_redelivers_the_message() -> None:
+    """When settling fails unexpectedly the message is redelivered and does not block its place."""
     transport = MemoryTransport()
     faults = [RuntimeError("a bug in the ledger")]
 
@@ -558,7 +558,7 @@ async def test_fault_of_the_ledger_does_not_lock_up_a_message() -> None:
 
 
 async def test_fatal_error_stops_the_worker_and_keeps_the_message() -> None:
-    """What every message would meet stops a one-way worker; the message is handed back, not given up."""
+    """An error of the whole service stops a one-way worker; the message is returned."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -575,7 +575,7 @@ async def test_fatal_error_stops_the_worker_and_keeps_the_message() -> None:
 
 
 async def test_fatal_error_of_a_request_is_answered() -> None:
-    """A caller gets a fatal error, and the worker stays to answer the next one."""
+    """A caller gets a fatal error, and the worker continues."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -589,7 +589,7 @@ async def test_fatal_error_of_a_request_is_answered() -> None:
 
 
 async def test_lost_subscription_ends_the_worker_with_its_reason() -> None:
-    """When the transport is closed under it, `join` says so; closing the worker still works."""
+    """When the transport is closed, `join` raises the reason; closing the worker still works."""
     transport = MemoryTransport()
     worker = await started(transport, echo)
     assert worker.alive
@@ -602,7 +602,7 @@ async def test_lost_subscription_ends_the_worker_with_its_reason() -> None:
 
 
 async def test_join_of_a_closed_worker_returns() -> None:
-    """A worker that was asked to stop ends `join` without an error and cannot be started again."""
+    """`join` of a closed worker returns without an error; it cannot be started again."""
     worker = await started(MemoryTransport(), echo)
     joining = asyncio.create_task(worker.join())
     await worker.aclose()
@@ -612,7 +612,7 @@ async def test_join_of_a_closed_worker_returns() -> None:
         await worker.start()
 
 
-async def test_taken_group_leaves_nothing_behind() -> None:
+async def test_a_failed_start_leaves_nothing() -> None:
     """A start that fails leaves no subscription and no task."""
     broker = MemoryBroker()
     transport = MemoryTransport(broker=broker)
@@ -627,7 +627,9 @@ async def test_taken_group_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize(("concurrency", "prefetch"), [(1, 2), (2, 3), (3, 5), (4, 6), (10, 15)])
-async def test_prefetch_is_half_as_many_again(concurrency: int, prefetch: int) -> None:
+async def test_prefetch_is_one_and_a_half_times_the_concurrency(
+    concurrency: int, prefetch: int
+) -> None:
     """By default a worker holds half as many messages again as it handles."""
     broker = MemoryBroker()
     transport = MemoryTransport(broker=broker)
@@ -638,7 +640,7 @@ async def test_prefetch_is_half_as_many_again(concurrency: int, prefetch: int) -
 
 
 @pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"prefetch": 0}])
-def test_wrong_numbers_are_refused(wrong: dict[str, Any]) -> None:
+def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """Numbers out of range are refused before anything is subscribed."""
     with pytest.raises(ConfigError):
         Worker(MemoryTransport(), topic=TOPIC, group="g", handler=echo, **wrong)
@@ -671,8 +673,8 @@ class FlakyLedger(MemoryLedger):
 
 
 @pytest.mark.parametrize("method", ["claim", "done", "release"])
-async def test_failing_ledger_delays_and_does_not_double(method: str) -> None:
-    """While the ledger does not answer the message waits; then it has its one effect."""
+async def test_a_failing_ledger_delays_the_message(method: str) -> None:
+    """While the ledger does not answer the message waits; then it has one effect."""
     transport = MemoryTransport()
     effects: list[int] = []
 
@@ -690,8 +692,8 @@ async def test_failing_ledger_delays_and_does_not_double(method: str) -> None:
     assert len(effects) == 1
 
 
-async def test_busy_message_waits_for_its_other_worker() -> None:
-    """A message that another worker has claimed comes again until that one is done with it."""
+async def test_a_claimed_message_waits() -> None:
+    """A message that another worker has claimed is redelivered until that one completes it."""
     transport = MemoryTransport()
     ledger = MemoryLedger()
     await ledger.claim("g", "m", lease_s=60)
@@ -706,8 +708,8 @@ async def test_busy_message_waits_for_its_other_worker() -> None:
     assert worker.counters.dead_letters == 0
 
 
-async def test_message_that_kills_its_workers_is_given_up() -> None:
-    """After as many deaths as attempts are allowed a message is a dead letter, without one more try."""
+async def test_a_message_that_kills_its_workers_is_a_dead_letter() -> None:
+    """After as many deaths as allowed attempts a message becomes a dead letter, without another attempt."""
     clock = ManualClock()
     transport = MemoryTransport()
     letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli")
@@ -732,7 +734,7 @@ async def test_message_that_kills_its_workers_is_given_up() -> None:
 
 
 async def test_digest_distinguishes_results() -> None:
-    """The ledger keeps a digest of the results: equal results, equal digests."""
+    """The ledger stores a digest of the results: equal results, equal digests."""
     transport = MemoryTransport()
     ledger = MemoryLedger()
     worker = await started(transport, echo, ledger=ledger, reply_topic=RESULTS)

@@ -69,7 +69,7 @@ class DeliverySuite:
         assert other.headers["color"] == "blue"
 
     async def test_competing_consumers(self, transport_factory: TransportFactory) -> None:
-        """2: The members of a group share its messages; each message goes to one."""
+        """2: The consumers of a group share its messages; each message goes to one."""
         clients = [await transport_factory() for _ in range(2)]
         topic = fresh_topic()
         members = [await client.subscribe(topic, "g", prefetch=4) for client in clients]
@@ -106,7 +106,7 @@ class DeliverySuite:
         assert await is_silent(two)
 
     async def test_cancelled_receive_loses_nothing(self, transport: Transport, topic: str) -> None:
-        """4: A receive that was cancelled, waiting or just served, takes no message with it."""
+        """4: A cancelled receive, waiting or just served, loses no message."""
         subscription = await transport.subscribe(topic, "g", prefetch=4)
         for delay_s in (0.0, 0.0, 0.002, 0.01):
             waiting = asyncio.create_task(subscription.receive())
@@ -127,7 +127,7 @@ class DeliverySuite:
         assert await is_silent(subscription)
 
     async def test_prefetch_bounds_in_flight(self, transport: Transport, topic: str) -> None:
-        """9: A member never holds more than its prefetch; settling one lets the next come."""
+        """9: A consumer never holds more than its prefetch; settling a message admits the next."""
         subscription = await transport.subscribe(topic, "g", prefetch=2)
         await publish_all(transport, topic, 5)
 
@@ -138,7 +138,9 @@ class DeliverySuite:
 
         assert await is_silent(subscription)
 
-    async def test_slow_consumer_does_not_hoard(self, transport_factory: TransportFactory) -> None:
+    async def test_a_busy_consumer_leaves_messages_to_others(
+        self, transport_factory: TransportFactory
+    ) -> None:
         """10: While one consumer is busy the other gets the other messages."""
         slow_client, quick_client = await transport_factory(), await transport_factory()
         topic = fresh_topic()
@@ -153,7 +155,7 @@ class DeliverySuite:
         assert await slow.ack(held)
 
     async def test_delayed_publish(self, transport: Transport, topic: str) -> None:
-        """11: A delayed message comes after its delay and does not overtake others."""
+        """11: A delayed message arrives after its delay and does not overtake others."""
         subscription = await transport.subscribe(topic, "g", prefetch=2)
         loop = asyncio.get_running_loop()
         start = loop.time()
@@ -194,7 +196,7 @@ class DeliverySuite:
     async def test_latest_skips_and_earliest_replays(
         self, transport: Transport, topic: str
     ) -> None:
-        """17: A new group begins after what was published, or with what is kept, as it asks."""
+        """17: A new group begins after the published messages, or with the retained ones, as configured."""
         bodies = await publish_all(transport, topic, 2)
         latest = await transport.subscribe(topic, "late", start=Start.LATEST)
         earliest = await transport.subscribe(topic, "early", start=Start.EARLIEST)
@@ -205,7 +207,7 @@ class DeliverySuite:
         assert await is_silent(latest)
 
     async def test_key_ordered(self, transport: Transport, topic: str) -> None:
-        """18: One message of a key is in flight at a time, in order; other keys go on."""
+        """18: One message of a key is in flight at a time, in order; other keys are not blocked."""
         subscription = await transport.subscribe(topic, "g", mode=Mode.KEY_ORDERED, prefetch=8)
         for n in range(3):
             await transport.publish(topic, f"a{n}".encode(), key="a")
@@ -221,7 +223,7 @@ class DeliverySuite:
             assert held.payload == expected
 
     async def test_broadcast(self, transport_factory: TransportFactory) -> None:
-        """19: Every member that is there gets every message; nothing waits for those that are not."""
+        """19: Every connected consumer gets every message; none is kept for absent ones."""
         clients = [await transport_factory() for _ in range(2)]
         topic = fresh_topic()
         await clients[0].publish(topic, b"before")
@@ -241,7 +243,7 @@ class DeliverySuite:
     async def test_publishers_wait_for_a_full_queue(
         self, transport_factory: TransportFactory
     ) -> None:
-        """25: When the queue is full a publisher waits or gets `Overloaded`; the loop goes on."""
+        """25: When the queue is full a publisher waits or gets `Overloaded`; the event loop is not blocked."""
         transport_factory.require(Capability.BOUNDED)
         transport, topic = await transport_factory(max_backlog=2), fresh_topic()
         subscription = await transport.subscribe(topic, "g", prefetch=50)
@@ -267,7 +269,7 @@ class DeliverySuite:
         assert seen == set(bodies) - refused
 
     async def test_one_megabyte(self, transport: Transport, topic: str) -> None:
-        """41: A body of a megabyte passes unchanged."""
+        """41: A body of a megabyte arrives unchanged."""
         subscription = await transport.subscribe(topic, "g")
         body = bytes(range(256)) * 4096
 
@@ -280,7 +282,7 @@ class SettlementSuite:
     """Acknowledging, retrying and giving up; behaviours 3, 5 to 7 and 12."""
 
     async def test_nack_sets_headers(self, transport: Transport, topic: str) -> None:
-        """3: What a nack sets comes again with the message, in that group only, over all that follow."""
+        """3: Headers set by a nack are redelivered with the message, in that group only, and accumulate."""
         one = await transport.subscribe(topic, "one", retry=QUICK)
         two = await transport.subscribe(topic, "two", retry=QUICK)
         await transport.publish(topic, b"x", headers={"color": "blue", "size": "1"})
@@ -301,7 +303,7 @@ class SettlementSuite:
         assert "new" not in first.headers
 
     async def test_nack_backs_off_and_counts(self, transport: Transport, topic: str) -> None:
-        """5: After a nack the message waits, longer each time, and comes one attempt higher."""
+        """5: After a nack the message waits, longer each time, and its attempt is one higher."""
         policy = RetryPolicy(max_attempts=5, base_delay_s=0.1, factor=3.0, jitter=0.0)
         subscription = await transport.subscribe(topic, "g", retry=policy)
         loop = asyncio.get_running_loop()
@@ -319,8 +321,10 @@ class SettlementSuite:
             assert delivery.headers[Headers.MESSAGE_ID] == message_id
             assert delivery.headers[Headers.ATTEMPT] == str(attempt)
 
-    async def test_nack_counts_what_the_holder_did(self, transport: Transport, topic: str) -> None:
-        """5: Attempts made by the holder count; a hand-over without an attempt does not."""
+    async def test_nack_counts_attempts_of_the_consumer(
+        self, transport: Transport, topic: str
+    ) -> None:
+        """5: Attempts made by the consumer count; a delivery without an attempt does not."""
         subscription = await transport.subscribe(topic, "g", retry=RetryPolicy(max_attempts=3))
         await transport.publish(topic, b"x")
 
@@ -335,7 +339,7 @@ class SettlementSuite:
         assert outcome is NackOutcome.DEAD_LETTER
 
     async def test_nacks_do_not_starve_redelivery(self, transport: Transport, topic: str) -> None:
-        """6: A steady stream of nacks does not put off the redelivery of an earlier one."""
+        """6: A steady stream of nacks does not delay the redelivery of an earlier one."""
         subscription = await transport.subscribe(topic, "g", prefetch=4)
         await transport.publish(topic, b"early")
         await subscription.nack(await arrives(subscription.receive()), delay_s=0.2)
@@ -382,7 +386,7 @@ class SettlementSuite:
         assert await is_silent(subscription)
 
     async def test_settling_twice_does_nothing(self, transport: Transport, topic: str) -> None:
-        """12: A second ack, and a nack or reject after an ack, change nothing and say so."""
+        """12: A second ack, and a nack or reject after an ack, change nothing and return False."""
         subscription = await transport.subscribe(topic, "g", prefetch=2, retry=QUICK)
         await transport.publish(topic, b"x")
         delivery = await arrives(subscription.receive())

@@ -150,7 +150,7 @@ class FilterSuite:
             _document("guides/hidden.md", hidden, DocumentTags(("hr",))),
         )
 
-    async def test_each_form_of_a_condition_keeps_what_it_says(self, store: Any) -> None:
+    async def test_conditions_match_by_type(self, store: Any) -> None:
         """Values are typed, lists are any-of, ranges take numbers and dates, prefixes are literal."""
         name = await self._filled(store)
         for option, expected in CASES.items():
@@ -158,8 +158,8 @@ class FilterSuite:
 
             assert {_short(one) for one in found} == expected, option
 
-    async def test_all_conditions_hold(self, store: Any) -> None:
-        """Several conditions intersect, on one key too."""
+    async def test_conditions_are_joined_by_and(self, store: Any) -> None:
+        """Several conditions intersect, also on one key."""
         name = await self._filled(store)
         filters = parse_filter_options(
             ["year>=2019", "year<2021", "document_id^=guides/", "tag=b", "tag=a"]
@@ -168,10 +168,8 @@ class FilterSuite:
         assert await _both_legs(store, name, filters, PUBLIC) == {"guides/first.md"}
 
     @pytest.mark.parametrize("option", UNKNOWN)
-    async def test_a_key_that_no_visible_document_has_is_refused(
-        self, store: Any, option: str
-    ) -> None:
-        """What is allowed is listed; a key that only hidden documents have does not exist."""
+    async def test_unknown_keys_are_refused(self, store: Any, option: str) -> None:
+        """The error lists the known keys; a key that only hidden documents have is unknown."""
         name = await self._filled(store)
         with pytest.raises(BadInput, match="no document here has it") as caught:
             await _both_legs(store, name, parse_filter_options([option]), PUBLIC)
@@ -181,7 +179,7 @@ class FilterSuite:
         assert "secret" not in caught.value.hint
 
     async def test_rights_and_filter_are_applied_together(self, store: Any) -> None:
-        """A filter only ever takes away; a hidden document stays hidden."""
+        """A filter only removes results; a hidden document stays hidden."""
         name = await self._filled(store)
         hr = Access({"hr"})
 
@@ -193,8 +191,8 @@ class FilterSuite:
         await store.retag_documents(name, {"guides/hidden.md": DocumentTags(("ops",))})
         assert await _both_legs(store, name, {"lang": "en"}, hr) == {"guides/first.md"}
 
-    async def test_facts_follow_the_document(self, store: Any) -> None:
-        """A document that is replaced or removed leaves no facts behind."""
+    async def test_metadata_follows_the_document(self, store: Any) -> None:
+        """A document that is replaced or removed leaves no indexed metadata."""
         name = await self._filled(store)
         await store.replace_documents(name, [_document("guides/first.md", {"lang": "fr"})])
         await store.remove_documents(name, ["guides/second.md"])
@@ -204,10 +202,10 @@ class FilterSuite:
 
     @given(_corpus, _filters, st.sampled_from([PUBLIC, Access({"a"})]))
     @on_one_store
-    async def test_filters_agree_with_reading_each_document(
+    async def test_filters_equal_a_scan(
         self, store: Any, corpus: list[Any], filters: dict[str, Any], access: Access
     ) -> None:
-        """A filter keeps exactly the visible documents for which a plain reading of it holds."""
+        """A filter keeps exactly the visible documents whose metadata match."""
         documents = [
             _document(f"d{n}", metadata, tags) for n, (tags, metadata) in enumerate(corpus)
         ]

@@ -39,7 +39,7 @@ class LedgerSuite:
         return await ledger.claim(group, message_id, lease_s=5.0)
 
     async def test_a_message_is_claimed_once(self, bench: LedgerBench) -> None:
-        """While a claim lasts, others have to wait, for no longer than it lasts."""
+        """While a claim lasts, others have to wait, at most until it expires."""
         first, second = bench.make(), bench.make()
 
         assert (await self._claim(first)).state is ClaimState.CLAIMED
@@ -49,8 +49,8 @@ class LedgerSuite:
         assert 0 < other.retry_after_s <= 5.0
         assert (await self._claim(first)).state is ClaimState.BUSY
 
-    async def test_of_many_at_once_one_wins(self, bench: LedgerBench) -> None:
-        """Of twenty claims at the same time one goes on and nineteen wait."""
+    async def test_one_of_many_concurrent_claims_wins(self, bench: LedgerBench) -> None:
+        """Of twenty concurrent claims one wins and nineteen wait."""
         ledgers = [bench.make() for _ in range(4)]
         claims = await asyncio.gather(*(self._claim(ledgers[n % 4]) for n in range(20)))
 
@@ -59,14 +59,14 @@ class LedgerSuite:
             ClaimState.BUSY: 19,
         }
 
-    async def test_groups_and_messages_do_not_meet(self, bench: LedgerBench) -> None:
-        """The same message in another group is another claim, and so is another message."""
+    async def test_claims_are_per_group_and_message(self, bench: LedgerBench) -> None:
+        """The same message in another group, and another message, are other claims."""
         ledger = bench.make()
         for group, message_id in (("g", "m"), ("h", "m"), ("g", "n")):
             assert (await self._claim(ledger, group, message_id)).state is ClaimState.CLAIMED
 
-    async def test_done_is_seen_by_all_with_its_digest(self, bench: LedgerBench) -> None:
-        """What is done stays done for every copy, and releasing it changes nothing."""
+    async def test_a_completed_message_stays_completed(self, bench: LedgerBench) -> None:
+        """Every copy finds a completed message with its digest, and releasing it changes nothing."""
         first, second = bench.make(), bench.make()
         await self._claim(first)
         await first.done("g", "m", digest="d")
@@ -76,8 +76,8 @@ class LedgerSuite:
 
         assert (again.state, again.digest) == (ClaimState.DONE, "d")
 
-    async def test_what_is_released_is_new_again(self, bench: LedgerBench) -> None:
-        """A claim that was given back leaves no trace."""
+    async def test_a_released_message_is_new(self, bench: LedgerBench) -> None:
+        """A released claim leaves no trace."""
         first, second = bench.make(), bench.make()
         await self._claim(first)
         await first.release("g", "m")
@@ -99,8 +99,8 @@ class LedgerSuite:
 
         assert deaths == [1, 2, 3]
 
-    async def test_done_is_forgotten_after_its_time(self, bench: LedgerBench) -> None:
-        """After `keep_s` seconds a message is new, and the deaths of before are forgotten with it."""
+    async def test_completed_messages_expire(self, bench: LedgerBench) -> None:
+        """After `keep_s` seconds a message is new, and its counted deaths are forgotten."""
         ledger = bench.make(keep_s=60.0)
         await self._claim(ledger)
         await bench.advance(6.0)
@@ -114,7 +114,7 @@ class LedgerSuite:
 
         assert (again.state, again.digest, again.deaths) == (ClaimState.CLAIMED, "", 0)
 
-    async def test_a_ledger_that_keeps_nothing_is_refused(self, bench: LedgerBench) -> None:
-        """A time that would make it useless is refused."""
+    async def test_a_useless_keep_time_is_refused(self, bench: LedgerBench) -> None:
+        """A time out of range is refused."""
         with pytest.raises(ConfigError):
             bench.make(keep_s=0.0)

@@ -45,10 +45,10 @@ class LexicalScoreSuite:
 
     @given(writes=any_writes, queries=st.lists(any_text, min_size=1, max_size=3), access=any_access)
     @on_one_store
-    async def test_rankings_are_those_of_brute_force(
+    async def test_rankings_equal_brute_force(
         self, store: ChunkStore, writes: Sequence[Any], queries: list[str], access: Access
     ) -> None:
-        """After any writes, ids, order and scores equal the formula over what is visible, to the last bit."""
+        """After any writes, ids, order and scores equal the formula over visible chunks, to the last bit."""
         corpus = Corpus(await fill_collection(store))
         name = corpus.collection
         for write in writes:
@@ -83,7 +83,7 @@ class LexicalScoreSuite:
         assert few == hits[:2]
         assert scores == dict.fromkeys(corpus.chunks(access), 0.0) | dict(expected)
 
-    async def test_all_words_may_be_asked_for(self, store: ChunkStore) -> None:
+    async def test_all_words_can_be_required(self, store: ChunkStore) -> None:
         """With `all` a chunk must have every word that is no stop word, and all parts of an identifier."""
         name = await fill_collection(
             store,
@@ -110,8 +110,8 @@ class LexicalScoreSuite:
         either = await found_documents(store, name, "red nowhere", Access.public())
         assert sorted(either) == ["both", "red", "split"]
 
-    async def test_each_document_is_read_in_its_own_language(self, store: ChunkStore) -> None:
-        """Documents are stemmed in the language they are in, and queries find them in each, all words too."""
+    async def test_documents_are_stemmed_in_their_language(self, store: ChunkStore) -> None:
+        """Queries match documents in each document's language, also when all words are required."""
         german = (
             "Die Häuser an dem Ufer sind nicht alt, und in dem Dorf ist ein Haus für die Kinder."
         )
@@ -138,7 +138,7 @@ class LexicalScoreSuite:
     async def test_the_language_of_hidden_documents_changes_nothing(
         self, store: ChunkStore
     ) -> None:
-        """What another language makes of a word is looked for by those who see documents in it, no others."""
+        """The languages of a query are those of the visible documents."""
         german = "Die Häuser an dem Ufer sind nicht alt, und in dem Dorf ist ein Haus für Seen."
         name = await fill_collection(
             store, *(text_document(f"e{n}", f"long lakes number{n}") for n in "ab")
@@ -156,10 +156,8 @@ class LexicalScoreSuite:
 
         assert found == [[], [], ["ea", "eb"], ["ea", "eb"], []]
 
-    async def test_a_few_documents_in_a_language_lend_it_to_no_query(
-        self, store: ChunkStore
-    ) -> None:
-        """One in hundred chunks at least must be in a language before queries are stemmed in it."""
+    async def test_rare_languages_are_ignored(self, store: ChunkStore) -> None:
+        """A query is stemmed in a language only if at least one chunk in a hundred is in it."""
         german = "Die Häuser an dem Ufer sind nicht alt, und in dem Dorf ist ein Haus für Seen."
         english = [text_document(f"e{n}", "long lakes") for n in range(100)]
         name = await fill_collection(store, *english, text_document("d", german))
@@ -169,8 +167,8 @@ class LexicalScoreSuite:
         assert rare == []
         assert len(await found_documents(store, name, "longer")) == 99
 
-    async def test_fields_may_count_more(self, store: Store) -> None:
-        """Words of boosted fields count as if they stood there again, in what is stored and in what comes."""
+    async def test_fields_can_be_boosted(self, store: Store) -> None:
+        """Words of boosted fields count several times, in stored and in new chunks."""
         sizes = {"titled": ("Red lake", ""), "headed": ("", "Red lake"), "plain": ("", "")}
 
         def fielded(name: str, repeats: str = "") -> EmbeddedDocument:
@@ -210,8 +208,8 @@ class LexicalScoreSuite:
         with pytest.raises(NotFound):
             await store.boost_fields("nowhere", boosts)
 
-    async def test_a_huge_chunk_is_scored_alike_on_both_ways(self, store: ChunkStore) -> None:
-        """Where occurrences and lengths stop counting, the ranking and scores by id still agree."""
+    async def test_a_huge_chunk_has_one_score(self, store: ChunkStore) -> None:
+        """Where counts and lengths are clipped, the ranking and scores by id still agree."""
         name = await fill_collection(
             store,
             text_document("huge", "red " * 70_000 + "blue"),
@@ -230,7 +228,7 @@ class LexicalQuerySuite:
     """Any query is answered from the visible chunks only, with complete candidates."""
 
     async def test_candidates_are_complete(self, store: ChunkStore) -> None:
-        """A candidate has document, rank from 1, and its share as score and as sparse score."""
+        """A candidate has its document, its rank from 1, and its share as score and as sparse score."""
         name = await fill_collection(
             store, text_document("d", "red blue"), text_document("e", "red")
         )
@@ -242,8 +240,8 @@ class LexicalQuerySuite:
         assert all(hit.dense_score is None for hit in hits)
         assert all(0 < hit.score < 1 for hit in hits)
 
-    async def test_hidden_words_find_nothing(self, store: ChunkStore) -> None:
-        """A word that only hidden documents have is answered like one that nobody has."""
+    async def test_words_of_hidden_documents_are_unknown(self, store: ChunkStore) -> None:
+        """A word of hidden documents only is answered like one that no document has."""
         name = await fill_collection(
             store, text_document("h", "canary red", tags=SECRET), text_document("v", "red")
         )
@@ -256,7 +254,7 @@ class LexicalQuerySuite:
         assert await found_documents(store, name, "canary") == ["h"]
 
     async def test_hidden_documents_take_no_place(self, store: ChunkStore) -> None:
-        """The limit counts what is visible: better hidden chunks push nothing out."""
+        """The limit counts visible chunks only."""
         hidden = [text_document(f"h{n}", "red red red", tags=SECRET) for n in range(30)]
         name = await fill_collection(
             store, *hidden, text_document("v", "red and much else besides")
@@ -265,8 +263,8 @@ class LexicalQuerySuite:
 
         assert [(hit.document_id, hit.rank) for hit in hits] == [("v", 1)]
 
-    async def test_new_tags_hold_at_once(self, store: ChunkStore) -> None:
-        """What is hidden by new tags is gone from the next search, what is shown is found, back and forth."""
+    async def test_new_tags_apply_at_once(self, store: ChunkStore) -> None:
+        """New tags that hide or show a document apply to the next search."""
         name = await fill_collection(
             store, *(text_document(one, "red", "red blue") for one in "ab")
         )
@@ -277,8 +275,8 @@ class LexicalQuerySuite:
             await store.retag_documents(name, {"a": DocumentTags()})
             assert await found_documents(store, name, "red", Access.public()) == list("abab")
 
-    async def test_ties_go_by_chunk_id(self, store: ChunkStore) -> None:
-        """Equal scores are ordered by the code points of the id, also where the limit cuts."""
+    async def test_ties_are_ordered_by_chunk_id(self, store: ChunkStore) -> None:
+        """Equal scores are ordered by the code points of the id, also at the limit."""
         ids = ["b", "a", "B", "ä", "a2", "a10", "😀", "\ufb01"]
         name = await fill_collection(
             store, *(text_document(one, "red blue", "blue red") for one in ids)
@@ -293,7 +291,7 @@ class LexicalQuerySuite:
             assert [hit.chunk_id for hit in cut] == keys[:limit]
 
     async def test_an_unknown_collection_is_not_found(self, store: ChunkStore) -> None:
-        """Scoring in what does not exist says so, whatever the name."""
+        """Scoring in a missing collection is an error."""
         for name in ("nowhere", "a\0", "\ud800"):
             with pytest.raises(NotFound):
                 await found_documents(store, name, "red")
@@ -303,13 +301,13 @@ class LexicalQuerySuite:
                 await store.dense_scores(name, VECTOR, [], EVERYTHING)
 
     async def test_a_limit_below_one_is_refused(self, store: ChunkStore) -> None:
-        """There is no ranking of no places."""
+        """A limit is at least 1."""
         name = await fill_collection(store)
         with pytest.raises(BadInput):
             await found_documents(store, name, "red", limit=0)
 
-    async def test_an_empty_collection_answers(self, store: ChunkStore) -> None:
-        """Nothing is found where nothing is, nor by a chunk without words."""
+    async def test_an_empty_collection_has_no_results(self, store: ChunkStore) -> None:
+        """An empty collection, and a chunk without words, have no results."""
         name = await fill_collection(store)
         assert await found_documents(store, name, "red") == []
         await store.replace_documents(name, [text_document("d", "…", "?!"), text_document("e")])
@@ -317,8 +315,8 @@ class LexicalQuerySuite:
         key = f"urn:chunk:{name}:d:0"
         assert await store.lexical_scores(name, "red", [key], EVERYTHING) == {key: 0.0}
 
-    async def test_weak_words_alone_find(self, store: ChunkStore) -> None:
-        """A query of stop words finds by them; beside other words they do not count."""
+    async def test_stop_words_alone_match(self, store: ChunkStore) -> None:
+        """A query of stop words matches them; beside other words they do not count."""
         name = await fill_collection(
             store, text_document("s", "to be or not to be"), text_document("r", "red")
         )
@@ -328,7 +326,7 @@ class LexicalQuerySuite:
 
     @pytest.mark.parametrize("query", ["", " ", "…?!", "\0", "\ud800", "\n\t"])
     async def test_a_query_without_words_finds_nothing(self, store: ChunkStore, query: str) -> None:
-        """No word, no candidate, no error."""
+        """A query without words has no candidates and is no error."""
         name = await fill_collection(store, text_document("d", "red"))
         key = f"urn:chunk:{name}:d:0"
 
@@ -349,8 +347,8 @@ class LexicalQuerySuite:
             ("red", "red\ud800"),
         ],
     )
-    async def test_any_script_finds(self, store: ChunkStore, text: str, query: str) -> None:
-        """Words of any script and length are found, and only by themselves."""
+    async def test_any_script_is_searched(self, store: ChunkStore, text: str, query: str) -> None:
+        """Words of any script and length match themselves only."""
         name = await fill_collection(
             store, text_document("d", text), text_document("other", "w" * 4999)
         )
@@ -358,7 +356,7 @@ class LexicalQuerySuite:
         assert await found_documents(store, name, query) == ["d"]
 
     async def test_a_query_of_ten_thousand_words(self, store: ChunkStore) -> None:
-        """The first 1024 distinct words count, the rest are left alone."""
+        """The first 1024 distinct words count, the others are ignored."""
         # Letters only: an identifier with digits would be split into parts.
         words = ["".join(letters) for letters in itertools.product("bcdfghjkmn", repeat=4)]
         name = await fill_collection(
@@ -368,8 +366,8 @@ class LexicalQuerySuite:
         assert len(words) == 10_000
         assert await found_documents(store, name, " ".join(words)) == ["d"]
 
-    async def test_what_is_embedded_is_searched(self, store: ChunkStore) -> None:
-        """Title and heading in front of a chunk are searched with it."""
+    async def test_embedded_titles_are_searched(self, store: ChunkStore) -> None:
+        """Title and heading before a chunk are searched with it."""
         name = await fill_collection(
             store, text_document("d", "red", embed_text="Colours > Warm\n\nred")
         )
@@ -389,8 +387,8 @@ class LexicalQuerySuite:
         assert await store.lexical_scores(name, "red", [key], EVERYTHING) == {}
         assert await store.dense_scores(name, VECTOR, [key], EVERYTHING) == {}
 
-    async def test_cosines_by_id_are_those_of_the_search(self, store: ChunkStore) -> None:
-        """A chunk has one cosine, whether it was searched or asked for."""
+    async def test_cosines_by_id_equal_the_search(self, store: ChunkStore) -> None:
+        """A chunk has the same cosine in a search and by id."""
         rng = np.random.default_rng(3)
         vectors = rng.normal(size=(20, 2)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -404,7 +402,7 @@ class LexicalQuerySuite:
         assert len(scores) == 20
 
     async def test_a_query_vector_must_fit(self, store: ChunkStore) -> None:
-        """A vector of another dimension or length has no cosine with anything here."""
+        """A query vector of another dimension or length is refused."""
         name = await fill_collection(store, text_document("d", "red"))
 
         with pytest.raises(ModelMismatch):

@@ -51,8 +51,8 @@ class LifecycleSuite:
     #: Messages sent through in the soak test.
     soak_messages = 10_000
 
-    async def test_close_hands_back(self, one: Transport, two: Transport, topic: str) -> None:
-        """8: What a member held when it closed goes to another member, marked as redelivered."""
+    async def test_close_returns_messages(self, one: Transport, two: Transport, topic: str) -> None:
+        """8: Messages that a consumer held when it closed are redelivered to another one."""
         leaving = await one.subscribe(topic, "g", prefetch=3)
         bodies = await publish_all(one, topic, 3)
         held = await received(leaving, 3)
@@ -69,7 +69,7 @@ class LifecycleSuite:
     async def test_exclusive_group_is_taken(
         self, one: Transport, two: Transport, topic: str
     ) -> None:
-        """14: An exclusive group refuses a second member and takes one when the first has left."""
+        """14: An exclusive group refuses a second consumer and accepts one when the first has left."""
         first = await one.subscribe(topic, "g", mode=Mode.EXCLUSIVE)
 
         with pytest.raises(Unavailable):
@@ -81,7 +81,7 @@ class LifecycleSuite:
         assert (await arrives(second.receive())).payload == b"x"
 
     async def test_close_wakes_receive(self, transport: Transport, topic: str) -> None:
-        """15: Closing ends a waiting receive with `Unavailable`, and every later one."""
+        """15: Closing ends a waiting receive, and every later one, with `Unavailable`."""
         subscription = await transport.subscribe(topic, "g")
         waiting = asyncio.create_task(subscription.receive())
         await asyncio.sleep(0.01)
@@ -93,8 +93,10 @@ class LifecycleSuite:
         with pytest.raises(Unavailable):
             await arrives(subscription.receive())
 
-    async def test_group_without_members_keeps(self, transport: Transport, topic: str) -> None:
-        """16: A group without members keeps what is published until one comes."""
+    async def test_a_group_without_consumers_keeps_messages(
+        self, transport: Transport, topic: str
+    ) -> None:
+        """16: A group without consumers keeps messages until one joins."""
         await (await transport.subscribe(topic, "g")).aclose()
         bodies = await publish_all(transport, topic, 3)
 
@@ -103,7 +105,7 @@ class LifecycleSuite:
         assert await acked(subscription, 3) == bodies
 
     async def test_attempt_survives_a_new_client(self, transport_factory: TransportFactory) -> None:
-        """21: The attempt is kept with the message, not by the client that counted it."""
+        """21: The attempt is stored with the message, not in the client that counted it."""
         one, topic = await transport_factory(), fresh_topic()
         leaving = await one.subscribe(topic, "g", retry=QUICK)
         await one.publish(topic, b"x")
@@ -133,7 +135,7 @@ class LifecycleSuite:
 
         assert (delivery.payload, delivery.attempt) == (b"x", 2)
 
-    async def test_a_cut_connection_comes_back(
+    async def test_a_client_reconnects(
         self, transport_factory: TransportFactory, transport: Transport, topic: str
     ) -> None:
         """34: After a cut a client reconnects and nothing is lost."""
@@ -153,7 +155,7 @@ class LifecycleSuite:
         assert b"after" in await acked(subscription, 1)
 
     async def test_soak(self, transport: Transport, topic: str) -> None:
-        """39: Of ten thousand messages each arrives once, and nothing is left behind."""
+        """39: Each of ten thousand messages arrives once, and none is left."""
         subscription = await transport.subscribe(topic, "g", prefetch=100)
         total = self.soak_messages
         counts = dict.fromkeys(range(total), 0)
@@ -192,7 +194,7 @@ class LifecycleSuite:
     async def test_two_clients_in_one_process(
         self, one: Transport, two: Transport, topic: str
     ) -> None:
-        """42: Two clients in one loop work side by side; closing one leaves the other alone."""
+        """42: Two clients in one loop work side by side; closing one does not affect the other."""
         subscription = await two.subscribe(topic, "g")
         await one.publish(topic, b"x")
         await one.aclose()
@@ -220,7 +222,7 @@ class LifecycleSuite:
         assert bodies == [b"from the other loop"]
 
     async def test_pause_and_resume(self, transport: Transport, topic: str) -> None:
-        """A paused member gets nothing; resumed, it goes on where it was."""
+        """A paused consumer gets nothing; after `resume` it continues."""
         subscription = await transport.subscribe(topic, "g")
         subscription.pause()
         await transport.publish(topic, b"x")
@@ -229,8 +231,10 @@ class LifecycleSuite:
         subscription.resume()
         assert await acked(subscription, 1) == [b"x"]
 
-    async def test_stats_tell_backlog_and_in_flight(self, transport: Transport, topic: str) -> None:
-        """Statistics count what waits and what is held; a group that is done is not behind."""
+    async def test_stats_report_backlog_and_in_flight(
+        self, transport: Transport, topic: str
+    ) -> None:
+        """Statistics count waiting and unsettled messages; a group that settled all has no backlog."""
         subscription = await transport.subscribe(topic, "g")
         await publish_all(transport, topic, 3)
         held = await arrives(subscription.receive())
@@ -245,7 +249,7 @@ class LifecycleSuite:
     async def test_draining_waits_for_open_deliveries(
         self, transport: Transport, topic: str
     ) -> None:
-        """Closing with patience waits for what is held and ends as soon as it is settled."""
+        """Closing with a timeout waits for unsettled messages and ends as soon as they are settled."""
         subscription = await transport.subscribe(topic, "g")
         await publish_all(transport, topic, 2)
         held = await arrives(subscription.receive())
@@ -257,8 +261,8 @@ class LifecycleSuite:
         await arrives(closing)
         await counts_become(transport, topic, "g", backlog=1, in_flight=0)
 
-    async def test_a_closed_client_says_so(self, transport: Transport, topic: str) -> None:
-        """After closing every call raises `Unavailable`; closing twice is fine."""
+    async def test_a_closed_client_raises(self, transport: Transport, topic: str) -> None:
+        """After closing every call raises `Unavailable`; closing twice has no effect."""
         await transport.health()
         await transport.aclose()
         await transport.aclose()

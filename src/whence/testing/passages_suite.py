@@ -155,10 +155,10 @@ class PassagesSuite:
 
     @given(writes=_writes, access=any_access, query=_text, picked=st.sets(st.integers(0, 20)))
     @on_one_store
-    async def test_links_are_those_of_brute_force(
+    async def test_links_equal_brute_force(
         self, store: NamesStore, writes: Any, access: Access, query: str, picked: set[int]
     ) -> None:
-        """After any writes, in any order, a reader gets the links among the documents they may see."""
+        """After any writes, in any order, a reader gets the links among visible documents."""
         world = _World(await fill_collection(store))
         for write in writes:
             await apply_write(store, world.collection, world.documents, write)
@@ -179,7 +179,7 @@ class PassagesSuite:
         assert found == world.expected(access, [w for w in wanted if w in visible], query)
 
     async def test_a_link_is_found_in_either_order_of_writes(self, store: NamesStore) -> None:
-        """A new text finds stored titles, and a new title stored texts."""
+        """A new text finds stored titles, and a new title finds stored texts."""
         name = await fill_collection(store, titled("fox", "Red Fox", "An animal."))
         await store.replace_documents(name, [titled("tale", "", "The red fox meets Blue Lake.")])
         await store.replace_documents(name, [titled("lake", "Blue Lake", "Much water.")])
@@ -192,7 +192,7 @@ class PassagesSuite:
         ]
 
     async def test_a_document_stored_again_keeps_its_mentions(self, store: NamesStore) -> None:
-        """Storing a document again loses no mention of it; storing it under another title loses all."""
+        """Storing a document again keeps its mentions; storing it under another title removes them."""
         tale = titled("tale", "", "The red fox sleeps.")
         name = await fill_collection(store, tale, titled("fox", "Red Fox", "An animal."))
         await store.replace_documents(name, [titled("fox", "Red Fox", "Another text.")])
@@ -264,8 +264,8 @@ class PassagesSuite:
         assert found.passages_per_document == 4 / 3
         assert await store.link_statistics("nowhere", PUBLIC) is None
 
-    async def test_unknown_places_are_refused_or_left_out(self, store: NamesStore) -> None:
-        """A collection that does not exist is an error; unknown ids are left out."""
+    async def test_unknown_ids_are_left_out(self, store: NamesStore) -> None:
+        """A missing collection is an error; unknown ids are left out."""
         name = await fill_collection(store, titled("fox", "Red Fox", "An animal."))
         with pytest.raises(NotFound):
             await store.linked_titles("nowhere", [], PUBLIC)

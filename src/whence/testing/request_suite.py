@@ -65,10 +65,10 @@ async def _collect(replies: AsyncIterator[Reply]) -> list[bytes]:
 class RequestSuite:
     """Requests, deadlines and cancelling on the caller's side; behaviours 28 to 30 and 32."""
 
-    async def test_request_carries_what_the_server_needs(
+    async def test_a_request_has_the_required_headers(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
-        """29: A request names its reply topic, its own id and the absolute end of its patience."""
+        """29: A request has its reply topic, its own id and its absolute deadline."""
         subscription = await server.subscribe(topic, "g")
         before = time.time()
         asking = asyncio.create_task(
@@ -86,7 +86,7 @@ class RequestSuite:
         assert 15 < patience < 25
 
     async def test_hundred_callers(self, transport_factory: TransportFactory) -> None:
-        """29: Of a hundred concurrent callers in two clients each gets the reply to its own request."""
+        """29: Each of a hundred concurrent callers in two clients gets the reply to its own request."""
         clients = [await transport_factory() for _ in range(2)]
         server, topic = await transport_factory(), fresh_topic()
         subscription = await server.subscribe(topic, "g", prefetch=100)
@@ -105,7 +105,7 @@ class RequestSuite:
         assert [reply.payload for reply in replies] == [f"re {n}".encode() for n in range(100)]
 
     async def test_replies_beside_large_messages(self, transport_factory: TransportFactory) -> None:
-        """29: No reply is lost on a connection that also carries as much as it can of large messages."""
+        """29: No reply is lost on a connection that is busy with large messages."""
         client, server = await transport_factory(), await transport_factory()
         topic, large = fresh_topic(), fresh_topic()
         subscription = await server.subscribe(topic, "g", prefetch=8)
@@ -137,7 +137,7 @@ class RequestSuite:
     async def test_replies_over_cut_connections(
         self, transport_factory: TransportFactory, client: Transport, server: Transport, topic: str
     ) -> None:
-        """34: Replies published while the connection of the caller is down reach it after it reconnects."""
+        """34: Replies published while the caller is disconnected reach it after it reconnects."""
         transport_factory.require(Capability.CUT)
         subscription = await server.subscribe(topic, "g", prefetch=8)
         numbers = iter(range(120))
@@ -161,14 +161,16 @@ class RequestSuite:
 
         assert answered == 120
 
-    async def test_silence_is_an_error(self, transport: Transport, topic: str) -> None:
-        """30: A request without an answer ends with `DeadlineExceeded`, which names the topic."""
+    async def test_a_missing_reply_is_an_error(self, transport: Transport, topic: str) -> None:
+        """30: A request without a reply ends with `DeadlineExceeded`, which names the topic."""
         with pytest.raises(DeadlineExceeded, match=topic):
             await arrives(transport.request(topic, b"?", timeout_s=0.1))
         with pytest.raises(DeadlineExceeded, match=topic):
             await arrives(_collect(transport.stream(topic, b"?", timeout_s=0.1)))
 
-    async def test_passed_deadline_is_not_asked(self, transport: Transport, topic: str) -> None:
+    async def test_an_expired_request_is_not_published(
+        self, transport: Transport, topic: str
+    ) -> None:
         """30: A request whose deadline has passed is not published; the nearer deadline counts."""
         subscription = await transport.subscribe(topic, "g")
         past = {Headers.DEADLINE: str(int(time.time() * 1000) - 1)}
@@ -187,7 +189,7 @@ class RequestSuite:
     async def test_late_reply_is_dropped(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
-        """30: A reply after the deadline is dropped and does not disturb the next request."""
+        """30: A reply after the deadline is dropped and does not affect the next request."""
         subscription = await server.subscribe(topic, "g")
         with pytest.raises(DeadlineExceeded):
             await arrives(client.request(topic, b"first", timeout_s=0.1))
@@ -199,10 +201,10 @@ class RequestSuite:
 
         assert (await arrives(asking)).payload == b"in time"
 
-    async def test_odd_replies_do_no_harm(
+    async def test_invalid_replies_are_ignored(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
-        """30: Whatever arrives on the reply topic, the client goes on."""
+        """30: Invalid messages on the reply topic do not affect the client."""
         subscription = await server.subscribe(topic, "g")
         asking = asyncio.create_task(client.request(topic, b"?"))
         asked = await _asked(subscription)
@@ -218,7 +220,7 @@ class RequestSuite:
         assert (await arrives(asking)).payload == b"fine"
 
     async def test_same_id_twice_is_refused(self, transport: Transport, topic: str) -> None:
-        """29: A second request under the id of one that still waits is refused, not mixed up."""
+        """29: A second request with the id of a pending one is refused."""
         subscription = await transport.subscribe(topic, "g")
         headers = {Headers.CORRELATION_ID: uuid4().hex}
         asking = asyncio.create_task(transport.request(topic, b"?", headers=headers))
@@ -229,10 +231,10 @@ class RequestSuite:
         await _answer(transport, asked, b"!")
         assert (await arrives(asking)).payload == b"!"
 
-    async def test_a_caller_that_is_cancelled_cancels(
+    async def test_a_cancelled_caller_cancels_its_request(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
-        """28: A request whose caller is cancelled is taken back."""
+        """28: Cancelling the caller cancels its request at the server."""
         subscription = await server.subscribe(topic, "g")
         control = await server.subscribe(cancel_topic(topic), "c")
         asking = asyncio.create_task(client.request(topic, b"?"))
@@ -245,7 +247,7 @@ class RequestSuite:
         assert (await _asked(control)).payload == wanted.encode()
 
     async def test_reply_topic_gone(self, transport_factory: TransportFactory) -> None:
-        """32: Replies to a client that is gone neither fail nor hold up the server."""
+        """32: Replies to a client that has left neither fail nor delay the server."""
         client, other, server = [await transport_factory() for _ in range(3)]
         topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
@@ -263,7 +265,7 @@ class RequestSuite:
         assert (await arrives(again)).payload == b"!!"
 
     async def test_closing_ends_requests(self, transport: Transport, topic: str) -> None:
-        """30: Closing a transport ends what waits in it with `Unavailable`."""
+        """30: Closing a transport ends its pending requests with `Unavailable`."""
         subscription = await transport.subscribe(topic, "g")
         asking = asyncio.create_task(transport.request(topic, b"?"))
         reading = asyncio.create_task(_collect(transport.stream(topic, b"?")))
@@ -315,7 +317,7 @@ class StreamSuite:
     async def test_error_ends_a_stream(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
-        """31: An error is the last reply of a stream and is given to the reader as it came."""
+        """31: An error is the last reply of a stream and reaches the reader unchanged."""
         subscription = await server.subscribe(topic, "g")
         reading = asyncio.create_task(_collect(client.stream(topic, b"?")))
         asked = await _asked(subscription)
@@ -329,10 +331,10 @@ class StreamSuite:
 
         assert await arrives(reading) == [b"0", b"{}"]
 
-    async def test_leaving_a_stream_cancels(
+    async def test_closing_a_stream_cancels(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
-        """31: A reader that leaves early takes its request back."""
+        """31: A reader that closes the stream early cancels its request."""
         subscription = await server.subscribe(topic, "g")
         control = await server.subscribe(cancel_topic(topic), "c")
         correlation = uuid4().hex

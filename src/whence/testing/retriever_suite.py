@@ -38,7 +38,7 @@ class VectorStoreSuite:
     """Behaviours of a vector store; ids of chunks must end with the names of `CHUNKS`."""
 
     async def test_the_greatest_cosine_comes_first(self, vectors: Any) -> None:
-        """Hits are sorted by exact cosine; text and metadata are whole, metadata is a copy."""
+        """Hits are sorted by exact cosine; text and metadata are complete, metadata is a copy."""
         hits = await _awaited(vectors.search(_QUERY, limit=10, access=PUBLIC))
 
         assert [_name(hit) for hit in hits] == ["near", "between", "across", "against"]
@@ -48,16 +48,16 @@ class VectorStoreSuite:
         again = await _awaited(vectors.search(_QUERY, limit=1, access=PUBLIC))
         assert "seen" not in again[0].metadata
 
-    async def test_rights_come_before_the_limit(self, vectors: Any) -> None:
-        """A hidden chunk uses no place; a reader with the right gets it."""
+    async def test_rights_apply_before_the_limit(self, vectors: Any) -> None:
+        """A hidden chunk takes no place; a reader with the right gets it."""
         public = await _awaited(vectors.search(_QUERY, limit=1, access=PUBLIC))
         board = await _awaited(vectors.search(_QUERY, limit=2, access=BOARD))
 
         assert [_name(hit) for hit in public] == ["near"]
         assert {_name(hit) for hit in board} == {"near", "hidden"}
 
-    async def test_scores_by_id_are_those_of_the_search(self, vectors: Any) -> None:
-        """Scores of single chunks are exact; a hidden or missing chunk has none."""
+    async def test_scores_by_id_equal_the_search(self, vectors: Any) -> None:
+        """Scores by id are exact; hidden and missing chunks have none."""
         hits = await _awaited(vectors.search(_QUERY, limit=10, access=BOARD))
         ids = [hit.id for hit in hits]
         scores = await _awaited(vectors.scores(_QUERY, [*ids, "no-such-chunk"], access=PUBLIC))
@@ -79,16 +79,16 @@ class SparseRetrieverSuite:
         assert all(0 < share <= 1 for share in shares)
         assert await _awaited(words.search("xyzzy", limit=10, access=PUBLIC)) == []
 
-    async def test_rights_come_before_the_limit(self, words: Any) -> None:
-        """A hidden chunk uses no place; a reader with the right gets it."""
+    async def test_rights_apply_before_the_limit(self, words: Any) -> None:
+        """A hidden chunk takes no place; a reader with the right gets it."""
         public = await _awaited(words.search("board", limit=1, access=PUBLIC))
         board = await _awaited(words.search("board", limit=1, access=BOARD))
 
         assert [_name(hit) for hit in public] == []
         assert [_name(hit) for hit in board] == ["hidden"]
 
-    async def test_scores_by_id_are_those_of_the_search(self, words: Any) -> None:
-        """Shares of single chunks are those of the search, 0 without a word, none when hidden."""
+    async def test_scores_by_id_equal_the_search(self, words: Any) -> None:
+        """Scores by id are exact; hidden and missing chunks have none."""
         everything = await _awaited(words.search("apples", limit=10, access=BOARD))
         hits = await _awaited(words.search("apples", limit=10, access=PUBLIC))
         ids = [hit.id for hit in everything] + ["no-such-chunk"]

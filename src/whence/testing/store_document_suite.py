@@ -36,7 +36,7 @@ class DocumentSuite:
     """Collections have one model; documents are written, read and removed as a whole."""
 
     async def test_a_collection_keeps_its_model(self, store: Store) -> None:
-        """A collection is made once, told back as it is, and None before."""
+        """A collection is created once and keeps its model; before, it is None."""
         before = await store.collection("kept"), await store.collection_model("kept")
         made = await store.ensure_collection("kept", MODEL)
         again = await store.ensure_collection("kept", MODEL)
@@ -50,7 +50,7 @@ class DocumentSuite:
         "other", [{"name": "n"}, {"revision": "r2"}, {"precision": "w8"}, {"dimension": 8}]
     )
     async def test_another_model_is_refused(self, store: Store, other: dict[str, Any]) -> None:
-        """Vectors of two models cannot be compared, so a collection takes one only."""
+        """Vectors of two models are not comparable, so a collection accepts one model."""
         await store.ensure_collection("one-model", MODEL)
         fields = {name: getattr(MODEL, name) for name in MODEL.__struct_fields__} | other
 
@@ -60,13 +60,13 @@ class DocumentSuite:
     @pytest.mark.parametrize(
         "name", ["", "A", "-a", "_a", "a b", "ä", "a" * 64, "a\n", "a:b", "a\0"]
     )
-    async def test_an_odd_name_is_refused(self, store: Store, name: str) -> None:
-        """A collection's name is part of ids and addresses, so it is plain."""
+    async def test_an_invalid_name_is_refused(self, store: Store, name: str) -> None:
+        """A collection's name is part of ids and addresses, so its characters are restricted."""
         with pytest.raises(BadInput):
             await store.ensure_collection(name, MODEL)
 
     async def test_collections_are_sorted_and_counted(self, store: Store) -> None:
-        """Collections come by name, with what they hold."""
+        """Collections are sorted by name, with their counts."""
         for name in ("zeta", "alpha", "0"):
             await store.ensure_collection(name, MODEL)
         await store.replace_documents("zeta", [make_document("d", [QUERY, QUERY])])
@@ -88,8 +88,8 @@ class DocumentSuite:
         assert [hit.chunk_id for hit in hits] == [f"urn:chunk:{small}:d:0"]
         assert texts == []
 
-    async def test_texts_carry_where_they_stand(self, store: Store) -> None:
-        """A text comes with its source, its place and the document's own metadata."""
+    async def test_texts_have_their_source(self, store: Store) -> None:
+        """A text has its source, its location and the metadata of its document."""
         chunk = ChunkDraft(content="Ünïcode\n", heading="H", section_path="T > H", start=3, end=11)
         draft = DocumentDraft(
             document_id="d.md",
@@ -120,8 +120,8 @@ class DocumentSuite:
             "chunk_index": 0,
         }
 
-    async def test_texts_come_in_the_order_asked(self, store: Store) -> None:
-        """The order of the ids is the order of the texts; what is missing is left out."""
+    async def test_texts_have_the_order_of_the_request(self, store: Store) -> None:
+        """Texts have the order of the ids; missing ones are left out."""
         name = await fill_collection(store, *(make_document(one, [QUERY] * 2) for one in "abc"))
         keys = [f"urn:chunk:{name}:{place}" for place in ("c:1", "x:0", "a:0", "a:2", "b:1", "a:1")]
         texts = await store.chunk_texts(name, [*keys, "", "no id", "a\0", "\ud800"], EVERYTHING)
@@ -129,7 +129,7 @@ class DocumentSuite:
         assert [text.chunk_id for text in texts] == [keys[0], keys[2], keys[4], keys[5]]
 
     async def test_every_id_can_be_stored_and_found(self, store: Store) -> None:
-        """Ids of any characters are distinct documents and come back as they were."""
+        """Ids of any characters are distinct documents and are returned unchanged."""
         name = await fill_collection(store, *(make_document(one) for one in ODD_IDS))
         hits = await search_all(store, name)
         texts = await store.chunk_texts(name, [hit.chunk_id for hit in hits], EVERYTHING)
@@ -149,8 +149,8 @@ class DocumentSuite:
         own = metadata.keys() - {*DOCUMENT_KEYS, *CHUNK_KEYS}
         assert {key: text.metadata[key] for key in own} == {key: metadata[key] for key in own}
 
-    async def test_replacing_leaves_nothing_behind(self, store: Store) -> None:
-        """A document that got shorter has no old chunks, and other documents stay."""
+    async def test_replacing_deletes_former_chunks(self, store: Store) -> None:
+        """A shorter document has no former chunks, and other documents stay."""
         name = await fill_collection(store, make_document("d", [QUERY] * 5), make_document("e"))
         await store.replace_documents(name, [make_document("d", [QUERY] * 2, digest="new")])
         info = await store.collection(name)
@@ -161,7 +161,7 @@ class DocumentSuite:
         assert (info.documents, info.chunks) == (2, 3)
 
     async def test_replacing_twice_changes_nothing(self, store: Store) -> None:
-        """The same call again leaves the same contents."""
+        """Repeating a call leaves the same content."""
         documents = [make_document("d", [QUERY] * 2), make_document("e")]
         name = await fill_collection(store, *documents)
         before = await search_all(store, name)
@@ -170,7 +170,7 @@ class DocumentSuite:
         assert await search_all(store, name) == before
 
     async def test_a_document_may_have_no_chunks(self, store: Store) -> None:
-        """A document without text is known and found by nobody."""
+        """A document without chunks exists and is not found by any search."""
         name = await fill_collection(store, make_document("empty", []))
 
         assert (await store.document_states(name, ["empty"]))["empty"].chunks == 0
@@ -198,10 +198,10 @@ class DocumentSuite:
         ],
         ids=range(13),
     )
-    async def test_what_cannot_be_stored_stores_nothing(
+    async def test_an_invalid_document_refuses_the_whole_call(
         self, store: Store, bad: EmbeddedDocument
     ) -> None:
-        """One bad document refuses the whole call, and says so before anything is written."""
+        """One invalid document of several is an error, and nothing is written."""
         name = await fill_collection(store)
 
         with pytest.raises(BadInput):
@@ -209,14 +209,14 @@ class DocumentSuite:
         assert await store.document_ids(name) == []
 
     async def test_an_id_twice_in_one_call_is_refused(self, store: Store) -> None:
-        """Which of two would win must not be left to chance."""
+        """The same id twice in one call is an error."""
         name = await fill_collection(store)
 
         with pytest.raises(BadInput, match="twice"):
             await store.replace_documents(name, [make_document("d"), make_document("d")])
 
     async def test_retagging_embeds_nothing(self, store: Store) -> None:
-        """New tags leave texts, vectors and digest alone; unknown documents are left out."""
+        """New tags change neither texts, vectors nor digest; unknown documents are left out."""
         name = await fill_collection(
             store, make_document("d", [QUERY, unit(1, 1, 0, 0)], digest="same")
         )
@@ -229,8 +229,8 @@ class DocumentSuite:
         assert list(states) == ["d"]
         assert (states["d"].digest, states["d"].tags) == ("same", tags)
 
-    async def test_a_source_digest_is_noted_and_forgotten_with_the_tags(self, store: Store) -> None:
-        """It is kept as it was given or noted later; it vouches for the tags, so new ones forget it."""
+    async def test_a_source_digest_is_cleared_by_new_tags(self, store: Store) -> None:
+        """It is stored as given, or set later; it covers the tags, so new tags clear it."""
         name = await fill_collection(
             store, make_document("d", source_digest="one"), make_document("e")
         )
@@ -250,8 +250,8 @@ class DocumentSuite:
         }
         assert {one: state.source_digest for one, state in states.items()} == {"d": "", "e": "two"}
 
-    async def test_a_page_is_told_with_the_text(self, store: Store) -> None:
-        """A chunk of a document with pages carries its own; others carry none."""
+    async def test_a_text_has_its_page(self, store: Store) -> None:
+        """A chunk of a document with pages has its page; others have none."""
         chunks = tuple(ChunkDraft(content=f"text {page}", page=page) for page in (7, 0))
         name = await fill_collection(
             store,
@@ -265,7 +265,7 @@ class DocumentSuite:
 
         assert [text.metadata.get("page") for text in texts] == [7, None]
 
-    async def test_removing_takes_everything(self, store: Store) -> None:
+    async def test_removing_deletes_everything(self, store: Store) -> None:
         """A removed document is in no read; removing it again counts nothing."""
         name = await fill_collection(store, make_document("d", [QUERY] * 3), make_document("e"))
         removed = await store.remove_documents(name, ["d", "unknown", "d", "\0"])
@@ -278,8 +278,8 @@ class DocumentSuite:
         assert info is not None
         assert (info.documents, info.chunks) == (1, 1)
 
-    async def test_erasing_leaves_nothing_for_later(self, store: Store) -> None:
-        """What was found of a document is zero afterwards, postings of old segments included; others stay."""
+    async def test_erasing_deletes_everything_at_once(self, store: Store) -> None:
+        """All counts of the document are zero afterwards, postings of old segments included; others stay."""
         others = [make_document(f"other{n}") for n in range(20)]
         name = await fill_collection(store, make_document("d", [QUERY] * 3), *others)
         before, after = await store.erase_document(name, "d")
@@ -297,7 +297,7 @@ class DocumentSuite:
         assert sorted(ids_of(found)) == left
 
     async def test_ids_by_prefix(self, store: Store) -> None:
-        """A prefix is plain text, not a pattern."""
+        """A prefix is literal text, not a pattern."""
         ids = ["a%", "a%b", "ab", "a_", "A%", "b"]
         name = await fill_collection(store, *(make_document(one) for one in ids))
 
@@ -305,8 +305,8 @@ class DocumentSuite:
         assert await store.document_ids(name, prefix="a%") == ["a%", "a%b"]
         assert await store.document_ids(name, prefix="\0") == []
 
-    async def test_writers_take_turns(self, store: Store) -> None:
-        """Many writers of the same documents at once leave one whole version of each."""
+    async def test_concurrent_writers_leave_one_version(self, store: Store) -> None:
+        """Concurrent writers of the same documents leave one complete version of each."""
         name = await fill_collection(store)
 
         async def write(version: int) -> None:

@@ -97,10 +97,10 @@ class SearchSuite:
 
     @given(corpus=any_corpus, later=st.lists(any_tags, max_size=8), access=any_access)
     @on_one_store
-    async def test_new_tags_hold_at_once(
+    async def test_new_tags_apply_at_once(
         self, store: Store, corpus: Any, later: list[DocumentTags], access: Access
     ) -> None:
-        """After tags are changed every read goes by the new ones, whatever they were before."""
+        """After a change of tags every read uses the new ones."""
         documents = [make_document(f"d{n}", v, tags) for n, (tags, v) in enumerate(corpus)]
         name = await fill_collection(store, *documents)
         changed = {f"d{n}": tags for n, tags in enumerate(later[: len(corpus)])}
@@ -116,7 +116,7 @@ class SearchSuite:
         assert {text.document_id for text in texts} == seen
 
     async def test_hidden_documents_take_no_place(self, store: Store) -> None:
-        """The limit counts what is visible: better hidden chunks push nothing out."""
+        """The limit counts visible chunks only."""
         hidden = [make_document(f"h{n}", tags=DocumentTags(("a",))) for n in range(50)]
         name = await fill_collection(store, *hidden, make_document("seen", [unit(1, 1, 0, 0)]))
         hits = await store.search_dense(name, QUERY, limit=1, access=Access.public())
@@ -124,7 +124,7 @@ class SearchSuite:
         assert ids_of(hits) == ["seen"]
         assert hits[0].rank == 1
 
-    async def test_hidden_and_missing_look_the_same(self, store: Store) -> None:
+    async def test_hidden_and_missing_are_alike(self, store: Store) -> None:
         """A hidden chunk is answered like one that does not exist."""
         name = await fill_collection(store, make_document("h", tags=DocumentTags(("a",))))
         keys = [f"urn:chunk:{name}:h:0", f"urn:chunk:{name}:nobody:0"]
@@ -145,8 +145,8 @@ class SearchSuite:
         assert [hit.dense_score for hit in hits] == pytest.approx([1, 0.6, 0, -1], abs=1e-6)
         assert [hit.score for hit in hits] == pytest.approx([1, 0.6, 0, 0], abs=1e-6)
 
-    async def test_ties_go_by_chunk_id(self, store: Store) -> None:
-        """Equal scores are ordered by the code points of the id, also where the limit cuts."""
+    async def test_ties_are_ordered_by_chunk_id(self, store: Store) -> None:
+        """Equal scores are ordered by the code points of the id, also at the limit."""
         ids = ["b", "a", "B", "ä", "a2", "a10", "😀", "\ufb01"]
         name = await fill_collection(store, *(make_document(one, [QUERY] * 2) for one in ids))
         everything = [hit.chunk_id for hit in await search_all(store, name)]
@@ -157,7 +157,7 @@ class SearchSuite:
             assert [hit.chunk_id for hit in cut] == everything[:limit]
 
     async def test_ties_do_not_depend_on_the_order_of_storing(self, store: Store) -> None:
-        """A document that is stored again keeps its place among equals."""
+        """A document that is stored again keeps its place among equal scores."""
         name = await fill_collection(store, *(make_document(one) for one in "abc"))
         await store.replace_documents(name, [make_document("a")])
         hits = await store.search_dense(name, QUERY, limit=2, access=EVERYTHING)
@@ -165,7 +165,7 @@ class SearchSuite:
         assert ids_of(hits) == ["a", "b"]
 
     async def test_threshold_cuts_by_score(self, store: Store) -> None:
-        """Only scores at or above the threshold are given; zero keeps everything."""
+        """Only scores at or above the threshold are returned; zero keeps all."""
         vectors = [unit(1, 0, 0, 0), np.full(4, 0.5, np.float32), unit(-1, 0, 0, 0)]
         name = await fill_collection(store, make_document("d", vectors))
 
@@ -194,7 +194,7 @@ class SearchSuite:
             assert await store.remove_documents(name, ["d"]) == 0
 
     async def test_a_vector_of_another_dimension_is_refused(self, store: Store) -> None:
-        """A query or a document of another dimension names both and changes nothing."""
+        """The error for a query or document names both dimensions, and nothing changes."""
         name = await fill_collection(store, make_document("d"))
 
         with pytest.raises(ModelMismatch, match=r"3 dim.*4"):
@@ -208,8 +208,8 @@ class SearchSuite:
     @pytest.mark.parametrize(
         "vector", [[0, 0, 0, 0], [2, 0, 0, 0], [np.nan, 0, 0, 0], [np.inf, 0, 0, 0], [[1, 0, 0, 0]]]
     )
-    async def test_only_unit_vectors(self, store: Store, vector: list[Any]) -> None:
-        """A vector that is not of length 1 has no cosine, so it is refused both ways."""
+    async def test_only_unit_vectors_are_accepted(self, store: Store, vector: list[Any]) -> None:
+        """A vector that is not of length 1 is refused in queries and documents."""
         name = await fill_collection(store)
         bad = np.array(vector, dtype=np.float32)
         document = EmbeddedDocument(draft=make_document("d").draft, vectors=bad.reshape(-1, 4))
@@ -243,8 +243,8 @@ class SearchSuite:
                 threshold=options.get("threshold", 0.0),
             )
 
-    async def test_a_huge_limit_gives_everything(self, store: Store) -> None:
-        """The limit has no ceiling."""
+    async def test_a_huge_limit_returns_everything(self, store: Store) -> None:
+        """The limit has no maximum."""
         name = await fill_collection(store, make_document("d"))
 
         assert len(await store.search_dense(name, QUERY, limit=2**63, access=EVERYTHING)) == 1

@@ -33,8 +33,8 @@ from whence.testing.store_samples import (
 class TraceSuite:
     """Traces are recorded once and returned as they were."""
 
-    async def test_a_trace_comes_back_as_it_was(self, store: Store) -> None:
-        """Every field of a trace is kept; None is told from an empty text."""
+    async def test_a_trace_is_returned_unchanged(self, store: Store) -> None:
+        """Every field of a trace is kept; None is distinct from an empty text."""
         record = sample(TraceRecord)
         fields = {name: getattr(record, name) for name in record.__struct_fields__}
         bare = make_trace("bare", events=(ExplainEvent(
@@ -59,10 +59,10 @@ class TraceSuite:
         answer=st.none() | st.builds(Answer, answer_id=any_text, question=any_text, text=any_text),
     )
     @on_one_store
-    async def test_any_trace_comes_back(
+    async def test_any_trace_is_returned_unchanged(
         self, store: Store, question: str, events: Any, options: Any, answer: Any
     ) -> None:
-        """Whatever texts, terms and settings a trace has, it is given back equal."""
+        """Any texts, terms and settings of a trace are returned equal."""
         record = make_trace(
             f"any-{next(serial_numbers)}",
             question=question,
@@ -77,7 +77,7 @@ class TraceSuite:
         assert stored.record == record
 
     async def test_a_trace_is_recorded_once(self, store: Store) -> None:
-        """The first record of an answer stays, however many come at once."""
+        """The first record of an answer stays, also among concurrent ones."""
         written = await asyncio.gather(
             *(store.record_trace(make_trace("once", question=f"q{n}")) for n in range(6))
         )
@@ -117,13 +117,13 @@ class TraceSuite:
     async def test_a_trace_that_would_change_is_refused(
         self, store: Store, record: TraceRecord
     ) -> None:
-        """What could not be given back as it is, is not taken, and leaves nothing behind."""
+        """A trace that could not be returned unchanged is refused, and nothing is stored."""
         with pytest.raises(BadInput):
             await store.record_trace(record)
         assert await store.trace(record.answer_id) is None
 
-    async def test_a_rewritten_trace_takes_the_place_of_the_old(self, store: Store) -> None:
-        """The new content under the old id and time; a trace that was never recorded is not made."""
+    async def test_a_rewritten_trace_replaces_the_former(self, store: Store) -> None:
+        """The new content has the former id and time; a trace that was never recorded is not created."""
         name = f"rewritten-{next(serial_numbers)}"
         await store.record_trace(make_trace(name, question="before"))
         former = await store.trace(name)
@@ -139,7 +139,7 @@ class TraceSuite:
 
     @pytest.mark.parametrize("document_id", ["a.md", "b c/ü.md", "100%"])
     async def test_traces_about_a_document(self, store: Store, document_id: str) -> None:
-        """Named by a chunk, by its id or in a citation; other documents and collections do not count."""
+        """Matched by a chunk, the document id or a citation; other documents and collections do not count."""
         name = await fill_collection(
             store, make_document(document_id, [QUERY]), make_document("z.md")
         )
@@ -163,7 +163,7 @@ class TraceSuite:
         assert await store.traces_about("no-such", document_id) == []
 
     async def test_the_overview_counts_questions(self, store: Store) -> None:
-        """A question that was recorded is counted, and the last one is dated."""
+        """The overview has the number of recorded questions and the time of the last."""
         before = await store.overview()
         await store.record_trace(make_trace(f"counted-{next(serial_numbers)}"))
         after = await store.overview()
@@ -174,7 +174,7 @@ class TraceSuite:
         assert after.server
 
     async def test_known_chunks_are_those_that_exist(self, store: Store) -> None:
-        """Hidden ones are known too, removed and foreign ones are not."""
+        """Hidden chunks are known, too; removed and foreign ones are not."""
         secret = make_document("secret.md", [QUERY], tags=DocumentTags(("a",)))
         name = await fill_collection(store, secret, make_document("gone.md", [QUERY]))
         ids = [candidate.chunk_id for candidate in await search_all(store, name)]
@@ -186,7 +186,7 @@ class TraceSuite:
         assert await store.known_chunks("no-such", ids) == frozenset()
 
     async def test_latest_traces_come_first(self, store: Store) -> None:
-        """The latest traces, newest first, each whole; none for an id that does not exist."""
+        """The latest traces, newest first, each complete; none for an unknown id."""
         for number in range(5):
             await store.record_trace(
                 make_trace_with_term(f"t{number}", "default", literal(str(number)), ())

@@ -136,10 +136,10 @@ class SymbolsSuite:
 
     @given(documents=_documents, name=_name, access=_accesses)
     @on_one_store
-    async def test_chunks_go_by_the_ends_of_their_headings(
+    async def test_a_symbol_matches_the_end_of_a_heading(
         self, store: SymbolsStore, documents: list[EmbeddedDocument], name: str, access: Access
     ) -> None:
-        """A reader gets what is called so among the documents they may see, in order; `limit` cuts it off."""
+        """A reader gets the visible chunks with that name, in order; `limit` truncates."""
         collection = await fill_collection(store, *documents)
         expected = _expected(name, documents, collection, access)
 
@@ -155,7 +155,7 @@ class SymbolsSuite:
         limit=st.sampled_from([1, 2, 50]),
     )
     @on_one_store
-    async def test_a_definition_is_never_behind_a_mention(
+    async def test_definitions_rank_before_mentions(
         self,
         store: SymbolsStore,
         documents: list[EmbeddedDocument],
@@ -164,7 +164,7 @@ class SymbolsSuite:
         mode: SearchMode,
         limit: int,
     ) -> None:
-        """All that is called so comes first, the better fit before the worse; what is hidden changes no bit."""
+        """All definitions are first, better matches before worse; hidden documents change no bit."""
         collection = await fill_collection(store, *documents)
         seen = [one for one in documents if access.allows(one.draft.tags)]
         alone = await fill_collection(store, *seen)
@@ -186,8 +186,8 @@ class SymbolsSuite:
         assert all((one.score >= MIN_BOOSTED_SCORE) == (one.chunk_id in fits) for one in hits)
         assert [_told(one) for one in hits] == [_told(one) for one in same.candidates]
 
-    async def test_a_name_ends_where_a_word_does(self, store: SymbolsStore) -> None:
-        """`total` is no part of `subtotal`, and a heading with a blank is a phrase."""
+    async def test_a_name_matches_whole_words(self, store: SymbolsStore) -> None:
+        """`total` does not match `subtotal`, and a heading with a space is a phrase."""
         headings = ["total", "Cart.total", "shop::total", "Cart#total", "Cart.Total"]
         others = ["subtotal", "sub_total", "total.of", "the total", "sub-total", ""]
         documents = [
@@ -205,8 +205,8 @@ class SymbolsSuite:
             ("d4", 0),
         ]
 
-    async def test_headings_of_prose_are_no_names(self, store: SymbolsStore) -> None:
-        """A section of some minutes is not what it is about; a document under that title is."""
+    async def test_prose_headings_are_not_symbols(self, store: SymbolsStore) -> None:
+        """A section heading of minutes is not a symbol; a document title is."""
         text = ("Harbour", "text")
         name = await fill_collection(
             store,
@@ -222,8 +222,8 @@ class SymbolsSuite:
         assert sorted(one.document_id for one in found) == ["harbour.py", "product"]
         assert price == []
 
-    async def test_the_first_chunk_under_a_heading_goes_by_it(self, store: SymbolsStore) -> None:
-        """A long definition is several chunks; it begins in the first."""
+    async def test_the_first_chunk_of_a_definition_is_found(self, store: SymbolsStore) -> None:
+        """A long definition has several chunks; the first is its beginning."""
         text = ("Cart.total", "text")
         name = await fill_collection(store, defining("d", ("", "imports"), text, text))
 
@@ -231,8 +231,8 @@ class SymbolsSuite:
 
         assert found == [SymbolMatch(chunk_key(name, "d", 1), "d", 1)]
 
-    async def test_rights_are_those_of_the_moment(self, store: SymbolsStore) -> None:
-        """A hidden definition is none; new tags hold at once, a removed one is gone."""
+    async def test_rights_apply_to_definitions(self, store: SymbolsStore) -> None:
+        """A hidden definition is not found; new tags apply at once, a removed one is gone."""
         name = await fill_collection(
             store,
             defining("open", ("total", "text")),
@@ -249,8 +249,8 @@ class SymbolsSuite:
         await store.remove_documents(name, ["shut"])
         assert (await named(PUBLIC), await named(EVERYTHING)) == ([], ["open"])
 
-    async def test_filters_narrow(self, store: SymbolsStore) -> None:
-        """What a filter does not keep is not found by its name either, and an unknown key is refused."""
+    async def test_filters_apply_to_definitions(self, store: SymbolsStore) -> None:
+        """A definition excluded by a filter is not found, and an unknown key is refused."""
         name = await fill_collection(
             store,
             defining("cs", ("Cart.total", "text"), metadata={"kind": "cs"}),
@@ -267,8 +267,8 @@ class SymbolsSuite:
                 name, "total", limit=9, access=PUBLIC, filters=parse_filters({"no": 1})
             )
 
-    async def test_odd_names_are_nobodys(self, store: SymbolsStore) -> None:
-        """Signs of patterns mean themselves, and headings too long to be names are let be."""
+    async def test_pattern_characters_are_literal(self, store: SymbolsStore) -> None:
+        """Characters of patterns match themselves, and headings too long for a symbol are ignored."""
         long = "x" * (LONGEST_NAME + 1)
         name = await fill_collection(store, defining("d", ("total", "text"), (long, "text")))
 
@@ -278,8 +278,8 @@ class SymbolsSuite:
         with pytest.raises(BadInput):
             await store.find_symbols(name, "total", limit=0, access=PUBLIC)
 
-    async def test_a_definition_that_no_leg_ranks_is_found(self, store: SymbolsStore) -> None:
-        """However many chunks say the name more often, its definition comes first, with its true scores."""
+    async def test_a_definition_no_retriever_ranked_is_found(self, store: SymbolsStore) -> None:
+        """Its definition is first, with true scores, however many chunks mention the name."""
         mentions = [defining(f"m{n:03}", ("", "total " * 9), near=0.9) for n in range(120)]
         text = "total " + " ".join(f"word{n}" for n in range(400))
         name = await fill_collection(
@@ -294,8 +294,8 @@ class SymbolsSuite:
             assert (first.dense_score is None) == (mode == "bm25")
 
     @pytest.mark.parametrize("query", ["total of a cart", "cart total", "what is total"])
-    async def test_a_question_is_no_name(self, store: SymbolsStore, query: str) -> None:
-        """Only a query that is one name asks for what is called so, and never by vectors alone."""
+    async def test_a_question_is_not_a_symbol(self, store: SymbolsStore, query: str) -> None:
+        """Only a query that is one symbol looks up definitions, and never in dense mode."""
         name = await fill_collection(store, defining("d", ("total", "text")))
 
         for mode, text in (("hybrid", query), ("bm25", query), ("dense", "total")):

@@ -103,7 +103,7 @@ class WorkerSuite:
     async def test_permanent_error_is_a_dead_letter_at_once(
         self, transport: Transport, topic: str
     ) -> None:
-        """20: An error that repeating cannot help makes a dead letter on the first attempt."""
+        """20: A permanent error makes a dead letter on the first attempt."""
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
         calls = 0
 
@@ -122,8 +122,8 @@ class WorkerSuite:
         assert letter.headers[Headers.EXCEPTION] == "BadInput"
         assert letter.headers[Headers.ATTEMPTS] == "1"
 
-    async def test_retryable_error_is_tried_again(self, transport: Transport, topic: str) -> None:
-        """5: An error that may pass is tried again, here or through the broker, as often as allowed."""
+    async def test_a_retryable_error_is_retried(self, transport: Transport, topic: str) -> None:
+        """5: A retryable error is retried, in the worker or by the broker, up to the limit."""
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
         policy = RetryPolicy(
             max_attempts=4, base_delay_s=0.2, factor=3.0, max_delay_s=0.7, jitter=0
@@ -142,8 +142,10 @@ class WorkerSuite:
         assert attempts == [1, 2, 3, 4]
         assert letter.headers[Headers.ATTEMPTS] == "4"
 
-    async def test_doubled_message_has_one_effect(self, transport: Transport, topic: str) -> None:
-        """22: A message that a crash has doubled is delivered twice and has one effect."""
+    async def test_a_duplicated_message_has_one_effect(
+        self, transport: Transport, topic: str
+    ) -> None:
+        """22: A message that was published twice after a crash has one effect."""
         effects: list[bytes] = []
         worker = await _start(transport, topic, _recorder(effects), ledger=MemoryLedger())
         for body in (b"x", b"x", b"y"):
@@ -176,10 +178,10 @@ class WorkerSuite:
 
         assert sorted(effects) == sorted([*bodies, b"after"])
 
-    async def test_failed_publish_leaves_the_input(
+    async def test_failed_publish_keeps_the_input(
         self, transport_factory: TransportFactory
     ) -> None:
-        """24: An input whose result could not be published is not acknowledged; it comes again."""
+        """24: An input whose result could not be published is not acknowledged and is redelivered."""
         transport = await transport_factory()
         topic, results = fresh_topic(), fresh_topic()
         output = await transport.subscribe(results, "g")
@@ -196,10 +198,10 @@ class WorkerSuite:
         assert worker.counters.unpublished == 2
         await worker.aclose()
 
-    async def test_unpublishable_reply_does_not_kill(
+    async def test_unpublishable_replies_do_not_stop_the_worker(
         self, transport: Transport, topic: str
     ) -> None:
-        """24: A worker whose replies cannot be published goes on with the next message."""
+        """24: A worker that cannot publish replies continues with the next message."""
         refusing = _Refusing(transport, "whence.reply.", left=10**6)
         worker = await _start(refusing, topic, _recorder([]))
         lost = asyncio.create_task(transport.request(topic, b"lost", timeout_s=1.5))
@@ -212,7 +214,7 @@ class WorkerSuite:
         assert reply.payload == b"done"
 
     async def test_restart_keeps_group_and_backlog(self, transport: Transport, topic: str) -> None:
-        """35: A worker that is closed and started again finds its group's backlog."""
+        """35: A worker that is closed and started again continues with its group's backlog."""
         seen: list[bytes] = []
         first = await _start(transport, topic, _recorder(seen))
         await transport.publish(topic, b"0")
@@ -227,7 +229,7 @@ class WorkerSuite:
         assert sorted(seen) == [b"0", b"1", b"2", b"3"]
 
     async def test_dead_letters_can_be_replayed(self, transport: Transport, topic: str) -> None:
-        """36: A dead letter sent again keeps its id, begins with attempt 1 and is dead no more."""
+        """36: A replayed dead letter keeps its id, starts with attempt 1 and is no longer listed."""
         letters = dead_letters(transport)
         broken = True
         seen: list[tuple[str, int]] = []
@@ -259,7 +261,7 @@ class WorkerSuite:
     async def test_unknown_type_is_a_dead_letter_and_answered(
         self, transport: Transport, topic: str
     ) -> None:
-        """38: Bytes of an unknown type go to the dead letters, and a waiting caller gets an error."""
+        """38: A message of an unknown type becomes a dead letter, and a waiting caller gets an error."""
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
 
         async def handle(message: IncomingMessage) -> Replies:
@@ -277,7 +279,7 @@ class WorkerSuite:
         assert "from-the-future.v9" in letter.headers[Headers.REASON]
 
     async def test_older_and_newer_bodies_are_read(self, transport: Transport, topic: str) -> None:
-        """38: Within a version a body without newer fields is read, and one with unknown fields too."""
+        """38: Within a version a body without newer fields is read, and one with unknown fields, too."""
         seen: list[Any] = []
 
         async def handle(message: IncomingMessage) -> Replies:
@@ -293,10 +295,10 @@ class WorkerSuite:
 
         assert seen == [SearchResponse(candidates=())] * 2
 
-    async def test_fault_of_a_handler_is_reported_and_survived(
+    async def test_an_unexpected_exception_is_reported(
         self, transport: Transport, topic: str
     ) -> None:
-        """20: An unexpected exception is reported by its class, and the worker takes the next message."""
+        """20: An unexpected exception is reported by its class, and the worker continues."""
 
         async def handle(message: IncomingMessage) -> Replies:
             if message.delivery.payload == b"bug":
@@ -321,7 +323,7 @@ class WorkerRequestSuite:
     """Deadlines, cancelling, draining and traces of a worker; behaviours 26 to 28, 33 and 37."""
 
     async def test_expired_input_is_not_handled(self, transport: Transport, topic: str) -> None:
-        """26: A message whose deadline has passed is answered, acknowledged and not done."""
+        """26: A message whose deadline has passed is answered and acknowledged, and not handled."""
         replies = await transport.subscribe(fresh := fresh_topic(), "me")
         calls: list[bytes] = []
         headers = {
@@ -342,7 +344,7 @@ class WorkerRequestSuite:
         assert (await transport.stats(topic, "g")).backlog == 0
 
     async def test_slow_handler_is_answered_in_time(self, transport: Transport, topic: str) -> None:
-        """26: A handler that takes too long is stopped before the caller gives up, and says so."""
+        """26: A handler that takes too long is stopped, and its caller gets an error in time."""
         stopped = asyncio.Event()
 
         async def handle(_: IncomingMessage) -> Replies:
@@ -362,7 +364,7 @@ class WorkerRequestSuite:
     async def test_deadline_shrinks_over_three_hops(
         self, transport_factory: TransportFactory
     ) -> None:
-        """27: What a request sets off ends before the request does, three hops down."""
+        """27: Each of three nested requests has an earlier deadline than its caller."""
         left: list[float] = []
 
         async def pass_on(message: IncomingMessage) -> Mapping[str, str]:
@@ -376,7 +378,7 @@ class WorkerRequestSuite:
         assert 20.0 >= left[0] > left[1] > left[2] > 0
 
     async def test_cancel_stops_a_running_handler(self, transport: Transport, topic: str) -> None:
-        """28: A cancelled request stops its handler long before that would end."""
+        """28: A cancelled request stops its handler."""
         started, stopped = asyncio.Event(), asyncio.Event()
 
         async def handle(message: IncomingMessage) -> Replies:
@@ -400,10 +402,10 @@ class WorkerRequestSuite:
         assert reply.payload == b"done"
         assert (await transport.stats(topic, "g")).backlog == 0
 
-    async def test_drain_finishes_and_hands_back(
+    async def test_drain_finishes_or_returns_messages(
         self, one: Transport, two: Transport, topic: str
     ) -> None:
-        """33: Draining finishes what is at work, stops what takes too long, and loses nothing."""
+        """33: Draining finishes current messages, returns those that take too long, and loses none."""
         finished: list[bytes] = []
 
         async def handle(message: IncomingMessage) -> Replies:
@@ -424,8 +426,8 @@ class WorkerRequestSuite:
         assert done_before == [b"short"]
         assert sorted(finished) == [b"long", b"queued", b"short"]
 
-    async def test_trace_is_one_over_three_hops(self, transport_factory: TransportFactory) -> None:
-        """37: Three hops down, and in every reply, the trace is the one that began at the edge."""
+    async def test_one_trace_over_three_hops(self, transport_factory: TransportFactory) -> None:
+        """37: Three nested requests and all replies have the trace id of the first."""
         traces: list[Mapping[str, str]] = []
 
         async def pass_on(message: IncomingMessage) -> Mapping[str, str]:
