@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.graph_model import GraphModel
 
+from whence.answering.state import Sources
 from whence.processors.code_rag import CodeRagProcessor
 from whence.processors.graph_expander import GraphExpanderProcessor
 from whence.processors.text_fetcher import TextFetcherProcessor
@@ -106,7 +107,8 @@ def world(**changes: Any) -> tuple[CodeRagProcessor, StubContext, Store]:
             ]
         ),
     }
-    processor = CodeRagProcessor(store=store, new_id=lambda: "answer-1")  # type: ignore[arg-type]
+    sources = Sources(new_id=lambda: "answer-1")
+    processor = CodeRagProcessor(store=store, sources=sources)  # type: ignore[arg-type]
     return processor, StubContext(answers | changes), store
 
 

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.processors.document_rag import DocumentRag, RagOptions, RagResult
+from whence.processors.document_rag import DocumentRag, RagOptions
 from whence.provenance.checking import check_trace
 from whence.provenance.stages import stage_from_uri
 from whence.provenance.trace import read_trace
-from whence.schema import RerankerResult, Triple
+from whence.schema import Answer, RerankerResult, Triple
 from whence.schema.errors import NotFound, Unavailable, WhenceError
 from whence.testing.stub_clients import (
     ChunkMatch,
@@ -112,7 +112,7 @@ async def test_a_question_always_ends_in_a_valid_state(
         stages.append(stage_from_uri(explain_id))
         triples.extend(of_stage)
 
-    outcome: RagResult | WhenceError
+    outcome: Answer | WhenceError
     try:
         outcome = await rag.query(
             "Why?", doc_limit=doc_limit, fetch_limit=fetch_limit, explain_callback=keep
@@ -131,8 +131,8 @@ async def test_a_question_always_ends_in_a_valid_state(
         return
     assert trace.failure is None
     assert [stored[chunk_id] for chunk_id in trace.used] == given_documents
-    assert outcome.answer.found == bool(given_documents)
+    assert outcome.found == bool(given_documents)
     assert {c.chunk_id for c in outcome.citations} <= set(trace.used)
-    assert [s.stage for s in outcome.answer.stages] == stages
+    assert [s.stage for s in outcome.stages] == stages
     told = [d for stage in trace.stages for d in stage.run.degraded]
     assert told == list(outcome.degraded)

@@ -172,12 +172,12 @@ def test_citations_have_known_markers_and_verbatim_quotes(
     text: str, some: list[Quote], given_: list[Passage]
 ) -> None:
     """For any text, citations have known markers, in order, and verbatim quotes."""
-    cited = map_citations(text, some, given_)
-    markers = [c.marker for c in cited.citations]
+    citations, _ = map_citations(text, some, given_)
+    markers = [c.marker for c in citations]
 
     assert markers == sorted(markers)
     assert set(markers) == {m for m in markers_of(text) if 1 <= m <= len(given_)}
-    for citation in cited.citations:
+    for citation in citations:
         passage = given_[citation.marker - 1]
         assert citation.chunk_id == passage.chunk_id
         assert citation.quote in passage.text
@@ -187,9 +187,9 @@ def test_citations_have_known_markers_and_verbatim_quotes(
 @given(texts, passages)
 def test_every_marker_is_cited_or_reported(text: str, given_: list[Passage]) -> None:
     """Each marker becomes a citation or a degradation."""
-    cited = map_citations(text, (), given_)
+    citations, faults = map_citations(text, (), given_)
 
-    assert len(cited.citations) + len(cited.faults) == len(markers_of(text))
+    assert len(citations) + len(faults) == len(markers_of(text))
 
 
 def test_markers_are_read_as_models_write_them() -> None:

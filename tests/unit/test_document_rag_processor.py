@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from whence.answering.state import Sources
 from whence.processors.document_rag import (
     NOTHING_FOUND,
     DocumentRagParameters,
@@ -112,9 +113,7 @@ SERVICES: dict[str, Callable[[Any], Any]] = {
 def processor(**parameters: Any) -> DocumentRagProcessor:
     return DocumentRagProcessor(
         DocumentRagParameters(**parameters),
-        new_id=lambda: "made-id",
-        clock=lambda: datetime(2025, 1, 2, tzinfo=UTC),
-        monotonic=lambda: 1.0,
+        sources=Sources(lambda: "made-id", lambda: datetime(2025, 1, 2, tzinfo=UTC), lambda: 1.0),
     )
 
 
@@ -464,7 +463,7 @@ async def test_the_caller_s_deadline_bounds_the_question() -> None:
         await asyncio.Event().wait()
 
     context = StubContext({**SERVICES, "prompt": never}, remaining_s=0.5)
-    fast = DocumentRagProcessor(new_id=lambda: "made-id")
+    fast = DocumentRagProcessor(sources=Sources(new_id=lambda: "made-id"))
 
     with pytest.raises(DeadlineExceeded, match="writing the answer"):
         async for _ in fast.handle_stream(request(), context):

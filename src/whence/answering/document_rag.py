@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
-from whence.answering.pipeline import RagResult, answer
+from whence.answering.pipeline import answer
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
 from whence.answering.state import (
     ChunkCallback,
@@ -25,7 +25,7 @@ from whence.answering.trace_recorder import utc_now
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
 from whence.schema.access import Access
-from whence.schema.document_rag import DocumentRagRequest
+from whence.schema.document_rag import Answer, DocumentRagRequest
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError, NotFound, WhenceError
 from whence.schema.prompt import PromptResult
@@ -142,7 +142,7 @@ class DocumentRag:
         rerank: bool = True,
         answer_id: str = "",
         deadline_s: float | None = None,
-    ) -> RagResult:
+    ) -> Answer:
         """Answer one question.
 
         Args:

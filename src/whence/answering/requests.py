@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from whence.answering.code_evidence import CodeRetrieval, CodeScope
-from whence.answering.pipeline import DOCUMENT_STEPS, RagResult, Steps, answer
+from whence.answering.pipeline import DOCUMENT_STEPS, Steps, answer
 from whence.answering.prompts import StreamCaller, WriterClient
 from whence.answering.state import (
     Question,
@@ -49,9 +49,7 @@ class AnswerStream:
     message: DocumentRagRequest | CodeRagRequest
     context: QuestionContext
     trace_timeout_s: float
-    replies: asyncio.Queue[Message | asyncio.Future[RagResult]] = field(
-        default_factory=asyncio.Queue
-    )
+    replies: asyncio.Queue[Message | asyncio.Future[Answer]] = field(default_factory=asyncio.Queue)
     """Explain events and pieces as they come; the finished task is the last."""
     degraded: list[Degradation] = field(default_factory=list)
     """What could not be published."""
@@ -87,7 +85,7 @@ class AnswerStream:
                 with suppress(asyncio.CancelledError):
                     await task
         try:
-            found = task.result().answer
+            found = task.result()
         except WhenceError as error:
             # No trace of a question that was refused, or that may be asked again: a trace is kept once per
             # answer, and the answer may still come. After the first reply it is not tried again.

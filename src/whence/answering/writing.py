@@ -6,9 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from whence.answering.evidence import text_digest
 from whence.answering.state import Question, SaveAnswerCallback
@@ -16,7 +14,7 @@ from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.stages import answer_uris, synthesis_triples
 from whence.retrieval.services import Passage, outdated
-from whence.schema.document_rag import Citation
+from whence.schema.document_rag import Answer, Citation
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult, Quote
 
@@ -26,32 +24,22 @@ NOTHING_FOUND = "Nothing was found that could answer this question."
 NOTHING_READABLE = "Passages were found for this question, but none of their texts could be read."
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer as it was written."""
-
-    text: str
-    found: bool
-    result: PromptResult = PromptResult()
-    citations: tuple[Citation, ...] = ()
-
-
-async def write_answer(question: Question, passages: Sequence[Passage]) -> Written:
+async def write_answer(question: Question, passages: Sequence[Passage]) -> Answer:
     """Have the answer written from passages, best first; without passages no model is called."""
     trace = question.trace
     trace.begin("synthesis")
     given, dropped = _within_limits(question, passages)
-    written = await _write(question, given)
+    text, citations, result = await _write(question, given)
     saved = False
-    if question.save_answer is not None and written.text and trace.wanted:
-        saved = await _save(question, question.save_answer, written.text)
-    result = written.result
+    if question.save_answer is not None and text and trace.wanted:
+        saved = await _save(question, question.save_answer, text)
     full: dict[str, Any] = {}
     if trace.full:
         full = {
             "dropped": dropped,
-            "citations": written.citations,
-            "found": written.found,
-            "answer_digest": text_digest(written.text),
+            "citations": citations,
+            "found": bool(given),
+            "answer_digest": text_digest(text),
         }
     await trace.end(
         partial(
@@ -68,7 +56,19 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Writt
         models=(question.models["writer"],) if "writer" in question.models else (),
         settings={"prompt_template": result.template} if result.template else None,
     )
-    return written
+    return Answer(
+        answer_id=trace.answer_id,
+        question=question.text,
+        text=text,
+        found=bool(given),
+        citations=citations,
+        model=result.model or "",
+        in_token=result.in_token,
+        out_token=result.out_token,
+        degraded=tuple(trace.degraded),
+        stages=tuple(trace.reports),
+        latency_ms=trace.elapsed_ms(),
+    )
 
 
 def _within_limits(
@@ -98,8 +98,10 @@ def _within_limits(
     return kept, dropped
 
 
-async def _write(question: Question, passages: Sequence[Passage]) -> Written:
-    """Write the answer and end the stream of pieces exactly once."""
+async def _write(
+    question: Question, passages: Sequence[Passage]
+) -> tuple[str, tuple[Citation, ...], PromptResult]:
+    """Have the text written; end the stream of pieces exactly once."""
     trace, callback = question.trace, question.on_piece
     pieces: list[str] = []
     ended = False
@@ -115,7 +117,7 @@ async def _write(question: Question, passages: Sequence[Passage]) -> Written:
         codes = {one.reason_code for one in question.candidates.values()}
         text = NOTHING_READABLE if codes & {"fetch_failed", "text_missing"} else NOTHING_FOUND
         await send(text, True)
-        return Written(text=text, found=False)
+        return text, (), PromptResult()
     result = await question.writer.write_answer(question.text, passages, send if callback else None)
     text = result.text or "".join(pieces)
     await send("", True)
@@ -129,10 +131,10 @@ async def _write(question: Question, passages: Sequence[Passage]) -> Written:
         )
     if result.model:
         question.models["writer"] = ModelUse(role="writer", name=result.model)
-    cited = map_citations(text, result.quotes, passages)
-    for fault in cited.faults:
+    citations, faults = map_citations(text, result.quotes, passages)
+    for fault in faults:
         trace.degrade("prompt", "citation_invalid", fault)
-    return Written(text=text, found=True, result=result, citations=cited.citations)
+    return text, citations, result
 
 
 async def _save(question: Question, callback: SaveAnswerCallback, text: str) -> bool:
@@ -155,15 +157,6 @@ async def _save(question: Question, callback: SaveAnswerCallback, text: str) -> 
 _MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
 
 
-class CitedAnswer(NamedTuple):
-    """The citations of an answer."""
-
-    citations: tuple[Citation, ...]
-    """By marker, then in the order of the quotes; one for each quote, or one without."""
-    faults: tuple[str, ...]
-    """Invalid markers and quotes, one line each."""
-
-
 def markers_of(text: str) -> tuple[int, ...]:
     """Return the numbers in square brackets, each once, in order of first use.
 
@@ -174,10 +167,14 @@ def markers_of(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, numbers)))
 
 
-def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage]) -> CitedAnswer:
+def map_citations(
+    text: str, quotes: Sequence[Quote], passages: Sequence[Passage]
+) -> tuple[tuple[Citation, ...], tuple[str, ...]]:
     """Map the markers of an answer, any text, to the passages given; marker `[n]` is the n-th, from 1.
 
-    Markers out of range and quotes that are not verbatim in their passage are left out and reported.
+    Returns:
+        The citations by marker, then in the order of the quotes: one for each quote, or one without. Then a
+        line for each marker out of range and quote that is not verbatim in its passage, which are left out.
     """
     quoted: dict[int, dict[str, None]] = defaultdict(dict)
     for quote in quotes:
@@ -194,7 +191,7 @@ def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage
         if len(verbatim) < len(quoted[marker]):
             faults.append(f"a quote of marker [{marker}] is not in its document")
         citations += [_citation(marker, passage, text) for text in verbatim or [""]]
-    return CitedAnswer(tuple(citations), tuple(faults))
+    return tuple(citations), tuple(faults)
 
 
 def _citation(marker: int, passage: Passage, quote: str) -> Citation:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from whence.answering.requests import CodeRagParameters, answer_code_request
-from whence.answering.state import Sources, new_answer_id
-from whence.answering.trace_recorder import utc_now
+from whence.answering.state import Sources
 from whence.processors.base import (
     CODE_RAG,
     EMBEDDING,
@@ -54,13 +51,11 @@ class CodeRagProcessor(StreamingProcessor):
         parameters: CodeRagParameters | None = None,
         *,
         store: CodeStore,
-        new_id: Callable[[], str] = new_answer_id,
-        clock: Callable[[], datetime] = utc_now,
-        monotonic: Callable[[], float] = time.monotonic,
+        sources: Sources = Sources(),  # noqa: B008 - immutable
     ) -> None:
         super().__init__(parameters)
         self._store = store
-        self._sources = Sources(new_id, clock, monotonic)
+        self._sources = sources
 
     async def handle_stream(
         self, message: CodeRagRequest, context: Context

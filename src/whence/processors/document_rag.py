@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from collections.abc import AsyncIterator
 
 from whence.answering.document_rag import DocumentRag
-from whence.answering.pipeline import RagResult
 from whence.answering.requests import DocumentRagParameters, answer_document_request
 from whence.answering.state import (
     OVERFETCH_FACTOR,
     ExplainCallback,
     RagOptions,
     Sources,
-    new_answer_id,
 )
-from whence.answering.trace_recorder import utc_now
 from whence.answering.writing import NOTHING_FOUND, NOTHING_READABLE
 from whence.processors.base import (
     DOCUMENT_RAG,
@@ -40,7 +35,6 @@ __all__ = (
     "DocumentRagProcessor",
     "ExplainCallback",
     "RagOptions",
-    "RagResult",
 )
 
 
@@ -71,12 +65,10 @@ class DocumentRagProcessor(StreamingProcessor):
         self,
         parameters: DocumentRagParameters | None = None,
         *,
-        new_id: Callable[[], str] = new_answer_id,
-        clock: Callable[[], datetime] = utc_now,
-        monotonic: Callable[[], float] = time.monotonic,
+        sources: Sources = Sources(),  # noqa: B008 - immutable
     ) -> None:
         super().__init__(parameters)
-        self._sources = Sources(new_id, clock, monotonic)
+        self._sources = sources
 
     def handle_stream(
         self, message: DocumentRagRequest, context: Context
