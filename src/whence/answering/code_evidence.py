@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -15,39 +16,13 @@ from whence.provenance.stage_records import CandidateRecord, Selection, StageRun
 from whence.provenance.stages import exploration_triples, focus_triples
 from whence.retrieval.pipeline import passage_of
 from whence.retrieval.services import Caller, Passage
-from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
-from whence.schema.graph import Direction, ExpandRequest, ExpandResponse, GraphNode
+from whence.schema.graph import ExpandRequest, ExpandResponse, GraphNode
 from whence.schema.terms import Triple
-from whence.schema.texts import (
-    PlannedText,
-    Prioritize,
-    TextBudget,
-    TextPlan,
-    TextRequest,
-    TextResponse,
-)
+from whence.schema.texts import PlannedText, TextBudget, TextPlan, TextRequest, TextResponse
 
 #: Characters that count as a token where no model can count tokens: English prose has about four a token.
 _CHARS_PER_TOKEN = 4
-
-
-class CodeScope(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how far a question about code looks."""
-
-    snapshot_id: str
-    collection: str
-    access: Access
-    seed_limit: int
-    max_depth: int
-    """Most steps from a seed."""
-    max_nodes: int
-    """Most nodes, seeds included."""
-    relations: tuple[str, ...]
-    """Relations to follow; empty for all."""
-    direction: Direction
-    prioritize: Prioritize
-    budget: TextBudget
 
 
 class CodeEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,12 +34,19 @@ class CodeEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """The limit that the texts were cut to."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CodeRetrieval:
     """Both steps of retrieval for one question about code."""
 
-    def __init__(self, scope: CodeScope, caller: Caller) -> None:
-        self._scope = scope
-        self._caller = caller
+    caller: Caller
+    collection: str
+    """Collection of the snapshot."""
+    seed_limit: int
+    """Nodes found by the search to start from."""
+    expand: ExpandRequest
+    """How far to walk; the seeds are filled in."""
+    plan: TextPlan
+    """Order and budget of the texts; the nodes are filled in."""
 
     async def retrieve(self, question: Question, processed: ProcessedQuery) -> CodeEvidence:
         """Search, expand and read within the budget (stage `exploration`).
@@ -73,7 +55,7 @@ class CodeRetrieval:
         reaches them. An expansion that fails degrades: the seeds alone are read.
         """
         question.trace.begin("exploration")
-        limit = min(self._scope.seed_limit, self._scope.max_nodes)
+        limit = min(self.seed_limit, self.expand.max_nodes)
         found = await find(question, processed, limit=limit, cut_code="over_limit")
         seeds = found.kept
         graph = await self._expand(question, seeds) if seeds else None
@@ -113,7 +95,7 @@ class CodeRetrieval:
             candidates_in=len(texts.texts) + len(dropped),
             candidates_out=len(texts.texts),
             settings={
-                "prioritize": self._scope.prioritize,
+                "prioritize": self.plan.prioritize,
                 "budget_kind": budget.kind,
                 "budget_limit": budget.limit,
                 "budget_used": _used(evidence),
@@ -130,21 +112,13 @@ class CodeRetrieval:
         self, question: Question, seeds: Sequence[CandidateRecord]
     ) -> ExpandResponse | None:
         """Walk from the seeds; None when that fails and the seeds alone are read."""
-        scope, trace = self._scope, question.trace
-        request = ExpandRequest(
-            access=scope.access,
-            snapshot=scope.snapshot_id,
-            # The document of a node is the node: its id is the canonical one.
-            seeds=tuple(seed.document_id for seed in seeds),
-            max_depth=scope.max_depth,
-            max_nodes=scope.max_nodes,
-            relations=scope.relations,
-            direction=scope.direction,
-        )
+        trace = question.trace
+        # The document of a node is the node: its id is the canonical one.
+        request = replace(self.expand, seeds=tuple(seed.document_id for seed in seeds))
         try:
             reply = await question.deadline.limit(
                 "expanding the graph",
-                lambda: self._caller.call("graph", request, ExpandResponse),
+                partial(self.caller.call, "graph", request, ExpandResponse),
                 question.options.search_timeout_s,
                 share=0.5,
             )
@@ -154,9 +128,9 @@ class CodeRetrieval:
             reason = f"the nodes found are read without those around them: {error.message}"
             trace.degrade("exploration", "expansion_failed", reason)
             return None
-        if reply.collection != scope.collection:
+        if reply.collection != self.collection:
             raise Unavailable(
-                f"snapshot {scope.snapshot_id} was replaced while it was read",
+                f"snapshot {request.snapshot} was replaced while it was read",
                 hint="ask again when the import is done",
             )
         if reply.truncated:
@@ -172,7 +146,7 @@ class CodeRetrieval:
 
         Where the model that counts tokens is missing, characters are counted instead.
         """
-        budget = self._scope.budget
+        budget = self.plan.budget
         if not walk.nodes:
             return TextResponse(texts=()), budget
         try:
@@ -188,22 +162,20 @@ class CodeRetrieval:
     async def _read_within(
         self, question: Question, walk: GraphWalk, budget: TextBudget
     ) -> TextResponse:
-        plan = TextPlan(
+        plan = replace(
+            self.plan,
             seeds=walk.seeds,
             graph=tuple(
                 PlannedText(id=node.chunk_id, depth=node.depth, parent_id=node.parent_id or None)
                 for node in walk.nodes
                 if node.depth > 0
             ),
-            prioritize=self._scope.prioritize,
             budget=budget,
         )
-        request = TextRequest(
-            access=self._scope.access, collection=self._scope.collection, plan=plan
-        )
+        request = TextRequest(access=self.expand.access, collection=self.collection, plan=plan)
         return await question.deadline.limit(
             "reading the texts",
-            lambda: self._caller.call("texts", request, TextResponse),
+            partial(self.caller.call, "texts", request, TextResponse),
             question.options.texts_timeout_s,
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from whence.answering.code_evidence import CodeRetrieval, CodeScope
+from whence.answering.code_evidence import CodeRetrieval
 from whence.answering.pipeline import DOCUMENT_STEPS, Steps, answer
 from whence.answering.prompts import StreamCaller, WriterClient
 from whence.answering.state import (
@@ -33,13 +33,13 @@ from whence.schema.document_rag import (
     TraceRecord,
 )
 from whence.schema.errors import BadInput, WhenceError
-from whence.schema.graph import Direction
+from whence.schema.graph import Direction, ExpandRequest
 from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
-from whence.schema.texts import BudgetKind, Prioritize, TextBudget
+from whence.schema.texts import BudgetKind, Prioritize, TextBudget, TextPlan
 
 if TYPE_CHECKING:
-    from whence.store.snapshot_protocols import CodeStore, SnapshotRecord
+    from whence.store.snapshot_protocols import CodeStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,24 +242,41 @@ async def answer_code_request(
         record = await store.resolve_snapshot(message.snapshot, within=message.set_name)
     else:
         record = await store.resolve_set(message.set_name, message.snapshot_source)
-    scope = _code_scope(message, parameters, record)
-    mode = message.mode or parameters.mode
+    code = CodeRetrieval(
+        caller=context,
+        collection=record.collection,
+        seed_limit=message.seed_limit or parameters.seed_limit,
+        expand=ExpandRequest(
+            access=message.access,
+            snapshot=record.info.snapshot_id,
+            seeds=(),
+            max_depth=message.max_depth or parameters.max_depth,
+            max_nodes=message.doc_limit,
+            relations=message.relations,
+            direction=message.direction or parameters.direction,
+        ),
+        plan=TextPlan(
+            prioritize=message.prioritize or parameters.prioritize,
+            budget=message.budget
+            or TextBudget(kind=parameters.budget_kind, limit=parameters.budget_limit),
+        ),
+    )
+    walk, plan = code.expand, code.plan
     # Enough to ask the question again.
     settings: dict[str, Scalar] = {
         "flow": CODE_RAG,
-        "collection": scope.collection,
-        "snapshot_id": scope.snapshot_id,
-        "mode": mode,
-        "seed_limit": scope.seed_limit,
-        "graph_max_depth": scope.max_depth,
-        "graph_max_nodes": scope.max_nodes,
-        "graph_edge_allowlist": json.dumps(scope.relations) if scope.relations else "*",
-        "graph_direction": scope.direction,
-        "prioritize": scope.prioritize,
-        "budget_kind": scope.budget.kind,
-        "budget_limit": scope.budget.limit,
+        "collection": code.collection,
+        "snapshot_id": walk.snapshot,
+        "mode": message.mode or parameters.mode,
+        "seed_limit": code.seed_limit,
+        "graph_max_depth": walk.max_depth,
+        "graph_max_nodes": walk.max_nodes,
+        "graph_edge_allowlist": json.dumps(walk.relations) if walk.relations else "*",
+        "graph_direction": walk.direction,
+        "prioritize": plan.prioritize,
+        "budget_kind": plan.budget.kind,
+        "budget_limit": plan.budget.limit,
     }
-    code = CodeRetrieval(scope, context)
     steps = Steps(code.retrieve, code.select)
     return _answer(message, parameters, context, sources, settings, steps)
 
@@ -323,21 +340,3 @@ def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) 
         raise BadInput(f"a budget must be at least 1, not {message.budget.limit}")
     if not message.snapshot and not message.set_name:
         raise BadInput("no snapshot is named", hint="name a snapshot or a set to ask about code")
-
-
-def _code_scope(
-    message: CodeRagRequest, parameters: CodeRagParameters, record: SnapshotRecord
-) -> CodeScope:
-    budget = TextBudget(kind=parameters.budget_kind, limit=parameters.budget_limit)
-    return CodeScope(
-        snapshot_id=record.info.snapshot_id,
-        collection=record.collection,
-        access=message.access,
-        seed_limit=message.seed_limit or parameters.seed_limit,
-        max_depth=message.max_depth or parameters.max_depth,
-        max_nodes=message.doc_limit,
-        relations=message.relations,
-        direction=message.direction or parameters.direction,
-        prioritize=message.prioritize or parameters.prioritize,
-        budget=message.budget or budget,
-    )
