@@ -21,7 +21,6 @@ from whence.store.postgres.lexical import (
     posting_writer,
     reindexing,
     segments,
-    term_vectors,
     visible_postings,
 )
 from whence.store.postgres.store import PostgresStore
@@ -54,14 +53,13 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         "_ROW_LISTS": 2,
         "_ROW_POSTINGS": 3,
         "MAX_SEGMENT_CHUNKS": 6,
-        "BATCH_POSTINGS": 4,
-        "MAX_FLUSHED_CHUNKS": 3,
+        "_BATCH_POSTINGS": 4,
+        "_MAX_POSTINGS": 8,
         "_MAX_SMALL_SEGMENTS": 2,
         "_INLINE_CHUNKS": 4,
         "_BATCH_DOCUMENTS": 2,
-        "_READ_CHUNKS": 2,
     }
-    modules = (merge_policy, merging, posting_writer, reindexing, segments, term_vectors)
+    modules = (merge_policy, merging, posting_writer, reindexing, segments)
     for name, value in sizes.items():
         places = [module for module in modules if hasattr(module, name)]
         assert places, name
@@ -273,7 +271,7 @@ async def test_a_failed_write_changes_no_postings(
     async def fail(*args: Any, **options: Any) -> None:
         raise OSError("disk on fire")
 
-    monkeypatch.setattr(segments, "write_segment", fail)
+    monkeypatch.setattr(segments.PostingLists, "write", fail)
     with pytest.raises(Unavailable):
         await postgres_store.replace_documents("c", [text_document("d1", "blue")])
 
@@ -311,16 +309,16 @@ async def test_the_memory_of_a_merge_is_bounded(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A merge of four times as many chunks keeps no more postings in memory: one band and one row."""
-    monkeypatch.setattr(merging, "BATCH_POSTINGS", 256)
+    monkeypatch.setattr(merging, "_BATCH_POSTINGS", 256)
     monkeypatch.setattr(posting_writer, "_ROW_POSTINGS", 32)
     merged: list[int] = []
-    band = merging._sorted
+    band = merging.PostingLists
 
-    def spy(columns: Any) -> Any:
+    def spy(*columns: Any) -> Any:
         merged.append(len(columns[0]))
-        return band(columns)
+        return band(*columns)
 
-    monkeypatch.setattr(merging, "_sorted", spy)
+    monkeypatch.setattr(merging, "PostingLists", spy)
     await postgres_store.ensure_collection("c", MODEL)
     held = []
     for chunks in (100, 400):

@@ -26,6 +26,7 @@ from whence.store.postgres.lexical import (
     reindexing,
     segments,
 )
+from whence.store.postgres.lexical.posting_writer import PostingLists
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_samples import text_document
@@ -48,11 +49,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_policy, "MAX_SEGMENT_CHUNKS", 40)
     monkeypatch.setattr(merge_policy, "_MAX_SMALL_SEGMENTS", 3)
     monkeypatch.setattr(merge_policy, "_INLINE_CHUNKS", 4)
-    monkeypatch.setattr(merging, "BATCH_POSTINGS", 8)
+    monkeypatch.setattr(merging, "_BATCH_POSTINGS", 8)
     monkeypatch.setattr(posting_writer, "_ROW_POSTINGS", 4)
     monkeypatch.setattr(reindexing, "_BATCH_DOCUMENTS", 3)
     for module in (reindexing, segments):
-        monkeypatch.setattr(module, "MAX_FLUSHED_CHUNKS", 4)
+        monkeypatch.setattr(module, "MAX_SEGMENT_CHUNKS", 4)
 
 
 class Pause:
@@ -70,9 +71,13 @@ class Pause:
         self.sources: set[int] = set()
         self._midway = midway
         self._bands = 0
-        self._begin, self._write = merging._write_merged, merging.write_postings
+        self._begin, self._write = merging._write_merged, PostingLists.write
         monkeypatch.setattr(merging, "_write_merged", self._begun)
-        monkeypatch.setattr(merging, "write_postings", self._written)
+
+        async def write(band: PostingLists, *where: Any) -> None:
+            await self._written(band, *where)
+
+        monkeypatch.setattr(PostingLists, "write", write)
 
     async def _begun(self, *where: Any, record_deleted: bool = False) -> Any:
         if not record_deleted:

@@ -14,9 +14,7 @@ from whence.store.postgres.lexical import merge_policy
 from whence.store.postgres.lexical.merge_policy import (
     MAX_SEGMENT_CHUNKS,
     Segment,
-    plan_all_merges,
     plan_background_merges,
-    plan_compaction,
     plan_inline_merges,
 )
 
@@ -60,9 +58,7 @@ _sizes = st.lists(
 )
 
 
-@pytest.mark.parametrize(
-    "plan", [plan_all_merges, plan_inline_merges, plan_background_merges, plan_compaction]
-)
+@pytest.mark.parametrize("plan", [plan_inline_merges, plan_background_merges])
 @given(sizes=_sizes)
 def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, int]]) -> None:
     """Ranges do not overlap, cover whole segments, fit into one, and leave fewer segments or fewer dead."""
@@ -81,18 +77,6 @@ def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, in
 
 
 @given(_sizes)
-@example([(10_000, 0), (60_000, 0)] * 9)
-def test_merging_leaves_few_small_segments(sizes: list[tuple[int, int]]) -> None:
-    """After all that is planned no half-dead segment is left, few small ones, and nothing is due."""
-    segments = _laid_out(sizes)
-    segments = _after(segments, plan_all_merges(segments))
-
-    assert all(one.deleted * 2 < one.chunks for one in segments)
-    assert _small(segments) <= merge_policy._MAX_SMALL_SEGMENTS
-    assert plan_all_merges(segments) == []
-
-
-@given(_sizes)
 def test_writes_and_the_background_keep_apart(sizes: list[tuple[int, int]]) -> None:
     """What a write merges is small, and behind all that is merged beside it, now and after more chunks."""
     segments = _laid_out(sizes)
@@ -107,6 +91,7 @@ def test_writes_and_the_background_keep_apart(sizes: list[tuple[int, int]]) -> N
 
 
 @given(_sizes)
+@example([(10_000, 0), (60_000, 0)] * 9)
 def test_between_them_everything_is_done(sizes: list[tuple[int, int]]) -> None:
     """Merging in turn comes to an end, with no half-dead segment and few small ones for each of the two."""
     segments = _laid_out(sizes)
@@ -140,7 +125,7 @@ def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None
 
 def test_a_settled_collection_is_left_alone() -> None:
     """Nothing is written again without a reason."""
-    for plan in (plan_all_merges, plan_inline_merges, plan_background_merges):
+    for plan in (plan_inline_merges, plan_background_merges):
         assert plan([]) == []
         assert plan(_laid_out([(1000, 0)] * 8)) == []
         assert plan(_laid_out([(65_536, 30_000)] * 50)) == []

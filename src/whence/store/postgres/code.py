@@ -99,7 +99,6 @@ class PostgresCode:
             self._pool.connection() as connection,
             imports.importing(
                 connection,
-                self._pool.connection,
                 timeout_s=self._write_timeout_s,
                 clock=self._clock,
             ) as run,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from whence.schema.access import DocumentTags
 from whence.schema.idempotency import EffectKind, Effects
-from whence.store.chunk_ids import chunk_key
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres import metadata_index as facts
 from whence.store.postgres.acl_classes import intern_classes
@@ -20,8 +18,8 @@ from whence.store.postgres.collections import (
     writable_collection,
     write_settings,
 )
+from whence.store.postgres.document_rows import insert_documents
 from whence.store.postgres.driver import Connection, writing
-from whence.store.postgres.identity_columns import reserve_all
 from whence.store.postgres.ledger import find_effects, record_effects
 from whence.store.postgres.lexical import forward_index, reindexing, segments
 from whence.store.postgres.links.indexing import (
@@ -34,18 +32,9 @@ from whence.store.postgres.links.indexing import (
 from whence.store.postgres.maintenance import Maintenance, index_words
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
-from whence.store.results import content_digest
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
-from whence.store.validation import check_documents, check_tags, is_text, json_text
+from whence.store.validation import check_documents, check_tags, is_text
 
-_DOCUMENT_COLUMNS = (
-    "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
-    "source_file", "source_url", "metadata", "source_digest",
-)  # fmt: skip
-_CHUNK_COLUMNS = (
-    "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
-    "heading", "section_path", "span_start", "span_end", "embed_text", "page",
-)  # fmt: skip
 _VECTOR_COLUMNS = ("ord", "collection_id", "class_id", "e")
 
 _STATES = """
@@ -323,90 +312,19 @@ async def _insert(
     collection: str,
     documents: Sequence[EmbeddedDocument],
     classes: Mapping[DocumentTags, int],
-) -> Sequence[int]:
-    """Write documents, chunks and vectors; return the numbers of the chunks, in order."""
-    chunks = sum(len(one.draft.chunks) for one in documents)
-    numbers, ords = await reserve_all(
-        connection, ("document", "id", len(documents)), ("chunk", "ord", chunks)
-    )
-    numbered = list(zip(numbers, documents, strict=True))
-    await connection.copy_records_to_table(
-        "document",
-        columns=_DOCUMENT_COLUMNS,
-        records=_document_rows(numbered, collection_id, classes),
-    )
-    drafts = ((number, document.draft) for number, document in numbered)
-    await facts.index_metadata(connection, collection_id, drafts)
-    await connection.copy_records_to_table(
-        "chunk",
-        columns=_CHUNK_COLUMNS,
-        records=_chunk_rows(numbered, iter(ords), collection_id, collection, classes),
-    )
+) -> list[int]:
+    """Write documents with chunks, vectors and metadata; return the numbers of the chunks, in order."""
+    drafts = [one.draft for one in documents]
+    ids, ords = await insert_documents(connection, collection_id, collection, drafts, classes)
+    await facts.index_metadata(connection, collection_id, zip(ids, drafts, strict=True))
+    vectors = [
+        (collection_id, classes[one.draft.tags], vector)
+        for one in documents
+        for vector in one.vectors
+    ]
     await connection.copy_records_to_table(
         "chunk_vec",
         columns=_VECTOR_COLUMNS,
-        records=_vector_rows(documents, iter(ords), collection_id, classes),
+        records=[(ord_, *rest) for ord_, rest in zip(ords, vectors, strict=True)],
     )
     return ords
-
-
-_Numbered = Sequence[tuple[int, EmbeddedDocument]]
-
-
-def _document_rows(
-    numbered: _Numbered, collection_id: int, classes: Mapping[DocumentTags, int]
-) -> Iterator[tuple[Any, ...]]:
-    for number, document in numbered:
-        draft = document.draft
-        yield (
-            number,
-            collection_id,
-            draft.document_id,
-            draft.digest,
-            classes[draft.tags],
-            len(draft.chunks),
-            draft.title,
-            draft.source_file,
-            draft.source_url,
-            json_text(draft.metadata),
-            draft.source_digest,
-        )
-
-
-def _chunk_rows(
-    numbered: _Numbered,
-    ords: Iterator[int],
-    collection_id: int,
-    collection: str,
-    classes: Mapping[DocumentTags, int],
-) -> Iterator[tuple[Any, ...]]:
-    for number, document in numbered:
-        draft = document.draft
-        for index, chunk in enumerate(draft.chunks):
-            yield (
-                next(ords),
-                collection_id,
-                number,
-                index,
-                chunk_key(collection, draft.document_id, index),
-                classes[draft.tags],
-                chunk.content,
-                content_digest(chunk.content),
-                chunk.heading,
-                chunk.section_path,
-                chunk.start,
-                chunk.end,
-                chunk.embed_text,
-                chunk.page,
-            )
-
-
-def _vector_rows(
-    documents: Sequence[EmbeddedDocument],
-    ords: Iterator[int],
-    collection_id: int,
-    classes: Mapping[DocumentTags, int],
-) -> Iterator[tuple[Any, ...]]:
-    for document in documents:
-        for vector in document.vectors:
-            yield next(ords), collection_id, classes[document.draft.tags], vector

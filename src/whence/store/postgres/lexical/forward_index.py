@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.segments import mark_deleted
-from whence.store.postgres.lexical.term_vectors import concatenated
+from whence.store.postgres.lexical.segments import mark_deleted, read_terms
 from whence.store.term_counts import TermVector
 
 #: Longest term stored as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
@@ -159,7 +158,7 @@ async def remove_document_terms(
     rows = await connection.fetch(_OF_DOCUMENTS, collection_id, list(document_ids))
     if not rows:
         return []
-    terms, counts = np.unique(concatenated(rows, "terms"), return_counts=True)
+    terms, counts = np.unique(read_terms(rows), return_counts=True)
     ids: list[int] = terms.tolist()
     await connection.execute(_SUBTRACT_DF, ids, counts.tolist())
     await connection.execute(_ADD_TO_COUNT, collection_id, -len(rows))

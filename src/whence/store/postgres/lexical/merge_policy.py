@@ -35,8 +35,8 @@ class Segment(msgspec.Struct, frozen=True):
         return self.chunks - self.deleted
 
 
-def plan_all_merges(segments: Sequence[Segment]) -> list[Segment]:
-    """Return the segments to make by merging, as ranges of slots.
+def plan_inline_merges(segments: Sequence[Segment]) -> list[Segment]:
+    """Return the segments that a write makes by merging, as ranges of slots.
 
     A segment of which half is deleted is rewritten alone. When there are too many small ones, the newest are
     merged: all after the last that is at least twice as large as everything behind it. Each merge leaves fewer
@@ -45,11 +45,6 @@ def plan_all_merges(segments: Sequence[Segment]) -> list[Segment]:
     Args:
         segments: All segments of a collection, in the order of their slots.
     """
-    return list(_ranges(segments, _merge_start(segments)))
-
-
-def plan_inline_merges(segments: Sequence[Segment]) -> list[Segment]:
-    """Plan the merges that a write does itself: as `plan_all_merges`, of the newest segments only."""
     own = _first_inline(segments)
     start = _merge_start(segments)
     if start < own:
@@ -62,11 +57,6 @@ def plan_background_merges(segments: Sequence[Segment]) -> list[Segment]:
     """Plan the merges that run while writes go on: all that `plan_inline_merges` leaves."""
     own = _first_inline(segments)
     return list(_ranges(segments[:own], min(_merge_start(segments), own)))
-
-
-def plan_compaction(segments: Sequence[Segment]) -> list[Segment]:
-    """Plan the merges that leave as few segments as possible."""
-    return list(_ranges(segments, 0))
 
 
 def _first_inline(segments: Sequence[Segment]) -> int:

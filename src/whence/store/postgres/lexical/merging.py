@@ -15,24 +15,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from whence.store.postgres.document_rows import reserve
 from whence.store.postgres.driver import Connection, writing
-from whence.store.postgres.identity_columns import reserve
 from whence.store.postgres.lexical.merge_policy import Segment, plan_background_merges
-from whence.store.postgres.lexical.posting_writer import (
-    BATCH_POSTINGS,
-    PostingLists,
-    write_postings,
-)
+from whence.store.postgres.lexical.posting_writer import PostingLists
 
 #: First half of the key of the advisory lock under which a collection is merged: "merg" in ASCII.
 _LOCK = 0x6D657267
+#: Postings that are read, sorted and written at a time, about.
+_BATCH_POSTINGS = 1 << 13
 #: How often a background merge is started whose sources another merge replaced.
 _ATTEMPTS = 3
 
@@ -192,12 +190,14 @@ async def _write_postings(
     """Copy the postings of some slots from the source segments to a new one."""
     new_places = await asyncio.to_thread(_new_places, sources, slots)
     ids = [source["id"] for source in sources]
-    ends = [row["batch_end"] for row in await connection.fetch(_BATCH_ENDS, ids, BATCH_POSTINGS)]
+    ends = [row["batch_end"] for row in await connection.fetch(_BATCH_ENDS, ids, _BATCH_POSTINGS)]
     for low, high in itertools.pairwise([-1, *ends]):
         rows = await connection.fetch(_BATCH, ids, low, high)
         if not rows:
             raise _SourcesReplacedError
-        await write_postings(connection, number, _merged(rows, new_places, low, high))
+        postings = await asyncio.to_thread(_merged, rows, new_places, low, high)
+        if len(postings):
+            await postings.write(connection, number)
 
 
 async def _carry_over_deleted(connection: Connection, merge: _Merge) -> int:
@@ -243,21 +243,11 @@ def _new_places(sources: Sequence[Any], live: NDArray[np.int32]) -> list[NDArray
 
 def _merged(
     rows: Sequence[Any], new_places: Sequence[NDArray[np.int32]], low: int, high: int
-) -> Iterator[PostingLists]:
-    """Yield the postings in rows of terms above `low` up to `high`."""
+) -> PostingLists:
+    """Return the postings in rows of terms above `low` up to `high`."""
     parts = (_read(row, new_places[row["n"] - 1], low, high) for row in rows)
-    # In a function of its own, so that its arrays are freed before the postings are written.
-    postings = _sorted([np.concatenate(column) for column in zip(*parts, strict=True)])
-    if len(postings):
-        yield postings
-
-
-def _sorted(columns: Sequence[NDArray[Any]]) -> PostingLists:
-    """Sort the concatenated postings of all segments, given as terms, classes, places and counts."""
-    terms, classes, _, _ = columns
-    keys = terms.astype(np.int64)
-    keys <<= 32
-    keys |= classes
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    keys = columns[0].astype(np.int64) << 32 | columns[1]
     # Stable: in a posting list the postings of earlier segments have lower slots, and stand first already.
     order = np.argsort(keys, kind="stable")
     return PostingLists(*(column[order] for column in columns))

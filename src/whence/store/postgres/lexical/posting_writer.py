@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.store.postgres.binary_copy import copy_rows, int_arrays, rows_of_columns
 from whence.store.postgres.driver import Connection
 
-#: Postings that are sorted and written at a time, about: a megabyte with the intermediate arrays.
-BATCH_POSTINGS = 1 << 13
 #: Most posting lists and postings of a row that holds more than one term. Such a row is stored in its page, and
 #: finding a term in it costs some microseconds.
 _ROW_LISTS = 64
 _ROW_POSTINGS = 128
 
 _COLUMNS = ("segment", "last_term", "terms", "classes", "ends", "places", "counts")
-
-
-async def write_postings(
-    connection: Connection, segment: int, batches: Iterator[PostingLists]
-) -> None:
-    """Write the postings of a segment. Each batch is computed off the event loop.
-
-    Args:
-        connection: Inside the writing transaction.
-        segment: Number of the segment.
-        batches: Postings in ascending order of terms, all of a term in one batch.
-    """
-    rows = itertools.chain.from_iterable(batch.rows(segment) for batch in batches)
-    await copy_rows(connection, "posting", _COLUMNS, rows, in_thread=True)
 
 
 class PostingLists:
@@ -57,7 +41,7 @@ class PostingLists:
         )
         self._terms = terms[heads]
         self._classes = classes[heads]
-        self._ends = np.append(heads[1:], len(terms)).astype(np.int32)
+        self._ends = np.append(heads[1:], len(terms))
         self._places = places.astype("<u2", copy=False).tobytes()
         self._counts = counts.tobytes()
 
@@ -65,25 +49,27 @@ class PostingLists:
         """Return the number of postings."""
         return len(self._places) // 2
 
-    def rows(self, segment: int) -> Iterator[bytes]:
-        """Yield rows in the binary format of COPY."""
-        lasts = np.array(list(self._row_ends()), dtype=np.intp)
-        if not len(lasts):
-            return iter(())
-        widths = np.diff(lasts, prepend=0)
-        ends = self._ends[lasts - 1].tolist()
-        starts = [0, *ends[:-1]]
-        spans = list(zip(starts, ends, strict=True))
-        return rows_of_columns(
-            {"segment": segment, "last_term": self._terms[lasts - 1]},
-            {
-                "terms": int_arrays(self._terms, widths),
-                "classes": int_arrays(self._classes, widths),
-                "ends": int_arrays(self._ends - np.repeat(starts, widths), widths),
-                "places": [self._places[2 * start : 2 * end] for start, end in spans],
-                "counts": [self._counts[4 * start : 4 * end] for start, end in spans],
-            },
+    async def write(self, connection: Connection, segment: int) -> None:
+        """Write the postings of a segment by binary COPY, inside the writing transaction."""
+        await connection.copy_records_to_table(
+            "posting", columns=_COLUMNS, records=self._rows(segment)
         )
+
+    def _rows(self, segment: int) -> Iterator[tuple[Any, ...]]:
+        start = 0
+        for at, to in itertools.pairwise([0, *self._row_ends()]):
+            terms, ends = self._terms[at:to].tolist(), self._ends[at:to]
+            end = int(ends[-1])
+            yield (
+                segment,
+                terms[-1],
+                terms,
+                self._classes[at:to].tolist(),
+                (ends - start).tolist(),
+                self._places[2 * start : 2 * end],
+                self._counts[4 * start : 4 * end],
+            )
+            start = end
 
     def _row_ends(self) -> Iterator[int]:
         """Yield, for each row, the index after its last posting list; a term is in one row only."""

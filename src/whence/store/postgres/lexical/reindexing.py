@@ -14,9 +14,8 @@ from typing import Any
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import STATISTICS, write_term_vectors
-from whence.store.postgres.lexical.merge_policy import plan_compaction
-from whence.store.postgres.lexical.merging import list_segments, merge_segments
-from whence.store.postgres.lexical.segments import MAX_FLUSHED_CHUNKS, flush_postings
+from whence.store.postgres.lexical.merge_policy import MAX_SEGMENT_CHUNKS
+from whence.store.postgres.lexical.segments import flush_postings
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_terms
 from whence.text.analysis import ANALYZER_VERSION
 from whence.text.languages import detect_language, language_sample
@@ -85,11 +84,12 @@ async def reindex_batch(connection: Connection, collection_id: int) -> bool:
         await _reset(connection, collection_id, boosts)
     texts = await connection.fetch(_NEXT_TEXTS, collection_id, _BATCH_DOCUMENTS)
     if not texts:
-        return await _complete(connection, collection_id)
+        await _complete(connection, collection_id)
+        return True
     # Code is written in English words, whatever the language of its comments.
     words = await asyncio.to_thread(_analyze, texts, boosts, detect=not row["internal"])
     await write_term_vectors(connection, collection_id, [text["ord"] for text in texts], words)
-    await flush_postings(connection, collection_id, min_chunks=MAX_FLUSHED_CHUNKS)
+    await flush_postings(connection, collection_id, min_chunks=MAX_SEGMENT_CHUNKS)
     return False
 
 
@@ -117,16 +117,12 @@ def _analyze(rows: Sequence[Any], boosts: FieldBoosts, *, detect: bool) -> list[
     return words
 
 
-async def _complete(connection: Connection, collection_id: int) -> bool:
-    """Merge the segments, one merge a call; then count the chunks, open the index to searches, return True."""
+async def _complete(connection: Connection, collection_id: int) -> None:
+    """Write the remaining postings, count the chunks, and open the index to searches."""
     await flush_postings(connection, collection_id)
-    if ranges := plan_compaction(await list_segments(connection, collection_id)):
-        await merge_segments(connection, collection_id, ranges[0].first, ranges[0].last)
-        return False
     await connection.execute("DELETE FROM lexicon_class WHERE collection_id = $1", collection_id)
     await connection.execute(_COUNT_CLASSES, collection_id)
     await connection.execute(_COMPLETE, collection_id, ANALYZER_VERSION)
-    return True
 
 
 async def read_field_boosts(connection: Connection, collection: str) -> FieldBoosts:

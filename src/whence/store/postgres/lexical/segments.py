@@ -1,9 +1,9 @@
 """Segments: postings of new slots, flushed by each write and merged when there are too many.
 
 Every function runs inside the writing transaction, with the row of the collection locked. A write flushes one
-segment. Segments are merged as `merge_policy` plans, a chunk as often as the logarithm of the collection's
-size: small merges happen in the write itself, larger ones in the background, see `merging`. Postings hold
-counts and no scores, because scores depend on what the reader may see.
+segment, or several when it has very many postings. Segments are merged as `merge_policy` plans, a chunk as
+often as the logarithm of the collection's size: small merges happen in the write itself, larger ones in the
+background, see `merging`. Postings hold counts and no scores, because scores depend on what the reader may see.
 """
 
 from __future__ import annotations
@@ -13,31 +13,35 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from whence.store.bm25 import MAX_COUNT
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.merge_policy import (
-    plan_all_merges,
+    MAX_SEGMENT_CHUNKS,
     plan_background_merges,
-    plan_compaction,
     plan_inline_merges,
 )
 from whence.store.postgres.lexical.merging import list_segments, merge_segments
-from whence.store.postgres.lexical.posting_writer import write_postings
-from whence.store.postgres.lexical.term_vectors import TermVectors, concatenated
+from whence.store.postgres.lexical.posting_writer import PostingLists
 
-#: Most chunks in a flushed segment, some 16 MB at 60 terms a chunk. An import writes more at once; it flushes
-#: several segments and merges them.
-MAX_FLUSHED_CHUNKS = 1 << 14
-#: Term vectors read with one statement.
-_READ_CHUNKS = 512
+#: Postings from which on a flushed segment has no more chunks; some 80 MB while it is made.
+_MAX_POSTINGS = 1 << 21
 
 _NEW_SLOTS = "SELECT next_slot, posted FROM lexicon WHERE collection_id = $1"
 _SET_FLUSHED = "UPDATE lexicon SET posted = next_slot WHERE collection_id = $1"
-# By the index on (collection_id, slot); each chunk by its primary key.
+#: The term vectors of a range of slots as arrays, up to a number of postings. By the index on
+#: (collection_id, slot); each chunk by its primary key.
 _TERM_VECTORS = """
-    SELECT t.slot, c.class_id, t.length, t.terms, t.counts
-    FROM chunk_terms t JOIN chunk c ON c.ord = t.ord
-    WHERE t.collection_id = $1 AND t.slot BETWEEN $2 AND $3 ORDER BY t.slot LIMIT $4"""
+    SELECT coalesce(array_agg(w.slot ORDER BY w.slot), '{}') AS slots,
+        array_agg(w.class_id ORDER BY w.slot) AS classes, array_agg(w.length ORDER BY w.slot) AS lengths,
+        array_agg(w.width ORDER BY w.slot) AS widths,
+        string_agg(w.terms, '' ORDER BY w.slot) AS terms, string_agg(w.counts, '' ORDER BY w.slot) AS counts
+    FROM (SELECT t.slot, c.class_id, t.length, t.terms, t.counts, length(t.terms) / 4 AS width,
+            sum(length(t.terms) / 4) OVER (ORDER BY t.slot) - length(t.terms) / 4 AS before
+        FROM chunk_terms t JOIN chunk c ON c.ord = t.ord
+        WHERE t.collection_id = $1 AND t.slot BETWEEN $2 AND $3) w
+    WHERE w.before < $4"""
 _NEW_SEGMENT = """
     INSERT INTO segment (collection_id, first_slot, last_slot, chunks, slots)
     VALUES ($1, $2, $3, $4, $5) RETURNING id"""
@@ -71,74 +75,57 @@ _CHUNKS_OF_SLOTS = """
     SELECT ord FROM chunk_terms WHERE collection_id = $1 AND slot = ANY($2::int[]) ORDER BY ord"""
 
 
-async def flush(connection: Connection, collection_id: int, *, merge_all: bool = False) -> None:
-    """Write the postings of all new slots, and do the merges that are due.
-
-    Args:
-        connection: Inside the writing transaction.
-        collection_id: The collection, which is indexed.
-        merge_all: Whether to do the merges, too, that are otherwise left to the background.
-    """
-    first = await flush_postings(connection, collection_id)
-    segments = await list_segments(connection, collection_id)
-    due = plan_all_merges(segments) if merge_all else plan_inline_merges(segments)
-    new = [one for one in segments if one.first >= first]
-    for one in due or plan_compaction(new):
+async def flush(connection: Connection, collection_id: int) -> None:
+    """Write the postings of all new slots of an indexed collection, and do the merges that are due."""
+    await flush_postings(connection, collection_id)
+    for one in plan_inline_merges(await list_segments(connection, collection_id)):
         await merge_segments(connection, collection_id, one.first, one.last)
 
 
-async def flush_postings(connection: Connection, collection_id: int, *, min_chunks: int = 0) -> int:
-    """Write the postings of all new slots, if there are enough of them; return the first new slot.
+async def flush_postings(
+    connection: Connection, collection_id: int, *, min_chunks: int = 0
+) -> None:
+    """Write the postings of all new slots, if there are at least `min_chunks` of them.
 
-    Cost: linear in the postings; memory holds those of one segment.
+    Cost: n log n in the postings; memory holds those of one segment.
     """
     row = await connection.fetchrow(_NEW_SLOTS, collection_id)
-    first: int = row["posted"]
-    if row["next_slot"] - first < min_chunks:
-        return first
-    start, last = first, row["next_slot"] - 1
-    while vectors := await _read_term_vectors(connection, collection_id, start, last):
-        await write_segment(connection, collection_id, vectors)
-        start = int(vectors.slots[-1]) + 1
+    first, end = row["posted"], row["next_slot"]
+    if end - first < min_chunks:
+        return
+    while first < end:
+        last = min(first + MAX_SEGMENT_CHUNKS, end) - 1
+        row = await connection.fetchrow(_TERM_VECTORS, collection_id, first, last, _MAX_POSTINGS)
+        if row["slots"]:
+            last = row["slots"][-1]
+            slots, postings = await asyncio.to_thread(_invert, row)
+            segment = await connection.fetchval(
+                _NEW_SEGMENT, collection_id, row["slots"][0], last, len(slots), slots.tobytes()
+            )
+            await postings.write(connection, segment)
+        first = last + 1
     await connection.execute(_SET_FLUSHED, collection_id)
-    return first
 
 
-async def _read_term_vectors(
-    connection: Connection, collection_id: int, first: int, last: int
-) -> TermVectors | None:
-    """Read the term vectors of a range of slots, of one segment at most; None when no chunk is left.
+def _invert(vectors: Any) -> tuple[NDArray[np.int32], PostingLists]:
+    """Return the slots of a new segment in the order of their places, and its postings.
 
-    A statement reads some hundred chunks: rows of the driver take several times the memory of their numbers.
+    Places are in the order of classes, then slots; counts and lengths are clipped to two bytes.
     """
-    parts: list[TermVectors] = []
-    left = MAX_FLUSHED_CHUNKS
-    while left:
-        limit = min(left, _READ_CHUNKS)
-        rows = await connection.fetch(_TERM_VECTORS, collection_id, first, last, limit)
-        if not rows:
-            break
-        parts.append(await asyncio.to_thread(TermVectors.from_rows, rows))
-        left -= len(rows)
-        first = rows[-1]["slot"] + 1
-    return await asyncio.to_thread(TermVectors.joined, parts) if parts else None
-
-
-async def write_segment(connection: Connection, collection_id: int, vectors: TermVectors) -> None:
-    """Write the postings of chunks that are in no segment, at most `MAX_SEGMENT_CHUNKS`.
-
-    Cost: n log n in the postings; memory 8 bytes for each beside the term vectors.
-    """
-    ordered = await asyncio.to_thread(vectors.by_class)
-    segment = await connection.fetchval(
-        _NEW_SEGMENT,
-        collection_id,
-        int(vectors.slots[0]),
-        int(vectors.slots[-1]),
-        len(vectors.slots),
-        ordered.slots.astype(">i4").tobytes(),
+    slots, classes = np.array(vectors["slots"], ">i4"), np.array(vectors["classes"], np.int32)
+    order = np.argsort(classes, kind="stable")
+    places = np.empty(len(order), np.uint16)
+    places[order] = np.arange(len(order))
+    widths = vectors["widths"]
+    terms, of_posting = np.frombuffer(vectors["terms"], "<i4"), np.repeat(places, widths)
+    by_term = np.argsort(terms.astype(np.int64) << 16 | of_posting)
+    counts = np.empty((len(terms), 2), "<u2")
+    counts[:, 0] = np.minimum(np.frombuffer(vectors["counts"], "<i4"), MAX_COUNT)
+    counts[:, 1] = np.repeat(np.minimum(vectors["lengths"], MAX_COUNT), widths)
+    of_classes = np.repeat(classes, widths)
+    return slots[order], PostingLists(
+        terms[by_term], of_classes[by_term], of_posting[by_term], counts[by_term]
     )
-    await write_postings(connection, segment, ordered.posting_lists())
 
 
 async def merge_pending(connection: Connection, collection: str) -> bool:
@@ -168,7 +155,7 @@ async def mark_deleted(
     numbers, of_row = np.unique(np.array(classes), return_inverse=True)
     widths = [len(row["terms"]) // 4 for row in rows]
     # Segment and class in the upper half of a number, the term in the lower half.
-    keys = np.repeat(which * len(numbers) + of_row, widths) << 32 | concatenated(rows, "terms")
+    keys = np.repeat(which * len(numbers) + of_row, widths) << 32 | read_terms(rows)
     keys, counts = np.unique(keys, return_counts=True)
     which, of_row = np.divmod(keys >> 32, len(numbers))
     ids = np.array([segment["id"] for segment in segments])
@@ -179,6 +166,11 @@ async def mark_deleted(
         numbers[of_row].tolist(),
         counts.tolist(),
     )
+
+
+def read_terms(rows: Sequence[Any]) -> NDArray[np.int32]:
+    """Return the ids of the terms of rows of `chunk_terms`, one row after the other."""
+    return np.frombuffer(b"".join(row["terms"] for row in rows), "<i4")
 
 
 async def expunge_deleted(connection: Connection, collection_id: int, slots: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 from whence.schema.code import SnapshotInfo
@@ -57,13 +57,12 @@ _FAIL = """
 @asynccontextmanager
 async def importing(
     connection: Connection,
-    lend: Callable[[], AbstractAsyncContextManager[Connection]],
     *,
     timeout_s: float,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[PostgresImport]:
     """Run an import for the time of a block, on a connection that nothing else uses."""
-    run = PostgresImport(connection, lend, timeout_s, clock)
+    run = PostgresImport(connection, timeout_s, clock)
     await run.sweep()
     try:
         yield run
@@ -79,12 +78,10 @@ class PostgresImport:
     def __init__(
         self,
         connection: Connection,
-        lend: Callable[[], AbstractAsyncContextManager[Connection]],
         timeout_s: float,
         clock: Callable[[], datetime],
     ) -> None:
         self._connection = connection
-        self._lend = lend
         self._timeout_s = timeout_s
         self._clock = clock
         self._staged: list[PostgresStagedSnapshot] = []
@@ -121,7 +118,6 @@ class PostgresImport:
             refs,
             await bulk_settings(self._connection, self._timeout_s),
             self._collections,
-            self._lend,
         )
         self._staged.append(staged)
         return staged
@@ -186,8 +182,6 @@ class PostgresImport:
             return
         reason = error.message if isinstance(error, WhenceError) else type(error).__name__
         try:
-            for one in self._staged:
-                await one.background.wait_ignoring_errors()
             for one in self._staged:
                 await self._fail(one.number, reason)
         except (*DRIVER_ERRORS, OSError):

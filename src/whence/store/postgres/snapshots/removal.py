@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from whence.store.postgres.collections import write_settings
 from whence.store.postgres.driver import Connection, writing
 
 #: Internal collections without a snapshot; locked, so that a second process waits.
@@ -48,7 +49,7 @@ async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, 
     Where the role permits, the server does not check foreign keys: the caller writes and deletes whole
     snapshots, to which nothing else refers.
     """
-    settings = (f"statement_timeout = {int(timeout_s * 1000)}", "synchronous_commit = off")
+    settings = (*write_settings(timeout_s), "synchronous_commit = off")
     may_skip_checks = await connection.fetchval(
         "SELECT has_parameter_privilege('session_replication_role', 'SET')"
     )

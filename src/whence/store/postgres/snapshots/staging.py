@@ -8,7 +8,7 @@ keys row by row, which takes more than half of its time; publishing checks the w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import wraps
@@ -17,21 +17,23 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from whence.schema.code import CodeNode, ImportReport, SnapshotInfo
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
+from whence.schema.ingest import DocumentDraft
+from whence.store.postgres.acl_classes import intern_classes
+from whence.store.postgres.document_rows import insert_documents
 from whence.store.postgres.driver import Connection, writing
-from whence.store.postgres.identity_columns import reserve_all
-from whence.store.postgres.lexical.segments import flush
+from whence.store.postgres.lexical.forward_index import add_chunk_terms
+from whence.store.postgres.lexical.segments import flush_postings
 from whence.store.postgres.snapshots.catalogue import find_published, hide, write_snapshot
-from whence.store.postgres.snapshots.nodes import (
-    StagedNodes,
-    prepare_nodes,
-    relation_ids,
-    write_edges,
+from whence.store.postgres.snapshots.graph_rows import number_nodes, relation_ids, write_edges
+from whence.store.snapshot_documents import (
+    check_vectors,
+    different_content,
+    internal_name,
+    node_document,
 )
-from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, TermCounter
-from whence.store.postgres.snapshots.vectors import SnapshotVectors
-from whence.store.snapshot_documents import different_content, internal_name
 from whence.store.snapshot_protocols import NodeText, SnapshotEdges, SnapshotRecord
-from whence.store.term_counts import DEFAULT_LANGUAGES
+from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_terms
+from whence.store.validation import check_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,8 +58,29 @@ _COUNT_INCOMPLETE = """
     LEFT JOIN sec_class g ON g.id = d.class_id WHERE n.collection_id = $1"""
 
 
-async def _analyze(connection: Connection) -> None:
-    await connection.execute(_ANALYZE)
+_TEXTS = """
+    SELECT c.ord, c.embed_text FROM chunk c WHERE c.collection_id = $1 AND c.ord > $2
+    AND NOT EXISTS (SELECT FROM chunk_vec v WHERE v.ord = c.ord) ORDER BY c.ord LIMIT $3"""
+_SET_MODEL = """
+    UPDATE collection SET model_name = $2, model_revision = $3, model_precision = $4, dimension = $5
+    WHERE id = $1"""
+_CLASSES = "SELECT ord, class_id FROM chunk WHERE ord = ANY($1::int[])"
+_VECTOR_COLUMNS = ("ord", "collection_id", "class_id", "e")
+# Nodes with the same local id and text in another snapshot of the repository, or of this import, that have a
+# vector of the model. Of several the newest counts.
+_COPY_EQUAL = """
+    INSERT INTO chunk_vec (ord, collection_id, class_id, e)
+    SELECT DISTINCT ON (n.ord) n.ord, n.collection_id, n.class_id, v.e
+    FROM code_node n JOIN chunk c ON c.ord = n.ord
+    JOIN collection k ON k.id = ANY($2::int[])
+        OR k.id IN (SELECT s.collection_id FROM code_snapshot s WHERE s.repo = $7)
+    JOIN code_node o ON o.collection_id = k.id AND o.local_id = n.local_id
+    JOIN chunk d ON d.ord = o.ord AND d.embed_text = c.embed_text
+    JOIN chunk_vec v ON v.ord = o.ord
+    WHERE n.collection_id = $1
+    AND (k.model_name, k.model_revision, k.model_precision, k.dimension) = ($3::text, $4::text, $5::text, $6::int)
+    AND NOT EXISTS (SELECT FROM chunk_vec x WHERE x.ord = n.ord)
+    ORDER BY n.ord, k.id DESC"""
 
 
 def uncancellable(
@@ -83,49 +106,6 @@ def uncancellable(
     return step
 
 
-# Removing the collection waits for this lock.
-_LOCK_COLLECTION = "SELECT true FROM collection WHERE id = $1 FOR KEY SHARE"
-
-
-class BackgroundWrites:
-    """Runs work for a collection on another connection: one after the other, each in a transaction."""
-
-    def __init__(
-        self,
-        lend: Callable[[], AbstractAsyncContextManager[Connection]],
-        collection_id: int,
-        settings: tuple[str, ...],
-    ) -> None:
-        self._lend = lend
-        self._collection_id = collection_id
-        self._settings = settings
-        self._last: asyncio.Task[None] | None = None
-
-    def start(self, work: Callable[[Connection], Awaitable[object]]) -> None:
-        """Start some work after that which was started before."""
-        self._last = asyncio.create_task(self._run(work, self._last))
-
-    async def wait(self) -> None:
-        """Wait for all work; raise what it failed with."""
-        if self._last is not None:
-            await self._last
-
-    async def wait_ignoring_errors(self) -> None:
-        """Wait for all work, before the import is removed."""
-        if self._last is not None:
-            await asyncio.gather(self._last, return_exceptions=True)
-
-    async def _run(
-        self, work: Callable[[Connection], Awaitable[object]], former: asyncio.Task[None] | None
-    ) -> None:
-        if former is not None:
-            await former
-        async with self._lend() as connection, writing(connection, *self._settings):
-            if not await connection.fetchval(_LOCK_COLLECTION, self._collection_id):
-                raise InternalError("the import was given up", hint="run the same command again")
-            await work(connection)
-
-
 class PostgresStagedSnapshot:
     """A snapshot on its way in; implements `StagedSnapshot`."""
 
@@ -138,55 +118,42 @@ class PostgresStagedSnapshot:
         refs: tuple[str, ...],
         settings: tuple[str, ...],
         siblings: Callable[[], list[int]],
-        lend: Callable[[], AbstractAsyncContextManager[Connection]],
     ) -> None:
         self.number = number
         self.snapshot = snapshot
         self.collection_id = collection_id
-        self.background = BackgroundWrites(lend, collection_id, settings)
         self._connection = connection
         self._refs = refs
         self._settings = settings
+        self._siblings = siblings
         self._lock = asyncio.Lock()
-        #: Held while terms are counted; acquired before `_lock`.
-        self._counting = asyncio.Lock()
-        self._counter = TermCounter(DEFAULT_LANGUAGES[0])
-        self._terms = SnapshotTermWriter(connection, collection_id)
-        self._nodes = StagedNodes(connection, collection_id)
+        #: Held while nodes are prepared, so that they keep their order; acquired before `_lock`.
+        self._preparing = asyncio.Lock()
         #: Number of each node in the order of arrival, once all have arrived.
         self._numbers: NDArray[np.int32] | None = None
-        self._vectors = SnapshotVectors(
-            connection, collection_id, snapshot.repo, self._nodes, siblings
-        )
+        #: Model of the vectors, and the chunk whose text was returned last.
+        self._model: EmbeddingModel | None = None
+        self._last_text = -1
         self._report: ImportReport | None = None
         self._replace = False
         self._unchanged = False
 
     @uncancellable
     async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
-        """Write some nodes, in the order of the calls; while some are written, the next can be counted."""
-        async with self._counting:
-            name = internal_name(self.number)
-            batch = await asyncio.to_thread(prepare_nodes, self.snapshot, name, nodes)
-            counted = await asyncio.to_thread(self._counter.count_bytes, batch.chunks["embed_text"])
+        """Write some nodes, in the order of the calls; while some are written, the next are prepared."""
+        connection = self._connection
+        async with self._preparing:
+            drafts, words = await asyncio.to_thread(_prepare, nodes)
         async with self._lock:
             if self._numbers is not None:
                 raise InternalError("all nodes come before the first edge")
-            if self._terms.is_full(len(batch)):
-                await self.background.wait()
-                self.background.start(self._terms.segment())
-            classes = await self._nodes.read_classes(batch)
+            classes = await intern_classes(connection, {draft.tags for draft in drafts})
             async with self._writing():
-                # Inside the transaction, since a transaction of its own would wait for the disk.
-                document_ids, ords, term_ids = await reserve_all(
-                    self._connection,
-                    ("document", "id", len(batch)),
-                    ("chunk", "ord", len(batch)),
-                    ("term", "id", len(counted.new)),
+                name = internal_name(self.number)
+                _, ords = await insert_documents(
+                    connection, self.collection_id, name, drafts, classes
                 )
-                await self._nodes.write(batch, classes, document_ids, ords)
-                await self._terms.write(ords, classes, counted, term_ids)
-            self._nodes.add(batch, classes, ords)
+                await add_chunk_terms(connection, self.collection_id, ords, words)
 
     def _writing(self) -> AbstractAsyncContextManager[None]:
         """Open a transaction that writes rows of this snapshot only."""
@@ -194,16 +161,10 @@ class PostgresStagedSnapshot:
 
     @uncancellable
     async def end_nodes(self) -> None:
-        """Number the nodes, while another connection writes the last terms."""
-        async with self._lock:
-            self._counter = TermCounter(DEFAULT_LANGUAGES[0])  # Frees its memory.
-            self.background.start(self._finish_terms)
-            async with self._writing():
-                self._numbers = await self._nodes.number()
-
-    async def _finish_terms(self, connection: Connection) -> None:
-        await self._terms.finish(connection)
-        await flush(connection, self.collection_id, merge_all=True)
+        """Number the nodes and write their postings."""
+        async with self._lock, self._writing():
+            self._numbers = await number_nodes(self._connection, self.collection_id)
+            await flush_postings(self._connection, self.collection_id)
 
     @uncancellable
     async def add_edges(self, edges: SnapshotEdges) -> None:
@@ -229,9 +190,9 @@ class PostgresStagedSnapshot:
                 return False
             if self._numbers is None:
                 raise InternalError("the nodes are ended before a snapshot is closed")
-            await self.background.wait()
-            if len(self._nodes) >= _ANALYZE_FROM:
-                self.background.start(_analyze)
+            if len(self._numbers) >= _ANALYZE_FROM:
+                async with self._writing():
+                    await self._connection.execute(_ANALYZE)
             return True
 
     def _is_published(self, report: ImportReport, former: SnapshotRecord | None) -> bool:
@@ -250,15 +211,42 @@ class PostgresStagedSnapshot:
         if self._unchanged:
             return []
         async with self._lock:
-            return await self._vectors.texts(limit)
+            n = limit if self._model else 1
+            rows = await self._connection.fetch(_TEXTS, self.collection_id, self._last_text, n)
+        if rows:
+            self._last_text = rows[-1]["ord"]
+        return [NodeText(key=row["ord"], text=row["embed_text"]) for row in rows]
 
     @uncancellable
     async def add_vectors(
         self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
     ) -> None:
-        """Store vectors; see `StagedSnapshot.add_vectors`."""
+        """Store vectors; the first call also copies those of equal texts. See `StagedSnapshot.add_vectors`."""
+        connection = self._connection
+        identity = (model.name, model.revision, model.precision, model.dimension)
         async with self._lock:
-            await self._vectors.add(keys, vectors, model, self._writing())
+            check_vectors(vectors, len(keys), model, self._model)
+            async with self._writing():
+                rows = await connection.fetch(_CLASSES, list(keys))
+                classes = {row["ord"]: row["class_id"] for row in rows}
+                await connection.copy_records_to_table(
+                    "chunk_vec",
+                    columns=_VECTOR_COLUMNS,
+                    records=[
+                        (key, self.collection_id, classes[key], vector)
+                        for key, vector in zip(keys, vectors, strict=True)
+                    ],
+                )
+                if self._model is None:
+                    await connection.execute(_SET_MODEL, self.collection_id, *identity)
+                    await connection.execute(
+                        _COPY_EQUAL,
+                        self.collection_id,
+                        self._siblings(),
+                        *identity,
+                        self.snapshot.repo,
+                    )
+            self._model = model
 
     async def publish(self, former: SnapshotRecord | None, now: datetime) -> int | None:
         """Make the snapshot readable, inside the caller's transaction.
@@ -269,7 +257,6 @@ class PostgresStagedSnapshot:
         connection, report = self._connection, self._report
         if report is None:
             raise InternalError("a snapshot is closed before it is published")
-        await self.background.wait()
         unreachable: int | None = self.collection_id
         is_new = not self._is_published(report, former)
         if is_new:
@@ -296,3 +283,12 @@ class PostgresStagedSnapshot:
         ):
             if n:
                 raise InternalError(f"{n} nodes of {self.snapshot.repo} {what}")
+
+
+def _prepare(nodes: Sequence[CodeNode]) -> tuple[list[DocumentDraft], list[TermVector]]:
+    """Return documents and term vectors of nodes. Cost: linear in their texts."""
+    drafts = [node_document(node) for node in nodes]
+    texts = [draft.chunks[0].embed_text for draft in drafts]
+    for draft, text in zip(drafts, texts, strict=True):
+        check_texts((text,), f"node {draft.document_id!r}")
+    return drafts, [count_terms(text, DEFAULT_LANGUAGES[0]) for text in texts]
