@@ -13,7 +13,7 @@ from whence.schema.texts import ChunkText
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import parse_chunk_key
 from whence.store.postgres.acl_classes import ALLOWED, access_values
-from whence.store.postgres.driver import Connection
+from whence.store.postgres.pool import ConnectionPool
 from whence.store.results import chunk_metadata
 from whence.store.validation import is_text
 
@@ -48,14 +48,38 @@ def _places(collection: str, chunk_ids: Sequence[str]) -> tuple[str, list[str], 
     return collection, [key.document_id for key in keys], [key.index for key in keys]
 
 
-async def chunk_texts(
-    connection: Connection, collection: str, chunk_ids: Sequence[str], access: Access
-) -> list[ChunkText]:
-    """Return the texts of chunks that exist and are visible, in the order asked; one statement."""
-    if not is_text(collection):
-        return []
-    rows = await connection.fetch(_TEXTS, *requested_values(access, collection, chunk_ids))
-    return [_text(row) for row in allowed_rows(rows, access, "texts")]
+class PostgresTexts:
+    """Implements the reads of `ChunkStore` that take ids of chunks; each is one statement."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def chunk_texts(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> list[ChunkText]:
+        """Return the texts of chunks that exist and are visible, in the order asked; see `ChunkStore`."""
+        values = requested_values(access, collection, chunk_ids)
+        rows = await self._fetch(_TEXTS, collection, values)
+        return [_text(row) for row in allowed_rows(rows, access, "texts")]
+
+    async def visible_chunks(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> frozenset[str]:
+        """Return which of these chunks exist and are visible."""
+        values = requested_values(access, collection, chunk_ids)
+        rows = await self._fetch(_VISIBLE, collection, values)
+        return frozenset(row["chunk_key"] for row in allowed_rows(rows, access, "visible chunks"))
+
+    async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these chunks exist, hidden ones included."""
+        rows = await self._fetch(_KNOWN, collection, _places(collection, chunk_ids))
+        return frozenset(row["chunk_key"] for row in rows)
+
+    async def _fetch(self, statement: str, collection: str, values: Sequence[Any]) -> list[Any]:
+        if not is_text(collection):
+            return []
+        async with self._pool.search_connection() as connection:
+            return await connection.fetch(statement, *values)
 
 
 def _text(row: Any) -> ChunkText:
@@ -80,23 +104,3 @@ def _text(row: Any) -> ChunkText:
         metadata=chunk_metadata(document, chunk, row["index"]),
         digest=row["digest"],
     )
-
-
-async def visible_chunks(
-    connection: Connection, collection: str, chunk_ids: Sequence[str], access: Access
-) -> frozenset[str]:
-    """Return which of these chunks exist and are visible; one statement."""
-    if not is_text(collection):
-        return frozenset()
-    rows = await connection.fetch(_VISIBLE, *requested_values(access, collection, chunk_ids))
-    return frozenset(row["chunk_key"] for row in allowed_rows(rows, access, "visible chunks"))
-
-
-async def known_chunks(
-    connection: Connection, collection: str, chunk_ids: Sequence[str]
-) -> frozenset[str]:
-    """Return which of these chunks exist, hidden ones included; one statement."""
-    if not is_text(collection):
-        return frozenset()
-    rows = await connection.fetch(_KNOWN, *_places(collection, chunk_ids))
-    return frozenset(row["chunk_key"] for row in rows)

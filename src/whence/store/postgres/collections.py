@@ -132,21 +132,20 @@ async def _find(connection: Connection, name: str) -> CollectionInfo | None:
     return None if row is None else _info(row)
 
 
+async def find_writable(connection: Connection, name: str) -> CollectionInfo | None:
+    """Return a collection that documents may be written to, without counts, or None."""
+    if not is_text(name) or is_internal(name):
+        return None
+    row = await connection.fetchrow(_UNCOUNTED, name)
+    return None if row is None else _info(row)
+
+
 async def writable_collection(connection: Connection, name: str) -> CollectionInfo:
     """Return a collection that documents may be written to, without counts."""
-    row = None
-    if is_text(name) and not is_internal(name):
-        row = await connection.fetchrow(_UNCOUNTED, name)
-    if row is None:
+    info = await find_writable(connection, name)
+    if info is None:
         raise missing_collection(name)
-    return _info(row)
-
-
-async def is_writable(connection: Connection, name: str) -> bool:
-    """Return whether there is such a collection and it does not hold a code snapshot."""
-    if not is_text(name) or is_internal(name):
-        return False
-    return await connection.fetchrow(_UNCOUNTED, name) is not None
+    return info
 
 
 async def lock_collection(connection: Connection, name: str) -> LockedCollection:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,7 +14,8 @@ from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres import metadata_index as facts
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.collections import (
-    is_writable,
+    LockedCollection,
+    find_writable,
     lock_collection,
     writable_collection,
     write_settings,
@@ -158,50 +160,43 @@ class PostgresDocuments:
     ) -> None:
         """Store documents in one transaction by binary COPY; see `ChunkStore`."""
         async with self._pool.connection() as connection:
-            await self._replace(connection, collection, documents, effects)
-            await self._maintenance.start_needed(connection, collection)
+            info = await writable_collection(connection, collection)
+            check_documents(info, documents)
+            if not documents:
+                return
+            await index_words(connection, collection, self._timeout_s)
+            classes = await intern_classes(connection, {one.draft.tags for one in documents})
+            boosts = await reindexing.read_field_boosts(connection, collection)
+            words = await asyncio.to_thread(_words, documents, boosts)
+            language = DEFAULT_LANGUAGES[0]
+            passages = await asyncio.to_thread(
+                titles_of_drafts, [one.draft for one in documents], language
+            )
+            async with self._writing(connection, collection) as locked:
+                # The collection may have been replaced by one of another model meanwhile.
+                if locked.info.model != info.model:
+                    check_documents(locked.info, documents)
+                if (now := await reindexing.read_field_boosts(connection, collection)) != boosts:
+                    words = await asyncio.to_thread(_words, documents, now)
+                await facts.ensure_metadata_indexed(connection, locked.id)
+                ids = [one.draft.document_id for one in documents]
+                async with _removing(connection, locked.id, ids):
+                    ords = await _insert(connection, locked.id, collection, documents, classes)
+                    await forward_index.add_chunk_terms(connection, locked.id, ords, words)
+                    await add_links(connection, locked.id, ords, passages, language)
+                if effects is not None:
+                    await record_effects(connection, collection, effects)
 
-    async def _replace(
-        self,
-        connection: Connection,
-        collection: str,
-        documents: Sequence[EmbeddedDocument],
-        effects: Effects | None,
-    ) -> None:
-        info = await writable_collection(connection, collection)
-        check_documents(info, documents)
-        if not documents:
-            return
-        await index_words(connection, collection, self._timeout_s)
-        classes = await intern_classes(connection, {one.draft.tags for one in documents})
-        boosts = await reindexing.read_field_boosts(connection, collection)
-        words = await asyncio.to_thread(_words, documents, boosts)
-        language = DEFAULT_LANGUAGES[0]
-        passages = await asyncio.to_thread(
-            titles_of_drafts, [one.draft for one in documents], language
-        )
+    @contextlib.asynccontextmanager
+    async def _writing(
+        self, connection: Connection, collection: str
+    ) -> AsyncIterator[LockedCollection]:
+        """Write to a locked collection in one transaction, then start the maintenance that is due."""
         async with writing(connection, *write_settings(self._timeout_s)):
             locked = await lock_collection(connection, collection)
-            # The collection may have been replaced by one of another model meanwhile.
-            if locked.info.model != info.model:
-                check_documents(locked.info, documents)
-            ids = [one.draft.document_id for one in documents]
-            await facts.ensure_metadata_indexed(connection, locked.id)
             await reindexing.ensure_indexed(connection, locked.id)
-            if (now := await reindexing.read_field_boosts(connection, collection)) != boosts:
-                words = await asyncio.to_thread(_words, documents, now)
-            await ensure_links_indexed(connection, locked.id)
-            borne = await document_titles(connection, locked.id, ids)
-            former = await forward_index.remove_document_terms(connection, locked.id, ids)
-            await _delete(connection, locked.id, ids)
-            ords = await _insert(connection, locked.id, collection, documents, classes)
-            await forward_index.add_chunk_terms(connection, locked.id, ords, words)
-            await add_links(connection, locked.id, ords, passages, language)
-            await delete_unused_titles(connection, borne)
-            await forward_index.delete_unused_terms(connection, former)
-            await segments.flush(connection, locked.id)
-            if effects is not None:
-                await record_effects(connection, collection, effects)
+            yield locked
+        await self._maintenance.start_needed(connection, collection)
 
     async def retag_documents(
         self, collection: str, tags: Mapping[str, DocumentTags], *, effects: Effects | None = None
@@ -215,24 +210,19 @@ class PostgresDocuments:
             await index_words(connection, collection, self._timeout_s)
             classes = await intern_classes(connection, set(known.values()))
             numbers = [classes[tag] for tag in known.values()]
-            async with writing(connection, *write_settings(self._timeout_s)):
-                locked = await lock_collection(connection, collection)
-                await reindexing.ensure_indexed(connection, locked.id)
+            async with self._writing(connection, collection) as locked:
                 moved = await connection.fetch(_RETAG, locked.id, list(known), numbers)
                 former = {row["ord"]: row["class_id"] for row in moved}
                 await forward_index.move_chunk_terms(connection, locked.id, former)
                 await segments.flush(connection, locked.id)
                 if effects is not None:
                     await record_effects(connection, collection, effects)
-            await self._maintenance.start_needed(connection, collection)
 
     async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
         """Set the weights of the fields of a collection; its words are indexed again if they changed."""
         async with self._pool.connection() as connection:
             await writable_collection(connection, collection)
-            async with writing(connection, *write_settings(self._timeout_s)):
-                locked = await lock_collection(connection, collection)
-                await reindexing.ensure_indexed(connection, locked.id)
+            async with self._writing(connection, collection) as locked:
                 if await reindexing.read_field_boosts(connection, collection) != boosts:
                     await reindexing.set_field_boosts(connection, locked.id, boosts)
 
@@ -240,14 +230,14 @@ class PostgresDocuments:
         """Remove documents in one transaction; return how many there were, 0 without such a collection."""
         ids = list(filter(is_text, document_ids))
         async with self._pool.connection() as connection:
-            if not await is_writable(connection, collection):
+            if await find_writable(connection, collection) is None:
                 return 0
             await index_words(connection, collection, self._timeout_s)
-            async with writing(connection, *write_settings(self._timeout_s)):
-                locked = await lock_collection(connection, collection)
-                removed = await _remove(connection, locked.id, ids)
-            await self._maintenance.start_needed(connection, collection)
-        return removed
+            async with (
+                self._writing(connection, collection) as locked,
+                _removing(connection, locked.id, ids) as removed,
+            ):
+                return removed
 
     async def erase_document(
         self, collection: str, document_id: str
@@ -256,22 +246,18 @@ class PostgresDocuments:
         if not is_text(document_id):
             return DocumentParts(), DocumentParts()
         async with self._pool.connection() as connection:
-            if not await is_writable(connection, collection):
+            if await find_writable(connection, collection) is None:
                 return DocumentParts(), DocumentParts()
             await index_words(connection, collection, self._timeout_s)
-            async with writing(connection, *write_settings(self._timeout_s)):
-                locked = await lock_collection(connection, collection)
-                # Opened before its places are read, since opening changes them.
-                await reindexing.ensure_indexed(connection, locked.id)
+            async with self._writing(connection, collection) as locked:
                 places = await forward_index.chunk_slots(connection, locked.id, document_id)
-                before = await _parts(connection, locked.id, document_id, list(places))
-                await _remove(connection, locked.id, [document_id])
-                await segments.expunge_deleted(connection, locked.id, list(places.values()))
-                after = await _parts(connection, locked.id, document_id, list(places))
-                dead = await segments.count_deleted_postings(
-                    connection, locked.id, list(places.values())
-                )
-            await self._maintenance.start_needed(connection, collection)
+                ords, slots = list(places), list(places.values())
+                before = await _parts(connection, locked.id, document_id, ords)
+                async with _removing(connection, locked.id, [document_id]):
+                    pass
+                await segments.expunge_deleted(connection, locked.id, slots)
+                after = await _parts(connection, locked.id, document_id, ords)
+                dead = await segments.count_deleted_postings(connection, locked.id, slots)
         return before, msgspec.structs.replace(after, postings=after.postings + dead)
 
 
@@ -280,22 +266,23 @@ def _words(documents: Sequence[EmbeddedDocument], boosts: FieldBoosts) -> list[T
     return [one for draft in drafts for one in count_document_terms(draft, boosts)]
 
 
-async def _delete(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
-    """Delete documents with their chunks and vectors. Cost: linear in their chunks."""
-    done: str = await connection.execute(_DELETE, collection_id, list(ids))
-    return int(done.rpartition(" ")[2])
+@contextlib.asynccontextmanager
+async def _removing(
+    connection: Connection, collection_id: int, ids: Sequence[str]
+) -> AsyncIterator[int]:
+    """Remove documents with all that belongs to them; yield how many there were.
 
-
-async def _remove(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
-    await reindexing.ensure_indexed(connection, collection_id)
+    New documents are written within the block, before titles and terms that are unused then are deleted and
+    postings are flushed. Cost: linear in the chunks of the documents.
+    """
     await ensure_links_indexed(connection, collection_id)
     borne = await document_titles(connection, collection_id, ids)
     former = await forward_index.remove_document_terms(connection, collection_id, ids)
-    removed = await _delete(connection, collection_id, ids)
+    deleted: str = await connection.execute(_DELETE, collection_id, list(ids))
+    yield int(deleted.rpartition(" ")[2])
     await delete_unused_titles(connection, borne)
     await forward_index.delete_unused_terms(connection, former)
     await segments.flush(connection, collection_id)
-    return removed
 
 
 async def _parts(

@@ -8,17 +8,19 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from whence.store.postgres.chunk_reader import PostgresTexts
 from whence.store.postgres.code import PostgresCode
 from whence.store.postgres.collections import PostgresCollections
 from whence.store.postgres.documents import PostgresDocuments
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.ledger import PostgresLedger
+from whence.store.postgres.links.queries import PostgresLinks
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.migrate import SCHEMA
-from whence.store.postgres.names import PostgresNames
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.search import PostgresSearch, ViewReader
 from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.symbol_lookup import PostgresSymbols
 from whence.store.postgres.traces import PostgresTraces
 from whence.store.protocols import StoreOverview
 
@@ -115,19 +117,21 @@ class PostgresStore:
 
         views = ViewReader(pool, maintenance)
         self.cache = views.cache
-        search = PostgresSearch(pool, maintenance, views)
+        search = PostgresSearch(maintenance, views)
         self.search_dense = search.search_dense
         self.search_lexical = search.search_lexical
         self.dense_scores = search.dense_scores
         self.lexical_scores = search.lexical_scores
-        self.chunk_texts = search.chunk_texts
-        self.visible_chunks = search.visible_chunks
-        self.known_chunks = search.known_chunks
 
-        names = PostgresNames(pool, maintenance, views.cache)
-        self.find_symbols = names.find_symbols
-        self.link_statistics = names.link_statistics
-        self.linked_titles = names.linked_titles
+        texts = PostgresTexts(pool)
+        self.chunk_texts = texts.chunk_texts
+        self.visible_chunks = texts.visible_chunks
+        self.known_chunks = texts.known_chunks
+
+        self.find_symbols = PostgresSymbols(maintenance, views.cache).find_symbols
+        links = PostgresLinks(pool, maintenance, views.cache)
+        self.link_statistics = links.link_statistics
+        self.linked_titles = links.linked_titles
 
         code = PostgresCode(pool, write_timeout_s, clock)
         self.snapshots = code.snapshots

@@ -12,8 +12,10 @@ from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import read_view
 from whence.store.postgres.driver import Connection, snapshot
+from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.metadata_index import filtered_chunks
 from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, symbol_fit
+from whence.store.validation import check_limit, is_text
 
 #: Expression and condition of the index of headings, word for word.
 _REVERSED = 'reverse(lower(c.heading COLLATE "C"))'
@@ -36,28 +38,40 @@ _NAMED = f"""
     ORDER BY w.heading = $7 DESC, right(w.heading, length($7)) = $7 DESC, w.chunk_key LIMIT $8"""  # noqa: S608 - only constants
 
 
-async def find_symbols(
-    connection: Connection,
-    collection: str,
-    name: str,
-    *,
-    limit: int,
-    access: Access,
-    filters: Filters = (),
-    cache: ByteCache,
-) -> list[SymbolMatch] | None:
-    """See `SupportsSymbols`; None while the metadata is not indexed. With filters, from one snapshot."""
-    if not filters:
-        return await _named(connection, collection, name, limit, access, None)
-    async with snapshot(connection):
-        try:
-            view = await read_view(connection, collection, access, cache)
-        except NotFound:
+class PostgresSymbols:
+    """Implements `SupportsSymbols`.
+
+    Args:
+        maintenance: Lends connections, and indexes the metadata of a collection of a former version.
+        cache: Keeps the chunks that filters keep.
+    """
+
+    def __init__(self, maintenance: Maintenance, cache: ByteCache) -> None:
+        self._maintenance = maintenance
+        self._cache = cache
+
+    async def find_symbols(
+        self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
+    ) -> list[SymbolMatch]:
+        """Return the visible chunks that define a name, best fit first, ties by id."""
+        check_limit(limit)
+        if not is_text(collection) or not is_text(name):
             return []
-        kept = await filtered_chunks(connection, view, filters)
-        if kept is None:
-            return None
-        return await _named(connection, collection, name, limit, access, kept.ords.tolist())
+
+        async def read(connection: Connection) -> list[SymbolMatch] | None:
+            if not filters:
+                return await _named(connection, collection, name, limit, access, None)
+            async with snapshot(connection):
+                try:
+                    view = await read_view(connection, collection, access, self._cache)
+                except NotFound:
+                    return []
+                kept = await filtered_chunks(connection, view, filters)
+                if kept is None:
+                    return None
+                return await _named(connection, collection, name, limit, access, kept.ords.tolist())
+
+        return await self._maintenance.read_indexed(collection, read)
 
 
 async def _named(

@@ -141,7 +141,7 @@ class _Ranking:
         for terms in words:
             matching = np.zeros(self._size, dtype=np.bool_)
             for one in itertools.chain.from_iterable(self._lists.get(term, ()) for term in terms):
-                matching[one.places() + one.base] = True
+                matching[one.places()] = True
             self.restrict(matching)
 
     def restrict(self, allowed: NDArray[np.bool_]) -> None:

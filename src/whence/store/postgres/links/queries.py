@@ -13,11 +13,13 @@ from whence.store.postgres.acl_classes import EPOCH, allowed_classes
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
-from whence.store.postgres.driver import Connection
+from whence.store.postgres.driver import Connection, snapshot
 from whence.store.postgres.links.indexing import IS_LINK, titles_by_anchor
+from whence.store.postgres.maintenance import Maintenance
+from whence.store.postgres.pool import ConnectionPool
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.title_mentions import LINKS_VERSION, MAX_MENTIONS, MAX_TITLED, MentionFinder
-from whence.store.validation import missing_collection
+from whence.store.validation import is_text, missing_collection
 from whence.text.analysis import document_terms
 
 _RESOLVE = f"""
@@ -77,68 +79,84 @@ _STATISTICS = f"""
 _MAX_CHANGE = 0.1
 
 
-async def link_statistics(
-    connection: Connection, collection: str, access: Access, cache: ByteCache
-) -> LinkStatistics | None:
-    """Return the statistics of a collection for a reader; None while its links are not indexed.
+class PostgresLinks:
+    """Implements `SupportsLinks`.
 
-    Cost: linear in the ACL classes; without a cached value, in the visible documents.
+    Args:
+        pool: Lends connections.
+        maintenance: Indexes the links of a collection of a former version.
+        cache: Keeps link statistics.
     """
-    row = await connection.fetchrow(_RESOLVE_INDEXED, collection, LINKS_VERSION)
-    if row is None:
+
+    def __init__(self, pool: ConnectionPool, maintenance: Maintenance, cache: ByteCache) -> None:
+        self._pool = pool
+        self._maintenance = maintenance
+        self._cache = cache
+
+    async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
+        """Return how densely the visible passages are linked; None while links are not indexed.
+
+        Links of a collection of a former version are indexed in the background. Cost: one look-up; the first
+        time, and when a tenth of what the reader sees is new, linear in the visible documents.
+        """
+        if not is_text(collection):
+            return None
+        async with self._pool.connection() as connection:
+            row = await connection.fetchrow(_RESOLVE_INDEXED, collection, LINKS_VERSION)
+            if row is not None:
+                classes = await allowed_classes(connection, access, row["epoch"])
+                return await _statistics(connection, row["id"], classes, self._cache)
+            due = await connection.fetchval(_PENDING, collection, LINKS_VERSION)
+        if due:
+            self._maintenance.start(collection)
         return None
-    classes = await allowed_classes(connection, access, row["epoch"])
-    visible = await connection.fetchval(VISIBLE_CHUNKS, row["id"], classes)
-    key = ("link_statistics", row["id"], tuple(classes))
+
+    async def linked_titles(
+        self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
+    ) -> list[LinkTitle]:
+        """See `SupportsLinks.linked_titles`; read from one snapshot of the database."""
+        if not is_text(collection):
+            raise missing_collection(collection)
+        async with self._pool.connection() as connection, snapshot(connection):
+            row = await connection.fetchrow(_RESOLVE, collection, DEFAULT_LANGUAGES[0])
+            if row is None:
+                raise missing_collection(collection)
+            classes = await allowed_classes(connection, access, row["epoch"])
+            rows = await connection.fetch(_CHUNKS, *requested_values(access, collection, chunk_ids))
+            chunks = allowed_rows(rows, access, "passages")
+            around = await connection.fetch(_TITLES_OF_CHUNKS, [one["ord"] for one in chunks])
+            in_query = await _titles_in(connection, row["id"], query_text, row["language"])
+            ids = sorted({one["name"] for one in around}.union(in_query))
+            titled = await _passages(connection, _TITLED, ids, classes, MAX_TITLED, access)
+            mentions = await _passages(connection, _MENTIONING, ids, classes, MAX_MENTIONS, access)
+            titles = await connection.fetch(_TITLES, ids)
+        keys = frozenset(one["chunk_key"] for one in chunks)
+        found = (
+            LinkTitle(
+                name=one["terms"],
+                titled_passages=titled.get(one["id"], ()),
+                mentions=mentions.get(one["id"], ()),
+                in_query=one["id"] in in_query,
+            )
+            for one in titles
+        )
+        return [one for one in found if _is_rare(one) and (one.in_query or _touches(one, keys))]
+
+
+async def _statistics(
+    connection: Connection, collection_id: int, classes: list[int], cache: ByteCache
+) -> LinkStatistics:
+    visible = await connection.fetchval(VISIBLE_CHUNKS, collection_id, classes)
+    key = ("link_statistics", collection_id, tuple(classes))
     cached: tuple[int, LinkStatistics] | None = cache.get(key)
     if cached is not None and abs(visible - cached[0]) <= _MAX_CHANGE * cached[0]:
         return cached[1]
-    found = await connection.fetchrow(_STATISTICS, row["id"], classes)
+    found = await connection.fetchrow(_STATISTICS, collection_id, classes)
     statistics = LinkStatistics(
         chunks=found["chunks"], linked=found["linked"], documents=found["documents"]
     )
     cache.put(key, (visible, statistics), 40 * len(classes))
     return statistics
-
-
-async def links_pending(connection: Connection, collection: str) -> bool:
-    """Return whether the links of a collection must be indexed by this version."""
-    pending: bool = await connection.fetchval(_PENDING, collection, LINKS_VERSION)
-    return pending
-
-
-async def linked_titles(
-    connection: Connection,
-    collection: str,
-    chunk_ids: Sequence[str],
-    access: Access,
-    query_text: str,
-) -> list[LinkTitle]:
-    """See `SupportsLinks.linked_titles`; read from one snapshot of the database."""
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        row = await connection.fetchrow(_RESOLVE, collection, DEFAULT_LANGUAGES[0])
-        if row is None:
-            raise missing_collection(collection)
-        classes = await allowed_classes(connection, access, row["epoch"])
-        rows = await connection.fetch(_CHUNKS, *requested_values(access, collection, chunk_ids))
-        chunks = allowed_rows(rows, access, "passages")
-        around = await connection.fetch(_TITLES_OF_CHUNKS, [one["ord"] for one in chunks])
-        in_query = await _titles_in(connection, row["id"], query_text, row["language"])
-        ids = sorted({one["name"] for one in around}.union(in_query))
-        titled = await _passages(connection, _TITLED, ids, classes, MAX_TITLED, access)
-        mentions = await _passages(connection, _MENTIONING, ids, classes, MAX_MENTIONS, access)
-        titles = await connection.fetch(_TITLES, ids)
-    keys = frozenset(one["chunk_key"] for one in chunks)
-    found = (
-        LinkTitle(
-            name=one["terms"],
-            titled_passages=titled.get(one["id"], ()),
-            mentions=mentions.get(one["id"], ()),
-            in_query=one["id"] in in_query,
-        )
-        for one in titles
-    )
-    return [one for one in found if _is_rare(one) and (one.in_query or _touches(one, keys))]
 
 
 def _is_rare(title: LinkTitle) -> bool:
