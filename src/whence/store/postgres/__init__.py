@@ -1,9 +1,11 @@
 """The store on PostgreSQL with pgvector. Open `store.py` first: it names the part that implements each method.
 
 - `pool`, `driver`, `errors`, `migrate`: connections, transactions, errors and the database schema.
-- `collections`, `documents`, `metadata_index`, `maintenance`: writes, and the work they leave for later.
+- `collections`, `documents`, `document_rows`, `metadata_index`, `maintenance`: writes, and the work they leave
+  for later.
 - `acl_classes`: a reader's rights as a set of classes, which every statement applies before ranking.
-- `search`, `collection_version`, `cache`: reads of one version of a collection, the only cache.
+- `search`, `collection_version`, `cache`: reads of one version of a collection, the only cache;
+  `chunk_reader`: chunks by id.
 - `dense`, `lexical`, `links`, `symbol_lookup`, `snapshots`: the indexes.
 - `traces`, `ledger`: other tables.
 - `server`: the embedded server.

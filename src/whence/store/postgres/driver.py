@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -39,19 +39,7 @@ class Connection(Protocol):
     ) -> str:
         """Write rows by binary COPY."""
 
-    async def copy_to_table(
-        self,
-        table_name: str,
-        *,
-        source: AsyncIterable[bytes],
-        columns: Sequence[str],
-        format: str,  # noqa: A002 - the driver's name
-    ) -> str:
-        """Write what is in the format of COPY already."""
-
-    def transaction(
-        self, *, isolation: str | None = None, readonly: bool = False
-    ) -> AbstractAsyncContextManager[Any]:
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Return a transaction for the time of a block."""
 
     def get_server_version(self) -> Any:

@@ -6,6 +6,6 @@ In: term vectors of chunks (`whence.store.term_counts`) and queries. Out: ranked
   caches them.
 - `forward_index`: term vectors, term dictionary and statistics, written with the chunks.
 - `segments`: postings of new chunks, flushed by each write; `merging` and `merge_policy` keep segments few.
-- `term_vectors`, `posting_writer`: inversion into posting lists, and their rows.
+- `posting_writer`: posting lists and their rows.
 - `reindexing`: whole collections, after an upgrade of the analyzer or with other field boosts.
 """

@@ -56,8 +56,7 @@ _COUNT_INCOMPLETE = """
     LEFT JOIN chunk_terms t ON t.ord = n.ord LEFT JOIN chunk c ON c.ord = n.ord
     LEFT JOIN document d ON d.id = c.document AND d.collection_id = n.collection_id
     LEFT JOIN sec_class g ON g.id = d.class_id WHERE n.collection_id = $1"""
-
-
+# By the primary key of chunks.
 _TEXTS = """
     SELECT c.ord, c.embed_text FROM chunk c WHERE c.collection_id = $1 AND c.ord > $2
     AND NOT EXISTS (SELECT FROM chunk_vec v WHERE v.ord = c.ord) ORDER BY c.ord LIMIT $3"""
