@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -36,21 +36,16 @@ def is_internal(name: str) -> bool:
     return name.startswith(_INTERNAL)
 
 
-class NodeText(msgspec.Struct, frozen=True):
-    """Title, metadata and searched text of a node."""
+def node_document(node: CodeNode) -> DocumentDraft:
+    """Return the document of a node: its id is the node's id, its one chunk the whole text.
 
-    title: str
-    metadata: dict[str, Any]
-    searched: str
-    """Text that is embedded and indexed: kind, title, signature and path, and then the node's text, so that a
-    node without text is found as well."""
-
-
-def node_text(node: CodeNode) -> NodeText:
-    """Return title, metadata and searched text of a node."""
+    What is embedded and indexed begins with kind, title, signature and path, so that a node without text is
+    found as well.
+    """
     title = node.qualified_name or node.name or node.local_id
     signature = str(node.metadata.get("signature", ""))
     head = " ".join(filter(None, (node.symbol_type, title, signature, node.path)))
+    searched = f"{head}\n{node.text}"
     metadata = {
         **node.metadata,
         "local_id": node.local_id,
@@ -60,13 +55,6 @@ def node_text(node: CodeNode) -> NodeText:
         "qualified_name": node.qualified_name,
         "symbol_type": node.symbol_type,
     }
-    return NodeText(title, metadata, f"{head}\n{node.text}")
-
-
-def node_document(node: CodeNode) -> DocumentDraft:
-    """Return the document of a node: its id is the node's id, its one chunk the whole text."""
-    text = node_text(node)
-    title, metadata, searched = text.title, text.metadata, text.searched
     chunk = ChunkDraft(
         content=node.text,
         end=len(node.text),
