@@ -22,7 +22,7 @@ import msgspec
 from typer.main import get_command
 
 import whence.schema
-from whence.cli.help_examples import EXAMPLES, GROUPS
+from whence.cli.commands import COMMANDS
 from whence.cli.main import app
 from whence.flow.registry import BUILT_IN, Registry
 from whence.flow.settings import SETTINGS
@@ -82,11 +82,12 @@ def commands() -> str:
     out.append("## Options of every command\n")
     every = next(iter(root.commands.values()))
     out.append(options(p for p in every.params if p.name in COMMON and p.name != "help"))
-    for group, names in GROUPS.items():
-        out.append(f"## {group}\n")
-        for name in names:
-            out.extend(command(f"whence {name}", root.commands[name], level=3))
-            out.append(examples(name))
+    for panel in dict.fromkeys(one.panel for one in COMMANDS.values()):
+        out.append(f"## {panel}\n")
+        for name, one in COMMANDS.items():
+            if one.panel == panel:
+                out.extend(command(f"whence {name}", root.commands[name], level=3))
+                out.append("```sh\n" + "\n".join(one.examples) + "\n```\n")
     return "\n".join(part for part in out if part)
 
 
@@ -130,11 +131,6 @@ def option(param: Any) -> tuple[str, str, str]:
     default = param.default
     shown = "" if default in (None, "", False, ()) or callable(default) else f"`{default}`"
     return names, param.help or "", shown
-
-
-def examples(name: str) -> str:
-    """Return the examples of a command."""
-    return "```sh\n" + "\n".join(EXAMPLES[name]) + "\n```\n"
 
 
 # Settings

@@ -32,7 +32,7 @@ PRELOAD = (
 #: Words that can begin a command line.
 _NAMES = {
     *COMMANDS,
-    *(name for group in COMMANDS.values() if not isinstance(group, str) for name in group.members),
+    *(name for command in COMMANDS.values() for name in command.members),
 }
 
 

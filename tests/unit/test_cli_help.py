@@ -9,21 +9,18 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from whence.cli.help_examples import EXAMPLES, GROUPS
+from whence.cli.commands import COMMANDS
 from whence.cli.main import app, run_command
 
 ROOT: Any = get_command(app)
 
 
-def test_every_command_has_a_place_and_examples() -> None:
-    """Each command is in one group and has an example; groups and examples name no others."""
-    grouped = [name for members in GROUPS.values() for name in members]
-
-    assert sorted(grouped) == sorted(ROOT.commands)
-    assert set(EXAMPLES) == set(ROOT.commands)
+def test_every_command_has_a_heading_and_examples() -> None:
+    """No command is listed without a heading and an example."""
+    assert all(one.panel and one.examples for one in COMMANDS.values())
 
 
-@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+@pytest.mark.parametrize("line", [line for one in COMMANDS.values() for line in one.examples])
 def test_examples_are_command_lines(line: str) -> None:
     """Every example is accepted by the parser of the command it shows; nothing is run."""
     program, *words = shlex.split(line.partition(" >")[0])
@@ -42,7 +39,7 @@ def test_examples_are_command_lines(line: str) -> None:
         context = parsed
 
 
-@pytest.mark.parametrize("words", [(name,) for name in EXAMPLES] + [("eval", "gate"), ()])
+@pytest.mark.parametrize("words", [(name,) for name in COMMANDS] + [("eval", "gate"), ()])
 def test_every_page_can_be_read(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """`whence help COMMAND` prints its usage and options on stdout, exit 0."""
     code = run_command(["help", *words])
@@ -68,7 +65,7 @@ def test_a_page_is_json_when_asked(
     assert ("--mode" in names) == (words == ("search",))
     below = {(): list(ROOT.commands), ("eval",): ["beir", "gate", "baseline", "compare"]}
     assert [one["name"] for one in page["commands"]] == below.get(words, [])
-    assert page["examples"] == list(EXAMPLES[words[0]] if len(words) == 1 else ())
+    assert page["examples"] == list(COMMANDS[words[0]].examples if len(words) == 1 else ())
 
 
 def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,56 +14,146 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from whence.cli.help_examples import epilog_of, group_of
 from whence.cli.options import with_common_options
 
 
-class _Group(NamedTuple):
-    """A group of commands: `module:function` by name."""
+class Command(NamedTuple):
+    """A command, or a group of commands."""
 
-    members: Mapping[str, str]
+    function: str
+    """`module:function` in `whence.cli`; of a group, that of the bare group, empty for none."""
+    panel: str
+    """Heading under which `whence --help` lists it."""
+    examples: tuple[str, ...]
+    """Valid command lines, given the files and ids they name."""
+    members: Mapping[str, str] = {}
+    """`module:function` by name, of a group."""
     help: str = ""
-    own: str = ""
-    """Function of the bare group, and source of its help; empty for none."""
+    """Help of a group without a function."""
 
 
-#: Every command in the order of `whence --help`: `module:function`, or a group of such.
-COMMANDS: Mapping[str, str | _Group] = {
-    "index": "index:index",
-    "search": "search:search",
-    "collections": "status:collections",
-    "erase": "status:erase",
-    "ask": "ask:ask",
-    "explain": "traces:explain",
-    "why-not": "traces:why_not",
-    "replay": "traces:replay",
-    "bundle": "bundle:bundle",
-    "import": "snapshots:import_bundles",
-    "expand": "code:expand",
-    "fetch": "code:fetch",
-    "validate": "validate:validate",
-    "run": "run:run",
-    "serve": "serve:serve",
-    "status": "status:status",
-    "doctor": "doctor:doctor",
-    "demo": "demo:demo",
-    "help": "help_reference:show_page",
-    "snapshots": _Group(
-        {
+def _command(function: str, panel: str, *examples: str, **group: Any) -> Command:
+    return Command(function, panel, examples, **group)
+
+
+#: Every command in the order of `whence --help`.
+COMMANDS: Mapping[str, Command] = {
+    "index": _command(
+        "index:index",
+        "Documents",
+        "whence index docs/",
+        "whence index docs/ --prune",
+        "whence index contracts/ --acl legal --clearance 2",
+    ),
+    "search": _command(
+        "search:search",
+        "Documents",
+        'whence search "how many days of leave"',
+        'whence search "leave" --mode bm25 --filter lang=en --top-k 20',
+        'whence search "process a payment" --snapshot release-1.0 --json',
+    ),
+    "collections": _command(
+        "status:collections", "Documents", "whence collections", "whence collections --json"
+    ),
+    "erase": _command("status:erase", "Documents", "whence erase people/salaries.md"),
+    "ask": _command(
+        "ask:ask",
+        "Answers",
+        'whence ask "How many days of leave do we get?"',
+        'whence ask "What did the board decide?" --acl board --stream',
+        'whence ask "Who may rent a bike?" --broker pulsar://localhost:6650',
+    ),
+    "explain": _command(
+        "traces:explain",
+        "Answers",
+        "whence explain ANSWER_ID",
+        "whence explain ANSWER_ID --format svg > trace.svg",
+        'whence explain ANSWER_ID --sparql "SELECT ?s WHERE { ?s a ?type }"',
+    ),
+    "why-not": _command(
+        "traces:why_not", "Answers", "whence why-not people/leave.md --answer ANSWER_ID"
+    ),
+    "replay": _command("traces:replay", "Answers", "whence replay ANSWER_ID"),
+    "bundle": _command(
+        "bundle:bundle",
+        "Code",
+        "whence bundle checkout/ -o release-1.0.zip",
+        "whence bundle checkout/ -o shop.zip --repo Shop --acl staff",
+    ),
+    "import": _command(
+        "snapshots:import_bundles",
+        "Code",
+        "whence import release-1.0.zip",
+        "whence import release-1.0.zip release-1.1.zip --set releases",
+    ),
+    "expand": _command(
+        "code:expand",
+        "Code",
+        "whence expand C0005 --snapshot release-1.0",
+        "whence expand SQL:dbo.proc_Pay --snapshot release-1.0 --relation ReadsFrom --max-depth 4",
+    ),
+    "fetch": _command(
+        "code:fetch",
+        "Code",
+        "whence fetch --snapshot release-1.0 --seed C0005 --max-chars 8000",
+        "whence fetch --snapshot release-1.0 --seed C0005 --graph C0006 --budget-tokens 2000",
+    ),
+    "validate": _command(
+        "validate:validate",
+        "Quality",
+        "whence validate",
+        "whence validate --suite suite.yaml --report report.json",
+    ),
+    "run": _command(
+        "run:run",
+        "Operation",
+        "whence run document-rag",
+        "whence run document-rag --broker pulsar://localhost:6650 --only search,reranker",
+        "whence run my-flow.yaml --check",
+    ),
+    "serve": _command(
+        "serve:serve",
+        "Operation",
+        "whence serve",
+        "whence serve --host 0.0.0.0 --tokens tokens.toml --require-token",
+        "whence serve --stdio",
+    ),
+    "status": _command(
+        "status:status",
+        "Operation",
+        "whence status",
+        "whence status --broker pulsar://localhost:6650",
+    ),
+    "doctor": _command("doctor:doctor", "Operation", "whence doctor", "whence doctor --json"),
+    "demo": _command("demo:demo", "Operation", "whence demo"),
+    "help": _command("help_reference:show_page", "Operation", "whence help search"),
+    "snapshots": _command(
+        "snapshots:snapshots",
+        "Code",
+        "whence snapshots",
+        "whence snapshots --json",
+        members={
             "activate": "snapshots:activate",
             "deactivate": "snapshots:deactivate",
             "purge": "snapshots:purge",
             "remove": "snapshots:remove",
             "set": "snapshots:make_set",
         },
-        own="snapshots:snapshots",
     ),
-    "models": _Group(
-        {"install": "models:install", "status": "models:status"},
+    "models": _command(
+        "",
+        "Operation",
+        "whence models status",
+        "whence models install",
+        members={"install": "models:install", "status": "models:status"},
         help="Install the local models and check them.",
     ),
-    "eval": _Group(
-        {
+    "eval": _command(
+        "",
+        "Quality",
+        "whence eval beir scifact/",
+        "whence eval gate --suite suite.json --baseline baseline.json --policy policy.json",
+        members={
             "beir": "eval_beir:beir",
             "gate": "eval_gate:gate",
             "baseline": "eval_gate:baseline",
@@ -71,8 +161,12 @@ COMMANDS: Mapping[str, str | _Group] = {
         },
         help="Measure the quality of retrieval.",
     ),
-    "dlq": _Group(
-        {
+    "dlq": _command(
+        "",
+        "Operation",
+        "whence dlq list",
+        "whence dlq replay service.ingest",
+        members={
             "list": "dead_letters:list_letters",
             "show": "dead_letters:show",
             "replay": "dead_letters:replay",
@@ -118,26 +212,32 @@ class _Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-def _build(name: str, place: str | _Group) -> Any:
-    panel, epilog = group_of(name), epilog_of(name)
+def _build(name: str, one: Command) -> Any:
     app = typer.Typer(add_completion=False)
-    if isinstance(place, str):
-        function = with_common_options(_function(place))
-        app.command(
-            name, cls=_Command, help=_help_of(function), rich_help_panel=panel, epilog=epilog
-        )(function)
+    # One example a paragraph, because rich joins lines; brackets are markup.
+    examples = (line.replace("[", r"\[") for line in one.examples)
+    page: dict[str, Any] = {
+        "rich_help_panel": one.panel,
+        "epilog": "\n\n".join(("[dim]Examples[/]", *examples)),
+    }
+    if not one.members:
+        _add_command(app, name, one.function, **page)
         return get_command(app)
-    group = typer.Typer(no_args_is_help=not place.own)
-    if place.own:
-        own = with_common_options(_function(place.own))
+    group = typer.Typer(no_args_is_help=not one.function)
+    if one.function:
+        own = with_common_options(_function(one.function))
         group.callback(invoke_without_command=True, help=_help_of(own))(own)
     else:
-        group.info.help = place.help
-    for member, home in place.members.items():
-        function = with_common_options(_function(home))
-        group.command(member, cls=_Command, help=_help_of(function))(function)
-    app.add_typer(group, name=name, rich_help_panel=panel, epilog=epilog)
+        group.info.help = one.help
+    for member, place in one.members.items():
+        _add_command(group, member, place)
+    app.add_typer(group, name=name, **page)
     return get_group(app).commands[name]
+
+
+def _add_command(app: typer.Typer, name: str, place: str, **page: Any) -> None:
+    function = with_common_options(_function(place))
+    app.command(name, cls=_Command, help=_help_of(function), **page)(function)
 
 
 def _help_of(function: Callable[..., Any]) -> str:

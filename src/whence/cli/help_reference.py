@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from whence.cli.help_examples import EXAMPLES
+from whence.cli.commands import COMMANDS
 from whence.cli.options import state_of
 from whence.cli.output import print_json, say
 from whence.schema.errors import BadInput
@@ -46,7 +46,7 @@ def _command_context(context: typer.Context, words: list[str]) -> Any:
 
 def _document(at: Any) -> dict[str, Any]:
     """Return the content of a help page; `commands` are the subcommands."""
-    command = at.command
+    command, name = at.command, at.info_name or ""
     below = command.list_commands(at) if isinstance(command, TyperGroup) else []
     return {
         "command": at.command_path,
@@ -54,10 +54,10 @@ def _document(at: Any) -> dict[str, Any]:
         "usage": " ".join(command.collect_usage_pieces(at)),
         "parameters": [_parameter(one) for one in command.get_params(at)],
         "commands": [
-            {"name": name, "help": command.get_command(at, name).get_short_help_str(200)}
-            for name in below
+            {"name": one, "help": command.get_command(at, one).get_short_help_str(200)}
+            for one in below
         ],
-        "examples": list(EXAMPLES.get(at.info_name or "", ())),
+        "examples": list(COMMANDS[name].examples if name in COMMANDS else ()),
     }
 
 
