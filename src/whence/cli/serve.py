@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,7 @@ from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
-    from whence.schema.access import Access
+    from whence.gateway.service import Service
 
 
 def serve(
@@ -47,11 +49,15 @@ def serve(
     """
     start_logging("WARNING")
     settings = settings_of(context)
+    from whence.gateway.auth import Authenticator, Caller, read_tokens
+    from whence.gateway.server import check_exposure, listen, serve_stdio, url_of
+
     if stdio:
-        asyncio.run(_serve_stdio(settings, access))
+        streams = (sys.stdin.buffer, sys.stdout.buffer)
+        asyncio.run(
+            _with_service(settings, lambda one: serve_stdio(one, Caller("", access), *streams))
+        )
         return 0
-    from whence.gateway.auth import Authenticator, read_tokens
-    from whence.gateway.server import check_exposure, listen, url_of
 
     known = {} if tokens is None else read_tokens(tokens)
     check_exposure(host, access, require_token=require_token)
@@ -64,27 +70,20 @@ def serve(
                 print_json({"url": url, "mcp": f"{url}/mcp", "openapi": f"{url}/openapi.json"})
             note(f"ready {url}")
 
-        from whence.engine.engine import Engine
         from whence.gateway.app import gateway
         from whence.gateway.server import allowed_hosts, serve_http
-        from whence.gateway.service import Service
 
-        async def session() -> None:
-            async with Engine(settings=settings, warm_up="questions") as engine:
-                service = Service(engine, settings.collection)
-                app = gateway(service, rights, hosts=allowed_hosts(allow_host or ()))
-                await serve_http(app, listening, on_ready=ready)
+        async def serve_requests(service: Service) -> None:
+            app = gateway(service, rights, hosts=allowed_hosts(allow_host or ()))
+            await serve_http(app, listening, on_ready=ready)
 
-        asyncio.run(session())
+        asyncio.run(_with_service(settings, serve_requests))
     return 0
 
 
-async def _serve_stdio(settings: Settings, access: Access) -> None:
+async def _with_service(settings: Settings, serve: Callable[[Service], Awaitable[None]]) -> None:
     from whence.engine.engine import Engine
-    from whence.gateway.auth import Caller
-    from whence.gateway.server import serve_stdio, standard_streams
     from whence.gateway.service import Service
 
     async with Engine(settings=settings, warm_up="questions") as engine:
-        service = Service(engine, settings.collection)
-        await serve_stdio(service, Caller("", access), *standard_streams())
+        await serve(Service(engine, settings.collection))

@@ -9,6 +9,7 @@ import typer
 from whence.cli.options import ReaderAccess
 from whence.cli.output import console, facts_table, print_json, say
 from whence.cli.session import as_json, run_with_engine
+from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -61,14 +62,8 @@ def explain(
         from whence.provenance.render.tree import to_tree
 
         console().print(to_tree(trace))
-    elif chosen == "svg":
-        from whence.provenance.render.svg import to_svg
-
-        say(to_svg(trace))
     else:
-        from whence.provenance.render.rdf import serialize
-
-        say(serialize(trace.triples, chosen))
+        say(render_trace(trace, chosen))
     return 0
 
 

@@ -33,7 +33,8 @@ from whence.gateway.host_check import MAX_BODY, HostCheck
 from whence.gateway.mcp import Mcp
 from whence.gateway.openapi import openapi
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, parse_body
-from whence.gateway.service import FORMATS, MEDIA_TYPES, Service, render_trace
+from whence.gateway.service import FORMATS, MEDIA_TYPES, Service
+from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput, WhenceError
 
 _PAGE: Final = Path(__file__).parent / "page"

@@ -17,7 +17,8 @@ import msgspec
 from whence.gateway.auth import Caller
 from whence.gateway.failures import as_whence_error
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, parse_body
-from whence.gateway.service import Service, render_trace
+from whence.gateway.service import Service
+from whence.provenance.render import render_trace
 from whence.schema.errors import WhenceError
 
 #: Revisions that begin with `initialize`, newest first.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
@@ -141,8 +140,3 @@ async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
             return
         if line.strip():
             yield line
-
-
-def standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output as binary streams."""
-    return sys.stdin.buffer, sys.stdout.buffer

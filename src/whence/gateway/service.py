@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from whence.engine.json_documents import answer_document, search_document
 from whence.engine.search import SearchQuery
 from whence.engine.snapshot_reading import SnapshotChoice
@@ -29,7 +31,6 @@ MEDIA_TYPES = {
     "svg": "image/svg+xml",
 }
 FORMATS = tuple(MEDIA_TYPES)
-_TREE_WIDTH = 110
 
 
 class Service:
@@ -43,20 +44,14 @@ class Service:
     async def search(self, caller: Caller, body: SearchBody) -> dict[str, Any]:
         """Search."""
         with self._slot():
-            query = SearchQuery(
-                query=body.query,
-                top_k=body.top_k,
-                threshold=body.threshold,
-                mode=body.mode,
-                access=caller.access_for(body.access),
-                collection=body.collection or self._collection,
-                filters=body.filters,
-                match=body.match,
-                rerank=body.rerank,
-                rerank_budget_s=body.rerank_budget_s,
-                snapshot=_snapshot_of(body),
-            )
-            report = await self._engine.search_report(query)
+            options = self._options(caller, body)
+            names = {
+                "snapshot": options.pop("snapshot"),
+                "set_name": options.pop("set"),
+                "source": options.pop("snapshot_source"),
+            }
+            choice = SnapshotChoice(**names) if any(names.values()) else None
+            report = await self._engine.search_report(SearchQuery(**options, snapshot=choice))
         return search_document(body.query, body.mode, report)
 
     async def ask(
@@ -69,18 +64,9 @@ class Service:
     ) -> dict[str, Any]:
         """Answer a question."""
         with self._slot():
+            options = self._options(caller, body)
             answer = await self._engine.ask(
-                body.question,
-                collection=body.collection or self._collection,
-                access=caller.access_for(body.access),
-                doc_limit=body.doc_limit,
-                fetch_limit=body.fetch_limit,
-                rerank=body.rerank,
-                mode=body.mode,
-                filters=body.filters,
-                timeout_s=body.timeout_s,
-                chunk_callback=on_text,
-                explain_callback=on_stage,
+                **options, chunk_callback=on_text, explain_callback=on_stage
             )
         return answer_document(answer)
 
@@ -95,6 +81,13 @@ class Service:
             access = caller.access_for(body.access)
             return await self._engine.why_not(body.item, body.answer_id, access)
 
+    def _options(self, caller: Caller, body: SearchBody | AskBody) -> dict[str, Any]:
+        """Return the fields of a body with the caller's rights and the collection to read."""
+        return msgspec.structs.asdict(body) | {
+            "access": caller.access_for(body.access),
+            "collection": body.collection or self._collection,
+        }
+
     @contextmanager
     def _slot(self) -> Iterator[None]:
         if self._free < 1:
@@ -106,30 +99,3 @@ class Service:
             yield
         finally:
             self._free += 1
-
-
-def _snapshot_of(body: SearchBody) -> SnapshotChoice | None:
-    if not (body.snapshot or body.set or body.snapshot_source):
-        return None
-    return SnapshotChoice(snapshot=body.snapshot, set_name=body.set, source=body.snapshot_source)
-
-
-def render_trace(trace: Trace, form: str) -> str:
-    """Return a trace as text in one of `FORMATS` other than `json`."""
-    if form == "svg":
-        from whence.provenance.render.svg import to_svg
-
-        return to_svg(trace)
-    if form == "tree":
-        from io import StringIO
-
-        from rich.console import Console
-
-        from whence.provenance.render.tree import to_tree
-
-        out = StringIO()
-        Console(file=out, width=_TREE_WIDTH).print(to_tree(trace))
-        return out.getvalue()
-    from whence.provenance.render.rdf import serialize
-
-    return serialize(trace.triples, form)
