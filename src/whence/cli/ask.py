@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,12 +11,14 @@ import typer
 from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess
 from whence.cli.output import Wrapping, console, note, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.engine.snapshot_reading import SnapshotChoice
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from whence.engine.snapshot_reading import SnapshotChoice
+    from whence.engine.engine import Engine
+    from whence.flow.settings import Settings
     from whence.schema.document_rag import Answer
 
 _FETCH_LIMIT_HELP = (
@@ -60,6 +62,7 @@ def ask(
     about_code = flow == "code-rag" or snapshot is not None
     if about_code and conditions:
         raise BadInput("questions about code take no filters", hint="omit --filter")
+    choice = (snapshot or SnapshotChoice()) if about_code else None
     printer = _StreamPrinter()
     live = stream and not as_json(context)
     common: dict[str, Any] = {
@@ -69,11 +72,25 @@ def ask(
         "timeout_s": timeout,
         "chunk_callback": printer.print_piece if live else None,
     }
-    if about_code:
-        answer = _ask_code(context, question, flow, snapshot, common)
-    else:
-        common |= {"fetch_limit": fetch_limit, "rerank": not no_rerank, "filters": conditions}
-        answer = _ask_documents(context, question, flow, common)
+    documents: dict[str, Any] = {
+        "fetch_limit": fetch_limit,
+        "rerank": not no_rerank,
+        "filters": conditions,
+    }
+
+    def work(engine: Engine, settings: Settings) -> Coroutine[Any, Any, Answer]:
+        if choice is not None:
+            return engine.code.ask(question, snapshot=choice, **common)
+        return engine.ask(question, collection=settings.collection, **common, **documents)
+
+    loaded = True if about_code or no_rerank else "questions"
+    answer = run_with_engine(
+        context,
+        work,
+        reads=f"collection {settings_of(context).collection!r}",
+        warm_up=mode != "bm25" and loaded,
+        flow=flow or ("code-rag" if about_code else "all-in-one"),
+    )
     if as_json(context):
         from whence.engine.json_documents import answer_document
 
@@ -85,37 +102,6 @@ def ask(
         note("note: the answer was restarted while it was written; this is the complete answer")
     print_answer(answer, console(), text_printed=complete)
     return 0
-
-
-def _ask_code(
-    context: typer.Context,
-    question: str,
-    flow: str | None,
-    snapshot: SnapshotChoice | None,
-    common: dict[str, Any],
-) -> Answer:
-    from whence.engine.snapshot_reading import SnapshotChoice
-
-    choice = snapshot or SnapshotChoice()
-    return run_with_engine(
-        context,
-        lambda engine, _: engine.code.ask(question, snapshot=choice, **common),
-        reads=f"collection {settings_of(context).collection!r}",
-        warm_up=common["mode"] != "bm25",
-        flow=flow or "code-rag",
-    )
-
-
-def _ask_documents(
-    context: typer.Context, question: str, flow: str | None, common: dict[str, Any]
-) -> Answer:
-    return run_with_engine(
-        context,
-        lambda engine, settings: engine.ask(question, collection=settings.collection, **common),
-        reads=f"collection {settings_of(context).collection!r}",
-        warm_up=common["mode"] != "bm25" and ("questions" if common["rerank"] else True),
-        flow=flow or "all-in-one",
-    )
 
 
 class _StreamPrinter:

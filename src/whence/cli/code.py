@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from whence.schema.graph import ExpandResponse
     from whence.schema.texts import TextBudget
 
+_REPLY_FIELDS = ("snapshot_id", "seeds", "truncated", "reason")
 _NODE_FIELDS = ("id", "local_id", "depth", "parent_id")
 _EDGE_FIELDS = ("from_id", "to_id", "relation", "stored_relation")
+_REPORT_FIELDS = ("snapshot_id", "node_texts", "used")
+_DECISION_FIELDS = ("id", "action", "reason")
 _PRIORITIZE_HELP = (
     "seed_first, graph_first, balanced (alternating) or clustered (each seed, then its neighbours)."
 )
@@ -57,19 +60,15 @@ def expand(
             access=access,
         ),
     )
-    print_json(_expand_document(reply)) if as_json(context) else _print_graph(reply)
+    if as_json(context):
+        parts = {
+            "nodes": [select_fields(one, _NODE_FIELDS) for one in reply.nodes],
+            "edges": [select_fields(one, _EDGE_FIELDS) for one in reply.edges],
+        }
+        print_json(select_fields(reply, _REPLY_FIELDS) | parts)
+    else:
+        _print_graph(reply)
     return 0
-
-
-def _expand_document(reply: ExpandResponse) -> dict[str, Any]:
-    return {
-        "snapshot_id": reply.snapshot_id,
-        "seeds": reply.seeds,
-        "nodes": [select_fields(one, _NODE_FIELDS) for one in reply.nodes],
-        "edges": [select_fields(one, _EDGE_FIELDS) for one in reply.edges],
-        "truncated": reply.truncated,
-        "reason": reply.reason,
-    }
 
 
 def _print_graph(reply: ExpandResponse) -> None:
@@ -126,7 +125,14 @@ def fetch(
             access=access,
         ),
     )
-    print_json(_fetch_document(report)) if as_json(context) else _print_texts(report)
+    if as_json(context):
+        parts = {
+            "decisions": [select_fields(one, _DECISION_FIELDS) for one in report.decisions],
+            "budget": select_fields(report.budget, ("kind", "limit")),
+        }
+        print_json(select_fields(report, _REPORT_FIELDS) | parts)
+    else:
+        _print_texts(report)
     return 0
 
 
@@ -152,16 +158,6 @@ def _budget(
     if settings is None:
         raise BadInput("--budget-from-settings requires a file", hint="add --settings FILE")
     return TextBudget(kind="tokens", limit=budget_from_file(settings, key or ""))
-
-
-def _fetch_document(report: FetchReport) -> dict[str, Any]:
-    return {
-        "snapshot_id": report.snapshot_id,
-        "node_texts": report.node_texts,
-        "decisions": [select_fields(one, ("id", "action", "reason")) for one in report.decisions],
-        "used": report.used,
-        "budget": select_fields(report.budget, ("kind", "limit")),
-    }
 
 
 def _print_texts(report: FetchReport) -> None:

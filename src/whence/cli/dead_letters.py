@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from whence.cli.output import console, note, one_line, plain_table, print_json
 from whence.cli.session import as_json, settings_of, start_logging
+from whence.engine.json_documents import select_fields
+from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
     from whence.broker.dead_letters import DeadLetter, DeadLetters
+
+T = TypeVar("T")
 
 _Topic = Annotated[
     str,
@@ -27,7 +31,6 @@ _Ids = Annotated[
     list[str] | None,
     typer.Option("--id", metavar="ID", help="Only this message; repeatable."),
 ]
-_Found: TypeAlias = "list[tuple[str, list[DeadLetter]]]"
 _Limit = Annotated[int, typer.Option(min=1, help="Maximum messages of a topic.")]
 
 
@@ -38,6 +41,8 @@ def list_letters(
     found = _list(context, topic, flow, limit)
     if as_json(context):
         _print_document(found, _facts)
+    elif not any(found.values()):
+        note("no dead letters")
     else:
         _print_table(found)
     return 0
@@ -52,18 +57,17 @@ def show(
 ) -> int:
     """Show dead letters with their headers and bodies."""
     found = _list(context, topic, flow, limit)
-    wanted = [
-        (name, [one for one in letters if not ids or one.id in ids]) for name, letters in found
-    ]
-    if ids and not any(letters for _, letters in wanted):
-        from whence.schema.errors import NotFound
-
-        raise NotFound(f"no dead letter has the id {', '.join(ids)}", hint="see `whence dlq list`")
+    if ids:
+        found = {name: [one for one in letters if one.id in ids] for name, letters in found.items()}
+        if not any(found.values()):
+            raise NotFound(
+                f"no dead letter has the id {', '.join(ids)}", hint="see `whence dlq list`"
+            )
     if as_json(context):
-        _print_document(wanted, _details)
+        _print_document(found, _details)
         return 0
     out = console()
-    for name, letters in wanted:
+    for name, letters in found.items():
         for letter in letters:
             out.print(f"[bold]{letter.id}[/] {name}", soft_wrap=True)
             for key, value in sorted(letter.headers.items()):
@@ -98,7 +102,7 @@ def drop(
     )
 
 
-def _list(context: typer.Context, topic: str, flow: str, limit: int) -> _Found:
+def _list(context: typer.Context, topic: str, flow: str, limit: int) -> dict[str, list[DeadLetter]]:
     return _for_each_topic(
         context, topic, flow, lambda letters, name: letters.list(name, limit=limit)
     )
@@ -113,12 +117,12 @@ def _change(
 ) -> int:
     done = _for_each_topic(context, topic, flow, act)
     if as_json(context):
-        print_json({"topics": [{"topic": name, verb: count} for name, count in done]})
+        print_json({"topics": [{"topic": name, verb: count} for name, count in done.items()]})
         return 0
-    for name, count in done:
+    for name, count in done.items():
         if count:
             note(f"{name}: {count} {verb}")
-    if not any(count for _, count in done):
+    if not any(done.values()):
         note(f"nothing {verb}: no matching dead letters")
     return 0
 
@@ -127,8 +131,8 @@ def _for_each_topic(
     context: typer.Context,
     topic: str,
     flow: str,
-    act: Callable[[DeadLetters, str], Awaitable[Any]],
-) -> list[tuple[str, Any]]:
+    act: Callable[[DeadLetters, str], Awaitable[T]],
+) -> dict[str, T]:
     import asyncio
 
     from whence.broker.connect import connect
@@ -140,7 +144,7 @@ def _for_each_topic(
     settings = settings_of(context)
     names = [full_topic(topic.removesuffix(".dlq"))] if topic else topics_of([flow] if flow else ())
 
-    async def session() -> list[tuple[str, Any]]:
+    async def session() -> dict[str, T]:
         transport = await connect(settings.broker)
         try:
             letters = DeadLetters(transport)
@@ -148,32 +152,26 @@ def _for_each_topic(
             counted = await has_global_stats(transport)
             present = [name for name in names if not counted or await letters.count(name)]
             results = await asyncio.gather(*(act(letters, name) for name in present))
-            return list(zip(present, results, strict=True))
+            return dict(zip(present, results, strict=True))
         finally:
             await transport.aclose()
 
     return asyncio.run(session())
 
 
-def _print_document(found: _Found, form: Callable[[DeadLetter], dict[str, Any]]) -> None:
-    topics = [
-        {"topic": name, "messages": [form(one) for one in letters]} for name, letters in found
-    ]
+def _print_document(
+    found: Mapping[str, list[DeadLetter]], form: Callable[[DeadLetter], dict[str, Any]]
+) -> None:
+    topics = [{"topic": name, "messages": list(map(form, found[name]))} for name in found]
     print_json({"topics": topics})
 
 
 def _facts(letter: DeadLetter) -> dict[str, Any]:
     from whence.broker.transport import Headers
 
-    return {
-        "id": letter.id,
+    names = ("id", "reason", "exception", "group", "attempts", "first_at", "last_at")
+    return select_fields(letter, names) | {
         "type": letter.headers.get(Headers.TYPE, ""),
-        "reason": letter.reason,
-        "exception": letter.exception,
-        "group": letter.group,
-        "attempts": letter.attempts,
-        "first_at": letter.first_at,
-        "last_at": letter.last_at,
         "bytes": len(letter.payload),
     }
 
@@ -186,17 +184,13 @@ def _body(letter: DeadLetter) -> str:
     return letter.payload.decode("utf-8", "replace")
 
 
-def _print_table(found: _Found) -> None:
+def _print_table(found: Mapping[str, list[DeadLetter]]) -> None:
     from datetime import UTC, datetime
 
-    if not any(letters for _, letters in found):
-        note("no dead letters")
-        return
     table = plain_table("topic", "id", "when (UTC)", "attempts", "reason")
-    for name, letters in found:
+    for name, letters in found.items():
+        topic = name.rsplit("/", 1)[-1]
         for one in letters:
             when = datetime.fromtimestamp(one.last_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            table.add_row(
-                name.rsplit("/", 1)[-1], one.id, when, str(one.attempts), one_line(one.reason)
-            )
+            table.add_row(topic, one.id, when, str(one.attempts), one_line(one.reason))
     console().print(table, markup=False)

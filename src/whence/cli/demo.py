@@ -16,10 +16,16 @@ from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
+    from whence.provenance.trace import Trace
     from whence.schema.document_rag import Answer
 
 #: A collection of its own keeps the demo apart from the user's documents.
 _COLLECTION = "handbook"
+_NEXT_STEPS = """\
+  whence index FOLDER                     index your own documents
+  whence ask "..."                        ask your own question
+  whence explain ANSWER_ID --format svg   draw the trace of an answer
+  whence doctor                           check the installation"""
 
 
 def demo(context: typer.Context) -> int:
@@ -51,14 +57,16 @@ def demo(context: typer.Context) -> int:
                 printed_codes |= {fault.code for fault in answer.degraded}
             last = answer if answer.citations and not access.acl_tags else last
         if last is not None and not quiet:
-            await _print_trace(engine, last)
+            _print_trace(await engine.explain(last.answer_id))
         return shown
 
     answers = run_with_engine(context, work)
     if quiet:
         print_json({"collection": _COLLECTION, "answers": answers})
     else:
-        _print_next_steps()
+        out = console()
+        headline(out, "next steps")
+        out.print(_NEXT_STEPS, markup=False)
     return 0
 
 
@@ -74,32 +82,17 @@ def _print_question(question: dict[str, Any], answer: Answer, printed_codes: set
     from rich.markup import escape
 
     out = console()
-    reader = (
-        "with --acl " + " --acl ".join(question["acl"])
-        if question.get("acl")
-        else "without access options"
-    )
+    options = " ".join(f"--acl {tag}" for tag in question.get("acl", ()))
+    reader = f"with {options}" if options else "without access options"
     out.print(f"[bold]{escape(question['question'])}[/]  [dim]({escape(reader)})[/]")
     print_answer(answer, out, hidden_codes=printed_codes)
     out.print()
 
 
-async def _print_trace(engine: Engine, answer: Answer) -> None:
+def _print_trace(trace: Trace) -> None:
     from whence.provenance.render.tree import to_tree
 
     out = console()
     headline(out, "trace of the last public answer")
-    out.print(to_tree(await engine.explain(answer.answer_id)))
+    out.print(to_tree(trace))
     out.print()
-
-
-def _print_next_steps() -> None:
-    out = console()
-    headline(out, "next steps")
-    for line in (
-        "whence index FOLDER                     index your own documents",
-        'whence ask "..."                        ask your own question',
-        "whence explain ANSWER_ID --format svg   draw the trace of an answer",
-        "whence doctor                           check the installation",
-    ):
-        out.print(f"  {line}", markup=False)

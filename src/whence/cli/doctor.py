@@ -11,16 +11,17 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import typer
 
 from whence.cli.output import console, one_line, plain_table, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
-from whence.schema.errors import Unavailable, WhenceError
+from whence.schema.errors import WhenceError
 
 if TYPE_CHECKING:
+    from whence.flow.resources import Resources
     from whence.flow.settings import Settings
 
 #: Minimum free space in bytes; an empty database takes 40 MB.
@@ -28,6 +29,9 @@ _MIN_FREE_BYTES = 200_000_000
 _INSTALL = "run `whence models install`"
 #: Variables that are not settings.
 _OTHER_NAMES = frozenset({"WHENCE_LOG", "WHENCE_DEBUG", "WHENCE_METRICS"})
+
+
+_Use: TypeAlias = "Callable[[Settings, Resources], Awaitable[str]]"
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,17 +85,13 @@ def _environment(settings: Settings, environment: Iterable[str]) -> Iterator[Che
 
 def _home(home: Path) -> Check:
     place = next(folder for folder in (home, *home.parents) if folder.exists())
-    free = shutil.disk_usage(place).free
-    fault = _write_fault(place)
-    if fault:
+    if fault := _write_fault(place):
         remedy = "choose another home with --home or WHENCE_HOME, or change its permissions"
         return Check(name="home", ok=False, detail=fault, remedy=remedy)
-    return Check(
-        name="home",
-        ok=free >= _MIN_FREE_BYTES,
-        detail=f"{home}, {free / 1e9:.1f} GB free",
-        remedy="" if free >= _MIN_FREE_BYTES else "free at least 200 MB",
-    )
+    free = shutil.disk_usage(place).free
+    ok = free >= _MIN_FREE_BYTES
+    remedy = "" if ok else "free at least 200 MB"
+    return Check(name="home", ok=ok, detail=f"{home}, {free / 1e9:.1f} GB free", remedy=remedy)
 
 
 def _write_fault(place: Path) -> str:
@@ -115,18 +115,13 @@ def _models(settings: Settings) -> Iterator[Check]:
         if not (wanted if is_embedder else settings.reranker == "auto"):
             continue
         ok = model.state == "ready"
-        yield Check(
-            name=f"model {model.name}",
-            ok=ok,
-            detail=f"{model.folder} ({model.revision[:12]})"
-            if ok
-            else model.detail.removesuffix(f"; {_INSTALL}"),
-            remedy="" if ok else _INSTALL,
-        )
+        where, fault = f"{model.folder} ({model.revision[:12]})", model.detail
+        detail = where if ok else fault.removesuffix(f"; {_INSTALL}")
+        yield Check(name=f"model {model.name}", ok=ok, detail=detail, remedy="" if ok else _INSTALL)
 
 
 async def _service_checks(settings: Settings) -> list[Check]:
-    checks = [("database", _database), ("broker", _broker)]
+    checks: list[tuple[str, _Use]] = [("database", _database), ("broker", _broker)]
     if not settings.embedder.startswith("local"):
         checks.append(("embedder", _embedder))
     if settings.reranker != "none":
@@ -136,51 +131,45 @@ async def _service_checks(settings: Settings) -> list[Check]:
     return await asyncio.gather(*(_check_service(name, use, settings) for name, use in checks))
 
 
-async def _check_service(
-    name: str, use: Callable[[Settings], Awaitable[str]], settings: Settings
-) -> Check:
+async def _check_service(name: str, use: _Use, settings: Settings) -> Check:
     """Use a service once; its error is the finding."""
+    from whence.flow.resources import Resources
+
     try:
-        async with asyncio.timeout(60):
-            return Check(name=name, ok=True, detail=await use(settings))
+        async with asyncio.timeout(60), Resources(settings) as resources:
+            return Check(name=name, ok=True, detail=await use(settings, resources))
     except WhenceError as error:
         return Check(name=name, ok=False, detail=one_line(error.message), remedy=error.hint)
     except TimeoutError:
-        late = Unavailable(f"{name} gave no answer within 60 s", hint="check whether it is running")
-        return Check(name=name, ok=False, detail=late.message, remedy=late.hint)
+        detail, remedy = f"{name} gave no answer within 60 s", "check whether it is running"
+        return Check(name=name, ok=False, detail=detail, remedy=remedy)
 
 
-async def _database(settings: Settings) -> str:
-    async def use(store: Any) -> str:
-        collections = await store.collections()
-        found = await store.overview()
-        chunks = sum(collection.chunks for collection in collections)
-        kind = "embedded" if settings.database_url is None else "external"
-        return (
-            f"{kind} {found.server} with pgvector {found.pgvector}, {size(found.bytes)},"
-            f" collections: {len(collections)}, chunks: {chunks:,}"
-        )
-
-    return await _use_resource(settings, "store", use)
+async def _database(settings: Settings, resources: Resources) -> str:
+    store = await resources.get("store")
+    collections = await store.collections()
+    found = await store.overview()
+    chunks = sum(collection.chunks for collection in collections)
+    kind = "embedded" if settings.database_url is None else "external"
+    return (
+        f"{kind} {found.server} with pgvector {found.pgvector}, {size(found.bytes)},"
+        f" collections: {len(collections)}, chunks: {chunks:,}"
+    )
 
 
-async def _reranker(settings: Settings) -> str:
-    async def use(reranker: Any) -> str:
-        await reranker.score("one", ["small call"])
-        return str(reranker.model)
-
-    return await _use_resource(settings, "reranker", use)
+async def _reranker(_: Settings, resources: Resources) -> str:
+    reranker = await resources.get("reranker")
+    await reranker.score("one", ["small call"])
+    return str(reranker.model)
 
 
-async def _embedder(settings: Settings) -> str:
-    async def use(embedder: Any) -> str:
-        await embedder.embed(["one small call"])
-        return f"{embedder.model.name}, dimension {embedder.model.dimension}"
-
-    return await _use_resource(settings, "embedder", use)
+async def _embedder(_: Settings, resources: Resources) -> str:
+    embedder = await resources.get("embedder")
+    await embedder.embed(["one small call"])
+    return f"{embedder.model.name}, dimension {embedder.model.dimension}"
 
 
-async def _writer(settings: Settings) -> str:
+async def _writer(_: Settings, resources: Resources) -> str:
     from whence.models.protocols import WriteRequest
 
     request = WriteRequest(
@@ -190,23 +179,13 @@ async def _writer(settings: Settings) -> str:
         system="Answer with one word.",
         prompt="Say yes.",
     )
-
-    async def use(writer: Any) -> str:
-        async for _ in writer.write(request):
-            pass
-        return str(writer.model)
-
-    return await _use_resource(settings, "writer", use)
+    writer = await resources.get("writer")
+    async for _piece in writer.write(request):
+        pass
+    return str(writer.model)
 
 
-async def _use_resource(settings: Settings, kind: str, use: Callable[[Any], Awaitable[str]]) -> str:
-    from whence.flow.resources import Resources
-
-    async with Resources(settings) as resources:
-        return await use(await resources.get(kind))
-
-
-async def _broker(settings: Settings) -> str:
+async def _broker(settings: Settings, _: Resources) -> str:
     from whence.broker.connect import connect
 
     transport = await connect(settings.broker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,11 +59,8 @@ def gate(
     check_comparable(before, cases, k)
     check_folder(report)
 
-    async def work(engine: Engine, settings: Settings) -> dict[str, Any]:
-        run = await _run_suite(engine, settings, cases, before.mode, k, access, with_legs=legs)
-        return gate_document(run, cases, before, limits, dry_run=dry_run)
-
-    document = run_with_engine(context, work)
+    run = run_with_engine(context, partial(_run_suite, cases, before.mode, k, access, legs))
+    document = gate_document(run, cases, before, limits, dry_run=dry_run)
     if report is not None:
         write_text(report, json_text(document))
     print_json(document) if as_json(context) else _print_gate(document)
@@ -101,12 +99,8 @@ def baseline(
     limits = None if policy is None else load_policy(policy)
     _check_k(k)
     check_folder(out)
-
-    async def work(engine: Engine, settings: Settings) -> tuple[SuiteRun, Baseline]:
-        run = await _run_suite(engine, settings, cases, mode, k, access, with_legs=legs)
-        return run, record(run, cases, k=k, mode=mode, version=version("whence"))
-
-    run, recorded = run_with_engine(context, work)
+    run = run_with_engine(context, partial(_run_suite, cases, mode, k, access, legs))
+    recorded = record(run, cases, k=k, mode=mode, version=version("whence"))
     # Compared with itself, a run can fail only the absolute thresholds of the policy.
     checks = [] if limits is None else check_run(run.queries, recorded, limits).checks
     failed = [f"{one.metric} {one.current:.4g}" for one in checks if not one.passed]
@@ -135,13 +129,11 @@ def _print_changes(out: Path, recorded: Baseline) -> None:
         return
     changes = baseline_changes(before, recorded)
     for change in changes:
-        note(f"{change.what}: {_number(change.before)} -> {_number(change.after)}")
+        sides = (change.before, change.after)
+        numbers = (f"{one:.4g}" if isinstance(one, float) else str(one) for one in sides)
+        note(f"{change.what}: {' -> '.join(numbers)}")
     if not changes:
         note(f"{out}: only latencies changed")
-
-
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _check_k(k: int) -> None:
@@ -150,14 +142,13 @@ def _check_k(k: int) -> None:
 
 
 async def _run_suite(
-    engine: Engine,
-    settings: Settings,
     suite: Suite,
     mode: str,
     k: int,
     access: Access,
-    *,
     with_legs: bool,
+    engine: Engine,
+    settings: Settings,
 ) -> SuiteRun:
     from whence.engine.evaluation_targets import EngineSearcher
     from whence.evaluation.gate.report import collection_digest

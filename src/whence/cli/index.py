@@ -106,11 +106,16 @@ def _print_report(report: IndexReport) -> None:
     out = console()
     out.print(f"collection [bold]{report.collection}[/]", markup=True)
     out.print(table)
+    read = sum(report.kinds.values())
+    time = f"{report.seconds:.1f} s"
+    if read and report.seconds >= 1:
+        rate = read / report.seconds
+        time += f", {rate:,.{1 if rate < 10 else 0}f} documents a second"
     facts = {
         "read": counts_text(report.kinds),
         "skipped": counts_text(report.skipped),
         "chunks": f"{report.chunks:,} written, {report.embedded:,} embedded",
-        "time": _time(report),
+        "time": time,
     }
     out.print(facts_table(facts))
     note_some("failed", [f"{one.path}: {one.reason}" for one in report.failures], _MAX_FAILURES)
@@ -119,11 +124,3 @@ def _print_report(report: IndexReport) -> None:
             f"not pruned: {report.kept:,} documents that are in no path, because a failed file may contain them;"
             " correct the failures, then run the same command again"
         )
-
-
-def _time(report: IndexReport) -> str:
-    read = sum(report.kinds.values())
-    if report.seconds < 1 or not read:
-        return f"{report.seconds:.1f} s"
-    rate = read / report.seconds
-    return f"{report.seconds:.1f} s, {rate:,.{1 if rate < 10 else 0}f} documents a second"

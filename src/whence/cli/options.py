@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
+from inspect import Parameter
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
@@ -15,13 +17,13 @@ from whence.schema.access import Access, DocumentTags
 _PANEL = "Options of every command"
 
 
+@dataclass
 class State:
     """Values of the common options of one call."""
 
-    def __init__(self) -> None:
-        self.json = False
-        #: Settings given as options, by their name in `whence.toml`.
-        self.given: dict[str, str] = {}
+    json: bool = False
+    given: dict[str, str] = field(default_factory=dict)
+    """Settings given as options, by their name in `whence.toml`."""
 
 
 def state_of(context: typer.Context) -> State:
@@ -32,70 +34,57 @@ def state_of(context: typer.Context) -> State:
     return root.obj
 
 
-class Option(NamedTuple):
-    """An option as a parameter of a command."""
-
-    hint: Any
-    default: Any
-
-
 class OptionGroup(NamedTuple):
     """Options that become one argument of a command; the metadata of an `Annotated` type."""
 
-    options: Mapping[str, Option]
+    options: Sequence[Parameter]
     make: Callable[..., Any]
 
 
 def option(
-    flag: str, text: str, kind: Any = str | None, default: Any = None, **extra: Any
-) -> Option:
-    """Return an option.
+    name: str,
+    text: str,
+    kind: Any = str | None,
+    default: Any = None,
+    *,
+    flag: str | None = None,
+    **extra: Any,
+) -> Parameter:
+    """Return an option as a parameter of a command.
 
     Args:
-        flag: Its name, with dashes.
+        name: Name of the parameter.
         text: Help text.
         kind: Type of its value.
         default: Value without the option.
+        flag: Name on the command line, with dashes; that of the parameter when None.
         extra: Further arguments of `typer.Option`.
     """
-    return Option(Annotated[kind, typer.Option(flag, help=text, **extra)], default)
+    flag = flag or "--" + name.replace("_", "-")
+    hint = Annotated[kind, typer.Option(flag, help=text, **extra)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _common_option(name: str, text: str) -> Option:
-    flag = "--" + name.replace("_", "-")
-    return option(flag, text, metavar="TEXT", rich_help_panel=_PANEL)
-
-
-_COMMON: dict[str, Option] = {
-    "home": _common_option("home", "Folder of the embedded database."),
-    "database_url": _common_option(
-        "database_url", "Address of a PostgreSQL 16+ with pgvector; embedded by default."
-    ),
-    "broker": _common_option("broker", "Message broker: memory:// or pulsar://HOST:PORT."),
-    "embedder": _common_option("embedder", "Embedding model: local, openai:MODEL or cohere:MODEL."),
-    "writer": _common_option("writer", "Model that writes answers: extractive or openai:MODEL."),
-    "reranker": _common_option(
-        "reranker", "Reranking model: auto, none, or a flashrank model name or folder."
-    ),
-    "collection": _common_option("collection", "Name of the collection."),
-    "as_json": option(
-        "--json",
+_SETTINGS = {
+    "home": "Folder of the embedded database.",
+    "database_url": "Address of a PostgreSQL 16+ with pgvector; embedded by default.",
+    "broker": "Message broker: memory:// or pulsar://HOST:PORT.",
+    "embedder": "Embedding model: local, openai:MODEL or cohere:MODEL.",
+    "writer": "Model that writes answers: extractive or openai:MODEL.",
+    "reranker": "Reranking model: auto, none, or a flashrank model name or folder.",
+    "collection": "Name of the collection.",
+}
+_COMMON = (
+    *(option(*one, metavar="TEXT", rich_help_panel=_PANEL) for one in _SETTINGS.items()),
+    option(
+        "as_json",
         "Print one JSON document to stdout; all other output goes to stderr.",
         bool,
         default=False,
+        flag="--json",
         rich_help_panel=_PANEL,
     ),
-}
-
-
-def keep_common(context: typer.Context, values: dict[str, Any]) -> None:
-    """Move the common options from the arguments of a call into its state."""
-    state = state_of(context)
-    state.json = values.pop("as_json", False) or state.json
-    for name in _COMMON:
-        value = values.pop(name, None)
-        if value is not None:
-            state.given[name] = value
+)
 
 
 def with_common_options(function: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -106,23 +95,27 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, OptionGroup] = {}
-    first, *others = inspect.signature(function).parameters.items()
-    parameters = [first[1].replace(annotation=hints[first[0]])]
-    for name, parameter in others:
-        group = next((one for one in _metadata(hints[name]) if isinstance(one, OptionGroup)), None)
-        if group is None:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(parameter.replace(annotation=hints[name], kind=kind))
+    first, *others = inspect.signature(function).parameters.values()
+    parameters = [first.replace(annotation=hints[first.name])]
+    for one in others:
+        hint = hints[one.name]
+        for group in getattr(hint, "__metadata__", ()):
+            if isinstance(group, OptionGroup):
+                groups[one.name] = group
+                parameters += group.options
+                break
         else:
-            groups[name] = group
-            parameters += [_keyword(key, one) for key, one in group.options.items()]
-    parameters += [_keyword(name, one) for name, one in _COMMON.items()]
+            parameters.append(one.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
+    parameters += _COMMON
 
     @wraps(function)
     def command(context: typer.Context, **values: Any) -> int | None:
-        keep_common(context, values)
+        state = state_of(context)
+        state.json = values.pop("as_json") or state.json
+        given = {name: values.pop(name) for name in _SETTINGS}
+        state.given |= {name: value for name, value in given.items() if value is not None}
         for name, group in groups.items():
-            values[name] = group.make(**{key: values.pop(key) for key in group.options})
+            values[name] = group.make(**{one.name: values.pop(one.name) for one in group.options})
         return function(context, **values)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -130,37 +123,26 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
     return command
 
 
-def _metadata(hint: Any) -> tuple[Any, ...]:
-    return getattr(hint, "__metadata__", ())
-
-
-def _keyword(name: str, one: Option) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=one.default, annotation=one.hint)
-
-
-_STRINGS = list[str] | None
-
-
-def _access(acl: list[str] | None, label: list[str] | None, clearance: int) -> Access:
-    return Access(frozenset(acl or ()), frozenset(label or ()), clearance)
-
-
-def _tags(acl: list[str] | None, label: list[str] | None, clearance: int) -> DocumentTags:
-    return DocumentTags(tuple(acl or ()), tuple(label or ()), clearance)
+def _rights(acl: str, label: str, clearance: str) -> tuple[Parameter, ...]:
+    """Return the options of rights with these help texts."""
+    return (
+        option("acl", acl, list[str] | None, metavar="TAG"),
+        option("label", label, list[str] | None, metavar="L"),
+        option("clearance", clearance, int, 0),
+    )
 
 
 ReaderAccess = Annotated[
     Access,
     OptionGroup(
-        {
-            "acl": option(
-                "--acl", "Access tag of the reader; repeatable.", _STRINGS, metavar="TAG"
-            ),
-            "label": option("--label", "Label of the reader; repeatable.", _STRINGS, metavar="L"),
-            "clearance": option("--clearance", "Clearance of the reader, 0 or more.", int, 0),
-        },
-        _access,
+        _rights(
+            "Access tag of the reader; repeatable.",
+            "Label of the reader; repeatable.",
+            "Clearance of the reader, 0 or more.",
+        ),
+        lambda acl, label, clearance: Access(
+            frozenset(acl or ()), frozenset(label or ()), clearance
+        ),
     ),
 ]
 """Rights to read with; without options, public documents only."""
@@ -168,43 +150,34 @@ ReaderAccess = Annotated[
 OwnTags = Annotated[
     DocumentTags,
     OptionGroup(
-        {
-            "acl": option(
-                "--acl", "Readers need one of these tags; repeatable.", _STRINGS, metavar="TAG"
-            ),
-            "label": option(
-                "--label", "Readers need all of these labels; repeatable.", _STRINGS, metavar="L"
-            ),
-            "clearance": option("--clearance", "Readers need at least this clearance.", int, 0),
-        },
-        _tags,
+        _rights(
+            "Readers need one of these tags; repeatable.",
+            "Readers need all of these labels; repeatable.",
+            "Readers need at least this clearance.",
+        ),
+        lambda acl, label, clearance: DocumentTags(tuple(acl or ()), tuple(label or ()), clearance),
     ),
 ]
 """Tags of the documents that a command stores."""
 
-_SNAPSHOT_OPTIONS = {
-    "snapshot": option(
-        "--snapshot", "Snapshot of code: id, head sha, branch or tag.", metavar="ID|REF"
+_SNAPSHOT_OPTIONS = (
+    option("snapshot", "Snapshot of code: id, head sha, branch or tag.", metavar="ID|REF"),
+    option("set_name", "Set of snapshots.", flag="--set", metavar="NAME"),
+    option(
+        "source",
+        "Member of the set: primary or secondary.",
+        flag="--snapshot-source",
+        metavar="WHICH",
     ),
-    "set_name": option("--set", "Set of snapshots.", metavar="NAME"),
-    "snapshot_source": option(
-        "--snapshot-source", "Member of the set: primary or secondary.", metavar="WHICH"
-    ),
-}
+)
 
 
-def _required_snapshot(
-    snapshot: str | None, set_name: str | None, snapshot_source: str | None
-) -> SnapshotChoice:
-    return SnapshotChoice(
-        snapshot=snapshot or "", set_name=set_name or "", source=snapshot_source or ""
-    )
+def _required_snapshot(**names: str | None) -> SnapshotChoice:
+    return SnapshotChoice(**{key: name or "" for key, name in names.items()})
 
 
-def _chosen_snapshot(**options: str | None) -> SnapshotChoice | None:
-    if all(value is None for value in options.values()):
-        return None
-    return _required_snapshot(**options)
+def _chosen_snapshot(**names: str | None) -> SnapshotChoice | None:
+    return None if all(name is None for name in names.values()) else _required_snapshot(**names)
 
 
 RequiredSnapshot = Annotated[SnapshotChoice, OptionGroup(_SNAPSHOT_OPTIONS, _required_snapshot)]

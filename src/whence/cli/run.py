@@ -34,6 +34,7 @@ def run(
     """Run a flow until it is stopped; several copies share the work."""
     import asyncio
 
+    from whence.flow.definition import check_report
     from whence.flow.loader import load_flow
     from whence.flow.service import serve_flow
 
@@ -43,28 +44,22 @@ def run(
     definition = load_flow(flow)
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     definition.only(names)
-    if check:
-        _print_flow(definition, in_json=as_json(context))
-        return 0
-    asyncio.run(
-        serve_flow(
+    if not check:
+        serving = serve_flow(
             definition,
             settings,
             only=names,
             on_ready=lambda: note("ready"),
             metrics_address=metrics,
         )
-    )
+        asyncio.run(serving)
+        return 0
+    report = check_report(definition)
+    print_json(report) if as_json(context) else _print_flow(definition)
     return 0
 
 
-def _print_flow(definition: FlowDefinition, *, in_json: bool) -> None:
-    from whence.flow.definition import check_report
-
-    report = check_report(definition)
-    if in_json:
-        print_json(report)
-        return
+def _print_flow(definition: FlowDefinition) -> None:
     out = console()
     table = plain_table("processor", "type", "replicas", "concurrency")
     for one in definition.processors:

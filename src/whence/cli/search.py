@@ -53,15 +53,8 @@ def search(
     conditions = parse_filter_options(filters or ())
     parse_filters(conditions)
     if not query.strip():
-        _print(
-            context,
-            query,
-            mode,
-            None,
-            {},
-            threshold,
-            "the query is empty: enter a word or a question",
-        )
+        message = "the query is empty: enter a word or a question"
+        _print(context, query, mode, None, {}, threshold, message)
         return 0
     check_dense_query(query, top_k, threshold)
     request = SearchQuery(
@@ -106,22 +99,19 @@ def _print(
         return
     if report is None or not report.results:
         note(message or result_message(report))
-        _print_best_score(report, threshold)
     else:
         _print_hits(report)
-    for fault in report.degraded if report else ():
-        note(f"note: {fault.stage}: {fault.reason}")
-
-
-def _print_best_score(report: SearchReport | None, threshold: float) -> None:
-    best = report.best_score if report else None
-    if best is None or best >= threshold:
+    if report is None:
         return
-    lower = math.floor(best * 10) / 10
-    note(
-        f"note: the best passage scores {best:.3f}, below the threshold {threshold:g};"
-        f" --threshold {lower:g} shows it"
-    )
+    best = report.best_score
+    if not report.results and best is not None and best < threshold:
+        lower = math.floor(best * 10) / 10
+        note(
+            f"note: the best passage scores {best:.3f}, below the threshold {threshold:g};"
+            f" --threshold {lower:g} shows it"
+        )
+    for fault in report.degraded:
+        note(f"note: {fault.stage}: {fault.reason}")
 
 
 def _print_hits(report: SearchReport) -> None:
@@ -140,9 +130,8 @@ def _print_hits(report: SearchReport) -> None:
         old = f" [yellow](out of date: {escape(reason)})[/]" if reason else ""
         out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{former}{old}")
         text = " ".join(_without_heading(hit.chunk.content, hit.chunk.metadata).split())
-        preview = Text(
-            text[:_PREVIEW_CHARACTERS] + ("…" if len(text) > _PREVIEW_CHARACTERS else "")
-        )
+        rest = "…" if len(text) > _PREVIEW_CHARACTERS else ""
+        preview = Text(text[:_PREVIEW_CHARACTERS] + rest)
         out.print(Padding(preview, (0, 0, 0, 3), expand=False), end="\n\n")
 
 

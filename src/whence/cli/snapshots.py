@@ -9,12 +9,14 @@ import typer
 
 from whence.cli.output import console, id_table, note, note_some, print_json, progress
 from whence.cli.session import as_json, run_with_engine
+from whence.engine.json_documents import select_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from whence.engine.engine import Engine
     from whence.engine.results import ImportResult, SnapshotOverview
+    from whence.flow.settings import Settings
     from whence.schema.code import KindCounts
     from whence.store.snapshot_protocols import SnapshotRecord
 
@@ -27,26 +29,24 @@ def snapshots(context: typer.Context) -> int:
     """List snapshots of code, newest first, and sets; subcommands change them."""
     if context.invoked_subcommand is not None:
         return 0
-    overview = run_with_engine(context, lambda engine, _settings: engine.code.overview())
-    print_json(_document(overview)) if as_json(context) else _print_overview(overview)
-    return 0
+    return _show(context, None)
 
 
 def activate(context: typer.Context, name: _EITHER) -> int:
     """Make a deactivated set or snapshot readable again."""
-    return _change(context, lambda engine: engine.code.set_active(name, True))
+    return _show(context, lambda engine: engine.code.set_active(name, True))
 
 
 def deactivate(context: typer.Context, name: _EITHER) -> int:
     """Make a set or a snapshot unreadable without deleting it."""
-    return _change(context, lambda engine: engine.code.set_active(name, False))
+    return _show(context, lambda engine: engine.code.set_active(name, False))
 
 
 def remove(
     context: typer.Context, name: Annotated[str, typer.Argument(help="Name of the set.")]
 ) -> int:
     """Remove a set; its snapshots stay."""
-    return _change(context, lambda engine: engine.code.remove_set(name))
+    return _show(context, lambda engine: engine.code.remove_set(name))
 
 
 def purge(
@@ -54,7 +54,7 @@ def purge(
     snapshot: Annotated[str, typer.Argument(help="Id, head sha, branch or tag of the snapshot.")],
 ) -> int:
     """Delete a snapshot: its nodes, texts and edges, and its memberships in sets."""
-    return _change(context, lambda engine: engine.code.purge(snapshot))
+    return _show(context, lambda engine: engine.code.purge(snapshot))
 
 
 def make_set(
@@ -65,38 +65,31 @@ def make_set(
     ],
 ) -> int:
     """Make a set of imported snapshots."""
-    return _change(context, lambda engine: engine.code.make_set(name, snapshot))
+    return _show(context, lambda engine: engine.code.make_set(name, snapshot))
 
 
-def _change(context: typer.Context, work: Callable[[Engine], Coroutine[Any, Any, Any]]) -> int:
-    async def session(engine: Engine) -> SnapshotOverview:
-        await work(engine)
+def _show(
+    context: typer.Context, change: Callable[[Engine], Coroutine[Any, Any, Any]] | None
+) -> int:
+    """Print all snapshots and sets, after a change if there is one."""
+
+    async def session(engine: Engine, _: Settings) -> SnapshotOverview:
+        if change is not None:
+            await change(engine)
         return await engine.code.overview()
 
-    overview = run_with_engine(context, lambda engine, _settings: session(engine))
-    print_json(_document(overview)) if as_json(context) else _print_overview(overview)
+    overview = run_with_engine(context, session)
+    if not as_json(context):
+        _print_overview(overview)
+        return 0
+    snapshots = [
+        select_fields(one, ("refs", "published_at", "digest"))
+        | select_fields(one.info, ("snapshot_id", "repo", "branch", "head_sha"))
+        | {"status": _status(one), "nodes": _counts(one.nodes), "edges": _counts(one.edges)}
+        for one in overview.snapshots
+    ]
+    print_json({"snapshots": snapshots, "sets": overview.sets})
     return 0
-
-
-def _document(overview: SnapshotOverview) -> dict[str, Any]:
-    return {
-        "snapshots": [
-            {
-                "snapshot_id": one.info.snapshot_id,
-                "repo": one.info.repo,
-                "branch": one.info.branch,
-                "head_sha": one.info.head_sha,
-                "refs": one.refs,
-                "status": _status(one),
-                "nodes": _counts(one.nodes),
-                "edges": _counts(one.edges),
-                "published_at": one.published_at,
-                "digest": one.digest,
-            }
-            for one in overview.snapshots
-        ],
-        "sets": overview.sets,
-    }
 
 
 def _status(record: SnapshotRecord) -> str:
@@ -104,7 +97,7 @@ def _status(record: SnapshotRecord) -> str:
 
 
 def _counts(counts: KindCounts) -> dict[str, int]:
-    return {"cs": counts.cs, "sql": counts.sql}
+    return select_fields(counts, ("cs", "sql"))
 
 
 def _print_overview(overview: SnapshotOverview) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from whence.broker.connect import in_process
@@ -15,13 +16,18 @@ if TYPE_CHECKING:
 
     from whence.engine.erasure import Erasure
     from whence.flow.settings import Settings
-    from whence.flow.status import FlowStatus, TopicStatus
+    from whence.flow.status import FlowStatus
     from whence.store.protocols import CollectionInfo, Store, StoreOverview
 
 _NO_BROKER = (
     "without a broker (memory://) each command runs its own flow: its processors are not visible here, and a"
     " failed message is an error of the command, not a dead letter"
 )
+_NO_FLEET = {
+    "running flows": "not shown: without a broker each command runs its own flow",
+    "dead letters": "none: a failed message is an error of its command",
+    "with a fleet": "whence status --broker pulsar://HOST:PORT",
+}
 
 
 def status(
@@ -33,37 +39,30 @@ def status(
 
     start_logging()
     settings = settings_of(context)
-    document, store, fleet = asyncio.run(_collect(settings, flow))
+
+    async def collect() -> tuple[FlowStatus | None, StoreOverview, list[CollectionInfo]]:
+        fleet = None if in_process(settings.broker) else await _fleet(settings, flow)
+        return fleet, *await _store(settings)
+
+    fleet, overview, collections = asyncio.run(collect())
     if as_json(context):
-        print_json(document)
-        return 0
-    _print_store(*store)
-    if fleet is None:
-        _print_no_fleet()
-    else:
-        _print_fleet(fleet)
-    return 0
-
-
-async def _collect(
-    settings: Settings, flow: str
-) -> tuple[dict[str, Any], tuple[StoreOverview, list[CollectionInfo]], FlowStatus | None]:
-    fleet = None if in_process(settings.broker) else await _fleet(settings, flow)
-    overview, collections = await _store(settings)
-    document: dict[str, Any] = {
-        "store": {
+        stored = {
             "collections": len(collections),
             "documents": sum(one.documents for one in collections),
             "chunks": sum(one.chunks for one in collections),
-            **{name: getattr(overview, name) for name in overview.__struct_fields__},
-        },
-        "broker": {"url": "memory://" if fleet is None else fleet.broker},
-        "flow": flow if fleet is None else fleet.flow,
-        "topics": [] if fleet is None else fleet.topics,
-        "processors": [] if fleet is None else fleet.processors,
-        "notes": [_NO_BROKER] if fleet is None else fleet.notes,
-    }
-    return document, (overview, collections), fleet
+        }
+        running = {
+            "broker": {"url": "memory://" if fleet is None else fleet.broker},
+            "flow": flow if fleet is None else fleet.flow,
+            "topics": [] if fleet is None else fleet.topics,
+            "processors": [] if fleet is None else fleet.processors,
+            "notes": [_NO_BROKER] if fleet is None else fleet.notes,
+        }
+        print_json({"store": stored | msgspec.structs.asdict(overview), **running})
+        return 0
+    _print_store(overview, collections)
+    _print_fleet(fleet)
+    return 0
 
 
 async def _fleet(settings: Settings, flow: str) -> FlowStatus:
@@ -112,42 +111,30 @@ def _when(moment: str) -> str:
     return f", the last {moment[:16].replace('T', ' ')} UTC" if moment else ""
 
 
-def _print_no_fleet() -> None:
-    facts = {
-        "running flows": "not shown: without a broker each command runs its own flow",
-        "dead letters": "none: a failed message is an error of its command",
-        "with a fleet": "whence status --broker pulsar://HOST:PORT",
-    }
-    console().print()
-    console().print(facts_table(facts))
-
-
-def _print_fleet(fleet: FlowStatus) -> None:
+def _print_fleet(fleet: FlowStatus | None) -> None:
     out = console()
     out.print()
+    if fleet is None:
+        out.print(facts_table(_NO_FLEET))
+        return
     out.print(f"flow [bold]{fleet.flow}[/] on {fleet.broker}", soft_wrap=True)
     numbers = ("workers", "handled", "failed", "backlog", "in flight", "oldest", "dead")
     table = plain_table("processor", *(f">{name}" for name in numbers))
     for one in fleet.topics:
-        table.add_row(*_row(one, fleet))
+        mine = [report for report in fleet.processors if report.group == one.group]
+        cells = (
+            one.workers,
+            sum(report.handled for report in mine),
+            sum(report.failed for report in mine),
+            one.backlog,
+            one.in_flight,
+            None if one.oldest_age_s is None else f"{one.oldest_age_s:.1f} s",
+            one.dead_letters,
+        )
+        table.add_row(one.group, *("-" if cell is None else str(cell) for cell in cells))
     out.print(table)
     for line in fleet.notes:
         note(f"note: {line}")
-
-
-def _row(one: TopicStatus, fleet: FlowStatus) -> tuple[str, ...]:
-    mine = [report for report in fleet.processors if report.group == one.group]
-    age = "-" if one.oldest_age_s is None else f"{one.oldest_age_s:.1f} s"
-    counts = (one.backlog, one.in_flight)
-    return (
-        one.group,
-        str(one.workers),
-        str(sum(report.handled for report in mine)),
-        str(sum(report.failed for report in mine)),
-        *("-" if count is None else str(count) for count in counts),
-        age,
-        "-" if one.dead_letters is None else str(one.dead_letters),
-    )
 
 
 def collections(context: typer.Context) -> int:
