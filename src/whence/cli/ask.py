@@ -65,32 +65,16 @@ def ask(
     choice = (snapshot or SnapshotChoice()) if about_code else None
     printer = _StreamPrinter()
     live = stream and not as_json(context)
-    common: dict[str, Any] = {
+    options: dict[str, Any] = {
         "access": access,
         "doc_limit": doc_limit,
         "mode": mode,
         "timeout_s": timeout,
         "chunk_callback": printer.print_piece if live else None,
     }
-    documents: dict[str, Any] = {
-        "fetch_limit": fetch_limit,
-        "rerank": not no_rerank,
-        "filters": conditions,
-    }
-
-    def work(engine: Engine, settings: Settings) -> Coroutine[Any, Any, Answer]:
-        if choice is not None:
-            return engine.code.ask(question, snapshot=choice, **common)
-        return engine.ask(question, collection=settings.collection, **common, **documents)
-
-    loaded = True if about_code or no_rerank else "questions"
-    answer = run_with_engine(
-        context,
-        work,
-        reads=f"collection {settings_of(context).collection!r}",
-        warm_up=mode != "bm25" and loaded,
-        flow=flow or ("code-rag" if about_code else "all-in-one"),
-    )
+    if choice is None:
+        options |= {"fetch_limit": fetch_limit, "rerank": not no_rerank, "filters": conditions}
+    answer = _ask(context, question, flow, choice, options)
     if as_json(context):
         from whence.engine.json_documents import answer_document
 
@@ -102,6 +86,30 @@ def ask(
         note("note: the answer was restarted while it was written; this is the complete answer")
     print_answer(answer, console(), text_printed=complete)
     return 0
+
+
+def _ask(
+    context: typer.Context,
+    question: str,
+    flow: str | None,
+    snapshot: SnapshotChoice | None,
+    options: dict[str, Any],
+) -> Answer:
+    """Ask about a snapshot of code, or about the documents when none is given."""
+
+    def work(engine: Engine, settings: Settings) -> Coroutine[Any, Any, Answer]:
+        if snapshot is not None:
+            return engine.code.ask(question, snapshot=snapshot, **options)
+        return engine.ask(question, collection=settings.collection, **options)
+
+    models = "questions" if options.get("rerank") else True
+    return run_with_engine(
+        context,
+        work,
+        reads=f"collection {settings_of(context).collection!r}",
+        warm_up=options["mode"] != "bm25" and models,
+        flow=flow or ("all-in-one" if snapshot is None else "code-rag"),
+    )
 
 
 class _StreamPrinter:
