@@ -38,11 +38,6 @@ def content_hash(draft: DocumentDraft) -> str:
     return hashlib.sha256(_VERSION + encode(stored)).hexdigest()
 
 
-def with_content_hash(draft: DocumentDraft) -> DocumentDraft:
-    """Return the draft with its content hash as `digest`."""
-    return replace(draft, digest=content_hash(draft))
-
-
 #: Largest text file that is one document, and longest record, in bytes.
 MAX_DOCUMENT_BYTES = 16 * 2**20
 #: Largest binary file, in bytes: most of a PDF or Word file is pictures, which are not read.
@@ -119,7 +114,7 @@ def load(
     Args:
         paths: Files and folders.
         chunker: Splits documents into chunks.
-        tags: Access tags for all documents, merged with those of each document, see `tags.merge_tags`.
+        tags: Access tags for all documents, merged with those of each document, see `merge_tags`.
         max_bytes: Largest text file or record that is one document.
         known: Stored sources; those with the same digest are `Unchanged` and not parsed.
 
@@ -174,8 +169,7 @@ class _LoadRun:
 
     def run(self, roots: Sequence[Path]) -> Iterator[LoadResult]:
         if self._known is None:
-            for item in self._items(roots):
-                yield self._result(item, "")
+            yield from self._results(self._items(roots), {})
             return
         previous: Sequence[_Item] = ()
         stored_digests: Callable[[], Mapping[str, str]] = dict
@@ -209,12 +203,12 @@ class _LoadRun:
             document_id = None if loader.records is not None else file.document_id
             try:
                 yield from self._sources(file, loader)
-            except BadInput as error:
-                yield LoadFailure(
-                    path=file.display_path, reason=error.message, document_id=document_id
+            except (BadInput, OSError) as error:
+                reason = (
+                    f"cannot be read: {error.strerror or error}"
+                    if isinstance(error, OSError)
+                    else error.message
                 )
-            except OSError as error:
-                reason = f"cannot be read: {error.strerror or error}"
                 yield LoadFailure(path=file.display_path, reason=reason, document_id=document_id)
 
     def _sources(self, file: SourceFile, loader: Loader) -> Iterator[_Item]:
@@ -246,37 +240,31 @@ class _LoadRun:
         digest.update(data)
         return digest.hexdigest()
 
-    def _results(self, window: Sequence[_Item], stored: Mapping[str, str]) -> Iterator[LoadResult]:
-        for item in window:
-            digest = stored.get(item.document_id, "") if isinstance(item, _Source) else ""
-            yield self._result(item, digest)
+    def _results(self, items: Iterable[_Item], stored: Mapping[str, str]) -> Iterator[LoadResult]:
+        for item in items:
+            yield self._result(item, stored) if isinstance(item, _Source) else item
 
-    def _result(self, source: _Item, stored_digest: str) -> LoadResult:
-        if not isinstance(source, _Source):
-            return source
+    def _result(self, source: _Source, stored: Mapping[str, str]) -> LoadResult:
         document_id, kind = source.document_id, source.loader.name
+        if document_id in self._loaded:
+            reason = f"the id {document_id!r} is in {self._loaded[document_id]} already"
+            return LoadFailure(path=source.display_path, reason=reason, document_id=document_id)
         result: LoadResult
-        try:
-            self._refuse_loaded(document_id)
-            if stored_digest and stored_digest == source.digest:
-                result = Unchanged(document_id=document_id, kind=kind)
-            else:
+        if source.digest and stored.get(document_id) == source.digest:
+            result = Unchanged(document_id=document_id, kind=kind)
+        else:
+            try:
                 parsed = source.parse()
                 if not parsed.blocks:
                     return Skipped(path=source.display_path, reason="contains no text")
                 tags = merge_tags(parsed.tags, self._tags)
                 draft = _draft(parsed, self._chunker, tags, source.digest)
-                result = LoadedDocument(draft=draft, text=parsed.text, kind=kind)
-        except BadInput as error:
-            return LoadFailure(
-                path=source.display_path, reason=error.message, document_id=document_id
-            )
+            except BadInput as error:
+                reason = error.message
+                return LoadFailure(path=source.display_path, reason=reason, document_id=document_id)
+            result = LoadedDocument(draft=draft, text=parsed.text, kind=kind)
         self._loaded[document_id] = source.file.document_id
         return result
-
-    def _refuse_loaded(self, document_id: str) -> None:
-        if document_id in self._loaded:
-            raise BadInput(f"the id {document_id!r} is in {self._loaded[document_id]} already")
 
 
 def _count_lines(path: str) -> int:
@@ -297,18 +285,17 @@ def _draft(
 ) -> DocumentDraft:
     if len(parsed.text) > MAX_DRAFT_BYTES:
         raise _too_long(len(parsed.text))
-    draft = with_content_hash(
-        DocumentDraft(
-            document_id=parsed.document_id,
-            chunks=_with_pages(chunker.split(parsed), parsed.pages),
-            title=parsed.title,
-            source_file=parsed.source_file,
-            source_url=parsed.source_url,
-            tags=tags,
-            metadata=parsed.metadata,
-            source_digest=source_digest,
-        )
+    draft = DocumentDraft(
+        document_id=parsed.document_id,
+        chunks=_with_pages(chunker.split(parsed), parsed.pages),
+        title=parsed.title,
+        source_file=parsed.source_file,
+        source_url=parsed.source_url,
+        tags=tags,
+        metadata=parsed.metadata,
+        source_digest=source_digest,
     )
+    draft = replace(draft, digest=content_hash(draft))
     size = len(encode(draft))
     if size > MAX_DRAFT_BYTES:
         raise _too_long(size)
@@ -319,10 +306,7 @@ def _with_pages(chunks: tuple[ChunkDraft, ...], pages: Sequence[int]) -> tuple[C
     """Add to each chunk the page it begins on."""
     if not pages:
         return chunks
-    return tuple(
-        msgspec.structs.replace(chunk, page=bisect.bisect_right(pages, chunk.start))
-        for chunk in chunks
-    )
+    return tuple(replace(chunk, page=bisect.bisect_right(pages, chunk.start)) for chunk in chunks)
 
 
 def _too_long(size: int) -> BadInput:

@@ -145,12 +145,6 @@ def open_archive(path: Path, limits: BundleLimits) -> Iterator[Archive]:
         return
     if not stat.S_ISREG(mode):
         raise location.error("is neither a folder nor a zip archive")
-    with _open_zip(path, location) as packed:
-        yield _zip(packed, location, limits)
-
-
-@contextmanager
-def _open_zip(path: Path, location: Location) -> Iterator[zipfile.ZipFile]:
     try:
         packed = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
@@ -159,7 +153,7 @@ def _open_zip(path: Path, location: Location) -> Iterator[zipfile.ZipFile]:
     except _DAMAGE as error:
         raise _damaged(location, error) from error
     with packed:
-        yield packed
+        yield _zip(packed, location, limits)
 
 
 def _zip(packed: zipfile.ZipFile, location: Location, limits: BundleLimits) -> Archive:

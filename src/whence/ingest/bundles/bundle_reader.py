@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Literal
 
@@ -23,7 +23,8 @@ import numpy as np
 from whence.ingest.bundles.archive import open_archive
 from whence.ingest.bundles.bundle import Bundle
 from whence.ingest.bundles.edges import EdgeList, LocatedEdges, canonical_edges, read_edges
-from whence.ingest.bundles.nodes import LocatedNode, read_nodes
+from whence.ingest.bundles.locations import Location
+from whence.ingest.bundles.nodes import read_nodes
 from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import kind_from_local_id, validate_local_id
 from whence.store.snapshot_protocols import SnapshotEdges
@@ -50,9 +51,8 @@ class BundleReader:
     linear in the bytes of the bundle, plus n log n and m log m for n nodes and m edges.
     """
 
-    def __init__(self, bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> None:
+    def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        self._known_labels = frozenset(known_labels)
         self._unknown_labels: set[str] = set()
         self._warnings: list[BundleWarning] = []
         self._warning_count = 0
@@ -76,9 +76,12 @@ class BundleReader:
         self._begin("reading nodes", after="opened")
         bundle = self._bundle
         with open_archive(bundle.path, bundle.limits) as archive:
-            for located in read_nodes(archive, bundle.layout, bundle.snapshot, warn=self._warn):
-                if self._is_new_node(located):
-                    yield located.node
+            # Not a variable: an error would keep the generator and its file open.
+            for location, node in read_nodes(
+                archive, bundle.layout, bundle.snapshot, warn=self._warn
+            ):
+                if self._is_new_node(location, node):
+                    yield node
         self._stage = "nodes read"
 
     def edges(self) -> SnapshotEdges:
@@ -111,7 +114,7 @@ class BundleReader:
             dangling_edges=self._count("dangling edge"),
             empty_texts=self._empty_texts,
             unknown_labels=tuple(sorted(self._unknown_labels)),
-            warnings=(*self._warnings, *self._omitted_warnings()),
+            warnings=self._all_warnings(),
         )
 
     def _begin(self, stage: _Stage, *, after: _Stage) -> None:
@@ -119,8 +122,7 @@ class BundleReader:
             raise RuntimeError(f"nodes, edges, report are read in this order; now: {self._stage}")
         self._stage = stage
 
-    def _is_new_node(self, located: LocatedNode) -> bool:
-        node = located.node
+    def _is_new_node(self, location: Location, node: CodeNode) -> bool:
         content_hash = _node_hash(node)
         number = len(self._numbers)
         known = self._numbers.setdefault(node.local_id, number)
@@ -129,29 +131,25 @@ class BundleReader:
             if content_hash == self._hashes[start : start + _HASH_BYTES]:
                 self._counts["duplicate node", node.kind] += 1
                 return False
-            raise located.location.error(
+            raise location.error(
                 f"{node.local_id!r} occurred before with other content",
                 "an id names one node; keep one of the two",
             )
         self._hashes += content_hash
         self._counts["node", node.kind] += 1
         self._empty_texts += not node.text
-        self._check_labels(located)
+        self._check_labels(location, node)
         return True
 
-    def _check_labels(self, located: LocatedNode) -> None:
-        labels = located.node.tags.labels
-        if self._known_labels.issuperset(labels):
+    def _check_labels(self, location: Location, node: CodeNode) -> None:
+        labels = node.tags.labels
+        if KNOWN_LABELS.issuperset(labels):
             return
-        unknown = set(labels) - self._known_labels - self._unknown_labels
+        unknown = set(labels) - KNOWN_LABELS - self._unknown_labels
         for label in sorted(unknown):
-            local = located.node.local_id
-            self._warn(
-                BundleWarning(
-                    code="unknown_label",
-                    message=f"{located.location}: the label {label!r} of {local!r} is not in the vocabulary",
-                )
-            )
+            local = node.local_id
+            message = f"{location}: the label {label!r} of {local!r} is not in the vocabulary"
+            self._warn(BundleWarning(code="unknown_label", message=message))
         self._unknown_labels |= unknown
 
     def _add_edges(self, located: LocatedEdges) -> None:
@@ -183,11 +181,12 @@ class BundleReader:
         if len(self._warnings) < MAX_WARNINGS:
             self._warnings.append(warning)
 
-    def _omitted_warnings(self) -> Iterator[BundleWarning]:
+    def _all_warnings(self) -> tuple[BundleWarning, ...]:
         omitted = self._warning_count - len(self._warnings)
-        if omitted:
-            message = f"{omitted:,} more warnings are not shown"
-            yield BundleWarning(code="not_shown", message=message)
+        if not omitted:
+            return tuple(self._warnings)
+        message = f"{omitted:,} more warnings are not shown"
+        return (*self._warnings, BundleWarning(code="not_shown", message=message))
 
     def _count(self, what: str) -> KindCounts:
         return KindCounts(cs=self._counts[what, "cs"], sql=self._counts[what, "sql"])
@@ -221,13 +220,13 @@ def node_batches(reader: BundleReader, size: int) -> Iterator[list[CodeNode]]:
         yield batch
 
 
-def validate(bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> ImportReport:
+def validate(bundle: Bundle) -> ImportReport:
     """Read a whole bundle and return its report; nothing is stored.
 
     Raises:
         BadInput: The bundle cannot be imported; the message names member, line and reason.
     """
-    reader = BundleReader(bundle, known_labels=known_labels)
+    reader = BundleReader(bundle)
     for _ in reader.nodes():
         pass
     reader.edges()

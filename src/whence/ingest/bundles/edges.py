@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.ingest.bundles.archive import Archive
+from whence.ingest.bundles.bundle import Layout
 from whence.ingest.bundles.fields import first_text
 from whence.ingest.bundles.json_stream import object_elements
-from whence.ingest.bundles.layout import Layout
 from whence.ingest.bundles.locations import Location
 from whence.ingest.bundles.tables import csv_rows
 from whence.schema.code import BundleWarning
@@ -93,10 +93,8 @@ def _table_edges(
             stream, archive.limits.max_item_bytes, required=(_FROM_NAMES, _TO_NAMES)
         ):
             with row.location.prefix_errors():
-                source, target = (
-                    first_text(row.cells, *_FROM_NAMES),
-                    first_text(row.cells, *_TO_NAMES),
-                )
+                source = first_text(row.cells, *_FROM_NAMES)
+                target = first_text(row.cells, *_TO_NAMES)
                 relation = first_text(row.cells, *_RELATION_NAMES, default=_DEFAULT_RELATION)
             if not source or not target:
                 message = f"{row.location}: the edge from {source!r} to {target!r} lacks an end"
@@ -152,11 +150,10 @@ def canonical_edges(edges: SnapshotEdges, ranks: NDArray[np.int32]) -> bytes:
 
     `ranks` are the positions of the nodes in the order of their ids.
     """
-    keys = sorted({normalize_relation(name) for name in edges.names})
+    normalized = [normalize_relation(name) for name in edges.names]
+    keys = sorted(set(normalized))
     order_of = {key: position for position, key in enumerate(keys)}
-    relations = np.array(
-        [order_of[normalize_relation(name)] for name in edges.names], dtype=np.int32
-    )
+    relations = np.array([order_of[key] for key in normalized], dtype=np.int32)
     used = np.unique(relations[edges.relations])
     columns = (ranks[edges.sources], ranks[edges.targets], relations[edges.relations])
     order = np.lexsort((columns[2], columns[1], columns[0]))

@@ -11,25 +11,19 @@ from whence.schema.errors import BadInput
 
 def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str:
     """Return the first of these fields that holds text, stripped."""
-    for name in names:
-        value = record.get(name)
-        if value is not None and value != "":
-            text = _string(value, name).strip()
-            if text:
-                return text
-    return default
+    texts = (_string(record, name).strip() for name in names)
+    return next(filter(None, texts), default)
 
 
 def whole_text(record: Mapping[str, Any], *names: str) -> str:
     """Return the first of these fields that is not empty, unchanged."""
-    for name in names:
-        value = record.get(name)
-        if value is not None and value != "":
-            return _string(value, name)
-    return ""
+    return next(filter(None, (_string(record, name) for name in names)), "")
 
 
-def _string(value: object, name: str) -> str:
+def _string(record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
+    if value is None:
+        return ""
     if not isinstance(value, str):
         raise BadInput(f"{name} must be a string, not {type(value).__name__}")
     if not value.isascii() or "\0" in value:

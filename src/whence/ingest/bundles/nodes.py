@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-import msgspec
-
 from whence.ingest.bundles.archive import Archive
+from whence.ingest.bundles.bundle import Layout
 from whence.ingest.bundles.fields import first_text, integer, whole_text
 from whence.ingest.bundles.json_stream import array_elements
-from whence.ingest.bundles.layout import Layout
 from whence.ingest.bundles.locations import Location
 from whence.ingest.bundles.tables import Row, csv_rows, text_lines
 from whence.ingest.strict_json import parse_json, parse_object
@@ -115,21 +113,14 @@ _SQL_KINDS = {
 }
 
 
-class LocatedNode(msgspec.Struct, frozen=True):
-    """A node and its location in the bundle."""
-
-    location: Location
-    node: CodeNode
-
-
 def read_nodes(
     archive: Archive,
     layout: Layout,
     snapshot: SnapshotInfo,
     *,
     warn: Callable[[BundleWarning], None],
-) -> Iterator[LocatedNode]:
-    """Yield all nodes in the order of the bundle, C# first, repeats included.
+) -> Iterator[tuple[Location, CodeNode]]:
+    """Yield all nodes with their locations in the order of the bundle, C# first, repeats included.
 
     Memory holds one node.
     """
@@ -140,7 +131,9 @@ def read_nodes(
         yield from _csv_nodes(archive, layout, snapshot, warn)
 
 
-def _cs_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[LocatedNode]:
+def _cs_nodes(
+    archive: Archive, member: str, snapshot: SnapshotInfo
+) -> Iterator[tuple[Location, CodeNode]]:
     with archive.open(member) as stream:
         for element in array_elements(stream, archive.limits.max_item_bytes):
             location = element.location
@@ -148,7 +141,7 @@ def _cs_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator
                 raise location.error("must be an object")
             with location.prefix_errors():
                 node = _cs_node(element.value, snapshot)
-            yield LocatedNode(location, node)
+            yield location, node
 
 
 def _cs_node(record: Mapping[str, Any], snapshot: SnapshotInfo) -> CodeNode:
@@ -183,7 +176,9 @@ def _cs_node(record: Mapping[str, Any], snapshot: SnapshotInfo) -> CodeNode:
     )
 
 
-def _sql_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[LocatedNode]:
+def _sql_nodes(
+    archive: Archive, member: str, snapshot: SnapshotInfo
+) -> Iterator[tuple[Location, CodeNode]]:
     with archive.open(member) as stream:
         for location, line in text_lines(stream, archive.limits.max_item_bytes):
             if not line.strip():
@@ -193,7 +188,7 @@ def _sql_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterato
                 tags = read_tags(record)
                 text = whole_text(record, "body", "text")
                 node = _sql_node(record, snapshot, tags, text)
-            yield LocatedNode(location, node)
+            yield location, node
 
 
 def _sql_node(
@@ -231,7 +226,7 @@ def _csv_nodes(
     layout: Layout,
     snapshot: SnapshotInfo,
     warn: Callable[[BundleWarning], None],
-) -> Iterator[LocatedNode]:
+) -> Iterator[tuple[Location, CodeNode]]:
     """Yield SQL nodes in the older form: one CSV row each, the text in a file that the row names."""
     assert layout.sql_nodes is not None
     with archive.open(layout.sql_nodes) as stream:
@@ -241,13 +236,13 @@ def _csv_nodes(
             text = _body_text(row, archive, layout, warn)
             with row.location.prefix_errors():
                 node = _sql_node(row.cells, snapshot, tags, text)
-            yield LocatedNode(row.location, node)
+            yield row.location, node
 
 
 def _with_parsed_tags(cells: Mapping[str, str]) -> dict[str, Any]:
     """Parse the columns of access tags: lists and numbers as JSON, an empty cell for none."""
     record: dict[str, Any] = dict(cells)
-    for name in cells.keys() & {*ACL_NAMES, *LABEL_NAMES, *CLEARANCE_NAMES}:
+    for name in cells.keys() & _KNOWN:
         cell = cells[name].strip()
         record[name] = parse_json(cell) if cell else None
     return record
@@ -270,11 +265,8 @@ def _body_text(
 
 
 def _local_id(record: Mapping[str, Any], *names: str, kind: CodeKind) -> str:
-    for name in names:
-        value = record.get(name)
-        if value is not None and value != "":
-            return validate_local_id(value, kind)
-    return validate_local_id("", kind)
+    values = (record[name] for name in names if record.get(name) not in (None, ""))
+    return validate_local_id(next(values, ""), kind)
 
 
 def _metadata(**values: str | int | None) -> dict[str, Any]:
