@@ -14,7 +14,6 @@ from whence.bundler.csharp_project import (
     CSharpProject,
     ExternalInstance,
     Instance,
-    NameContext,
     TypeValue,
     Value,
 )
@@ -22,6 +21,7 @@ from whence.bundler.csharp_types import (
     CSharpFile,
     CSharpMember,
     CSharpType,
+    NameContext,
     Part,
     TypeRef,
     node_text,
@@ -155,12 +155,12 @@ class _EdgeFinder:
 
     def _type(self, one: CSharpType) -> None:
         for part, node, ref in one.bases():
-            self._record.enter(one.id, part.file.path)
-            context = NameContext(part.file, part.namespace, one.owner)
-            self._edge_to_type("inherits", self._project.type_of(ref, context))
-            self._visit_all(node, self._resolver(part, one, (), (), (node,)))
+            self._record.enter(one.id, part.context.file.path)
+            self._edge_to_type("inherits", self._project.type_of(ref, part.context))
+            inside = part.context._replace(owner=one)
+            self._visit_all(node, ExpressionResolver(self._project, inside, (), (), (node,)))
         for part in one.parts:
-            self._record.enter(one.id, part.file.path)
+            self._record.enter(one.id, part.context.file.path)
             body = part.node.child_by_field_name("body")
             own = [child for child in part.node.named_children if child.type in _TYPE_PARTS]
             own += [
@@ -168,20 +168,21 @@ class _EdgeFinder:
                 for child in (body.named_children if body is not None else ())
                 if child.type in _TYPE_MEMBERS
             ]
-            resolver = self._resolver(part, one, (), (), own)
+            inside = part.context._replace(owner=one)
+            resolver = ExpressionResolver(self._project, inside, (), (), own)
             for node in own:
                 if node.type != "base_list":
                     self._visit(node, resolver)
 
     def _member(self, member: CSharpMember, part: Part) -> None:
-        self._record.enter(member.id, part.file.path)
+        self._record.enter(member.id, part.context.file.path)
         for other in self._project.overridden_members(member):
             self._record.edge("inherits", other.id)
         parameters = [(each.name, each.type) for each in member.parameters]
         if member.kind in ("Property", "Indexer"):
             parameters.append(("value", member.returns))
-        resolver = self._resolver(
-            part, member.owner, parameters, member.type_parameters, (part.node,)
+        resolver = ExpressionResolver(
+            self._project, part.context, parameters, member.type_parameters, (part.node,)
         )
         self._visit_all(part.node, resolver)
 
@@ -192,17 +193,6 @@ class _EdgeFinder:
             resolver = ExpressionResolver(self._project, context, (), (), file.statements)
             for node in file.statements:
                 self._visit(node, resolver)
-
-    def _resolver(
-        self,
-        part: Part,
-        owner: CSharpType,
-        parameters: Iterable[tuple[str, TypeRef | None]],
-        type_parameters: Iterable[str],
-        code: Iterable[Node],
-    ) -> ExpressionResolver:
-        context = NameContext(part.file, part.namespace, owner)
-        return ExpressionResolver(self._project, context, parameters, type_parameters, code)
 
     def _visit_all(self, node: Node, resolver: ExpressionResolver) -> None:
         """Visit everything inside a node except the name it declares."""

@@ -29,12 +29,17 @@ from whence.bundler.csharp_project import (
     CSharpProject,
     ExternalInstance,
     Instance,
-    NameContext,
     TypeValue,
     Value,
-    context_of,
 )
-from whence.bundler.csharp_types import CSharpMember, TypeRef, last_part, node_text, parse_type
+from whence.bundler.csharp_types import (
+    CSharpMember,
+    NameContext,
+    TypeRef,
+    last_part,
+    node_text,
+    parse_type,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -382,7 +387,7 @@ def _parameter_value(project: CSharpProject, member: CSharpMember, ref: TypeRef 
     """Return an instance of a type in the signature of a method, unless it depends on the call."""
     if ref is None or ref.name in (*member.type_parameters, *member.owner.type_parameters):
         return "unknown"
-    return project.instance_of(ref, context_of(member))
+    return project.instance_of(ref, member.context)
 
 
 def _called_name(call: Node) -> str:

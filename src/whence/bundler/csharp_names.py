@@ -11,15 +11,14 @@ from whence.bundler.csharp_project import (
     CSharpProject,
     ExternalInstance,
     Instance,
-    NameContext,
     NamespaceValue,
     TypeValue,
     Value,
-    context_of,
 )
 from whence.bundler.csharp_types import (
     CSharpMember,
     CSharpType,
+    NameContext,
     Parameter,
     TypeRef,
     last_part,
@@ -221,7 +220,7 @@ def _extends(
     wanted = member.parameters[0].type if member.parameters else None
     if wanted is None or wanted.name in member.type_parameters:
         return True
-    found = project.type_of(wanted, context_of(member))
+    found = project.type_of(wanted, member.context)
     if isinstance(receiver, Instance):
         return isinstance(found, CSharpType) and found in project.type_and_bases(receiver.of)[0]
     return found is None and last_part(wanted.name) == last_part(receiver.ref.name)
@@ -230,7 +229,7 @@ def _extends(
 def _accepts(project: CSharpProject, member: CSharpMember, arguments: Sequence[Argument]) -> bool:
     """Return False if a method certainly cannot be called with these arguments."""
     bound = _bind(member, arguments)
-    context = context_of(member)
+    context = member.context
     generic = _generic(member)
     return bound is not None and all(
         parameter.is_params
@@ -320,7 +319,7 @@ def _distance(
         return 0
     if ref.name == "object":
         return _OBJECT_DISTANCE
-    wanted = project.type_of(ref, context_of(member))
+    wanted = project.type_of(ref, member.context)
     if isinstance(value, Instance):
         if not isinstance(wanted, CSharpType):
             return None

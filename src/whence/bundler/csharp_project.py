@@ -10,7 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from whence.bundler.csharp_types import CSharpFile, CSharpMember, CSharpType, TypeRef
+from whence.bundler.csharp_types import (
+    CSharpFile,
+    CSharpMember,
+    CSharpType,
+    NameContext,
+    TypeRef,
+    last_part,
+)
 
 #: Numeric types; conversion distance is the distance in this order.
 NUMBERS = (
@@ -22,14 +29,6 @@ LAMBDA_TYPE = "=>"
 #: Base types that a declaration does not name.
 _IMPLICIT_BASES = frozenset({"ValueType", "Enum", "Delegate", "MulticastDelegate", "IEquatable"})
 PREDEFINED = frozenset(NUMBERS) | {"string", "bool", "char", "object", "void", "dynamic"}
-
-
-class NameContext(NamedTuple):
-    """The file, namespace and type that contain a name."""
-
-    file: CSharpFile
-    namespace: str
-    owner: CSharpType | None
 
 
 class Instance(NamedTuple):
@@ -106,7 +105,7 @@ class CSharpProject:
         for full in self._candidates(name.removeprefix("global::"), context):
             several = self._types.get(full)
             if several:
-                same = [one for one in several if one.parts[0].file.project == context.file.project]
+                same = [one for one in several if one.project == context.file.project]
                 chosen = several if len(several) == 1 else same
                 return chosen[0] if len(chosen) == 1 else "ambiguous"
         return self._from_usings(name, context)
@@ -131,7 +130,7 @@ class CSharpProject:
             for one in self._types.get(full, ())
         }
         if len(found) > 1:
-            same = [one for one in found.values() if one.parts[0].file.project == file.project]
+            same = [one for one in found.values() if one.project == file.project]
             return same[0] if len(same) == 1 else "ambiguous"
         return next(iter(found.values()), None)
 
@@ -151,7 +150,7 @@ class CSharpProject:
         self._hierarchies[owner.id] = ([owner], True)
         types, is_complete = [owner], True
         for part, _, ref in owner.bases():
-            base = self.type_of(ref, NameContext(part.file, part.namespace, owner.owner))
+            base = self.type_of(ref, part.context)
             if isinstance(base, CSharpType):
                 inherited, is_base_complete = self.type_and_bases(base)
                 types += [one for one in inherited if one not in types]
@@ -166,11 +165,9 @@ class CSharpProject:
         if ref is None or ref.name == "?":
             return "unknown"
         found = self.type_of(ref, context)
-        if found == "ambiguous":
-            return "ambiguous"
-        if found is None:
-            return ExternalInstance(ref, context)
-        return Instance(found, ref.args, context)
+        if isinstance(found, CSharpType):
+            return Instance(found, ref.args, context)
+        return found or ExternalInstance(ref, context)
 
     def namespace(self, name: str) -> NamespaceValue | None:
         """Return a namespace by its full name."""
@@ -190,8 +187,7 @@ class CSharpProject:
         for one in self.type_and_bases(value.of)[0]:
             if name not in one.fields:
                 continue
-            part = one.parts[0]
-            context = NameContext(part.file, part.namespace, one)
+            context = one.parts[0].context._replace(owner=one)
             return self._with_arguments(one.fields[name], context, self.as_base(value, one))
         return None
 
@@ -200,10 +196,9 @@ class CSharpProject:
         if member.returns is not None and member.returns.name in member.type_parameters:
             return "unknown"
         if not isinstance(receiver, Instance | TypeValue):
-            return self.instance_of(member.returns, context_of(member))
-        return self._with_arguments(
-            member.returns, context_of(member), self.as_base(receiver, member.owner)
-        )
+            return self.instance_of(member.returns, member.context)
+        as_owner = self.as_base(receiver, member.owner)
+        return self._with_arguments(member.returns, member.context, as_owner)
 
     def as_base(
         self,
@@ -217,15 +212,14 @@ class CSharpProject:
         if value.of is base_type:
             return Instance(base_type, args, outer)
         for part, _, ref in value.of.bases():
-            context = NameContext(part.file, part.namespace, value.of.owner)
-            base = self.type_of(ref, context)
+            base = self.type_of(ref, part.context)
             if not isinstance(base, CSharpType) or base in passed:
                 continue
             if base_type in self.type_and_bases(base)[0]:
                 given = tuple(
                     _substituted(each, value.of.type_parameters, args) or each for each in ref.args
                 )
-                nearer = context if given == ref.args else outer or context
+                nearer = part.context if given == ref.args else outer or part.context
                 return self.as_base(Instance(base, given, nearer), base_type, (*passed, value.of))
         return Instance(base_type)
 
@@ -266,10 +260,7 @@ class CSharpProject:
                     or value.of in self.type_and_bases(wanted)[0]
                 )
             # It may inherit from a library type.
-            return (
-                not self.type_and_bases(value.of)[1]
-                or ref.name.rpartition(".")[2] in _IMPLICIT_BASES
-            )
+            return not self.type_and_bases(value.of)[1] or last_part(ref.name) in _IMPLICIT_BASES
         if isinstance(value, ExternalInstance):
             have = value.ref.name
             if have == LAMBDA_TYPE:
@@ -285,21 +276,15 @@ class CSharpProject:
         declaring = list(self.type_and_bases(value.of)[0]) if isinstance(value, Instance) else []
         declaring += [wanted] if isinstance(wanted, CSharpType) else []
         for operator in (each for one in declaring for each in one.conversions):
-            context = context_of(operator)
             given, taken = operator.returns, operator.parameters[0].type
             if given is None or taken is None:
                 continue
-            made = self.type_of(given, context)
+            made = self.type_of(given, operator.context)
             is_made = made is wanted if wanted is not None else given.name == ref.name
-            if is_made and self._is_assignable(taken, self.type_of(taken, context), value):
+            accepted = self.type_of(taken, operator.context)
+            if is_made and self._is_assignable(taken, accepted, value):
                 return True
         return False
-
-
-def context_of(member: CSharpMember) -> NameContext:
-    """Return the context of the types in a method's signature."""
-    part = member.parts[0]
-    return NameContext(part.file, part.namespace, member.owner)
 
 
 def _substituted(

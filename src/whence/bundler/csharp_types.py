@@ -88,12 +88,19 @@ class CSharpFile:
         return self.data[start : node.end_byte].decode()
 
 
-class Part(NamedTuple):
-    """A declaration of a type or member in one file."""
+class NameContext(NamedTuple):
+    """The file, namespace and type that contain a name."""
 
     file: CSharpFile
-    node: Node
     namespace: str
+    owner: CSharpType | None
+
+
+class Part(NamedTuple):
+    """A declaration of a type or member, and where it stands."""
+
+    node: Node
+    context: NameContext
 
 
 class CSharpMember:
@@ -105,6 +112,8 @@ class CSharpMember:
         self.name = name
         self.owner = owner
         self.parts = [part]
+        #: Where the types in its signature are looked up.
+        self.context = part.context
         node = part.node
         self.type_parameters = _type_parameters(node)
         self.parameters = tuple(_parameters(node.child_by_field_name("parameters")))
@@ -123,7 +132,7 @@ class CSharpMember:
         """Return whether it can implement an interface member: explicitly, or because it is public."""
         if self._explicit is None:
             return self._is_public or self.owner.is_interface
-        return self._explicit.name.rpartition(".")[2] == interface.name
+        return last_part(self._explicit.name) == interface.name
 
 
 class CSharpType:
@@ -144,6 +153,11 @@ class CSharpType:
         self.conversions: list[CSharpMember] = []
 
     @property
+    def project(self) -> str:
+        """The C# project that declares it."""
+        return self.parts[0].context.file.project
+
+    @property
     def is_interface(self) -> bool:
         """Whether it is an interface."""
         return self.parts[0].node.type == "interface_declaration"
@@ -151,7 +165,7 @@ class CSharpType:
     @property
     def name(self) -> str:
         """Name without namespace, outer types and number of type parameters."""
-        return self.full_name.rpartition(".")[2].partition("`")[0]
+        return last_part(self.full_name).partition("`")[0]
 
     @property
     def class_name(self) -> str:
@@ -312,7 +326,7 @@ class _Reader:
         arity = len(_type_parameters(node))
         above = owner.full_name if owner else namespace
         full = ".".join(filter(None, (above, f"{name}`{arity}" if arity else name)))
-        part = Part(self._file, node, namespace)
+        part = Part(node, NameContext(self._file, namespace, owner))
         found = self._known(full, node)
         if found is not None:
             found.parts.append(part)
@@ -334,7 +348,7 @@ class _Reader:
         if b"partial" not in _modifiers(node):
             return None
         for one in self._types.get(full, []):
-            if one.parts[0].file.project == self._file.project:
+            if one.project == self._file.project:
                 return one
         return None
 
@@ -354,7 +368,7 @@ class _Reader:
         local = display_name + (f"`{arity}" if arity else "")
         local += f"({types})" if parameters is not None else ""
         local_id = shorten_id(f"{owner.id}.{local}")
-        part = Part(self._file, node, namespace)
+        part = Part(node, NameContext(self._file, namespace, owner))
         same = next((one for one in owner.members[name] if one.id == local_id), None)
         if same is not None:
             same.parts.append(part)
