@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from whence.bundler.code_graph import CodeGraph, EdgeRecorder, Resolution
 from whence.bundler.csharp_expressions import ExpressionResolver
-from whence.bundler.csharp_names import OBJECT_METHODS, find_constructors, plain_name
+from whence.bundler.csharp_names import OBJECT_METHODS, called, find_constructors, plain_name
 from whence.bundler.csharp_project import (
     CSharpProject,
     ExternalInstance,
@@ -24,11 +24,11 @@ from whence.bundler.csharp_types import (
     NameContext,
     Part,
     TypeRef,
-    node_text,
     parse_type,
     read_file,
 )
 from whence.bundler.source_files import SourceText
+from whence.ingest.loaders.source_code import node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -239,9 +239,8 @@ class _EdgeFinder:
         methods, receiver = resolver.call(node)
         delegate = resolver.delegate(function) if function is not None and not methods else None
         methods = [delegate] if delegate is not None else methods
-        self._record.call(
-            self._resolution(methods, receiver, function, resolver), _called_name(function)
-        )
+        name = plain_name(called(function))
+        self._record.call(self._resolution(methods, receiver, function, resolver), name)
         if len(methods) == 1:
             self._record.edge("calls", methods[0].id)
         if function is not None:
@@ -272,7 +271,7 @@ class _EdgeFinder:
         function: Node | None,
         resolver: ExpressionResolver,
     ) -> Resolution:
-        name = _called_name(function)
+        name = plain_name(called(function))
         if len(methods) == 1:
             return "resolved"
         if methods:
@@ -314,7 +313,7 @@ class _EdgeFinder:
     def _constructor_initializer(self, node: Node, resolver: ExpressionResolver) -> None:
         owner = resolver.context.owner
         is_this = any(child.type == "this" for child in node.children)
-        value = Instance(owner) if is_this and owner is not None else resolver.base()
+        value = Instance(owner) if is_this and owner is not None else resolver.names.base()
         self._record_creation(value, node, resolver)
         self._visit_all(node, resolver)
 
@@ -405,14 +404,6 @@ def _children(node: Node) -> list[Node]:
     return [child for child in node.named_children if child != name]
 
 
-def _called_name(function: Node | None) -> str:
-    if function is None:
-        return ""
-    if function.type == "conditional_access_expression":
-        function = function.named_children[-1]
-    return plain_name(function.child_by_field_name("name") or function)
-
-
 def _target_type(node: Node) -> TypeRef | None:
     """Return the type that `new()` creates: that of the declared variable, field or property."""
     parent = node.parent
@@ -439,10 +430,10 @@ def _recipient(node: Node) -> str:
         if parent is None:
             return ""
         if parent.type == "invocation_expression":
-            return _called_name(parent.child_by_field_name("function"))
+            return plain_name(called(parent.child_by_field_name("function")))
         if parent.type == "attribute":
             return node_text(parent.child_by_field_name("name"))
         if parent.type == "assignment_expression":
-            return _called_name(parent.child_by_field_name("left"))
+            return plain_name(called(parent.child_by_field_name("left")))
         parent = parent.parent
     return ""

@@ -19,6 +19,7 @@ from whence.bundler.csharp_names import (
     LocalVariables,
     NameResolver,
     ValueSource,
+    called,
     find_methods,
     find_property,
     is_task,
@@ -37,9 +38,9 @@ from whence.bundler.csharp_types import (
     NameContext,
     TypeRef,
     last_part,
-    node_text,
     parse_type,
 )
+from whence.ingest.loaders.source_code import node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -89,8 +90,8 @@ class ExpressionResolver:
         self.context = context
         self._type_parameters = set(type_parameters)
         self.collections = CollectionTypes(project, self._type_parameters)
-        self._names = NameResolver(project, context, self.collections)
-        for owner in self._names.owners():
+        self.names = NameResolver(project, context, self.collections)
+        for owner in self.context.owners():
             self._type_parameters.update(owner.type_parameters)
         self._locals = LocalVariables(parameters, code)
         self.functions = self._locals.functions
@@ -109,7 +110,7 @@ class ExpressionResolver:
             **dict.fromkeys(_WRAPPERS, self._operand),
             "predefined_type": lambda node, _: self._external(node_text(node)),
             "this": lambda _node, _depth: Instance(context.owner) if context.owner else "unknown",
-            "base": lambda _node, _depth: self.base(),
+            "base": lambda _node, _depth: self.names.base(),
             "conditional_access_expression": self._conditional_access,
             "invocation_expression": self._invocation,
             "declaration_expression": partial(_out_variable, self),
@@ -144,14 +145,10 @@ class ExpressionResolver:
         name = _TYPES_BY_KIND.get(node.type)
         return self._external(name) if name else "unknown"
 
-    def base(self) -> Value:
-        """Return `base`: an instance of the nearest base class."""
-        return self._names.base()
-
     def constant(self, node: Node) -> Node | None:
         """Return the initializer of the constant string that a name refers to; None for other names."""
         if node.type == "identifier" and not self.is_local(node):
-            name, owners = node_text(node), list(self._names.owners())
+            name, owners = node_text(node), list(self.context.owners())
         elif node.type == "member_access_expression":
             name = node_text(node.child_by_field_name("name"))
             value = self.value(node.child_by_field_name("expression"))
@@ -169,7 +166,7 @@ class ExpressionResolver:
         arguments = self.arguments(node.child_by_field_name("arguments"), depth)
         if function.type in ("identifier", "generic_name"):
             is_local = self.is_local(function)
-            return self._names.unqualified_call(plain_name(function), arguments, is_local=is_local)
+            return self.names.unqualified_call(plain_name(function), arguments, is_local=is_local)
         if function.type == "member_access_expression":
             receiver = self.value(function.child_by_field_name("expression"), depth + 1)
             name = function.child_by_field_name("name")
@@ -204,7 +201,7 @@ class ExpressionResolver:
             return None
         found_properties = (
             find_property(self.project, owner, node_text(function))
-            for owner in self._names.owners()
+            for owner in self.context.owners()
         )
         return next((one for one in found_properties if one is not None), None)
 
@@ -241,16 +238,17 @@ class ExpressionResolver:
         """Return the result of a call; `Get<User>()` of `T Get<T>()` returns a `User`."""
         ref = method.returns
         if ref is not None and ref.name in method.type_parameters:
-            given = _type_arguments(call)
+            given = parse_type(called(call.child_by_field_name("function")))
+            args = given.args if given is not None else ()
             at = method.type_parameters.index(ref.name)
-            return self.instance_of(given[at]) if at < len(given) else "unknown"
+            return self.instance_of(args[at]) if at < len(args) else "unknown"
         return self.project.return_value(method, receiver)
 
     def _name(self, node: Node, _depth: int) -> Value:
         variables = self._locals.at(node)
         if variables:
             return self._local(variables)
-        return self._names.name(plain_name(node), parse_type(node))
+        return self.names.name(plain_name(node), parse_type(node))
 
     def _local(self, variables: list[LocalVariable]) -> Value:
         self._steps += 1
@@ -274,13 +272,13 @@ class ExpressionResolver:
     def _member(self, node: Node, depth: int) -> Value:
         expression = node.child_by_field_name("expression") or node.named_children[0]
         name = plain_name(node.child_by_field_name("name") or node.named_children[-1])
-        return self._names.member(self.value(expression, depth + 1), name)
+        return self.names.member(self.value(expression, depth + 1), name)
 
     def _conditional_access(self, node: Node, depth: int) -> Value:
         receiver = self.value(node.child_by_field_name("condition"), depth + 1)
         binding = node.named_children[-1]
         if binding.type == "member_binding_expression":
-            return self._names.member(receiver, plain_name(binding.child_by_field_name("name")))
+            return self.names.member(receiver, plain_name(binding.child_by_field_name("name")))
         return "unknown"
 
     def _binary(self, node: Node, depth: int) -> Value:
@@ -391,19 +389,7 @@ def _parameter_value(project: CSharpProject, member: CSharpMember, ref: TypeRef 
 
 
 def _called_name(call: Node) -> str:
-    function = call.child_by_field_name("function")
-    if function is not None and function.type == "conditional_access_expression":
-        function = function.named_children[-1]
-    return plain_name(function.child_by_field_name("name")) if function is not None else ""
-
-
-def _type_arguments(call: Node) -> tuple[TypeRef, ...]:
-    function = call.child_by_field_name("function")
-    if function is not None and function.type == "conditional_access_expression":
-        function = function.named_children[-1]
-    name = function.child_by_field_name("name") if function is not None else None
-    found = parse_type(name or function)
-    return found.args if found is not None else ()
+    return plain_name(called(call.child_by_field_name("function")))
 
 
 def _argument_position(node: Node) -> tuple[Node | None, int]:

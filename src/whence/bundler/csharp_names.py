@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from whence.bundler.csharp_project import (
@@ -22,9 +22,9 @@ from whence.bundler.csharp_types import (
     Parameter,
     TypeRef,
     last_part,
-    node_text,
     parse_type,
 )
+from whence.ingest.loaders.source_code import node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -147,6 +147,13 @@ def plain_name(node: Node | None) -> str:
     if node is not None and node.type == "generic_name":
         node = node.named_children[0]
     return node_text(node)
+
+
+def called(function: Node | None) -> Node | None:
+    """Return the node with the name that a call has, from the function of the call."""
+    if function is not None and function.type == "conditional_access_expression":
+        function = function.named_children[-1]
+    return function and (function.child_by_field_name("name") or function)
 
 
 #: Distances of a user-defined conversion and of the conversion to `object`; an inherited type has its depth.
@@ -430,13 +437,6 @@ class NameResolver:
         self._context = context
         self._collections = collections
 
-    def owners(self) -> Iterator[CSharpType]:
-        """Yield the enclosing types, the innermost first."""
-        owner = self._context.owner
-        while owner is not None:
-            yield owner
-            owner = owner.owner
-
     def base(self) -> Value:
         """Return `base`: an instance of the nearest base class."""
         if self._context.owner is None:
@@ -449,7 +449,7 @@ class NameResolver:
 
     def name(self, name: str, ref: TypeRef | None) -> Value:
         """Return a field, property, type or namespace."""
-        for owner in self.owners():
+        for owner in self._context.owners():
             found = self._project.field(Instance(owner), name)
             if found is not None:
                 return found
@@ -489,7 +489,7 @@ class NameResolver:
         self, name: str, arguments: Sequence[Argument], *, is_local: bool
     ) -> tuple[list[CSharpMember], Value]:
         """Return the methods that a call without a receiver may invoke, and the implied receiver."""
-        for owner in self.owners():
+        for owner in self._context.owners():
             found = find_methods(self._project, TypeValue(owner), name, arguments)
             if found:
                 return found, Instance(owner)

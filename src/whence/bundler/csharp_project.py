@@ -112,35 +112,24 @@ class CSharpProject:
 
     def _candidates(self, name: str, context: NameContext) -> Iterator[str]:
         """Yield the full names that a name may have, in order of precedence, without usings."""
-        owner = context.owner
-        while owner is not None:
+        for owner in context.owners():
             for one in self.type_and_bases(owner)[0]:
                 yield f"{one.full_name}.{name}"
-            owner = owner.owner
-        parts = context.namespace.split(".") if context.namespace else []
-        for count in range(len(parts), -1, -1):
-            yield ".".join((*parts[:count], name))
+        yield from context.full_names(name)
 
     def _from_usings(self, name: str, context: NameContext) -> TypeLookup:
         file = context.file
         found = {
             one.id: one
             for using in (*file.usings, *self._global_usings[file.project])
-            for full in self._using_candidates(using, name, context)
+            # A using inside a namespace may be relative to it.
+            for full in context.full_names(f"{using}.{name}")
             for one in self._types.get(full, ())
         }
         if len(found) > 1:
             same = [one for one in found.values() if one.project == file.project]
             return same[0] if len(same) == 1 else "ambiguous"
         return next(iter(found.values()), None)
-
-    @staticmethod
-    def _using_candidates(using: str, name: str, context: NameContext) -> Iterator[str]:
-        yield f"{using}.{name}"
-        # A using inside a namespace may be relative to it.
-        parts = context.namespace.split(".") if context.namespace else []
-        for count in range(len(parts), 0, -1):
-            yield ".".join((*parts[:count], using, name))
 
     def type_and_bases(self, owner: CSharpType) -> tuple[list[CSharpType], bool]:
         """Return a type and its bases, nearest first, and whether all of them are defined in the folder."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from whence.bundler.code_graph import CodeGraph, Definition, shorten_id
 from whence.bundler.source_files import SourceText
-from whence.ingest.loaders.source_code import syntax_tree
+from whence.ingest.loaders.source_code import node_text, syntax_tree
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
@@ -94,6 +94,19 @@ class NameContext(NamedTuple):
     file: CSharpFile
     namespace: str
     owner: CSharpType | None
+
+    def owners(self) -> Iterator[CSharpType]:
+        """Yield the enclosing types, the innermost first."""
+        owner = self.owner
+        while owner is not None:
+            yield owner
+            owner = owner.owner
+
+    def full_names(self, name: str) -> Iterator[str]:
+        """Yield a name within each enclosing namespace, the innermost first, then outside of all."""
+        parts = self.namespace.split(".") if self.namespace else []
+        for count in range(len(parts), -1, -1):
+            yield ".".join((*parts[:count], name))
 
 
 class Part(NamedTuple):
@@ -257,11 +270,6 @@ def _generic(node: Node) -> TypeRef:
             # `typeof(Dictionary<,>)` has commas only.
             arguments = tuple(found) or (TypeRef("?"),) * (child.text or b"").count(b",")
     return TypeRef(name, arguments)
-
-
-def node_text(node: Node | None) -> str:
-    """Return the text of a node on one line; empty for None."""
-    return "" if node is None or node.text is None else " ".join(node.text.decode().split())
 
 
 class _Reader:

@@ -164,7 +164,7 @@ class _Finder:
                 comment_end = _last_row(child)
                 continue
             if child.type in _PREFIXES and not path:
-                path = (_node_text(child.child_by_field_name("name") or child.named_children[-1]),)
+                path = (node_text(child.child_by_field_name("name") or child.named_children[-1]),)
             is_attached = comment is not None and child.start_point.row <= comment_end + 1
             first = (comment if comment is not None and is_attached else child).start_point.row
             yield from self._sections(child, first, path, depth)
@@ -210,8 +210,8 @@ class _Finder:
         if node.type in _WITH_BODY and node.child_by_field_name("body") is None:
             return ""
         if node.type == "impl_item":
-            return _node_text(node.child_by_field_name("type"))
-        name = _node_text(node.child_by_field_name("name")) or _declarator_name(node)
+            return node_text(node.child_by_field_name("type"))
+        name = node_text(node.child_by_field_name("name")) or _declarator_name(node)
         receiver = node.child_by_field_name("receiver")
         if receiver is not None:
             name = f"{_receiver(receiver)}{self._language.separator}{name}"
@@ -227,7 +227,8 @@ def _last_row(node: Node) -> int:
     return max(row - 1, node.start_point.row) if column == 0 else row
 
 
-def _node_text(node: Node | None) -> str:
+def node_text(node: Node | None) -> str:
+    """Return the text of a node on one line; empty for None."""
     return "" if node is None or node.text is None else " ".join(node.text.decode().split())
 
 
@@ -242,14 +243,14 @@ def _declarator_name(node: Node) -> str:
                 None,
             )
         if inner is None:
-            return _node_text(declarator)
+            return node_text(declarator)
         declarator = inner
     return ""
 
 
 def _receiver(node: Node) -> str:
     """Return the type of a Go receiver: `Server` for `(s *Server[T])`."""
-    words = _node_text(node).strip("()").split()
+    words = node_text(node).strip("()").split()
     return words[-1].lstrip("*").partition("[")[0] if words else ""
 
 
