@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from whence.bundler.code_graph import CodeGraph, EdgeRecorder, Resolution
@@ -17,6 +17,8 @@ from whence.bundler.python_expressions import (
 )
 from whence.bundler.python_modules import (
     BLOCKS,
+    FUNCTIONS,
+    FunctionNode,
     Imported,
     PythonClass,
     PythonFunction,
@@ -27,51 +29,29 @@ from whence.bundler.python_modules import (
 )
 from whence.bundler.source_files import SourceText
 
-#: Folders that are on the import path in common layouts.
-_SOURCE_FOLDERS = frozenset({"src", "lib", "python"})
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
 
 def read_python(sources: Iterable[SourceText], folder: str, graph: CodeGraph) -> None:
     """Add the definitions of Python sources and the edges between them. Cost is linear in the sources."""
     texts = [source for source in sources if source.language == "python"]
-    packages = {str(PurePosixPath(each.path).parent) for each in texts if _is_init(each.path)}
+    paths = [PurePosixPath(each.path) for each in texts]
+    packages = {path.parent for path in paths if path.stem == "__init__"}
     modules = [
         module
-        for source in texts
-        if (module := read_module(source, _module_name(source.path, packages, folder), graph))
+        for source, path in zip(texts, paths, strict=True)
+        if (module := read_module(source, _module_name(path, packages, folder), graph))
     ]
-    project = PythonProject(modules, _alternative_names)
+    project = PythonProject(modules)
     _EdgeFinder(project, EdgeRecorder(graph), modules).read(modules)
 
 
-def _is_init(path: str) -> bool:
-    return PurePosixPath(path).stem == "__init__"
-
-
-def _module_name(path: str, packages: set[str], folder: str) -> str:
+def _module_name(path: PurePosixPath, packages: set[PurePosixPath], folder: str) -> str:
     """Return the absolute name of a module, from the outermost folder that is a package."""
-    file = PurePosixPath(path)
-    parts = [] if file.stem == "__init__" else [file.stem]
-    parent = file.parent
-    while str(parent) in packages:
-        parts.insert(0, parent.name or folder)
-        if not parent.name:
+    parts = [] if path.stem == "__init__" else [path.stem]
+    for parent in path.parents:
+        if parent not in packages:
             break
-        parent = parent.parent
+        parts.insert(0, parent.name or folder)
     return ".".join(parts)
-
-
-def _alternative_names(module: PythonModule) -> Iterator[str]:
-    """Yield the names of a module in namespace packages, which have no `__init__.py`."""
-    parts = list(PurePosixPath(module.path).with_suffix("").parts)
-    if parts[-1] == "__init__":
-        parts.pop()
-    if not parts:
-        return
-    yield ".".join(parts)
-    if parts[0] in _SOURCE_FOLDERS and len(parts) > 1:
-        yield ".".join(parts[1:])
 
 
 class _EdgeFinder:
@@ -143,7 +123,7 @@ class _EdgeFinder:
 
     def _function(
         self,
-        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        node: FunctionNode,
         owner: PythonClass | None,
         module: PythonModule,
         parent: Scope | None,
@@ -165,7 +145,7 @@ class _EdgeFinder:
 
     def _record_node(self, node: ast.AST, scope: Scope) -> bool:
         """Record a node; return whether the nodes inside it were visited as well."""
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             self._function(node, scope.owner, scope.module, scope)
         elif isinstance(node, ast.Call):
             self._call(node, scope)

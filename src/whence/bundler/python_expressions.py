@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from whence.bundler.python_locals import (
-    LocalBinding,
-    attributes_assigned,
-    first_parameter,
-    local_bindings,
-)
 from whence.bundler.python_modules import (
     Binding,
     FunctionNode,
     Imported,
+    LocalBinding,
     PythonClass,
     PythonFunction,
     PythonModule,
+    attributes_assigned,
+    first_parameter,
     last_name,
+    local_bindings,
 )
 
 #: `external`: of a library or the language. `local`: defined inside the same function. `nothing`: None.
@@ -100,26 +98,20 @@ def _common(values: Iterable[Value]) -> Value:
 class PythonProject:
     """All modules of a folder."""
 
-    def __init__(
-        self,
-        modules: Iterable[PythonModule],
-        alternative_names: Callable[[PythonModule], Iterable[str]],
-    ) -> None:
+    def __init__(self, modules: Sequence[PythonModule]) -> None:
         self.modules: dict[str, PythonModule] = {}
-        every = list(modules)
-        for module in every:
+        for module in modules:
             self.modules.setdefault(module.name, module)
-        for module in every:
-            for name in alternative_names(module):
+        for module in modules:
+            for name in module.namespace_names():
                 self.modules.setdefault(name, module)
         self._folders = {
             ".".join(parts[:count])
             for parts in (name.split(".") for name in self.modules)
             for count in range(1, len(parts))
         }
-        self._attributes: dict[PythonClass, dict[str, list[tuple[Scope, LocalBinding]]]] = {}
+        self._instance_attributes = cache(self._read_instance_attributes)
         self._mros: dict[PythonClass, tuple[list[PythonClass], bool]] = {}
-        self._scopes: dict[PythonFunction, Scope] = {}
         #: Names and attributes that are being resolved.
         self._active: set[tuple[int, str]] = set()
         self._steps = 0
@@ -274,26 +266,20 @@ class PythonProject:
             return None
         return _common(where.bound(binding) for where, binding in bindings)
 
-    def _instance_attributes(self, cls: PythonClass) -> dict[str, list[tuple[Scope, LocalBinding]]]:
+    def _read_instance_attributes(
+        self, cls: PythonClass
+    ) -> dict[str, list[tuple[Scope, LocalBinding]]]:
         """Return the attributes that the methods of a class assign to `self`."""
-        known = self._attributes.get(cls)
-        if known is not None:
-            return known
         found: dict[str, list[tuple[Scope, LocalBinding]]] = {}
         for member in cls.members.values():
             if isinstance(member, PythonFunction):
-                for node in member.nodes:
-                    for name, binding in attributes_assigned(node):
-                        found.setdefault(name, []).append((self._scope_of(member), binding))
-        self._attributes[cls] = found
+                assigned = [each for node in member.nodes for each in attributes_assigned(node)]
+                if not assigned:
+                    continue
+                scope = Scope(self, member.module, member.owner, None, member.node)
+                for name, binding in assigned:
+                    found.setdefault(name, []).append((scope, binding))
         return found
-
-    def _scope_of(self, function: PythonFunction) -> Scope:
-        scope = self._scopes.get(function)
-        if scope is None:
-            scope = Scope(self, function.module, function.owner, None, function.node)
-            self._scopes[function] = scope
-        return scope
 
 
 class Scope:
