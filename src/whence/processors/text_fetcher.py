@@ -60,9 +60,11 @@ def in_order(
     """
     first = list(dict.fromkeys(seeds))
     known = set(first)
-    nodes = {node.id: node for node in sorted(graph, key=_place, reverse=True)}
-    others = [node for node in sorted(nodes.values(), key=_place) if node.id not in known]
-    ids = [node.id for node in others]
+    others: dict[str, PlannedText] = {}
+    for node in sorted(graph, key=lambda node: (node.depth, node.id, node.parent_id or "")):
+        if node.id not in known:
+            others.setdefault(node.id, node)
+    ids = list(others)
     if prioritize == "seed_first":
         return first + ids
     if prioritize == "graph_first":
@@ -70,14 +72,10 @@ def in_order(
     if prioritize == "balanced":
         turns = zip_longest(first, ids)
         return [one for turn in turns for one in turn if one is not None]
-    return _clustered(first, others)
+    return _clustered(first, others.values())
 
 
-def _place(node: PlannedText) -> tuple[int, str, str]:
-    return node.depth, node.id, node.parent_id or ""
-
-
-def _clustered(seeds: Sequence[str], others: Sequence[PlannedText]) -> list[str]:
+def _clustered(seeds: Sequence[str], others: Iterable[PlannedText]) -> list[str]:
     """Put each node after the seed that its parents lead to."""
     root = {seed: seed for seed in seeds}
     clusters: dict[str, list[str]] = defaultdict(list)

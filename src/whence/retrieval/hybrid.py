@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -64,17 +64,14 @@ RETRIEVER_DEPTH: Final = 100
 _RETRIEVER_ERRORS = (Unavailable, DeadlineExceeded)
 
 
-class _Ranks(Protocol):
-    def __call__(self, *, limit: int) -> Awaitable[list[Candidate]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Retriever:
     """One way of ranking chunks for one query, with the rights of one reader."""
 
-    search: _Ranks
-    """Returns the best chunks, best first, at most `limit`. A dense retriever sets `dense_score`, the cosine; a
-    lexical one sets `sparse_score`, the lexical share, and `score`, the part of the query that is covered."""
+    search: Callable[..., Awaitable[list[Candidate]]]
+    """Takes `limit`; returns the best chunks, best first, at most so many. A dense retriever sets
+    `dense_score`, the cosine; a lexical one sets `sparse_score`, the lexical share, and `score`, the part of
+    the query that is covered."""
     scores: Callable[[Sequence[str]], Awaitable[Mapping[str, float]]]
     """Returns the `dense_score` or `sparse_score` of those of these chunks that exist and are visible."""
 
@@ -320,19 +317,14 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     least 0.4 of the passages have a link and documents have at most 1.5 passages on average."""
 
 
+@dataclass(slots=True)
 class SearchService:
     """Answers search requests from a store."""
 
-    def __init__(
-        self,
-        store: ChunkStore,
-        parameters: SearchParameters,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._parameters = parameters
-        self._monotonic = monotonic
-        self._cache: dict[Hashable, tuple[float, Any]] = {}
+    store: ChunkStore
+    parameters: SearchParameters
+    monotonic: Callable[[], float] = time.monotonic
+    _cache: dict[Hashable, tuple[float, Any]] = field(default_factory=dict, init=False)
 
     async def search(
         self, request: SearchRequest, remaining_s: float | None = None
@@ -353,22 +345,20 @@ class SearchService:
                 f"{1 + len(request.more)} queries in one search; at most {_MAX_QUERIES} are taken"
             )
 
-        async def search(**query: Any) -> SearchResponse | WhenceError:
-            try:
-                one = msgspec.structs.replace(request, more=(), **query)
-                return await self._search(one, remaining_s)
-            except WhenceError as error:
-                return error
-
-        found = await asyncio.gather(
-            search(), *(search(**msgspec.structs.asdict(one)) for one in request.more)
+        others = (
+            msgspec.structs.replace(request, more=(), **msgspec.structs.asdict(one))
+            for one in request.more
         )
-        errors = [one for one in found if isinstance(one, WhenceError)]
-        if len(errors) == len(found):
-            raise errors[0]
+        found = await asyncio.gather(
+            *(self._search(one, remaining_s) for one in (request, *others)), return_exceptions=True
+        )
+        errors = [one for one in found if isinstance(one, BaseException)]
+        for error in errors:
+            if len(errors) == len(found) or not isinstance(error, WhenceError):
+                raise error
         results = (
             None
-            if isinstance(one, WhenceError)
+            if isinstance(one, BaseException)
             else SearchResult(candidates=one.candidates, degraded=one.degraded, graph=one.graph)
             for one in found
         )
@@ -380,7 +370,7 @@ class SearchService:
         if request.model is not None:
             await self._check_model(request.collection, request.model)
         if request.mode == "dense":
-            ranking = await self._store.search_dense(
+            ranking = await self.store.search_dense(
                 request.collection,
                 _vector(request),
                 limit=request.limit,
@@ -404,10 +394,10 @@ class SearchService:
             query_text, cut = truncate_query(request.query_text)
             cut += check_query_words(query_text)
             request = msgspec.structs.replace(request, query_text=query_text)
-        timeout_s = self._parameters.leg_timeout_s
+        timeout_s = self.parameters.leg_timeout_s
         if remaining_s is not None:
             timeout_s = min(timeout_s, _RETRIEVER_SHARE * remaining_s)
-        store, collection, text = self._store, request.collection, request.query_text
+        store, collection, text = self.store, request.collection, request.query_text
         access, match = request.access, request.match
         search = HybridSearch(
             query_text=text,
@@ -424,7 +414,7 @@ class SearchService:
             ),
             limit=request.limit,
             threshold=request.threshold,
-            fusion=self._parameters.fusion,
+            fusion=self.parameters.fusion,
             timeout_s=timeout_s,
             degraded=[*cut],
         )
@@ -446,9 +436,9 @@ class SearchService:
 
     async def _passage_graph(self, request: SearchRequest) -> PassageGraph | None:
         """Return the passage graph of a collection; None when it is off or too few passages are linked."""
-        store, setting = self._store, self._parameters.passage_graph
+        store, setting = self.store, self.parameters.passage_graph
         collection, access = request.collection, request.access
-        if setting == "off" or self._parameters.fusion != "absolute":
+        if setting == "off" or self.parameters.fusion != "absolute":
             return None
         if not isinstance(store, SupportsLinks):
             return None
@@ -472,9 +462,9 @@ class SearchService:
         )
 
     def _check(self, request: SearchRequest) -> None:
-        if not 1 <= request.limit <= self._parameters.max_limit:
+        if not 1 <= request.limit <= self.parameters.max_limit:
             raise BadInput(
-                f"limit (the top_k of a search) must be 1 to {self._parameters.max_limit},"
+                f"limit (the top_k of a search) must be 1 to {self.parameters.max_limit},"
                 f" not {request.limit}",
                 hint="ask for fewer results, or narrow the search with filters",
             )
@@ -487,7 +477,7 @@ class SearchService:
             )
 
     async def _check_model(self, collection: str, model: EmbeddingModel) -> None:
-        stored = await self._cached(collection, lambda: self._store.collection_model(collection))
+        stored = await self._cached(collection, lambda: self.store.collection_model(collection))
         if stored is None:
             self._cache.pop(collection, None)
             raise NotFound(
@@ -502,10 +492,10 @@ class SearchService:
 
     async def _cached(self, key: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
         """Return what was read for a key within the last `model_memory_s` seconds, or read it."""
-        now = self._monotonic()
+        now = self.monotonic()
         known = self._cache.get(key)
         if known is None or now >= known[0]:
-            known = (now + self._parameters.model_memory_s, await read())
+            known = (now + self.parameters.model_memory_s, await read())
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             self._cache[key] = known

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
@@ -250,42 +251,33 @@ async def embed_texts(
     return reply
 
 
+@dataclass(slots=True)
 class RetrievalClients:
     """`RetrievalServices` over the bus."""
 
     fuses_scores: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        caller: Caller,
-        *,
-        collection: str,
-        access: Access,
-        mode: SearchMode = "dense",
-        filters: Mapping[str, Any] | None = None,
-        match: Match = "any",
-        deadline: Deadline | None = None,
-        timeouts: Timeouts = Timeouts(),  # noqa: B008 - immutable
-        texts_port: str = "texts",
-    ) -> None:
-        self.mode: SearchMode = mode
-        self._caller = caller
-        self._collection = collection
-        self._access = access
-        if filters:
-            parse_filters(filters)
-        self._filters = dict(filters or {})
-        self._match: Match = match
-        self._deadline = deadline or Deadline()
-        self._timeouts = timeouts
-        self._texts_port = texts_port
+    caller: Caller
+    _: KW_ONLY
+    collection: str
+    access: Access
+    mode: SearchMode = "dense"
+    filters: Mapping[str, Any] | None = None
+    match: Match = "any"
+    deadline: Deadline = field(default_factory=Deadline)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    texts_port: str = "texts"
+
+    def __post_init__(self) -> None:
+        if self.filters:
+            parse_filters(self.filters)
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """See `RetrievalServices.embed`."""
-        reply = await self._deadline.limit(
+        reply = await self.deadline.limit(
             f"embedding {what}",
-            partial(embed_texts, self._caller, texts, "query"),
-            self._timeouts.embedding_s,
+            partial(embed_texts, self.caller, texts, "query"),
+            self.timeouts.embedding_s,
         )
         size = reply.model.dimension * 4
         vectors = [
@@ -321,15 +313,15 @@ class RetrievalClients:
         first, *others = queries
         vector: Vector | None = first.vector
         message = SearchRequest(
-            access=self._access,
-            collection=self._collection,
+            access=self.access,
+            collection=self.collection,
             limit=first.limit,
             vector=vector.data if vector else None,
             model=vector.model if vector else None,
             query_text=first.text,
             mode=self.mode,
-            filters=self._filters,
-            match=self._match,
+            filters=dict(self.filters or {}),
+            match=self.match,
             more=tuple(
                 SearchQuery(
                     limit=one.limit,
@@ -340,10 +332,10 @@ class RetrievalClients:
             ),
         )
         try:
-            return await self._deadline.limit(
+            return await self.deadline.limit(
                 "searching",
-                partial(self._caller.call, "search", message, SearchResponse),
-                self._timeouts.search_s,
+                partial(self.caller.call, "search", message, SearchResponse),
+                self.timeouts.search_s,
             )
         except WhenceError as error:
             return error
@@ -353,14 +345,14 @@ class RetrievalClients:
         texts: dict[str, ChunkText] = {}
         for start in range(0, len(chunk_ids), _TEXTS_PER_REQUEST):
             message = TextRequest(
-                access=self._access,
-                collection=self._collection,
+                access=self.access,
+                collection=self.collection,
                 chunk_ids=tuple(chunk_ids[start : start + _TEXTS_PER_REQUEST]),
             )
-            reply = await self._deadline.limit(
+            reply = await self.deadline.limit(
                 "reading the texts",
-                partial(self._caller.call, self._texts_port, message, TextResponse),
-                self._timeouts.texts_s,
+                partial(self.caller.call, self.texts_port, message, TextResponse),
+                self.timeouts.texts_s,
             )
             texts |= {text.chunk_id: text for text in reply.texts}
         return texts
@@ -383,10 +375,10 @@ class RetrievalClients:
             # The scores of passages that are not kept belong in the trace.
             limit=max(limit, len(passages), 1),
         )
-        reply = await self._deadline.limit(
+        reply = await self.deadline.limit(
             "reranking",
-            partial(self._caller.call, "reranker", message, RerankResponse),
-            self._timeouts.rerank_s,
-            share=self._timeouts.rerank_share,
+            partial(self.caller.call, "reranker", message, RerankResponse),
+            self.timeouts.rerank_s,
+            share=self.timeouts.rerank_share,
         )
         return RerankReply(reply.results, reply.model)

@@ -45,6 +45,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 _OPTION = re.compile(r"(?P<key>[^=<>^]+)(?P<operator>\^=|>=|<=|=|>|<)(?P<value>.*)\Z", re.DOTALL)
 _RANGE_OPERATORS: Final = {">=": "gte", ">": "gt", "<=": "lte", "<": "lt"}
+#: PostgreSQL stores no NUL and UTF-8 no half of a surrogate pair.
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_NO_TEXT_REASON = "its value has characters that are not text"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
@@ -112,9 +115,7 @@ def _number_value(value: float) -> FilterValue | None:
         return None
     if not math.isfinite(number):
         return None
-    if isinstance(value, int):
-        return FilterValue("number", str(value), number)
-    return FilterValue("number", str(int(number) if number.is_integer() else number), number)
+    return FilterValue("number", str(int(value) if number.is_integer() else number), number)
 
 
 def _index_text(text: str) -> str:
@@ -161,18 +162,12 @@ def _fulfils(condition: Condition, value: FilterValue) -> bool:
         return any(value.kind == one.kind and value.text == one.text for one in condition.any_of)
     if condition.prefix:
         return value.kind == "text" and value.text.startswith(condition.prefix)
-    if value.number is None or value.kind != ("text" if condition.is_date_range else "number"):
+    number, low, high = value.number, condition.low, condition.high
+    if number is None or value.kind != ("text" if condition.is_date_range else "number"):
         return False
-    low, high = condition.low, condition.high
-    above = (
-        low is None or value.number > low.value or (value.number == low.value and not low.strict)
-    )
-    below = (
-        high is None
-        or value.number < high.value
-        or (value.number == high.value and not high.strict)
-    )
-    return above and below
+    if low is not None and (number < low.value or (low.strict and number == low.value)):
+        return False
+    return high is None or number < high.value or (number == high.value and not high.strict)
 
 
 # Filters of programs
@@ -189,7 +184,7 @@ def parse_filters(filters: object) -> Filters:
         raise BadInput(f"filters must be an object, not {type(filters).__name__}", hint=_ALLOWED)
     found: list[Condition] = []
     for key, value in filters.items():
-        if not isinstance(key, str) or not 0 < len(key) <= _MAX_KEY_CHARS or not _storable(key):
+        if not isinstance(key, str) or not 0 < len(key) <= _MAX_KEY_CHARS or _NO_TEXT.search(key):
             raise BadInput(f"{str(key)[:100]!r} is not a key of metadata", hint=_ALLOWED)
         found += _conditions(key, value)
     if len(found) > _MAX_CONDITIONS:
@@ -240,8 +235,8 @@ def _any_of(key: str, values: Iterable[object]) -> Condition:
         raise _bad(key, f"1 to {_MAX_VALUES} values are allowed, not {len(listed)}")
     read = []
     for one in listed:
-        if isinstance(one, str):
-            _check_text(key, one)
+        if isinstance(one, str) and _NO_TEXT.search(one):
+            raise _bad(key, _NO_TEXT_REASON)
         item = to_filter_value(one)
         if item is None:
             raise _bad(key, f"{str(one)[:40]!r} is not a text, number, true or false")
@@ -252,20 +247,22 @@ def _any_of(key: str, values: Iterable[object]) -> Condition:
 def _prefix(key: str, value: object) -> Condition:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_PREFIX_CHARS:
         raise _bad(key, f"a prefix is a text of 1 to {MAX_PREFIX_CHARS} characters")
-    _check_text(key, value)
+    if _NO_TEXT.search(value):
+        raise _bad(key, _NO_TEXT_REASON)
     return Condition(key=key, prefix=value)
 
 
 def _range(key: str, ends: Mapping[str, object]) -> Condition:
     if {"gt", "gte"} <= ends.keys() or {"lt", "lte"} <= ends.keys():
         raise _bad(key, "a range has one lower and one upper end")
-    read = {name: _bound(key, name, value) for name, value in ends.items()}
-    kinds = {is_date_range for is_date_range, _ in read.values()}
+    bounds: dict[str, Bound] = {}
+    kinds = set()
+    for name, value in ends.items():
+        is_date, bounds[name[0]] = _bound(key, name, value)
+        kinds.add(is_date)
     if len(kinds) > 1:
         raise _bad(key, "one end is a number and the other a date")
-    low = next((bound for name, (_, bound) in read.items() if name.startswith("g")), None)
-    high = next((bound for name, (_, bound) in read.items() if name.startswith("l")), None)
-    return Condition(key=key, is_date_range=kinds.pop(), low=low, high=high)
+    return Condition(key=key, is_date_range=kinds.pop(), low=bounds.get("g"), high=bounds.get("l"))
 
 
 def _bound(key: str, name: str, value: object) -> tuple[bool, Bound]:
@@ -291,15 +288,6 @@ def _check_built_in_key(condition: Condition) -> None:
 
 def _bad(key: str, reason: str) -> BadInput:
     return BadInput(f"the filter on {key[:100]!r} is invalid: {reason}", hint=_ALLOWED)
-
-
-def _check_text(key: str, text: str) -> None:
-    if not _storable(text):
-        raise _bad(key, "its value has characters that are not text")
-
-
-def _storable(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def unknown_key_error(key: str, known: Sequence[str]) -> BadInput:
@@ -343,10 +331,15 @@ def _option_value(key: str, operator: str, text: str) -> Any:
     if operator == "^=":
         return {"prefix": text}
     if operator in _RANGE_OPERATORS:
-        return {_RANGE_OPERATORS[operator]: _end(key, text)}
+        end = _end(text)
+        if end is None:
+            text = text.strip()
+            raise _bad(key, f"{text[:40]!r} is neither a number nor a date like 2024-05-31")
+        return {_RANGE_OPERATORS[operator]: end}
     low, dots, high = text.partition("..")
-    if dots and (low or high) and all(_is_end(one) for one in (low, high) if one):
-        return {name: _end(key, one) for name, one in (("gte", low), ("lte", high)) if one}
+    ends = {name: _end(one) for name, one in (("gte", low), ("lte", high)) if one}
+    if dots and ends and None not in ends.values():
+        return ends
     values = [typed for part in _split(key, text) for typed in _typed(part)]
     return values[0] if len(values) == 1 else values
 
@@ -374,16 +367,12 @@ def _typed(text: str) -> list[Any]:
     return [text, number] if math.isfinite(number) else [text]
 
 
-def _is_end(text: str) -> bool:
+def _end(text: str) -> float | str | None:
+    """Return a number or the text of a date; None for other texts."""
     text = text.strip()
-    return bool(_NUMBER.match(text)) or _timestamp(text) is not None
-
-
-def _end(key: str, text: str) -> Any:
-    text = text.strip()
-    if not _is_end(text):
-        raise _bad(key, f"{text[:40]!r} is neither a number nor a date like 2024-05-31")
-    return _number(text) if _NUMBER.match(text) else text
+    if _NUMBER.match(text):
+        return _number(text)
+    return None if _timestamp(text) is None else text
 
 
 def _number(text: str) -> float:
