@@ -36,7 +36,7 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
-def test_compose_keeps_to_its_specification() -> None:
+def test_compose_file_is_valid() -> None:
     """The schema of the Compose Specification accepts the file."""
     command = [
         sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec",
@@ -48,7 +48,7 @@ def test_compose_keeps_to_its_specification() -> None:
 
 
 def test_compose_runs_every_processor_once() -> None:
-    """One service a processor, named like it, started with only it; all wait for broker and database."""
+    """Each processor is one service of its name; all wait for broker and database."""
     services = compose()["services"]
     ours = {name: one for name, one in services.items() if one.get("image") == "whence"}
     door = ours.pop("gateway")
@@ -76,13 +76,13 @@ def test_nothing_is_open_to_the_network() -> None:
 @pytest.mark.parametrize(
     "document", documents(), ids=lambda d: f"{d['kind']}-{d['metadata']['name']}"
 )
-def test_manifests_keep_to_the_schemas_of_kubernetes(document: dict[str, Any]) -> None:
-    """Kubernetes' own schemas accept each object, unknown fields included."""
+def test_manifests_are_valid(document: dict[str, Any]) -> None:
+    """Kubernetes' own schemas accept each object and refuse unknown fields."""
     kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
 
 
-def test_manifests_are_those_of_the_flow() -> None:
-    """The file is what the tool writes from the flow today; `python tools/manifests.py` renews it."""
+def test_manifests_are_current() -> None:
+    """The file is what `python tools/manifests.py` writes from the flow."""
     written = runpy.run_path(str(ROOT / "tools" / "manifests.py"))["manifests"]()
 
     assert (DEPLOY / "kubernetes" / "processors.yaml").read_text() == written
@@ -115,8 +115,8 @@ def test_every_processor_can_be_scaled_and_drained() -> None:
         assert {"name": "whence"} in names
 
 
-def test_the_gateway_shows_nothing_to_callers_without_a_token() -> None:
-    """Its options are those of the program, its tokens come from a secret, and its Service finds it."""
+def test_the_gateway_requires_a_token() -> None:
+    """Its options exist, its tokens come from a secret, and its Service selects it."""
     found = by_kind()
     deployment = found["Deployment"]["gateway"]["spec"]["template"]
     (container,) = deployment["spec"]["containers"]
@@ -142,16 +142,16 @@ def test_the_gateway_shows_nothing_to_callers_without_a_token() -> None:
     assert str(ports["http"]) == given["--port"]
 
 
-def test_the_kustomization_names_files_that_exist() -> None:
-    """Every resource is there, and no manifest is left out."""
+def test_the_kustomization_is_complete() -> None:
+    """Every resource exists, and no manifest is missing."""
     folder = DEPLOY / "kubernetes"
     named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
 
     assert sorted([*named, "kustomization.yaml"]) == sorted(p.name for p in folder.glob("*.yaml"))
 
 
-def test_the_image_runs_without_rights_and_copies_what_exists() -> None:
-    """The last user has no rights; every path copied from the checkout is there and not ignored."""
+def test_the_image_runs_as_an_ordinary_user() -> None:
+    """The last user is not root; every copied path exists and is not ignored."""
     text = (DEPLOY / "Dockerfile").read_text()
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     copied = [

@@ -52,8 +52,8 @@ for name in sys.argv[1:]:
 """
 
 
-def test_every_exported_name_exists() -> None:
-    """Every module imports in a fresh interpreter, and its `__all__` is a tuple of names it has."""
+def test_every_module_imports() -> None:
+    """Every module imports in a fresh interpreter, and the names of its `__all__` exist."""
     done = subprocess.run(
         [sys.executable, "-c", CHECK_EXPORTS, *MODULES], capture_output=True, text=True, check=False
     )
@@ -61,8 +61,8 @@ def test_every_exported_name_exists() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_public_names_are_these() -> None:
-    """What `from whence import ...` offers is a decision, not an accident."""
+def test_the_public_names_are_fixed() -> None:
+    """`from whence import ...` offers a fixed list of names."""
     assert set(whence.__all__) == {"Access", "Engine", "RetrievalResult", "Retriever"}
     for name in whence.__all__:
         assert getattr(whence, name).__name__ == name
@@ -84,15 +84,15 @@ def test_torch_is_never_a_dependency() -> None:
         assert "nvidia" not in text
 
 
-def test_lock_files_hold_no_addresses() -> None:
-    """A lock file says what, never where from."""
+def test_lock_files_have_no_addresses() -> None:
+    """A lock file has names and hashes, no download addresses."""
     for lock in ROOT.glob("requirements*.lock"):
         assert "://" not in lock.read_text()
         assert "--index-url" not in lock.read_text()
 
 
 def test_every_runtime_dependency_is_locked() -> None:
-    """What pyproject asks for is pinned with a hash."""
+    """Each dependency of pyproject.toml is pinned with a hash."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     locked = (ROOT / "requirements.lock").read_text()
     for requirement in project["dependencies"]:
@@ -101,7 +101,7 @@ def test_every_runtime_dependency_is_locked() -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
+def test_the_wheel_contains_only_the_package(tmp_path: Path) -> None:
     """The wheel has one top-level package, its flows, migrations and graphs, and the type marker."""
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",

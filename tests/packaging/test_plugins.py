@@ -77,7 +77,7 @@ def test_every_kind_has_a_worked_plugin() -> None:
 
 
 def test_store_embedder_and_writer(run: Run) -> None:
-    """Documents are kept in the plug-in's file, found by its vectors, and quoted by its writer."""
+    """Documents are stored in the plug-in's file, found by its vectors, and quoted by its writer."""
     assert run("index", "moon.md", "sun.md")["documents"]["added"] == 2
     hits = run("search", "moon orbits", "--mode", "dense", "--threshold", "0")["hits"]
     answer = run("ask", "How long does the moon orbit the earth?")
@@ -89,7 +89,7 @@ def test_store_embedder_and_writer(run: Run) -> None:
 
 
 def test_reranker(run: Run) -> None:
-    """The stage of reranking names the plug-in's model."""
+    """The reranking stage names the plug-in's model."""
     run("index", "moon.md", "sun.md")
     answer = run("ask", "Is the sun a star?", WHENCE_RERANKER="overlap")
     triples = run("explain", answer["answer_id"])["triples"]

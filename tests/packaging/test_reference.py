@@ -12,14 +12,14 @@ PAGES: dict[str, str] = runpy.run_path(str(ROOT / "tools" / "reference.py"))["pa
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_a_reference_page_is_not_stale(name: str) -> None:
-    """Each page is what the tool writes from the code today; `make docs` renews it."""
+def test_reference_pages_are_current(name: str) -> None:
+    """Each page is what `make docs` writes."""
     assert (ROOT / "docs" / "reference" / name).read_text() == PAGES[name], "run `make docs`"
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_nothing_is_left_unexplained(name: str) -> None:
-    """No option, setting, field, error or metric of a page has an empty meaning."""
+def test_everything_has_a_description(name: str) -> None:
+    """No option, setting, field, error or metric of a page has an empty description."""
     head: list[str] = []
     for line in PAGES[name].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -31,6 +31,6 @@ def test_nothing_is_left_unexplained(name: str) -> None:
             assert cells[head.index("Meaning")], line
 
 
-def test_the_folder_holds_no_other_pages() -> None:
-    """A page that the tool no longer writes is gone."""
+def test_the_folder_has_no_other_pages() -> None:
+    """A page that the tool no longer writes is deleted."""
     assert {path.name for path in (ROOT / "docs" / "reference").iterdir()} == set(PAGES)

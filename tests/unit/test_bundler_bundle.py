@@ -65,7 +65,7 @@ def made(tmp_path: Path, **options: Any) -> tuple[BundleReport, Path]:
     return bundle_folder(checkout(tmp_path / "shop"), target, **options), target
 
 
-def test_the_importer_reads_the_nodes_and_edges_that_were_found(tmp_path: Path) -> None:
+def test_the_importer_reads_all_nodes_and_edges(tmp_path: Path) -> None:
     """All three languages are read, edges have relations, and none is repeated or dangling."""
     report, target = made(tmp_path)
     nodes, edges, account = everything(target)
@@ -103,7 +103,7 @@ def test_the_importer_reads_the_nodes_and_edges_that_were_found(tmp_path: Path) 
     assert (report.calls.resolved, report.calls.unresolved) == (2, 1)
 
 
-def test_nodes_say_where_they_are_from(tmp_path: Path) -> None:
+def test_nodes_have_their_origin(tmp_path: Path) -> None:
     """File, names, signature, project, language and the unchanged text."""
     nodes = {node.local_id: node for node in everything(made(tmp_path)[1])[0]}
     pay, run = nodes["Shop.Store.Pay()"], nodes["app/main.py:run"]
@@ -122,7 +122,7 @@ def test_nodes_say_where_they_are_from(tmp_path: Path) -> None:
     assert nodes["SQL:dbo.Pay"].metadata["file_type"] == "sql"
 
 
-def test_readers_that_know_dependencies_only_miss_none(tmp_path: Path) -> None:
+def test_dependencies_json_is_complete(tmp_path: Path) -> None:
     """`dependencies.json` has every edge between C# and Python nodes, and every node as a key."""
     with zipfile.ZipFile(made(tmp_path)[1]) as archive:
         found = json.loads(archive.read("regular_code_bundle/dependencies.json"))
@@ -132,7 +132,7 @@ def test_readers_that_know_dependencies_only_miss_none(tmp_path: Path) -> None:
     assert sum(map(len, found.values())) == 5
 
 
-def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
+def test_equal_sources_make_equal_bundles(tmp_path: Path) -> None:
     """The location of the folder, the time and the order of its files do not matter."""
     first = bundle_folder(checkout(tmp_path / "a" / "shop"), tmp_path / "1.zip")
     reversed_files = dict(reversed(FILES.items()))
@@ -149,7 +149,7 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_every_node_states_its_rights(tmp_path: Path) -> None:
-    """An empty list when public; the tags that were given on all nodes otherwise."""
+    """An empty list when public; the given tags on all nodes otherwise."""
     target = made(tmp_path)[1]
     with zipfile.ZipFile(target) as archive:
         chunks = json.loads(archive.read("regular_code_bundle/chunks.json"))
@@ -209,7 +209,7 @@ def test_all_forms_of_a_checkout_are_read(
 
 
 def test_unreadable_files_are_reported_and_skipped(tmp_path: Path) -> None:
-    """Too large, no text, not to be parsed: the others are bundled."""
+    """Too large, not text or not parsable: the others are bundled."""
     root = checkout(tmp_path / "shop")
     (root / "large.sql").write_text("-" * (MAX_FILE_BYTES + 1))
     (root / "binary.cs").write_bytes(b"\0\1\2")
@@ -226,7 +226,7 @@ def test_unreadable_files_are_reported_and_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["empty", "no code", "missing", "a file"])
 def test_an_empty_folder_writes_no_bundle(tmp_path: Path, what: str) -> None:
-    """And a bundle that was there stays."""
+    """A bundle that exists stays."""
     root = tmp_path / "root"
     if what == "a file":
         root.write_text("def f(): ...")
@@ -243,7 +243,7 @@ def test_an_empty_folder_writes_no_bundle(tmp_path: Path, what: str) -> None:
 
 
 def test_an_unwritable_target_is_an_error(tmp_path: Path) -> None:
-    """A folder that is not there, a folder in the place of the file, a name that is none of a repository."""
+    """A missing folder, a folder in place of the file, an invalid repository name."""
     root = checkout(tmp_path / "shop")
     (tmp_path / "folder.zip").mkdir()
     for target in (tmp_path / "no" / "out.zip", tmp_path / "folder.zip"):
@@ -254,8 +254,8 @@ def test_an_unwritable_target_is_an_error(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 
 
-def test_dependencies_that_are_named_are_asked_for_by_either_name() -> None:
-    """`dep` is any of them, an inferred relation answers to its plain name, and only it to its marked one."""
+def test_relations_match_by_either_name() -> None:
+    """`dep` matches all dependencies, the plain name an inferred one, the marked name only that one."""
     assert RelationFilter(["dep"]).allows("cs_calls")
     assert RelationFilter(["CS_DEP"]).allows("cs_dep")
     assert RelationFilter(["calls"]).allows("cs_calls")

@@ -53,8 +53,8 @@ def calls_in(body: str, members: str = "") -> set[str]:
     return edges(read(LIBRARY, text), "User.Run(IStore)")
 
 
-def test_types_and_members_are_nodes_with_their_whole_text() -> None:
-    """With the comments above; overloads are apart, the parts of a partial class together."""
+def test_types_and_members_are_nodes() -> None:
+    """A text includes the comments above; overloads are separate, parts of a partial class joined."""
     graph = read(
         LIBRARY,
         "namespace Shop;\npublic partial class P { void A() { } }",
@@ -161,7 +161,7 @@ public class Circle : IShape {
         ("On.Made(1);", "On.Made"),
     ],
 )  # fmt: skip
-def test_what_is_called_is_what_the_arguments_choose(body: str, target: str) -> None:
+def test_arguments_choose_the_overload(body: str, target: str) -> None:
     """By inheritance, conversions, argument names and counts; variables have the types of initializers."""
     graph = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
     called = edges(graph, "User.Run()") - {"Dog", "Owned", "Circle", "On.Find(string,Dog)"}
@@ -181,7 +181,7 @@ def test_what_is_called_is_what_the_arguments_choose(body: str, target: str) -> 
     ],
 )
 def test_ambiguous_overloads_make_no_edge(body: str) -> None:
-    """Neither the first nor the nearest by name is taken."""
+    """Neither the first nor the nearest by name is chosen."""
     graph = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
 
     assert not edges(graph, "User.Run()")
@@ -234,8 +234,8 @@ def test_types_follow_generic_parents_and_the_scope_of_a_name(body: str, targets
     assert edges(graph, "User.Run()") == targets
 
 
-def test_members_inherit_from_those_they_take_the_place_of() -> None:
-    """From a member of an interface or base class to what is run in its place is one step back."""
+def test_members_inherit_from_overridden_ones() -> None:
+    """A member of an interface or base class is one step back from what runs in its place."""
     graph = read(GENERIC)
     found = {
         (e.source, e.target) for e in graph.edges() if e.relation == "inherits" and "(" in e.source
@@ -259,8 +259,8 @@ def test_circles_of_inheritance_end() -> None:
     assert edges(graph, "A.M()") == {"Y.Go()"}
 
 
-def test_all_that_a_class_is_made_and_ended_by_is_apart() -> None:
-    """Constructors without parameters, of objects and of the class, and the destructor are three nodes."""
+def test_constructors_and_destructors_are_separate() -> None:
+    """Instance constructor, class constructor and destructor are three nodes."""
     graph = read("class A { static A() { } A() { } ~A() { } void M() { new A(); } }")
 
     assert {"A.static A()", "A.A()", "A.~A()"} <= graph.definitions.keys()
@@ -268,8 +268,8 @@ def test_all_that_a_class_is_made_and_ended_by_is_apart() -> None:
     assert edges(graph, "A.M()") == {"A.A()"}
 
 
-def test_names_in_initializers_and_patterns_are_of_what_is_made_or_matched() -> None:
-    """A member of the enclosing code with the same name is not used."""
+def test_names_in_initializers_belong_to_the_created_type() -> None:
+    """A member of the enclosing code with the same name is not used, nor in patterns."""
     graph = read(
         OVERLOADS,
         "record R(int Age); class User { int Age { get; set; } void Run(R r) { var a = new Dog { Age = 1 };"
@@ -280,7 +280,7 @@ def test_names_in_initializers_and_patterns_are_of_what_is_made_or_matched() -> 
     assert "User.Age" not in edges(graph, "User.Run(R)", "uses")
 
 
-def test_directives_inside_of_statements_cost_one_branch_only() -> None:
+def test_directives_inside_statements_drop_one_branch() -> None:
     """Code that does not parse with `#if` is read with its first branch, which is reported."""
     graph = read(
         "class A {\n void Run(int a) {\n  Go(\n   a\n#if DEBUG\n   , 1\n#else\n   , Lost()\n#endif\n  );\n }\n"
@@ -295,8 +295,8 @@ def test_directives_inside_of_statements_cost_one_branch_only() -> None:
     ]
 
 
-def test_members_of_the_class_its_parents_and_the_types_around_are_called_by_name() -> None:
-    """The nearest one counts; `base` passes over the own."""
+def test_unqualified_names_are_members_of_enclosing_types() -> None:
+    """The nearest member counts, inherited ones included; `base` skips the own."""
     graph = read(
         """
         class Top { protected virtual void A() { } protected void B() { } public Top(int x) { } }
@@ -317,8 +317,8 @@ def test_members_of_the_class_its_parents_and_the_types_around_are_called_by_nam
     assert edges(graph, "Low", "inherits") == {"Top"}
 
 
-def test_type_names_are_looked_up_by_the_rules_of_the_language() -> None:
-    """Inner namespaces before outer ones, then usings; aliases; two usings that both fit are not known."""
+def test_type_names_follow_the_language_rules() -> None:
+    """Inner namespaces before outer ones, then usings and aliases; two matching usings are ambiguous."""
     one = "namespace A { public class T { public static void M() { } } }"
     two = "namespace B { public class T { public static void M() { } } }"
     inside = "namespace B.Deep { class X { void R() { T.M(); } } }"
@@ -336,8 +336,8 @@ def test_type_names_are_looked_up_by_the_rules_of_the_language() -> None:
     assert graph.calls["ambiguous"] == 1
 
 
-def test_types_of_one_name_in_two_projects_are_apart() -> None:
-    """Each project sees its own."""
+def test_types_of_two_projects_are_separate() -> None:
+    """Each project uses its own type of a common name."""
     program = "class Program { static void Main() { Run(); } static void Run() { } }"
     graph = read(program, program, projects=("App", "Tool"))
 
@@ -359,7 +359,7 @@ def test_types_of_one_name_in_two_projects_are_apart() -> None:
         ("store.Get(1).Pack(unknown, 1);", "unresolved"),
     ],
 )
-def test_what_is_not_sure_makes_no_edge_and_is_counted(body: str, outcome: str) -> None:
+def test_uncertain_calls_are_counted(body: str, outcome: str) -> None:
     """A call on an unknown receiver is not resolved by the method name."""
     text = f"using Shop.Data;\nclass User {{ void Run(IStore store) {{ {body} }} }}"
     graph = read(LIBRARY, text)
@@ -369,8 +369,8 @@ def test_what_is_not_sure_makes_no_edge_and_is_counted(body: str, outcome: str) 
     assert not wrong
 
 
-def test_uses_are_types_properties_and_methods_handed_on() -> None:
-    """A parameter that is called as a type is none."""
+def test_uses_are_references_without_a_call() -> None:
+    """Types, properties and method references are uses; a parameter named like a type is not."""
     graph = read(
         LIBRARY,
         "using Shop.Data;\nclass Item2 { [Mark] void A(Item Colour) { var c = Shop.Data.Colour.Red; "
@@ -396,7 +396,7 @@ def test_uses_are_types_properties_and_methods_handed_on() -> None:
         ('"EXEC " + (id + 1)', "EXEC  "),
     ],
 )
-def test_strings_are_read_as_they_come_together(argument: str, text: str) -> None:
+def test_strings_are_concatenated(argument: str, text: str) -> None:
     """Concatenations are one string, constants have their values, and run-time values are a space."""
     graph = read(
         'static class Names { public const string Pay = "dbo.Pay"; }',
@@ -420,15 +420,15 @@ def test_operands_between_strings_are_visited() -> None:
 
 
 def test_a_program_without_a_class_is_a_node() -> None:
-    """Statements outside of all types are the main method."""
+    """Top-level statements are the main method."""
     graph = read(LIBRARY, "using Shop.Data;\nvar item = Item.Make();\nitem.Pack();\n")
 
     assert graph.definitions["1.cs"].symbol_type == "Program"
     assert edges(graph, "1.cs") == {"Shop.Data.Item.Make()", "Shop.Data.Item.Pack()"}
 
 
-def test_code_that_does_not_parse_is_reported_and_other_code_is_read() -> None:
-    """One broken method does not cost the others."""
+def test_unparsable_code_does_not_affect_other_code() -> None:
+    """One broken method is reported; the others are read."""
     graph = read("class A { void Good() { } void Bad( { } }")
 
     assert "A.Good()" in graph.definitions
@@ -470,7 +470,7 @@ def test_code_with_parts_missing_is_read(cuts: list[tuple[int, int]], instead: s
 
 
 def test_long_chains_are_read_and_deep_nesting_is_reported() -> None:
-    """Strings of many parts and chains of calls are as deep as they are long; all other code is read."""
+    """Long concatenations and call chains are read; deeper nesting is reported, and other code is read."""
     total = " + ".join(['"x"'] * 1000)
     deep = "(" * 3000 + "1" + ")" * 3000
     graph = read(

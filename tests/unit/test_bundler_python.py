@@ -26,8 +26,8 @@ def edges(graph: CodeGraph, relation: str = "calls") -> set[tuple[str, str]]:
     return {(e.source, e.target) for e in graph.edges() if e.relation == relation}
 
 
-def test_types_members_and_the_rest_of_a_module_are_nodes_with_their_whole_text() -> None:
-    """Each has its lines with decorators; the module has the others."""
+def test_types_members_and_modules_are_nodes() -> None:
+    """Each has its lines with decorators; the module has the remaining lines."""
     graph = read(
         {
             "m.py": """
@@ -76,7 +76,7 @@ def test_types_members_and_the_rest_of_a_module_are_nodes_with_their_whole_text(
 
 
 def test_imports_are_followed_through_packages() -> None:
-    """Absolute, relative, renamed, of modules, of names passed on, and with a star."""
+    """Absolute, relative, renamed and star imports, of modules and of re-exported names."""
     graph = read(
         {
             "p/__init__.py": "from .deep.tool import use as passed_on\nfrom .stars import *",
@@ -112,8 +112,8 @@ def test_imports_are_followed_through_packages() -> None:
     }
 
 
-def test_methods_are_found_through_types() -> None:
-    """Of `self`, of parents, of annotated and assigned variables, attributes, what functions return."""
+def test_methods_are_resolved_by_types() -> None:
+    """Types of `self`, parents, annotations, assignments, attributes and return values."""
     graph = read(
         {
             "m.py": """
@@ -206,8 +206,8 @@ def test_methods_are_found_through_types() -> None:
         ("from m import B as either\nif x:\n    from m import A as either\ndef f(): either.missing()", "unresolved"),
     ],
 )  # fmt: skip
-def test_what_is_not_sure_makes_no_edge_and_is_counted(code: str, outcome: str) -> None:
-    """A method of an unknown object is not taken for the only one of its name, nor one of two for either."""
+def test_uncertain_calls_are_counted(code: str, outcome: str) -> None:
+    """A method of an unknown object is not resolved by its name, even if the name is unique."""
     known = "class A:\n    def in_two(self): ...\n    def only_one(self): ...\nclass B:\n    def in_two(self): ...\n"
     graph = read({"m.py": known, "n.py": "from m import A, B\n" + code})
 
@@ -264,7 +264,7 @@ def test_a_file_that_does_not_parse_does_not_affect_others() -> None:
     assert "line 1" in graph.failures[0][1]
 
 
-def test_loops_end() -> None:
+def test_cycles_end() -> None:
     """Circular imports, inheritance and definitions do not recurse forever."""
     graph = read(
         {
@@ -276,8 +276,8 @@ def test_loops_end() -> None:
     assert graph.calls["unresolved"] >= 2
 
 
-def test_strings_are_read_as_they_come_together() -> None:
-    """Sums and neighbours are one string; what is only known at run time is a space."""
+def test_strings_are_concatenated() -> None:
+    """Concatenated and adjacent strings are one; run-time values are a space."""
     graph = read(
         {
             "a.py": "def f(c, n):\n    c.run('SELECT * ' 'FROM T')\n    c.run('DELETE ' + 'FROM T ' + n)\n"
@@ -290,8 +290,8 @@ def test_strings_are_read_as_they_come_together() -> None:
     assert ("a.py:f", "a.py:g") in edges(graph)
 
 
-def test_long_sums_and_tangled_variables_are_no_harm() -> None:
-    """A sum is as deep as it is long; variables assigned from one another in all orders are given up."""
+def test_long_sums_and_circular_variables_are_read() -> None:
+    """Long concatenations are read; variables assigned from one another are unknown."""
     total = " + ".join(['"x"'] * 1000)
     names = [f"v{number}" for number in range(8)]
     tangle = "".join(f"    {a} = {b}.z\n" for a in names for b in names if a != b)

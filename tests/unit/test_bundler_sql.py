@@ -73,7 +73,7 @@ def edges(graph: CodeGraph) -> set[tuple[str, str, str]]:
     }
 
 
-def test_objects_and_statements_are_nodes_with_their_whole_text() -> None:
+def test_objects_and_statements_are_nodes() -> None:
     """All statements on one object form one node; a procedure extends to the end of its batch."""
     found = read(SHOP)[0].definitions
 
@@ -99,8 +99,8 @@ def test_objects_and_statements_are_nodes_with_their_whole_text() -> None:
     assert (found["SQL:dbo.Pay"].class_name, found["SQL:dbo.Pay"].member) == ("dbo", "Pay")
 
 
-def test_edges_are_what_is_read_written_run_and_referenced() -> None:
-    """Behind aliases, not inside strings and comments, not of temporary tables; dynamic SQL is inferred."""
+def test_edges_are_reads_writes_calls_and_references() -> None:
+    """Behind aliases, not in strings and comments, not of temporary tables; dynamic SQL is inferred."""
     assert edges(read(SHOP)[0]) == {
         ("dbo.Orders", "FK", "dbo.Users"),
         ("dbo.OpenOrders", "ReadsFrom", "dbo.Orders"),
@@ -122,8 +122,8 @@ def test_edges_are_what_is_read_written_run_and_referenced() -> None:
     }
 
 
-def test_other_dialects_are_read_too() -> None:
-    """PostgreSQL's quoting and bodies; a name without a schema is in the first schema it has."""
+def test_postgresql_is_read() -> None:
+    """PostgreSQL's quoting and bodies; a name without a schema is in the first schema that has it."""
     graph, _ = read(
         """
         CREATE TABLE users (id int); CREATE TABLE sales.orders (id int REFERENCES users (id));
@@ -143,7 +143,7 @@ def test_other_dialects_are_read_too() -> None:
     }
 
 
-def test_templates_of_sql_are_read_without_their_marks() -> None:
+def test_templates_are_read_without_their_markup() -> None:
     """Template syntax is not SQL; names that a template computes are unknown."""
     template = (
         "{#- Old rows; what it stops is a lock -#}\n{% macro close(t) %}\n"
@@ -168,8 +168,8 @@ def test_templates_of_sql_are_read_without_their_marks() -> None:
     assert "{{ ref('late') }}" in statements[0].text
 
 
-def test_a_name_that_two_schemas_have_is_not_guessed() -> None:
-    """It is counted and makes no edge; the same holds for a table outside the folder."""
+def test_ambiguous_names_make_no_edge() -> None:
+    """An ambiguous name is counted and makes no edge, like a table outside the folder."""
     graph, _ = read(
         "CREATE TABLE a.T (x int); CREATE TABLE b.T (x int); CREATE VIEW c.V AS SELECT 1 FROM T, Gone, a.T;"
     )
@@ -208,10 +208,10 @@ NAMES = st.sampled_from(["alpha", "beta", "s.gamma", "s.delta"])
 
 
 @given(NAMES, st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=2), st.booleans())
-def test_tables_of_plain_queries_are_those_of_the_parser(
+def test_tables_equal_those_of_sqlglot(
     first: str, joined: list[str], inside: list[str], upper: bool
 ) -> None:
-    """For what sqlglot's parser can read, its tree names the same tables."""
+    """For queries that sqlglot can parse, its tree has the same tables."""
     import sqlglot
     from sqlglot import exp
 
@@ -232,7 +232,7 @@ def test_tables_of_plain_queries_are_those_of_the_parser(
 
 @given(st.text(max_size=80))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """No text makes the reader fail in another way, or never end."""
+    """Any text is read or refused with one kind of error, in bounded time."""
     graph, _ = read(text, f"CREATE PROCEDURE p AS {text}")
 
     assert all(isinstance(edge, Edge) for edge in graph.edges())
@@ -256,10 +256,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("SELECT 'it FROM Users", "", set()),
     ],
 )
-def test_strings_in_code_lead_to_sql_and_are_inferred(
+def test_strings_in_code_make_inferred_edges(
     text: str, recipient: str, expected: set[tuple[str, str]]
 ) -> None:
-    """Statements and names of procedures do; a bare word is a table only where a table is asked for."""
+    """Statements and names of procedures do; a single word is a table only where one is expected."""
     graph, objects = read(SHOP)
     before = set(graph.edges())
     graph.add_definition(
@@ -273,8 +273,8 @@ def test_strings_in_code_lead_to_sql_and_are_inferred(
     assert {(edge.relation, edge.target.rpartition(".")[2]) for edge in added} == expected
 
 
-def test_a_call_by_the_name_of_a_procedure_is_inferred() -> None:
-    """Only a routine is called, and only an unknown call is taken for it."""
+def test_calls_of_procedures_by_name_are_inferred() -> None:
+    """Only a routine can be called, and only an unresolved call is matched."""
     graph, objects = read(SHOP)
     source = "SQL:dbo.Users"
     graph.unresolved_calls += [
@@ -288,8 +288,8 @@ def test_a_call_by_the_name_of_a_procedure_is_inferred() -> None:
     ]
 
 
-def test_sentences_are_no_sql() -> None:
-    """Words that also begin statements do not make one."""
+def test_sentences_are_not_sql() -> None:
+    """Words that also begin statements do not make a statement."""
     assert not any(map(is_sql, ("Update the table", "With love", "Execute", "delete it", "")))
     assert sql_references("") == []
     assert SqlReference("ReadsFrom", ("T",)).inferred is False

@@ -70,7 +70,7 @@ def refusal(path: Path, **options: Any) -> BadInput:
     return caught.value
 
 
-def test_the_bundle_that_the_others_are_made_of_is_good(tmp_path: Path) -> None:
+def test_the_base_bundle_is_valid(tmp_path: Path) -> None:
     """Without its one fault, no bundle of this module would be refused."""
     write_zip(good_files(), tmp_path / "good.zip")
 
@@ -212,8 +212,8 @@ UNSAFE = ["../x.cs", "a/../../x.cs", "/etc/x", "C:/x", "..\\x", "a//x", "./x", "
 
 
 @pytest.mark.parametrize("name", UNSAFE)
-def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
-    """No member may have an absolute path, a drive, `.` or `..`, whichever slash it is written with."""
+def test_a_path_outside_the_archive_is_refused(tmp_path: Path, name: str) -> None:
+    """No member may have an absolute path, a drive, `.` or `..`, with either slash."""
     write_zip(good_files() | {name: b""}, tmp_path / "bad.zip")
 
     assert "unsafe path" in refusal(tmp_path / "bad.zip").message
@@ -248,8 +248,8 @@ def test_links_are_refused(tmp_path: Path) -> None:
     assert "bad.zip: link: is a link" in refusal(tmp_path / "bad.zip").message
 
 
-def test_an_absurd_compression_ratio_is_refused(tmp_path: Path) -> None:
-    """A member that unpacks to hundreds of times its size is not read, be it needed or not."""
+def test_an_extreme_compression_ratio_is_refused(tmp_path: Path) -> None:
+    """A member that unpacks to hundreds of times its size is refused, even if it is not needed."""
     files = good_files() | {"notes.txt": b"\0" * 5_000_000}
     write_zip(files, tmp_path / "bad.zip", compression=zipfile.ZIP_DEFLATED)
 
@@ -320,7 +320,7 @@ def test_a_member_twice_is_refused(tmp_path: Path) -> None:
     assert f"{CHUNKS}: is in the archive twice" in refusal(tmp_path / "bad.zip").message
 
 
-def test_other_ways_of_packing_are_refused(tmp_path: Path) -> None:
+def test_other_compression_methods_are_refused(tmp_path: Path) -> None:
     """Only stored and deflated members are read; others need far more memory to unpack."""
     write_zip(good_files(), tmp_path / "bad.zip", compression=zipfile.ZIP_LZMA)
 
@@ -328,7 +328,7 @@ def test_other_ways_of_packing_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_member_is_refused(tmp_path: Path) -> None:
-    """No password is asked for."""
+    """An encrypted member is an error."""
     write_zip(good_files(), tmp_path / "bad.zip")
     data = bytearray((tmp_path / "bad.zip").read_bytes())
     data[data.rindex(b"PK\x01\x02") + 8] |= 1
@@ -349,7 +349,7 @@ def test_flipped_bits_are_found(tmp_path: Path) -> None:
 
 
 def test_a_table_of_nodes_without_rights_is_refused(tmp_path: Path) -> None:
-    """The older form has no column for an ACL; without a word on the rights it is not public."""
+    """The older form has no column for an ACL; a missing ACL does not mean public."""
     files = good_files()
     del files[BODIES]
     files["graph/nodes.csv"] = b"key,kind\nSQL:dbo.t,TABLE\n"

@@ -264,7 +264,7 @@ def test_dangling_edges_are_warnings(tmp_path: Path) -> None:
     assert "graph/edges.csv, line 3" in report.warnings[3].message
 
 
-def test_edges_lead_from_one_language_to_the_other(tmp_path: Path) -> None:
+def test_edges_cross_languages(tmp_path: Path) -> None:
     """The id determines the kind, not the column `to_kind`."""
     path = small(
         tmp_path,
@@ -305,8 +305,8 @@ def test_sql_bodies_take_precedence_over_the_table(tmp_path: Path) -> None:
     assert [node.local_id for node in found] == ["SQL:dbo.a"]
 
 
-def test_a_bundle_may_be_all_but_empty(tmp_path: Path) -> None:
-    """Only `repo_meta.json` and `chunks.json` must be there."""
+def test_a_minimal_bundle_is_valid(tmp_path: Path) -> None:
+    """Only `repo_meta.json` and `chunks.json` are required."""
     files = {"repo_meta.json": json.dumps(META).encode(), "code/chunks.json": b" [ ] \n"}
     write_zip(files, tmp_path / "small.zip")
 
@@ -346,7 +346,7 @@ def test_names_with_backslashes_are_the_same_names(tmp_path: Path) -> None:
     assert validate(open_bundle(tmp_path / "windows.zip")).nodes.total == 291
 
 
-def test_the_digest_knows_content_only(tmp_path: Path) -> None:
+def test_the_digest_covers_content_only(tmp_path: Path) -> None:
     """Order, repeats and dangling edges do not change it; a text, a right, an edge do."""
     nodes = [chunk("C1", Text="a"), chunk("C2", Text="b")]
     graph = {"C1": ["C2"], "C2": ["C1"]}

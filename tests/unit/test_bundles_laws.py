@@ -129,13 +129,13 @@ def test_an_invalid_id_is_refused(text: str) -> None:
         CodeId.parse(text)
 
 
-def test_a_local_id_may_hold_the_separator() -> None:
-    """All that follows the kind is the local id."""
+def test_a_local_id_can_contain_the_separator() -> None:
+    """Everything after the kind is the local id."""
     assert CodeId.parse("R::s::sql::SQL:dbo.a::b").local == "SQL:dbo.a::b"
 
 
 def test_a_snapshot_id_is_a_uuid_of_its_names() -> None:
-    """The id of a snapshot is that of the documented formula, for ever."""
+    """The id of a snapshot follows the documented formula."""
     sha = "fdb0d25c05c0b1647d4954a0f1850aff13570970"
 
     assert make_snapshot_id("Fake", sha) == "d4578e80-0513-581a-8e08-fcc69a9c50b0"
@@ -171,10 +171,10 @@ def test_no_list_of_relations_is_all(allowed: list[str] | None) -> None:
     st.lists(st.integers(1, 9), min_size=1),
     st.sampled_from([None, 0, 2]),
 )
-def test_pieces_of_an_array_do_not_matter(
+def test_arrays_do_not_depend_on_block_sizes(
     values: list[Any], pieces: list[int], indent: int | None
 ) -> None:
-    """Elements and their lines do not depend on block sizes, and are those of the array."""
+    """Elements and their lines are the same for any block sizes, and equal the array."""
     data = json.dumps(values, indent=indent, ensure_ascii=len(pieces) % 2 == 0).encode()
 
     found = outcome(array_elements, Pieces(data, sizes(pieces)))
@@ -184,8 +184,8 @@ def test_pieces_of_an_array_do_not_matter(
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), JSON, max_size=5), st.lists(st.integers(1, 9), min_size=1))  # fmt: skip
-def test_pieces_of_an_object_do_not_matter(values: dict[str, Any], pieces: list[int]) -> None:
-    """Keys and values do not depend on block sizes, and are those of the object."""
+def test_objects_do_not_depend_on_block_sizes(values: dict[str, Any], pieces: list[int]) -> None:
+    """Keys and values are the same for any block sizes, and equal the object."""
     data = json.dumps(values, indent=1).encode()
 
     found = outcome(object_elements, Pieces(data, sizes(pieces)))
@@ -199,7 +199,7 @@ def test_pieces_of_an_object_do_not_matter(values: dict[str, Any], pieces: list[
     st.lists(st.integers(1, 9), min_size=1),
     st.integers(1, 60),
 )
-def test_pieces_do_not_matter_for_faults(
+def test_errors_do_not_depend_on_block_sizes(
     position: int, byte: int, pieces: list[int], limit: int
 ) -> None:
     """A damaged array yields the same elements and error for any block sizes."""
@@ -237,7 +237,9 @@ ODD = st.lists(
 
 
 @given(ODD, st.sampled_from([",", ", ", ",\n", "\n ,\n"]), st.sampled_from([9, 90, LIMIT]))
-def test_pieces_of_unusual_elements_do_not_matter(items: list[str], comma: str, limit: int) -> None:
+def test_unusual_elements_do_not_depend_on_block_sizes(
+    items: list[str], comma: str, limit: int
+) -> None:
     """Escapes, brackets in strings and invalid elements are read the same from single bytes and from blocks."""
     members = comma.join(f'"{n % 3}" :{one}' for n, one in enumerate(items))
     for read, text in (
@@ -249,8 +251,8 @@ def test_pieces_of_unusual_elements_do_not_matter(items: list[str], comma: str, 
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8))
-def test_every_element_is_placed_on_its_line(gaps: list[int]) -> None:
-    """The line of an element is one more than the line ends before it."""
+def test_every_element_has_its_line(gaps: list[int]) -> None:
+    """The line of an element is one more than the number of line ends before it."""
     data = b"[" + b",".join(b"\n" * gap + b"{}" for gap in gaps) + b"\n]\n"
 
     places = [element.location.line for element in array_elements(whole(data), LIMIT)]
@@ -258,7 +260,7 @@ def test_every_element_is_placed_on_its_line(gaps: list[int]) -> None:
 
 
 @given(st.binary(max_size=200) | st.text(alphabet='[]{}",:\\1tn \n').map(str.encode))
-def test_an_array_is_what_the_parser_says(data: bytes) -> None:
+def test_the_scanner_agrees_with_a_parser(data: bytes) -> None:
     """The scanner accepts exactly the arrays that a JSON parser accepts."""
     found = outcome(array_elements, whole(data))
     try:

@@ -40,7 +40,9 @@ def test_examples_are_command_lines(line: str) -> None:
 
 
 @pytest.mark.parametrize("words", [(name,) for name in COMMANDS] + [("eval", "gate"), ()])
-def test_every_page_can_be_read(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_a_help_page(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     """`whence help COMMAND` prints its usage and options on stdout, exit 0."""
     code = run_command(["help", *words])
     out = capsys.readouterr().out
@@ -51,10 +53,10 @@ def test_every_page_can_be_read(words: tuple[str, ...], capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("words", [(), ("search",), ("eval",), ("eval", "gate")])
-def test_a_page_is_json_when_asked(
+def test_a_help_page_can_be_json(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`whence help COMMAND --json` names the command, its parameters and those under it, in that order."""
+    """`whence help COMMAND --json` names the command, its parameters and its subcommands, in that order."""
     code = run_command(["help", *words, "--json"])
     page = json.loads(capsys.readouterr().out)
 
@@ -68,8 +70,8 @@ def test_a_page_is_json_when_asked(
     assert page["examples"] == list(COMMANDS[words[0]].examples if len(words) == 1 else ())
 
 
-def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt command is exit 2 with the name that was meant."""
+def test_a_wrong_name_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt command is exit 2 with the nearest name."""
     code = run_command(["help", "serach"])
 
     assert code == 2
@@ -78,7 +80,7 @@ def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("words", [["--json"], []])
 def test_no_command_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The program alone shows its help for people, an error as JSON for programs, and is exit 2."""
+    """The program alone prints its help, or an error as JSON, and is exit 2."""
     code = run_command(words)
     told = capsys.readouterr()
 
@@ -91,16 +93,18 @@ def test_no_command_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("group", ["models", "dlq", "eval"])
-def test_a_group_without_a_command_says_so(group: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A group alone shows its help and is wrong usage, told in words."""
+def test_a_group_without_a_command_is_wrong_usage(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group alone prints its help with a message."""
     assert run_command([group]) == 2
     told = capsys.readouterr()
     assert f"Usage: whence {group}" in told.out
     assert told.err == f"error: no command is given\nhint: see whence {group} --help\n"
 
 
-def test_the_version_is_json_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--json` holds for the options of the program itself."""
+def test_the_version_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` applies to the options of the program itself."""
     assert run_command(["--version", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"version"}
 
@@ -114,10 +118,10 @@ def test_the_version_is_json_when_asked(capsys: pytest.CaptureFixture[str]) -> N
         (("snapshots", "activate"), "whence snapshots activate [OPTIONS]"),
     ],
 )
-def test_usage_names_arguments_as_manuals_do(
+def test_usage_names_arguments_in_capitals(
     words: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A usage line has the names of arguments in capitals, and brackets only around what may be left out."""
+    """A usage line has brackets only around optional arguments."""
     run_command(["help", *words])
     out = capsys.readouterr().out
 

@@ -13,10 +13,10 @@ from rich.console import Console
 from whence.cli.output import console, fail, headline, note, plain_table
 
 
-def test_a_headline_in_a_pipe_has_a_width(
+def test_lines_are_not_wrapped_in_a_pipe(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines of text are never broken in a pipe; a line that only parts is not as long as they may be."""
+    """Lines of text are not wrapped in a pipe; a separator line has a fixed width."""
     monkeypatch.delenv("COLUMNS", raising=False)
     out = console()
     out.print("word " * 100)
@@ -32,8 +32,8 @@ def test_a_headline_in_a_pipe_has_a_width(
     width=st.integers(40, 120),
     cells=st.lists(st.from_regex(r"[a-z0-9_-]{1,50}", fullmatch=True), min_size=2, max_size=2),
 )
-def test_nothing_in_a_table_is_cut(width: int, cells: list[str]) -> None:
-    """However narrow the terminal, all characters of long words are there and numbers stay in one line."""
+def test_tables_truncate_nothing(width: int, cells: list[str]) -> None:
+    """However narrow the terminal, long words are complete and numbers stay on one line."""
     written = StringIO()
     table = plain_table("name", ">chunks", "model")
     table.add_row(cells[0], "1234567", cells[1])
@@ -52,7 +52,7 @@ def test_nothing_in_a_table_is_cut(width: int, cells: list[str]) -> None:
 def test_every_error_has_a_hint(
     capsys: pytest.CaptureFixture[str], code: str, leads_to: str
 ) -> None:
-    """An error without a remedy of its own leads bad input back to its message and the rest to the doctor."""
+    """An error without a hint refers bad input to its message and other errors to the doctor."""
     assert fail(code, "it is so", "", 4, as_json=False) == 4
     error, hint = capsys.readouterr().err.splitlines()
 
@@ -62,10 +62,10 @@ def test_every_error_has_a_hint(
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_note_is_broken_between_words_on_a_terminal(
+def test_notes_are_wrapped_between_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, terminal: bool
 ) -> None:
-    """A terminal's line ends between words and an id stays whole; in a pipe a note is one line."""
+    """On a terminal a note is wrapped between words, and ids stay whole; in a pipe it is one line."""
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     text = "hint: " + "word " * 10 + "a" * 32

@@ -26,7 +26,7 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 @given(WORDS, st.lists(st.integers(0, 500), max_size=20), st.integers(1, 30))
 def test_no_word_is_lost_or_cut(words: list[str], places: list[int], width: int) -> None:
-    """However a text is cut into pieces, its words come out whole and in order."""
+    """For any division of a text into pieces, its words are printed whole and in order."""
     text = " ".join(words)
 
     assert wrapped(cut(text, places), width).split() == words
@@ -37,23 +37,25 @@ def test_no_word_is_lost_or_cut(words: list[str], places: list[int], width: int)
     st.lists(st.integers(0, 500), max_size=20),
     st.integers(9, 30),
 )
-def test_lines_are_those_of_the_whole_text(words: list[str], places: list[int], width: int) -> None:
-    """The lines are as long as they would be if all of the text were known at once."""
+def test_lines_equal_those_of_the_whole_text(
+    words: list[str], places: list[int], width: int
+) -> None:
+    """Lines are wrapped as if the whole text were known."""
     text = " ".join(words)
 
     assert wrapped(cut(text, places), width) == textwrap.fill(text, width)
 
 
-def test_lines_of_the_text_stay() -> None:
-    """A break in the text stands, and columns are counted from there."""
+def test_line_breaks_of_the_text_are_kept() -> None:
+    """A line break of the text is kept, and columns are counted from there."""
     assert wrapped(["one two\nthree", " four"], 10) == "one two\nthree four"
 
 
 def test_wide_letters_take_two_columns() -> None:
-    """Letters that fill two columns are counted as two."""
+    """Letters that are two columns wide count as two."""
     assert wrapped(["日本 日本"], 8) == "日本\n日本"
 
 
 def test_without_a_width_nothing_changes() -> None:
-    """In a pipe every piece leaves as it came, at once."""
+    """In a pipe every piece is printed unchanged, at once."""
     assert Wrapping(None).add("one tw", end=False) == "one tw"

@@ -23,8 +23,8 @@ grades = st.lists(st.integers(0, 4), max_size=30)
 cutoffs = st.integers(1, 40)
 
 
-def test_the_examples_in_the_docstrings_hold() -> None:
-    """What the documentation shows is what comes out."""
+def test_docstring_examples_are_correct() -> None:
+    """Examples in docstrings produce the output shown."""
     result = doctest.testmod(measures)
 
     assert (result.failed, result.attempted > 4) == (0, True)
@@ -104,14 +104,14 @@ def test_measures_are_shares(gains: list[int], k: int) -> None:
 
 @given(grades, cutoffs)
 def test_recall_and_reciprocal_rank_grow_with_the_cutoff(gains: list[int], k: int) -> None:
-    """Looking further down can only find more."""
+    """A larger cutoff never lowers them."""
     assert recall(gains, 30, k) <= recall(gains, 30, k + 1)
     assert reciprocal_rank(gains, k) <= reciprocal_rank(gains, k + 1)
 
 
 @given(grades.filter(lambda g: len(g) > 1), st.data())
 def test_moving_the_better_up_never_lowers_ndcg(gains: list[int], data: st.DataObject) -> None:
-    """Swapping a neighbouring pair into the right order does not cost."""
+    """Swapping a neighbouring pair into the right order never lowers nDCG."""
     place = data.draw(st.integers(0, len(gains) - 2))
     better = [*gains]
     better[place : place + 2] = sorted(gains[place : place + 2], reverse=True)

@@ -222,7 +222,7 @@ def test_two_steps_reach_what_is_expected(
         assert len(walked) == count
 
 
-def test_sql_relations_do_not_lead_from_a_cs_node(snapshots: dict[str, Snapshot]) -> None:
+def test_sql_relations_do_not_start_at_a_cs_node(snapshots: dict[str, Snapshot]) -> None:
     """Dependencies of C# are a relation of their own, which a list must name."""
     assert snapshots["1.0"].expand("C0005", 2, SQL_RELATIONS) == ({"C0005": 0}, set())
 

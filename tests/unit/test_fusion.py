@@ -48,12 +48,12 @@ found = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), both, max_siz
 def test_the_absolute_score_is_the_formula(
     cosine: float, share: float | None, score: float
 ) -> None:
-    """Values worked out by hand: 1.42 s / (s + 0.42) with s = 0.35 cosine + 0.65 share."""
+    """Values computed by hand: 1.42 s / (s + 0.42) with s = 0.35 cosine + 0.65 share."""
     assert absolute_score(scored(cosine, share)) == pytest.approx(score, abs=1e-4)
 
 
 @given(both, st.floats(0, 1), st.floats(0, 1))
-def test_more_of_either_leg_is_never_less(one: ScoredChunk, more: float, share: float) -> None:
+def test_the_score_grows_with_both_retrievers(one: ScoredChunk, more: float, share: float) -> None:
     """The score grows with both scores and stays within 0 and 1."""
     dense, lexical = one.scores.get("dense", 0.0), one.scores.get("lexical", 0.0)
     better = scored(max(dense, more), max(lexical, share))
@@ -62,8 +62,8 @@ def test_more_of_either_leg_is_never_less(one: ScoredChunk, more: float, share: 
 
 
 @given(both)
-def test_a_missing_leg_can_only_lower_a_score(one: ScoredChunk) -> None:
-    """Degraded results never look better than whole ones."""
+def test_a_missing_retriever_can_only_lower_a_score(one: ScoredChunk) -> None:
+    """A degraded score is never above the complete one."""
     for name in one.scores:
         assert absolute_score(ScoredChunk("d", {name: one.scores[name]})) <= absolute_score(one)
 
@@ -81,7 +81,7 @@ def test_the_absolute_score_does_not_depend_on_other_chunks(
 
 @pytest.mark.parametrize("method", sorted(FUSIONS))
 @given(scores=found, limit=st.integers(1, 15), threshold=st.floats(0, 1))
-def test_a_fused_ranking_keeps_its_promises(
+def test_a_fused_ranking_is_valid(
     method: str, scores: dict[str, ScoredChunk], limit: int, threshold: float
 ) -> None:
     """Sorted, within 0 and 1, thresholded, limited, ranked from 1, ties by id, independent of input order."""
@@ -102,8 +102,8 @@ def test_a_fused_ranking_keeps_its_promises(
     assert len(ranking) == min(limit, passed)
 
 
-def test_a_rare_word_alone_is_not_held_back() -> None:
-    """The only chunk with the one word of a query beats chunks that merely resemble it, and is an answer."""
+def test_a_rare_word_alone_is_enough() -> None:
+    """The only chunk with the one word of a query ranks above similar chunks and above the threshold."""
     weights, _ = query_weights({"ledgerly": 1}, {"ledgerly": 1}, 2000)
     with_word = scored(0.1, share(weights, {"ledgerly": 1}, 80, 80.0))
 

@@ -46,8 +46,8 @@ class Desk:
         return [one.topic for one in self.opened if one.closed]
 
 
-async def test_opened_once_for_all_who_come_together() -> None:
-    """Whoever sends to a topic shares one producer."""
+async def test_concurrent_publishers_share_a_producer() -> None:
+    """Concurrent publishers to a topic share one producer."""
     desk = Desk()
     pooled = await asyncio.gather(*(desk.producers.acquire("a") for _ in range(5)))
 
@@ -56,8 +56,8 @@ async def test_opened_once_for_all_who_come_together() -> None:
     assert pooled[0].sending == 5
 
 
-async def test_idle_ones_are_closed_and_opened_again() -> None:
-    """A producer that was idle for long is closed; one in use, or used lately, is not."""
+async def test_idle_producers_are_closed() -> None:
+    """A producer that was idle for long is closed; one in use, or used recently, is not."""
     desk = Desk(idle_s=10.0)
     await desk.use("quiet")
     busy = await desk.producers.acquire("busy")
@@ -78,8 +78,8 @@ async def test_idle_ones_are_closed_and_opened_again() -> None:
     assert desk.clock.pending == 1
 
 
-async def test_the_longest_unused_goes_first() -> None:
-    """Beyond the number kept the one goes that was not used for longest, never one that sends."""
+async def test_the_least_recently_used_producer_is_closed_first() -> None:
+    """Above the limit the least recently used one is closed, never one that is sending."""
     desk = Desk(max_idle=2)
     sending = await desk.producers.acquire("sending")
     for topic in ("a", "b"):
@@ -93,7 +93,7 @@ async def test_the_longest_unused_goes_first() -> None:
     assert not sending.producer.closed  # type: ignore[attr-defined]
 
 
-async def test_dropped_ones_are_replaced() -> None:
+async def test_dropped_producers_are_replaced() -> None:
     """A producer that its broker closed is discarded once and opened again."""
     desk = Desk()
     first = await desk.producers.acquire("a")
@@ -107,8 +107,8 @@ async def test_dropped_ones_are_replaced() -> None:
     assert desk.closed() == ["a"]
 
 
-async def test_a_failed_opening_is_told_to_all_and_tried_again() -> None:
-    """Who waits for a producer that cannot be opened learns why; the next one tries again."""
+async def test_a_failed_opening_fails_all_waiting() -> None:
+    """Every caller waiting for a producer gets the error; the next one tries again."""
     desk = Desk()
     desk.refusing = True
     results = await asyncio.gather(
@@ -121,8 +121,8 @@ async def test_a_failed_opening_is_told_to_all_and_tried_again() -> None:
     assert len(desk.opened) == 1
 
 
-async def test_closing_closes_all() -> None:
-    """Nothing stays open, also what is being opened just now, and no timer is left."""
+async def test_closing_closes_all_producers() -> None:
+    """No producer stays open, not even one that is being opened, and no timer is left."""
     desk = Desk()
     await desk.use("a")
     opening = asyncio.create_task(desk.producers.acquire("b"))

@@ -46,7 +46,7 @@ def fits(value: Any, kind: Any, names: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("name", message_types())
 def test_every_message_fits_its_broker_schema(name: str) -> None:
-    """The schema that the broker keeps describes what the codec writes, full and with defaults left out."""
+    """The registered schema describes what the codec writes, complete and with defaults left out."""
     cls = message_types()[name]
     record = avro_record(cls)
 
@@ -58,7 +58,7 @@ def test_every_message_fits_its_broker_schema(name: str) -> None:
 
 @pytest.mark.parametrize("name", message_types())
 def test_defaults_are_of_the_first_branch(name: str) -> None:
-    """Avro takes a default for the first branch of a union: it must fit that one."""
+    """Avro requires that a default fits the first branch of a union."""
     seen: dict[str, Any] = {}
     pending: list[Any] = [avro_record(message_types()[name])]
     checked = 0
@@ -79,15 +79,15 @@ def test_defaults_are_of_the_first_branch(name: str) -> None:
     assert checked or all("default" not in f for f in avro_record(message_types()[name])["fields"])
 
 
-def test_schema_leaves_bodies_alone() -> None:
+def test_a_schema_changes_no_body() -> None:
     """Registering a type changes no byte of a body."""
     schema = MessageSchema(SearchRequest)
 
     assert schema.decode(schema.encode(b'{"a":1}')) == b'{"a":1}'
 
 
-def test_a_field_the_broker_cannot_describe_is_told() -> None:
-    """A type without words in Avro is refused when it is registered, not when it is sent."""
+def test_a_type_without_an_avro_form_is_refused() -> None:
+    """Such a type is refused when it is registered, not when it is sent."""
 
     class Odd(msgspec.Struct):
         raw: msgspec.Raw
@@ -97,7 +97,7 @@ def test_a_field_the_broker_cannot_describe_is_told() -> None:
 
 
 def test_a_topic_has_one_type() -> None:
-    """Stating a second type for a topic is refused; stating the first again is not."""
+    """Registering a second type for a topic is refused; the first again is not."""
     transport = PulsarTransport("pulsar://127.0.0.1:6650")
     transport.register_topic("embedding.request", EmbeddingRequest)
     transport.register_topic("embedding.request", EmbeddingRequest)
@@ -119,7 +119,7 @@ def test_a_topic_has_one_type() -> None:
     ],
 )
 def test_bad_addresses_are_refused_without_their_secrets(url: str) -> None:
-    """An address that is not a broker's is refused, and a password in it is not repeated."""
+    """An invalid address is refused, and a password in it is not repeated."""
     with pytest.raises(ConfigError) as told:
         PulsarTransport(url)
 
@@ -127,13 +127,13 @@ def test_bad_addresses_are_refused_without_their_secrets(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["pulsar://a:1", "pulsar+ssl://a:1", "pulsar://a:1,b:2"])
-def test_good_addresses_pass(url: str) -> None:
+def test_valid_addresses_are_accepted(url: str) -> None:
     """One or several brokers, with or without TLS, are an address."""
     assert checked_url(url) == checked_url(url + "/") == PulsarTransport(url).url == url
 
 
 def test_options_come_from_the_environment() -> None:
-    """Every option has a variable, numbers are numbers, and what is not ours is left alone."""
+    """Every option has a variable, numbers are parsed, and foreign variables are ignored."""
     given = {
         "WHENCE_PULSAR_TOKEN": "secret",
         "WHENCE_PULSAR_MAX_PENDING": "7",
@@ -164,19 +164,19 @@ def test_options_come_from_the_environment() -> None:
     ],
 )
 def test_bad_options_are_named(values: dict[str, Any], told: str) -> None:
-    """Two ways to authenticate, half of a pair and values out of range are refused by name."""
+    """Two ways to authenticate, incomplete pairs and values out of range are refused, and named."""
     with pytest.raises(ConfigError, match=told):
         PulsarOptions(**values)
 
 
-def test_a_number_that_is_none_is_named() -> None:
-    """A variable that should hold a number says which one it is."""
+def test_an_invalid_number_is_named() -> None:
+    """The error names the variable with the invalid number."""
     with pytest.raises(ConfigError, match="WHENCE_PULSAR_MAX_PENDING"):
         PulsarOptions.from_environment({"WHENCE_PULSAR_MAX_PENDING": "many"})
 
 
 def test_token_file_is_read_each_time(tmp_path: Path) -> None:
-    """A token that is renewed in its file is used from then on; a missing file is an error."""
+    """A renewed token is used from then on; a missing file is an error."""
     file = tmp_path / "token"
     file.write_text("one\n", encoding="utf-8")
     options = PulsarOptions(token_file=str(file))
@@ -198,8 +198,8 @@ def test_token_file_is_read_each_time(tmp_path: Path) -> None:
         {"tls_certificate": "/cert", "tls_key": "/key"},
     ],
 )
-def test_each_way_of_authentication_is_built(values: dict[str, str]) -> None:
-    """The client library gets the authentication that the options describe, or none."""
+def test_authentication_follows_the_options(values: dict[str, str]) -> None:
+    """The client library gets the configured authentication, or none."""
     assert (PulsarOptions(**values).authentication() is not None) is bool(values)
 
 
@@ -217,8 +217,8 @@ def test_each_way_of_authentication_is_built(values: dict[str, str]) -> None:
         (pulsar.Result.ConnectError, Unavailable),
     ],
 )
-def test_results_become_errors_of_ours(result: Any, kind: type[WhenceError]) -> None:
-    """Each result code has an error class, and its text says what, where and the broker's words."""
+def test_results_are_translated_to_errors(result: Any, kind: type[WhenceError]) -> None:
+    """Each result code has an error class; its message has the operation, the address and the broker's text."""
     error = translate(PulsarException(result, "because"), "publish to t", "pulsar://a:1")
 
     assert type(error) is kind
@@ -227,14 +227,14 @@ def test_results_become_errors_of_ours(result: Any, kind: type[WhenceError]) -> 
     assert error.hint
 
 
-def test_only_what_is_closed_is_gone() -> None:
-    """A closed producer is replaced; one that timed out is not, for its message may be stored."""
+def test_only_closed_producers_are_replaced() -> None:
+    """A producer that timed out is not replaced, because its message may be stored."""
     assert is_gone(PulsarException(pulsar.Result.AlreadyClosed))
     assert not is_gone(PulsarException(pulsar.Result.Timeout))
 
 
-def test_statistics_tell_waiting_from_held() -> None:
-    """Backlog leaves out what is held; members of this process say themselves what they hold."""
+def test_statistics_separate_backlog_and_in_flight() -> None:
+    """The backlog excludes unsettled messages; consumers of this process count theirs."""
     told = {
         "msgBacklog": 10,
         "earliestMsgPublishTimeInBacklog": 1_000,

@@ -28,7 +28,7 @@ class CountingReranker:
 
 
 async def test_a_pair_is_scored_once(tmp_path: Path) -> None:
-    """What was scored is not asked for again, in this run or the next; new texts are, in the order given."""
+    """Known scores are reused, in this run and the next; new texts are scored in the given order."""
     reranker = CountingReranker()
     kept = KeptScores(reranker, tmp_path / "deep" / "scores.json")
 
@@ -43,7 +43,7 @@ async def test_a_pair_is_scored_once(tmp_path: Path) -> None:
     assert again.asked == []
 
 
-async def test_another_query_text_or_model_is_scored_anew(tmp_path: Path) -> None:
+async def test_another_query_text_or_model_has_its_own_score(tmp_path: Path) -> None:
     """A score belongs to its query, text and model."""
     file = tmp_path / "scores.json"
     kept = KeptScores(CountingReranker(), file)
@@ -58,7 +58,7 @@ async def test_another_query_text_or_model_is_scored_anew(tmp_path: Path) -> Non
     assert kept.key("q a", "b") != kept.key("q", "a b")
 
 
-async def test_nothing_is_written_before_it_is_kept(tmp_path: Path) -> None:
+async def test_scores_are_written_as_whole_runs(tmp_path: Path) -> None:
     """The file has whole runs only, as JSON; the reranker is closed with it."""
     reranker = CountingReranker()
     kept = KeptScores(reranker, tmp_path / "scores.json")
@@ -79,7 +79,7 @@ def _rows(*gains: float, noise: float = 0.0, queries: int = 20) -> list[list[flo
     ]
 
 
-def test_among_shares_without_a_significant_difference_the_size_decides() -> None:
+def test_the_smallest_share_within_noise_is_chosen() -> None:
     """Without noise the best share is chosen, with noise the smallest that is as good within it."""
     gains = [0.0, 0.0, 0.09, *([0.1] * (len(SHARES) - 4)), 0.0]
 
@@ -88,8 +88,8 @@ def test_among_shares_without_a_significant_difference_the_size_decides() -> Non
     assert chosen([_rows(*gains, noise=0.4), _rows(*gains, noise=0.4)]) == 0
 
 
-def test_a_collection_has_no_say_in_what_it_is_judged_by() -> None:
-    """The share is chosen on the others, and its gain measured on the one."""
+def test_shares_are_chosen_on_other_collections() -> None:
+    """The share is chosen on the other collections, and its gain measured on the one left out."""
     flat = [0.0] * len(SHARES)
     lost, won = list(flat), list(flat)
     lost[4], won[4] = -0.2, 0.1

@@ -17,6 +17,6 @@ from whence.retrieval.rerank import text_to_read
         ({"title": 7, "heading": None}, "The text."),
     ],
 )
-def test_names_stand_before_the_text_and_once(metadata: dict[str, object], expected: str) -> None:
-    """A passage is read as it was embedded; metadata that is no text is left out."""
+def test_title_and_heading_precede_the_text(metadata: dict[str, object], expected: str) -> None:
+    """A passage is read as it was embedded; metadata that is not text is left out."""
     assert text_to_read("The text.", metadata) == expected

@@ -112,7 +112,7 @@ def hit(name: str, score: float) -> dict[str, Any]:
     return {"id": name, "content": f"text of {name}", "score": score, "metadata": {"n": name}}
 
 
-def test_any_objects_will_do() -> None:
+def test_any_objects_can_be_stores() -> None:
     """Plain methods, lists of numbers and mappings as hits are enough; rights reach the store."""
     store = PlainStore(hit("b", 0.9), FoundChunk(id="a", content="x", score=0.9), hit("c", 0.1))
     results = Retriever(PlainEmbedder(), store, access=Access({"hr"})).search("query", 5, 0.2)
@@ -127,8 +127,8 @@ def test_any_objects_will_do() -> None:
     assert (limit, access) == (5, Access({"hr"}))
 
 
-def test_hybrid_asks_each_side_for_what_the_other_found() -> None:
-    """Every chunk that either side found has the true scores of both."""
+def test_hybrid_scores_each_chunk_by_both_retrievers() -> None:
+    """Every chunk that either retriever found has the true scores of both."""
     store, sparse = (
         PlainStore(hit("a", 0.8), hit("b", 0.4)),
         PlainStore(hit("b", 0.5), hit("c", 0.3)),
@@ -157,13 +157,13 @@ def test_hybrid_asks_each_side_for_what_the_other_found() -> None:
     ],
     ids=range(8),
 )
-def test_what_cannot_search_says_so_when_it_is_searched(retriever: Retriever, words: str) -> None:
-    """Nothing is checked before the first search; then it is a RuntimeError that names the part."""
+def test_an_incomplete_retriever_fails_at_the_search(retriever: Retriever, words: str) -> None:
+    """Nothing is checked before the first search; then a RuntimeError names the missing part."""
     with pytest.raises(RuntimeError, match=words):
         retriever.search("query")
 
 
-async def test_the_native_search_has_the_same_errors() -> None:
+async def test_asearch_has_the_errors_of_search() -> None:
     """`asearch` refuses what `search` refuses."""
     with pytest.raises(RuntimeError, match="not initialized"):
         await Retriever(None, None).asearch("query")
@@ -171,8 +171,8 @@ async def test_the_native_search_has_the_same_errors() -> None:
         await Retriever(None, None).asearch("")
 
 
-def test_rights_that_are_none_are_refused() -> None:
-    """Rights in a wrong form show nothing."""
+def test_invalid_rights_are_refused() -> None:
+    """Rights in a wrong form are an error."""
     with pytest.raises(ValueError, match="access"):
         Retriever(PlainEmbedder(), PlainStore(), access=None).search("query")  # type: ignore[arg-type]
 
@@ -198,7 +198,7 @@ def _retriever_threads() -> int:
 
 
 def test_close_ends_the_thread_and_a_search_starts_it_again() -> None:
-    """The thread of blocking searches ends with `close`, the block, or the object."""
+    """The thread of blocking searches ends with `close`, the `with` block, or the object."""
     before = _retriever_threads()
     with Retriever(PlainEmbedder(), PlainStore(hit("a", 0.9))) as retriever:
         assert len(retriever.search("query")) == 1
@@ -211,8 +211,8 @@ def test_close_ends_the_thread_and_a_search_starts_it_again() -> None:
     assert _retriever_threads() == before
 
 
-def test_closing_wakes_those_who_wait() -> None:
-    """A search that is going on when the retriever is closed ends with an error, not never."""
+def test_closing_ends_running_searches() -> None:
+    """A running search ends with an error when the retriever is closed."""
 
     class SlowStore(PlainStore):
         async def search(self, query: Any, *, limit: int, access: Access) -> list[Any]:  # type: ignore[override]
@@ -239,8 +239,8 @@ def test_closing_wakes_those_who_wait() -> None:
     assert [type(error) for error in errors] == [RuntimeError]
 
 
-def test_a_search_within_a_search_is_refused_instead_of_waiting_for_itself() -> None:
-    """A store that searches by its own retriever gets an error."""
+def test_a_nested_search_is_refused() -> None:
+    """A store that searches with its own retriever gets an error instead of a deadlock."""
 
     class Inward(PlainStore):
         def search(self, query: Any, *, limit: int, access: Access) -> list[Any]:

@@ -41,7 +41,7 @@ def _queries(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, int], int]:
 
 @given(_chunks, st.data())
 def test_idf_is_positive_and_falls(chunks: int, data: st.DataObject) -> None:
-    """A rarer term weighs more, and none weighs nothing or less."""
+    """A rarer term weighs more, and every weight is positive."""
     df = data.draw(st.integers(0, chunks))
 
     assert idf(chunks, df) > 0
@@ -64,7 +64,7 @@ def test_impact_is_the_formula_rounded_down(tf: int, length: int, mean: float) -
 
 @given(_tf, _length, _mean)
 def test_impact_grows_with_tf_and_falls_with_length(tf: int, length: int, mean: float) -> None:
-    """More of a word is never less, and the same in more text is never more."""
+    """More occurrences never lower an impact, a longer text never raises it."""
     value = impact(tf, length, mean)
 
     assert impact(tf + 1, length, mean) >= value
@@ -72,8 +72,8 @@ def test_impact_grows_with_tf_and_falls_with_length(tf: int, length: int, mean: 
 
 
 @given(st.lists(st.tuples(_tf, _length), max_size=30), _mean)
-def test_arrays_and_numbers_give_the_same_bits(pairs: list[tuple[int, int]], mean: float) -> None:
-    """Postings weighed together equal those of single chunks, where counts end as well."""
+def test_arrays_and_numbers_have_equal_bits(pairs: list[tuple[int, int]], mean: float) -> None:
+    """Impacts of arrays equal those of single chunks, also where counts are clipped."""
     table = np.minimum(np.array(pairs, dtype=np.int64).reshape(-1, 2), MAX_COUNT)
     counts = table.astype(np.uint16)
 
@@ -83,10 +83,10 @@ def test_arrays_and_numbers_give_the_same_bits(pairs: list[tuple[int, int]], mea
 
 
 @given(_queries(), st.data())
-def test_the_share_stays_below_one(
+def test_the_share_is_below_one(
     query: tuple[dict[str, int], dict[str, int], int], data: st.DataObject
 ) -> None:
-    """Whatever the query and however good the match, S stays below its bound; order changes no bit."""
+    """For any query and match S is below its bound; order changes no bit."""
     weights, _ = query_weights(*query)
     counts = {term: data.draw(_tf) for term in weights}
     length, mean = data.draw(_length), data.draw(_mean)
@@ -102,7 +102,7 @@ def test_the_share_stays_below_one(
 def test_the_bound_counts_repeats_and_unseen_words(
     query: tuple[dict[str, int], dict[str, int], int], one_word: bool
 ) -> None:
-    """B adds idf as often as a word stands in the query, unseen ones at i0, and has a floor of six terms.
+    """B adds idf for each repeat of a word in the query, unknown ones at i0, with a minimum of six terms.
 
     For a single word, or a single term, it is one. A term of the floor is worth i0 from 401 chunks on, in one
     chunk ln 3 less, and in between in between.
@@ -123,7 +123,7 @@ def test_the_bound_counts_repeats_and_unseen_words(
 
 
 def test_a_known_score() -> None:
-    """Three chunks, two words: the numbers by hand."""
+    """Three chunks, two words: numbers computed by hand."""
     # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8, in the bound and, less 398/400 of ln 3, in the floor;
     # the chunk of mean length has norm 1.2.
     weights, _ = query_weights({"red": 1, "unseen": 1}, {"red": 1}, 3)
@@ -134,20 +134,20 @@ def test_a_known_score() -> None:
 
 
 def test_a_mean_length_is_one_at_least() -> None:
-    """Chunks of weak words, or none at all, leave a length to divide by."""
+    """The mean length is at least 1, also for chunks of stop words or no chunks."""
     assert (mean_length(0, 0), mean_length(0, 5), mean_length(10, 4)) == (1.0, 1.0, 2.5)
 
 
-def test_weak_words_count_but_have_no_length() -> None:
-    """Stop words are found, and make no chunk longer."""
+def test_stop_words_do_not_count_in_the_length() -> None:
+    """Stop words match, and do not make a chunk longer."""
     words = count_terms("the red and the blue", "english")
 
     assert words.counts == {"the": 2, "red": 1, "and": 1, "blue": 1}
     assert words.length == 2
 
 
-def test_a_query_is_cut_after_enough_distinct_words() -> None:
-    """The first 1024 distinct words count with all their repeats, later ones not at all."""
+def test_a_query_is_truncated_after_1024_distinct_words() -> None:
+    """The first 1024 distinct words count with all their repeats, later ones do not."""
     text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
     counts, _ = parse_lexical_query(text, ("english",)).resolve({}, {})
 
@@ -158,7 +158,7 @@ def test_a_query_is_cut_after_enough_distinct_words() -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\x01"), max_size=2000))
 def test_stored_terms_fit_an_index(term: str) -> None:
-    """However long a word is, its key fits a row of a B-tree, and only equal words share one."""
+    """The key of any word fits a B-tree row, and only equal words share one."""
     key = term_key(term)
 
     assert len(key.encode()) <= 2000

@@ -10,8 +10,8 @@ from whence.schema.errors import BadInput
 from whence.store.field_boosts import MAX_BOOST, FieldBoosts, parse_field_boosts
 
 
-def test_what_is_not_given_is_the_default() -> None:
-    """Fields count once in the text and paths not at all, unless told otherwise."""
+def test_missing_boosts_are_the_default() -> None:
+    """By default fields count once in the text and paths do not count."""
     assert parse_field_boosts({}) == FieldBoosts() == FieldBoosts(title=1, heading=1, path=0)
     assert parse_field_boosts({"title": MAX_BOOST, "path": 0}) == FieldBoosts(title=MAX_BOOST)
 
@@ -28,8 +28,8 @@ def test_what_is_not_given_is_the_default() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_is_named(given: dict[str, Any]) -> None:
-    """An unknown field and a weight out of range are bad input, with what to do."""
+def test_invalid_boosts_are_named(given: dict[str, Any]) -> None:
+    """An unknown field and a weight out of range are bad input with a remedy."""
     with pytest.raises(BadInput) as caught:
         parse_field_boosts(given)
 
@@ -37,8 +37,8 @@ def test_what_cannot_be_is_named(given: dict[str, Any]) -> None:
     assert caught.value.hint
 
 
-def test_a_text_is_searched_as_it_is_by_default() -> None:
-    """Nothing is added for weights of one; else each field as often as it counts more."""
+def test_boosts_repeat_fields() -> None:
+    """Weights of one add nothing; otherwise each field is repeated by its weight."""
     fields = {"title": "T", "heading": "H", "path": "p"}
 
     assert FieldBoosts().indexed_text("text", **fields) == "text"

@@ -61,7 +61,7 @@ _sizes = st.lists(
 @pytest.mark.parametrize("plan", [plan_inline_merges, plan_background_merges])
 @given(sizes=_sizes)
 def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, int]]) -> None:
-    """Ranges do not overlap, cover whole segments, fit into one, and leave fewer segments or fewer dead."""
+    """Ranges are disjoint whole segments, fit into one, and leave fewer segments or fewer deleted chunks."""
     segments = _laid_out(sizes)
     ranges = plan(segments)
     covered = _covered(segments, ranges)
@@ -77,8 +77,8 @@ def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, in
 
 
 @given(_sizes)
-def test_writes_and_the_background_keep_apart(sizes: list[tuple[int, int]]) -> None:
-    """What a write merges is small, and behind all that is merged beside it, now and after more chunks."""
+def test_writes_and_the_background_merge_different_segments(sizes: list[tuple[int, int]]) -> None:
+    """A write merges small segments only, after all that the background merges, now and later."""
     segments = _laid_out(sizes)
     beside = plan_background_merges(segments)
     for _ in range(20):
@@ -92,8 +92,8 @@ def test_writes_and_the_background_keep_apart(sizes: list[tuple[int, int]]) -> N
 
 @given(_sizes)
 @example([(10_000, 0), (60_000, 0)] * 9)
-def test_between_them_everything_is_done(sizes: list[tuple[int, int]]) -> None:
-    """Merging in turn comes to an end, with no half-dead segment and few small ones for each of the two."""
+def test_both_kinds_of_merges_terminate(sizes: list[tuple[int, int]]) -> None:
+    """Alternating both ends with no half-deleted segment and few small ones."""
     segments = _laid_out(sizes)
     turns = 0
     while ranges := plan_inline_merges(segments) or plan_background_merges(segments):
@@ -107,7 +107,7 @@ def test_between_them_everything_is_done(sizes: list[tuple[int, int]]) -> None:
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=200))
 def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None:
-    """After every write there are few small segments, and a chunk was written a logarithm of times."""
+    """After every write there are few small segments, and each chunk was rewritten O(log n) times."""
     segments: list[Segment] = []
     written = end = 0
     for batch in batches:
@@ -123,8 +123,8 @@ def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None
     assert written <= end * (3 + 2 * math.log2(len(batches) + 1))
 
 
-def test_a_settled_collection_is_left_alone() -> None:
-    """Nothing is written again without a reason."""
+def test_a_merged_collection_is_not_rewritten() -> None:
+    """Without changes nothing is rewritten."""
     for plan in (plan_inline_merges, plan_background_merges):
         assert plan([]) == []
         assert plan(_laid_out([(1000, 0)] * 8)) == []

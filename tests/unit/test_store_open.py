@@ -61,7 +61,7 @@ async def test_an_unknown_scheme_is_refused(installed: list[EntryPoint], url: st
 
 
 async def test_two_packages_for_one_scheme_are_refused(installed: list[EntryPoint]) -> None:
-    """Neither is chosen by chance."""
+    """Two plug-ins for one scheme are an error."""
     installed.append(EntryPoint("demo", "other:open_store", stores.GROUP))
 
     with pytest.raises(ConfigError, match="is offered by entry point"):

@@ -25,13 +25,13 @@ def _run(base: int, weight: int, postings: dict[int, int]) -> PostingList:
 
 
 @given(terms=_terms, n=st.integers(1, 90), wide=st.booleans(), data=st.data())
-def test_the_best_places_are_those_of_plain_sums(
+def test_the_best_chunks_equal_plain_sums(
     terms: list[tuple[int, tuple[dict[int, int], dict[int, int]]]],
     n: int,
     wide: bool,
     data: st.DataObject,
 ) -> None:
-    """Places, order and scores equal sums one by one, in many places or few, of all or some of them."""
+    """Chunks, order and scores equal sums one by one, with dense and sparse postings, all or filtered."""
     size = 100 * 2 * _SEGMENT if wide else 2 * _SEGMENT
     kept = data.draw(st.none() | st.sets(st.integers(0, 2 * _SEGMENT - 1)))
     sums: dict[int, float] = defaultdict(float)

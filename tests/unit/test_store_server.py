@@ -19,6 +19,6 @@ WENT_WELL = "2026-01-01 10:00:00.000 UTC [7] LOG:  redo is not required"
         (["postgres: cannot execute", WENT_WELL], "postgres: cannot execute"),
     ],
 )
-def test_what_went_well_is_no_cause(lines: list[str], cause: str) -> None:
-    """A server that somebody killed says nothing of that; its last good news do not explain its end."""
+def test_messages_of_success_are_not_a_cause(lines: list[str], cause: str) -> None:
+    """The log of a killed server has no cause; its last messages of success do not explain its end."""
     assert _cause(lines) == cause

@@ -67,8 +67,8 @@ def test_a_symbol_query_is_recognised(query: str, name: str | None) -> None:
 
 
 @given(st.text(max_size=30))
-def test_any_text_may_be_asked(text: str) -> None:
-    """A query has no name, or one that fits itself."""
+def test_any_query_is_parsed(text: str) -> None:
+    """A query has no symbol, or one that matches itself."""
     name = parse_symbol_query(text)
     assert name is None or symbol_fit(name, name) == 2
 
@@ -78,7 +78,7 @@ _score = st.floats(0, 1)
 
 @given(st.dictionaries(st.integers(), st.tuples(_score, st.sampled_from([None, 0, 1, 2]))))
 def test_definitions_rank_above_all_others(some: dict[int, Any]) -> None:
-    """In its band the better fit and then the score decides; the rest keeps its order below, and its scores."""
+    """Definitions are ordered by match, then score; the others keep order and scores below."""
     scores = {str(key): score for key, (score, _) in some.items()}
     fits = {str(key): fit for key, (_, fit) in some.items() if fit is not None}
     found = boost_symbols(scores, fits)
@@ -95,8 +95,8 @@ def test_definitions_rank_above_all_others(some: dict[int, Any]) -> None:
 
 
 @pytest.mark.parametrize("method", list(FUSIONS))
-def test_every_way_of_joining_puts_definitions_first(method: Fusion) -> None:
-    """The boost comes after fusion, for every method."""
+def test_every_fusion_method_ranks_definitions_first(method: Fusion) -> None:
+    """The boost follows the fusion, for every method."""
     chunks = {
         "def": ScoredChunk("d", {"dense": 0.1, "lexical": 0.2}),
         "mention": ScoredChunk("d", {"dense": 0.9, "lexical": 0.8}),
@@ -134,8 +134,8 @@ class _Stores:
         return [[1.0, 0.0]]
 
 
-def test_a_retriever_over_any_stores_knows_names() -> None:
-    """Of what both stores found, what is headed by the name comes first; by vectors alone nothing does."""
+def test_a_plain_retriever_boosts_symbols() -> None:
+    """Found chunks headed by the symbol are first, except in dense mode."""
     stores = _Stores()
     with Retriever(stores, stores, sparse=stores) as hybrid, Retriever(stores, stores) as dense:
         both = hybrid.search("total", 5, 0.0)
@@ -175,7 +175,7 @@ def _failing(methods: str) -> MemoryStore:
 async def test_a_failing_symbol_lookup_degrades(
     fault: str, mode: Any, first: str, codes: list[str]
 ) -> None:
-    """A failing symbol lookup costs the boost alone; without one retriever the boost still applies."""
+    """A failing symbol lookup removes the boost only; with one retriever the boost still applies."""
     store = _failing(fault)
     await store.ensure_collection("c", MODEL)
     long = " ".join(f"word{n}" for n in range(300))

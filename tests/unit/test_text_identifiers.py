@@ -68,8 +68,8 @@ SCOPES = (
 
 
 @pytest.mark.parametrize(("question", "values"), ASKED)
-def test_values_asked_for(question: str, values: set[str]) -> None:
-    """Values of names are asked for, amounts are not, and questions about relations are about none."""
+def test_values_of_a_question(question: str, values: set[str]) -> None:
+    """Values of names are extracted; amounts and questions about relations have none."""
     assert {f"{one.name} {one.value}" for one in question_identifiers(question)} == values
 
 
@@ -77,25 +77,25 @@ def test_values_asked_for(question: str, values: set[str]) -> None:
 def test_the_nearest_scope_with_a_value_decides(
     question: str, scopes: tuple[str, ...], another: bool
 ) -> None:
-    """A sentence about another value is told from one about the value asked for, or about none."""
+    """A sentence is about another value, about the requested one, or about none."""
     assert names_other_identifier(question_identifiers(question), scopes) is another
 
 
 @given(st.text(max_size=80), st.lists(st.text(max_size=80), max_size=3))
 def test_any_text_is_read(question: str, scopes: list[str]) -> None:
-    """No text is an error, and where nothing is asked for nothing is about another."""
+    """Any text is parsed; without a requested value no sentence is about another one."""
     asked = question_identifiers(question)
     assert names_other_identifier(asked, scopes) in ((True, False) if asked else (False,))
 
 
 @given(st.text(alphabet="abcXY 0123456789.-v", max_size=60))
-def test_a_text_is_never_about_another_than_its_own(text: str) -> None:
-    """What names the value asked for stays, whatever else it names."""
+def test_a_text_with_the_requested_value_is_kept(text: str) -> None:
+    """A text that names the requested value is kept, whatever else it names."""
     assert not names_other_identifier(question_identifiers(text), [text])
 
 
-async def test_neighbours_of_a_release_are_not_quoted() -> None:
-    """Asked for one release the writer quotes its section; asked for one that is not there, nothing."""
+async def test_other_releases_are_not_quoted() -> None:
+    """For a release the writer quotes its section; for an unknown one, nothing."""
     documents = (
         "- Workers can be paused and resumed.\n- Timeouts are in seconds.",
         "- Workers no longer stop when the clock jumps.",

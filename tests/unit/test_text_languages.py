@@ -27,7 +27,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize("language", SENTENCES)
 def test_a_sentence_is_enough(language: str) -> None:
-    """One sentence with its small words tells the language, for all of a text."""
+    """One sentence with its function words determines the language of a text."""
     assert detect_language(SENTENCES[language]) == language
     assert detect_language(SENTENCES[language] * 100) == language
 
@@ -46,19 +46,19 @@ def test_a_sentence_is_enough(language: str) -> None:
         "日本語の文書",
     ],
 )
-def test_what_is_not_told_clearly_is_english(text: str) -> None:
-    """Names, code, single words and other scripts put no language into a collection."""
+def test_unclear_texts_are_english(text: str) -> None:
+    """Names, code, single words and other scripts determine no language."""
     assert detect_language(text) == "english"
 
 
 @given(st.text(max_size=300))
 def test_any_text_has_a_language_that_can_be_stemmed(text: str) -> None:
-    """Whatever the text, the stemmer knows the language."""
+    """For any text the stemmer knows the language."""
     assert detect_language(text) in LANGUAGES
 
 
-def test_only_the_beginning_is_looked_at() -> None:
-    """A sample is short however long and many the parts are, and the beginning of the text."""
+def test_only_the_beginning_is_used() -> None:
+    """A sample is short for any number and length of parts, and the beginning of the text."""
     parts = ["x" * 3000, "y" * 3000, *["z"] * 10_000]
 
     assert len(language_sample(parts)) == 4000

@@ -26,8 +26,8 @@ def cut(text: str) -> list[str]:
 
 
 @given(MARKDOWN)
-def test_spans_are_ordered_apart_and_trimmed(text: str) -> None:
-    """Spans follow one another without overlap, and none is blank or has blanks at its ends."""
+def test_spans_are_ordered_disjoint_and_trimmed(text: str) -> None:
+    """Spans do not overlap, and none is blank or has blanks at its ends."""
     end = 0
     for part in split_sentences(text):
         content = text[part.start : part.end]
@@ -38,8 +38,8 @@ def test_spans_are_ordered_apart_and_trimmed(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["Ships sail.", "Who knows?", "Nobody does!", "It ends here."])))
-def test_plain_sentences_are_told_apart(sentences: list[str]) -> None:
-    """Sentences joined by blanks come back as they were."""
+def test_plain_sentences_are_split(sentences: list[str]) -> None:
+    """Sentences joined by blanks are returned unchanged."""
     assert cut(" ".join(sentences)) == sentences
 
 
@@ -65,8 +65,8 @@ def test_ends_of_sentences(text: str, expected: list[str]) -> None:
     assert cut(text) == expected
 
 
-def test_markdown_gives_kinds_headings_and_leads() -> None:
-    """Headings, items, tables and code are units that know what they stand under."""
+def test_markdown_units_have_kinds_headings_and_leads() -> None:
+    """Headings, items, tables and code are units with their heading and lead-in."""
     text = (
         "# Fees\n\nYou pay:\n- ten euros\n* or\n  twenty\n\n| Plan | Days |\n|---|---|\n"
         "| Gold | 30 |\n\n```sh\nrun it\n```\nTitle\n=====\nEnd"
@@ -91,20 +91,20 @@ def test_markdown_gives_kinds_headings_and_leads() -> None:
     [("loans", "loan"), ("renewed", "renew"), ("booking", "book"), ("libraries", "library"),
      ("stopped", "stop"), ("lost", "lose"), ("Caf\u00e9s", "cafe"), ("pages", "page")],
 )  # fmt: skip
-def test_forms_of_a_word_meet(one: str, other: str) -> None:
-    """A question and a sentence meet in spite of plural, tense, case and accents."""
+def test_forms_of_a_word_match(one: str, other: str) -> None:
+    """A question and a sentence match in spite of plural, tense, case and accents."""
     assert content_terms(one) == content_terms(other)
 
 
 @given(st.text())
 def test_terms_are_never_empty(text: str) -> None:
-    """Any text has terms, or none; never an empty one."""
+    """No term of any text is empty."""
     assert all(content_terms(text))
 
 
 @given(st.sets(st.sampled_from("abcdef")), st.sets(st.sampled_from("abcdef")))
 def test_overlap_is_a_share(wanted: set[str], found: set[str]) -> None:
-    """The overlap lies in 0 to 1, and is 1 exactly when all that is wanted is there."""
+    """The overlap is in 0 to 1, and 1 exactly when all terms of the question occur."""
     weights = inverse_document_frequencies([wanted, found])
     share = overlap(wanted, found, weights, 1.0)
 
@@ -113,7 +113,7 @@ def test_overlap_is_a_share(wanted: set[str], found: set[str]) -> None:
 
 
 def test_quotes_are_the_sentences_nearest_to_the_claims() -> None:
-    """Each marker gets the sentence of its document that the claim is about."""
+    """Each marker gets the sentence of its document that is nearest to the claim."""
     documents = [
         "Books are lent for 28 days. Maps stay here.",
         "The fine is 20 cents a day. It is capped at 10 euros.",
@@ -129,7 +129,7 @@ def test_quotes_are_the_sentences_nearest_to_the_claims() -> None:
 
 @given(st.text(st.sampled_from("ab .[]123,;\n")), st.lists(st.text(st.sampled_from("ab .\n"))))
 def test_quotes_are_verbatim(answer: str, documents: list[str]) -> None:
-    """Whatever is written, a quote names an existing document and stands in it."""
+    """For any text, a quote names an existing document and occurs in it."""
     for quote in find_quotes(answer, documents):
         assert quote.text
         assert quote.text in documents[quote.marker - 1]
