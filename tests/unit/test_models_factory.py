@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
-from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
+from whence.models.factory import (
+    MissingReranker,
+    ModelSettings,
+    make_embedder,
+    make_reranker,
+    make_writer,
+)
 from whence.models.installed import find_model, model_folders
 from whence.models.protocols import WriteRequest
 from whence.schema import plugins
@@ -81,12 +87,10 @@ def test_rerankers(tmp_path: Path) -> None:
     """`none` and an absent local model give a reason, a wrong name an error, a known one a reranker."""
     settings = ModelSettings(models=tmp_path)
 
-    assert make_reranker("none", settings).reranker is None
-    auto = make_reranker("auto", settings)
-    assert auto.reranker is None
-    assert "whence models install" in auto.reason
-    known = make_reranker("ms-marco-MiniLM-L-12-v2", settings).reranker
-    assert known is not None
+    for absent, reason in (("none", "WHENCE_RERANKER=none"), ("auto", "whence models install")):
+        with pytest.raises(ModelMissing, match=reason):
+            assert make_reranker(absent, settings).model
+    known = make_reranker("ms-marco-MiniLM-L-12-v2", settings)
     assert known.model == "flashrank:ms-marco-MiniLM-L-12-v2"
     with pytest.raises(ConfigError, match="WHENCE_RERANKER") as raised:
         make_reranker("ms-marco-MiniLM-L12-v2", settings)
@@ -118,7 +122,7 @@ def test_an_entry_point_makes_any_kind_of_model(plug_ins: list[Any]) -> None:
     settings = ModelSettings(threads=2)
 
     assert make_embedder("mine:small:v2", settings).model.name == "mine:small:v2"
-    assert make_reranker("mine:cross", settings).reranker is not None
+    assert make_reranker("mine:cross", settings) is not None
     assert make_writer("mine", None, settings) is not None
     assert plug_ins == [("small:v2", settings), ("cross", settings), ("", settings)]
 
@@ -141,7 +145,7 @@ def test_built_in_models_take_precedence(monkeypatch: pytest.MonkeyPatch, tmp_pa
     make_embedder("local", settings)
     make_embedder("openai:m", settings)
     make_writer("extractive")
-    assert make_reranker("none").reranker is None
+    assert isinstance(make_reranker("none"), MissingReranker)
 
 
 def test_settings_never_show_keys() -> None:

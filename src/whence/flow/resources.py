@@ -7,7 +7,7 @@ setting disables are in `disabled`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from whence.flow.settings import Settings
-from whence.schema.errors import ConfigError, ModelMissing, Unavailable
+from whence.schema.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from whence.models.factory import ModelSettings
@@ -117,8 +117,7 @@ class Resources:
             from whence.store.open import open_store
 
             store = await open_store(url)
-        self._stack.push_async_callback(store.aclose)
-        return store
+        return self._closing(store)
 
     async def _open_ledger(self) -> Any:
         from whence.broker.connect import in_process
@@ -128,25 +127,17 @@ class Resources:
         # Messages of an in-process broker end with the process, and so may their ledger.
         if in_process(self._settings.broker) or not hasattr(store, "ledger"):
             return MemoryLedger()
-        ledger = store.ledger()
-        self._stack.push_async_callback(ledger.aclose)
-        return ledger
+        return self._closing(store.ledger())
 
     async def _open_embedder(self) -> Any:
         from whence.models.factory import make_embedder
 
-        embedder = make_embedder(self._settings.embedder, self._model_settings())
-        self._stack.push_async_callback(embedder.aclose)
-        return embedder
+        return self._closing(make_embedder(self._settings.embedder, self._model_settings()))
 
     async def _open_reranker(self) -> Any:
         from whence.models.factory import make_reranker
 
-        reranker, reason = make_reranker(self._settings.reranker, self._model_settings())
-        if reranker is None:
-            return MissingReranker(reason)
-        self._stack.push_async_callback(reranker.aclose)
-        return reranker
+        return self._closing(make_reranker(self._settings.reranker, self._model_settings()))
 
     async def _open_writer(self) -> Any:
         from whence.models.factory import make_writer
@@ -154,37 +145,17 @@ class Resources:
         # Only the extractive writer compares sentences by their vectors.
         extractive = self._settings.writer == "extractive"
         embedder = await self._get("embedder") if extractive else None
-        writer = make_writer(self._settings.writer, embedder, self._model_settings())
-        self._stack.push_async_callback(writer.aclose)
-        return writer
+        return self._closing(make_writer(self._settings.writer, embedder, self._model_settings()))
+
+    def _closing(self, resource: Any) -> Any:
+        """Return a resource, which is closed with the others."""
+        self._stack.push_async_callback(resource.aclose)
+        return resource
 
     def _model_settings(self) -> ModelSettings:
         from whence.models.factory import ModelSettings
 
         return msgspec.convert(self._settings, ModelSettings, from_attributes=True)
-
-
-class MissingReranker:
-    """A reranker that is not installed: every use fails with the reason."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    @property
-    def model(self) -> str:
-        """Fail."""
-        raise self._error()
-
-    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Fail."""
-        raise self._error()
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-    def _error(self) -> ModelMissing:
-        # A new exception each time: one that is raised twice accumulates tracebacks.
-        return ModelMissing(f"there is no reranker: {self._reason}")
 
 
 def _check_kind(kind: str) -> None:

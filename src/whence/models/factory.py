@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -49,12 +49,27 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"ModelSettings(home={self.home!r}, models={self.models!r})"
 
 
-class RerankerChoice(NamedTuple):
-    """A reranker, or why there is none."""
+class MissingReranker:
+    """A reranker that is switched off or not installed: every use fails with the reason."""
 
-    reranker: Reranker | None
-    reason: str
-    """One line for people; empty when there is a reranker."""
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    @property
+    def model(self) -> str:
+        """Fail."""
+        raise self._error()
+
+    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Fail."""
+        raise self._error()
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+    def _error(self) -> ModelMissing:
+        # A new exception each time: one that is raised twice accumulates tracebacks.
+        return ModelMissing(f"there is no reranker: {self._reason}")
 
 
 def _from_plugin(kind: str, setting: str, settings: ModelSettings, own: Sequence[str]) -> Any:
@@ -109,8 +124,10 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
     return embedder
 
 
-def make_reranker(setting: str, settings: ModelSettings | None = None) -> RerankerChoice:
-    """Return the reranker that a setting names, or why there is none; nothing is loaded yet.
+def make_reranker(setting: str, settings: ModelSettings | None = None) -> Reranker:
+    """Return the reranker that a setting names; nothing is loaded yet.
+
+    `none`, and `auto` without an installed one, is a reranker that fails with the reason when it is used.
 
     Args:
         setting: `auto` (the local one when it is installed), `none`, the name of a flashrank model, a folder
@@ -119,24 +136,22 @@ def make_reranker(setting: str, settings: ModelSettings | None = None) -> Rerank
     """
     settings = settings or ModelSettings()
     if setting == "none":
-        return RerankerChoice(None, "reranking is switched off (WHENCE_RERANKER=none)")
+        return MissingReranker("reranking is switched off (WHENCE_RERANKER=none)")
     if setting in ("auto", RERANKER_NAME):
         try:
             find_model(RERANKER_NAME, settings.home, settings.models)
         except ModelMissing as error:
             if setting == "auto":
-                return RerankerChoice(None, f"{error.message}; {error.hint}")
+                return MissingReranker(f"{error.message}; {error.hint}")
             raise
     from whence.models.flashrank_reranker import FlashrankReranker, hub_models
 
     own = ("auto", "none", RERANKER_NAME, *hub_models())
     if setting not in own and not Path(setting).expanduser().is_dir():
-        reranker = _from_plugin("reranker", setting, settings, (*own, "a folder"))
-        return RerankerChoice(reranker, "")
+        reranker: Reranker = _from_plugin("reranker", setting, settings, (*own, "a folder"))
+        return reranker
     name = RERANKER_NAME if setting == "auto" else setting
-    return RerankerChoice(
-        FlashrankReranker(name, settings.home, models=settings.models, threads=settings.threads), ""
-    )
+    return FlashrankReranker(name, settings.home, models=settings.models, threads=settings.threads)
 
 
 def make_writer(
