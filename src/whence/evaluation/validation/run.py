@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -91,56 +92,49 @@ async def run_validation(
         Unavailable: The store or the embedding service does not answer at the start. If it fails later, the
             outcomes of the affected queries are errors.
     """
-    return await _Runner(target, suite, limits, clock, progress).run()
+    return await _Runner(target, suite.queries, limits, clock, progress, clock()).run()
 
 
+@dataclass
 class _Runner:
-    def __init__(
-        self,
-        target: Target,
-        suite: ValidationSuite,
-        limits: Limits,
-        clock: Callable[[], float],
-        progress: Progress,
-    ) -> None:
-        self._target = target
-        self._queries = suite.queries
-        self._limits = limits
-        self._clock = clock
-        self._progress = progress
-        self._started = clock()
-        self._done = 0
-        self._cut = False
+    target: Target
+    queries: Sequence[TestQuery]
+    limits: Limits
+    clock: Callable[[], float]
+    progress: Progress
+    started: float
+    done: int = 0
+    cut: bool = False
 
     async def run(self) -> ValidationRun:
         await self._warm_up()
-        first = [await self._search(query) for query in self._queries]
+        first = [await self._search(query) for query in self.queries]
         sequence = await self._sequence()
         load = await self._load()
         return ValidationRun(
             first=first,
             sequence=sequence,
             load=load,
-            clients=self._limits.clients,
-            seconds=round(self._clock() - self._started, 3),
-            cut=self._cut,
+            clients=self.limits.clients,
+            seconds=round(self.clock() - self.started, 3),
+            cut=self.cut,
         )
 
     async def _warm_up(self) -> None:
         """Search once untimed; an error that would hit every query ends the validation."""
-        texts = (query.query_text for query in self._queries)
+        texts = (query.query_text for query in self.queries)
         text = next((text for text in texts if len(text.strip()) >= MIN_QUERY), None)
         if text is None:
             return
         try:
-            async with asyncio.timeout(self._limits.time_limit_s):
-                found = await self._target.search(text, limit=_MIN_RESULTS)
+            async with asyncio.timeout(self.limits.time_limit_s):
+                found = await self.target.search(text, limit=_MIN_RESULTS)
         except BadInput as error:
             if isinstance(error, ModelMismatch):
                 raise
         except TimeoutError as error:
             raise Unavailable(
-                f"the first search had no answer within {self._limits.time_limit_s:g} s",
+                f"the first search had no answer within {self.limits.time_limit_s:g} s",
                 hint="run `whence doctor`, or allow more with --time-limit",
             ) from error
         else:
@@ -151,11 +145,11 @@ class _Runner:
                 )
 
     async def _sequence(self) -> list[QueryOutcome]:
-        repeats = self._limits.repeats
+        repeats = self.limits.repeats
         count = max(repeats, _MIN_REPEATS) if repeats else 0
-        queries = [self._queries[number % len(self._queries)] for number in range(count)]
+        queries = [self.queries[number % len(self.queries)] for number in range(count)]
         found = [await self._search(query) for query in queries if self._left_s() > 0]
-        self._cut |= len(found) < count
+        self.cut |= len(found) < count
         return found
 
     async def _load(self) -> list[QueryOutcome]:
@@ -163,36 +157,36 @@ class _Runner:
         found: list[QueryOutcome] = []
 
         async def reader(number: int) -> None:
-            start = number % len(self._queries)
-            for query in (*self._queries[start:], *self._queries[:start]):
+            start = number % len(self.queries)
+            for query in (*self.queries[start:], *self.queries[:start]):
                 if self._left_s() <= 0:
-                    self._cut = True
+                    self.cut = True
                     return
                 found.append(await self._search(query))
 
         async with asyncio.TaskGroup() as group:
-            for number in range(self._limits.clients):
+            for number in range(self.limits.clients):
                 group.create_task(reader(number))
         return found
 
     def _left_s(self) -> float:
-        return self._limits.time_limit_s - (self._clock() - self._started)
+        return self.limits.time_limit_s - (self.clock() - self.started)
 
     async def _search(self, query: TestQuery) -> QueryOutcome:
-        limits = self._limits
-        self._done += 1
-        self._progress(self._done, len(self._queries) * (1 + limits.clients) + limits.repeats)
+        limits = self.limits
+        self.done += 1
+        self.progress(self.done, len(self.queries) * (1 + limits.clients) + limits.repeats)
         if not query.query_text.strip():
             error = "the query is empty: give a word or a question" if query.min_results else ""
             return QueryOutcome(query=query, error=error)
         if self._left_s() <= 0:
-            self._cut = True
+            self.cut = True
             message = f"not asked: the time limit of {limits.time_limit_s:g} s was reached"
             return QueryOutcome(query=query, error=message, partial=True)
-        started = self._clock()
+        started = self.clock()
         try:
             async with asyncio.timeout(min(limits.timeout_s, self._left_s())):
-                found = await self._target.search(
+                found = await self.target.search(
                     query.query_text, limit=max(limits.top_k, query.min_results, _MIN_RESULTS)
                 )
         except (NotFound, ModelMismatch):
@@ -212,7 +206,7 @@ class _Runner:
     def _failure(
         self, query: TestQuery, error: WhenceError | TimeoutError, started: float
     ) -> QueryOutcome:
-        message = str(error) or f"no answer within {self._limits.timeout_s:g} s"
+        message = str(error) or f"no answer within {self.limits.timeout_s:g} s"
         # The words of the query may be private; its length helps to find it.
         logger.error(
             "validation query failed",
@@ -231,4 +225,4 @@ class _Runner:
         )
 
     def _since_ms(self, started: float) -> float:
-        return round((self._clock() - started) * 1e3, 3)
+        return round((self.clock() - started) * 1e3, 3)
