@@ -125,7 +125,9 @@ def _short(document_id: str) -> str:
     return document_id.partition("/")[2].removesuffix(".md")
 
 
-async def _both_legs(store: ChunkStore, collection: str, filters: Any, access: Access) -> set[str]:
+async def _both_retrievers(
+    store: ChunkStore, collection: str, filters: Any, access: Access
+) -> set[str]:
     """Return the documents that match a filter in both retrievers, which must agree and fill their limit."""
     parsed = parse_filters(filters)
     dense = await store.search_dense(collection, QUERY, limit=100, access=access, filters=parsed)
@@ -154,7 +156,7 @@ class FilterSuite:
         """Values are typed, lists are any-of, ranges take numbers and dates, prefixes are literal."""
         name = await self._filled(store)
         for option, expected in CASES.items():
-            found = await _both_legs(store, name, parse_filter_options([option]), PUBLIC)
+            found = await _both_retrievers(store, name, parse_filter_options([option]), PUBLIC)
 
             assert {_short(one) for one in found} == expected, option
 
@@ -165,14 +167,14 @@ class FilterSuite:
             ["year>=2019", "year<2021", "document_id^=guides/", "tag=b", "tag=a"]
         )
 
-        assert await _both_legs(store, name, filters, PUBLIC) == {"guides/first.md"}
+        assert await _both_retrievers(store, name, filters, PUBLIC) == {"guides/first.md"}
 
     @pytest.mark.parametrize("option", UNKNOWN)
     async def test_unknown_keys_are_refused(self, store: Any, option: str) -> None:
         """The error lists the known keys; a key that only hidden documents have is unknown."""
         name = await self._filled(store)
         with pytest.raises(BadInput, match="no document here has it") as caught:
-            await _both_legs(store, name, parse_filter_options([option]), PUBLIC)
+            await _both_retrievers(store, name, parse_filter_options([option]), PUBLIC)
 
         assert "document_id" in caught.value.hint
         assert "lang" in caught.value.hint
@@ -183,13 +185,13 @@ class FilterSuite:
         name = await self._filled(store)
         hr = Access({"hr"})
 
-        assert await _both_legs(store, name, {"lang": "en"}, hr) == {
+        assert await _both_retrievers(store, name, {"lang": "en"}, hr) == {
             "guides/first.md",
             "guides/hidden.md",
         }
-        assert await _both_legs(store, name, {"secret_key": 1}, hr) == {"guides/hidden.md"}
+        assert await _both_retrievers(store, name, {"secret_key": 1}, hr) == {"guides/hidden.md"}
         await store.retag_documents(name, {"guides/hidden.md": DocumentTags(("ops",))})
-        assert await _both_legs(store, name, {"lang": "en"}, hr) == {"guides/first.md"}
+        assert await _both_retrievers(store, name, {"lang": "en"}, hr) == {"guides/first.md"}
 
     async def test_metadata_follows_the_document(self, store: Any) -> None:
         """A document that is replaced or removed leaves no indexed metadata."""
@@ -197,8 +199,8 @@ class FilterSuite:
         await store.replace_documents(name, [_document("guides/first.md", {"lang": "fr"})])
         await store.remove_documents(name, ["guides/second.md"])
 
-        assert await _both_legs(store, name, {"lang": "fr"}, PUBLIC) == {"guides/first.md"}
-        assert await _both_legs(store, name, {"lang": ["en", "de"]}, PUBLIC) == set()
+        assert await _both_retrievers(store, name, {"lang": "fr"}, PUBLIC) == {"guides/first.md"}
+        assert await _both_retrievers(store, name, {"lang": ["en", "de"]}, PUBLIC) == set()
 
     @given(_corpus, _filters, st.sampled_from([PUBLIC, Access({"a"})]))
     @on_one_store
@@ -214,17 +216,17 @@ class FilterSuite:
         expected = {
             one.document_id
             for one in visible
-            if all(_plainly(value, one.metadata.get(key)) for key, value in filters.items())
+            if all(_matches(value, one.metadata.get(key)) for key, value in filters.items())
         }
         try:
-            found = await _both_legs(store, name, filters, access)
+            found = await _both_retrievers(store, name, filters, access)
         except BadInput:
             assert any(all(key not in one.metadata for one in visible) for key in filters)
         else:
             assert found == expected
 
 
-def _plainly(condition: Any, stated: Any) -> bool:
+def _matches(condition: Any, stated: Any) -> bool:
     values = stated if isinstance(stated, list) else [stated]
     if isinstance(condition, dict):
         return any(all(_end(op, end, one) for op, end in condition.items()) for one in values)

@@ -83,10 +83,10 @@ def _stored(prefix: str, some: Any, tags: tuple[DocumentTags, ...]) -> list[Embe
     ]
 
 
-async def _told(store: NamesStore, collection: str, asked: Any) -> list[bytes]:
+async def _seen_by_reader(store: NamesStore, collection: str, asked: Any) -> list[bytes]:
     """Return everything that a reader sees, in every mode, each from a store without caches."""
     text, vector, limit, threshold, filters = asked
-    told = []
+    answers = []
     for way, graph in _WAYS:
         processor = SearchProcessor(SearchParameters(passage_graph=graph), store=store)
         request = SearchRequest(
@@ -103,12 +103,12 @@ async def _told(store: NamesStore, collection: str, asked: Any) -> list[bytes]:
             found = msgspec.json.encode(await processor.handle(request, StubContext()))
         except BadInput as error:
             found = f"{error.message} {error.hint}".encode()
-        told.append(found.replace(collection.encode(), b"collection"))
-    return told
+        answers.append(found.replace(collection.encode(), b"collection"))
+    return answers
 
 
 class HiddenSuite:
-    """What every store keeps to."""
+    """Hidden documents change nothing that a reader sees."""
 
     @given(seen=_seen, before=_hidden, after=_hidden, again=_hidden, asked=_asked)
     @settings(on_one_store, max_examples=20)
@@ -117,20 +117,20 @@ class HiddenSuite:
     ) -> None:
         """Ids, scores, order, counts and errors are those of a collection that never had them, in every mode.
 
-        Whether they came before or after what is seen, were stored anew, hidden otherwise, or removed.
+        Hidden documents are stored before or after the visible ones, stored again, retagged, or removed.
         """
         alone, beside = (f"hidden-{next(serial_numbers)}" for _ in range(2))
         for name in (alone, beside):
             await store.ensure_collection(name, MODEL)
         await store.replace_documents(alone, _stored("v", seen, _SEEN))
-        right = await _told(store, alone, asked)
+        right = await _seen_by_reader(store, alone, asked)
 
         await store.replace_documents(beside, _stored("h", before, _HIDDEN))
         await store.replace_documents(beside, _stored("v", seen, _SEEN))
-        assert await _told(store, beside, asked) == right
+        assert await _seen_by_reader(store, beside, asked) == right
         await store.replace_documents(beside, _stored("k", after, _HIDDEN))
         await store.replace_documents(beside, _stored("h", again, _HIDDEN))
-        assert await _told(store, beside, asked) == right
+        assert await _seen_by_reader(store, beside, asked) == right
         await store.retag_documents(beside, {"h0": _HIDDEN[asked[2] % 3]})
         await store.remove_documents(beside, [f"k{n}" for n in range(len(after))])
-        assert await _told(store, beside, asked) == right
+        assert await _seen_by_reader(store, beside, asked) == right

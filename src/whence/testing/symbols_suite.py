@@ -184,7 +184,7 @@ class SymbolsSuite:
         scores = [one.score for one in hits]
         assert scores == sorted(scores, reverse=True)
         assert all((one.score >= MIN_BOOSTED_SCORE) == (one.chunk_id in fits) for one in hits)
-        assert [_told(one) for one in hits] == [_told(one) for one in same.candidates]
+        assert [_comparable(one) for one in hits] == [_comparable(one) for one in same.candidates]
 
     async def test_a_name_matches_whole_words(self, store: SymbolsStore) -> None:
         """`total` does not match `subtotal`, and a heading with a space is a phrase."""
@@ -304,7 +304,7 @@ class SymbolsSuite:
             assert all(one.score < MIN_BOOSTED_SCORE for one in found.candidates)
 
 
-def _told(one: Candidate) -> tuple[Any, ...]:
+def _comparable(one: Candidate) -> tuple[Any, ...]:
     return (
         one.document_id,
         one.chunk_id.rpartition(":")[2],
