@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.graph_model import GraphModel
 
-from whence.answering.state import Sources
+from whence.answering.trace_recorder import Sources
 from whence.processors.code_rag import CodeRagProcessor
 from whence.processors.graph_expander import GraphExpanderProcessor
 from whence.processors.text_fetcher import TextFetcherProcessor

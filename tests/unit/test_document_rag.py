@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whence.answering.state import Sources
+from whence.answering.trace_recorder import Sources
 from whence.processors.document_rag import (
     NOTHING_FOUND,
     NOTHING_READABLE,

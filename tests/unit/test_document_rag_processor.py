@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from whence.answering.state import Sources
+from whence.answering.trace_recorder import Sources
 from whence.processors.document_rag import (
     NOTHING_FOUND,
     DocumentRagParameters,

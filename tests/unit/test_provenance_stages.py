@@ -95,13 +95,6 @@ def test_question_has_six_triples() -> None:
     ]
 
 
-def test_question_can_have_a_parent() -> None:
-    """A question that is part of something larger derives from it."""
-    assert said(question_triples("a1", "Why?", NOW, parent_uri="urn:parent"))[6:] == [
-        ("Q", "prov:wasDerivedFrom", "<urn:parent>")
-    ]
-
-
 def test_grounding_has_concepts_and_model() -> None:
     """Concepts in order, then tokens and model when known."""
     triples = grounding_triples("a1", ["b", "a"], in_token=3, out_token=0, model="m")

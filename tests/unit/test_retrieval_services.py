@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from whence.answering.prompts import DOCUMENT_PROMPT, WriterClient
-from whence.answering.state import RagOptions
 from whence.retrieval.services import (
-    Deadline,
     Passage,
     Query,
     Ranking,
@@ -215,7 +213,7 @@ PASSAGE = Passage(chunk_id="c", text="d")
 def writer(answer: Any) -> tuple[WriterClient, StubContext]:
     """Return a client of a prompt service, and its context."""
     context = StubContext({"prompt": answer})
-    return WriterClient(context, Deadline(), RagOptions()), context
+    return WriterClient(context), context
 
 
 async def test_pieces_are_passed_on() -> None:
@@ -281,7 +279,7 @@ async def test_a_callback_that_fails_closes_the_stream() -> None:
         raise ConnectionError("gone")
 
     client, _ = writer(endless)
-    with pytest.raises(InternalError, match="gone"):
+    with pytest.raises(ConnectionError, match="gone"):
         await client.write_answer("q", [PASSAGE], hang_up)
 
     assert closed.is_set()

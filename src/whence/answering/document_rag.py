@@ -16,12 +16,10 @@ from whence.answering.state import (
     ExplainCallback,
     RagOptions,
     SaveAnswerCallback,
-    Sources,
     check_question,
-    new_answer_id,
     new_question,
 )
-from whence.answering.trace_recorder import utc_now
+from whence.answering.trace_recorder import Sources, new_answer_id, utc_now
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
 from whence.schema.access import Access
@@ -203,12 +201,7 @@ class _PlainServices:
 
     async def extract_concepts(self, query: str) -> PromptResult:
         """Return search phrases for a question, one a line."""
-        return await self.deadline.limit(
-            "naming concepts",
-            lambda: self.rag.prompt_client.prompt(EXTRACT_CONCEPTS, variables={"query": query}),
-            self.options.concepts_timeout_s,
-            share=0.3,
-        )
+        return await self.rag.prompt_client.prompt(EXTRACT_CONCEPTS, variables={"query": query})
 
     async def write_answer(
         self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
@@ -220,12 +213,8 @@ class _PlainServices:
         if on_piece is not None:
             optional |= {"streaming": True, "chunk_callback": on_piece}
         documents = [one.text for one in passages]
-        return await self.deadline.limit(
-            "writing the answer",
-            lambda: self.rag.prompt_client.document_prompt(
-                query=query, documents=documents, **optional
-            ),
-            self.options.answer_timeout_s,
+        return await self.rag.prompt_client.document_prompt(
+            query=query, documents=documents, **optional
         )
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:

@@ -48,7 +48,14 @@ async def process_query(question: Question) -> ProcessedQuery:
     trace, text = question.trace, question.text
     trace.begin("grounding")
     result, embedded = await asyncio.gather(
-        _or_error(question.writer.extract_concepts(text)),
+        _or_error(
+            question.deadline.limit(
+                "naming concepts",
+                partial(question.writer.extract_concepts, text),
+                question.options.concepts_timeout_s,
+                share=0.3,
+            )
+        ),
         _or_error(question.retrieval.embed([text], "the question")),
     )
     if isinstance(result, WhenceError):

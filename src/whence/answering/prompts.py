@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 
-from whence.answering.state import ChunkCallback, RagOptions
+from whence.answering.state import ChunkCallback
 from whence.models.protocols import WriteRequest
-from whence.retrieval.services import Caller, Deadline, Passage, outdated
+from whence.retrieval.services import Caller, Passage, outdated
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.message import Message
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
@@ -137,18 +136,11 @@ class WriterClient:
     """`WriterService` over the bus, for one question."""
 
     caller: StreamCaller
-    deadline: Deadline
-    options: RagOptions
 
     async def extract_concepts(self, query: str) -> PromptResult:
         """See `WriterService.extract_concepts`."""
         request = PromptRequest(template_id=EXTRACT_CONCEPTS, variables={"query": query})
-        return await self.deadline.limit(
-            "naming concepts",
-            partial(self._request, request, None),
-            self.options.concepts_timeout_s,
-            share=0.3,
-        )
+        return await self._request(request, None)
 
     async def write_answer(
         self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
@@ -163,11 +155,7 @@ class WriterClient:
         request = PromptRequest(
             template_id=DOCUMENT_PROMPT, variables=variables, streaming=on_piece is not None
         )
-        return await self.deadline.limit(
-            "writing the answer",
-            partial(self._request, request, on_piece),
-            self.options.answer_timeout_s,
-        )
+        return await self._request(request, on_piece)
 
     async def _request(
         self, request: PromptRequest, on_piece: ChunkCallback | None

@@ -18,10 +18,10 @@ from whence.answering.prompts import StreamCaller, WriterClient
 from whence.answering.state import (
     Question,
     RagOptions,
-    Sources,
     check_question,
     new_question,
 )
+from whence.answering.trace_recorder import Sources
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.services import RetrievalClients, Timeouts, as_whence_error
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
@@ -195,8 +195,7 @@ def answer_document_request(
 
     Raises:
         BadInput: The question or a filter is invalid, a limit is out of range, or the answer id cannot be part
-        of
-            an IRI.
+            of an IRI.
     """
     for name, value, most in (
         ("doc_limit", message.doc_limit, parameters.max_doc_limit),
@@ -233,8 +232,7 @@ async def answer_code_request(
 
     Raises:
         BadInput: The question is invalid, a limit is out of range, no snapshot is named, or the answer id
-        cannot
-            be part of an IRI.
+            cannot be part of an IRI.
         NotFound: The snapshot does not exist.
     """
     _check_code_request(message, parameters)
@@ -318,7 +316,7 @@ def _answer(
         parameters,
         sources,
         retrieval=retrieval,
-        writer=WriterClient(context, deadline, parameters),
+        writer=WriterClient(context),
         deadline=deadline,
         has_reranker=context.is_bound("reranker"),
         settings=settings,

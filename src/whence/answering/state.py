@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-import time
-import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
-from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_utc, utc_now
+from whence.answering.trace_recorder import EventListener, Sources, TraceRecorder, iso_utc
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
 from whence.provenance.stages import validate_answer_id
 from whence.retrieval.pipeline import check_text
@@ -209,20 +206,6 @@ class Question:
         return settings
 
 
-def new_answer_id() -> str:
-    """Return a new id, 32 hexadecimal digits."""
-    return uuid.uuid4().hex
-
-
-class Sources(NamedTuple):
-    """Where ids and times come from; fixed ones make a question repeatable."""
-
-    new_id: Callable[[], str] = new_answer_id
-    clock: Callable[[], datetime] = utc_now
-    """Time of day in UTC."""
-    monotonic: Callable[[], float] = time.monotonic
-
-
 def new_question(
     message: DocumentRagRequest | CodeRagRequest,
     options: RagOptions,
@@ -238,10 +221,9 @@ def new_question(
     """Return a question at its start."""
     trace = TraceRecorder(
         validate_answer_id(message.answer_id or sources.new_id()),
-        listener=listener,
+        sources,
+        listener,
         full=options.full_account,
-        clock=sources.clock,
-        monotonic=sources.monotonic,
         listener_timeout_s=options.explain_timeout_s,
     )
     rerank, pool_limit = False, message.doc_limit

@@ -6,9 +6,11 @@ import asyncio
 import inspect
 import logging
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from typing import NamedTuple
 
 from whence.provenance.stage_records import ModelUse, Scalar, StageRun
 from whence.provenance.stages import answer_uris, failure_triples
@@ -38,6 +40,20 @@ def iso_utc(moment: datetime) -> str:
     return moment.isoformat().removesuffix("+00:00") + "Z"
 
 
+def new_answer_id() -> str:
+    """Return a new id, 32 hexadecimal digits."""
+    return uuid.uuid4().hex
+
+
+class Sources(NamedTuple):
+    """Where ids and times come from; fixed ones make a question repeatable."""
+
+    new_id: Callable[[], str] = new_answer_id
+    clock: Callable[[], datetime] = utc_now
+    """Time of day in UTC."""
+    monotonic: Callable[[], float] = time.monotonic
+
+
 class TraceRecorder:
     """Records one question. Nothing here can fail the question.
 
@@ -48,12 +64,11 @@ class TraceRecorder:
     def __init__(
         self,
         answer_id: str,
+        sources: Sources,
+        listener: EventListener | None,
         *,
-        listener: EventListener | None = None,
-        full: bool = True,
-        clock: Callable[[], datetime] = utc_now,
-        monotonic: Callable[[], float] = time.monotonic,
-        listener_timeout_s: float = 2.0,
+        full: bool,
+        listener_timeout_s: float,
     ) -> None:
         self.answer_id = answer_id
         self.events: list[ExplainEvent] = []
@@ -62,10 +77,9 @@ class TraceRecorder:
         self.wanted = listener is not None
         self.full = self.wanted and full
         self._listener = listener
-        self._clock = clock
-        self._monotonic = monotonic
+        self._clock, self._monotonic = sources.clock, sources.monotonic
         self._listener_timeout_s = listener_timeout_s
-        self._began = monotonic()
+        self._began = self._monotonic()
         self._last_recorded = ""
         self._stage = ""
         self._started_at = ""

@@ -118,7 +118,11 @@ async def _write(
         text = NOTHING_READABLE if codes & {"fetch_failed", "text_missing"} else NOTHING_FOUND
         await send(text, True)
         return text, (), PromptResult()
-    result = await question.writer.write_answer(question.text, passages, send if callback else None)
+    result = await question.deadline.limit(
+        "writing the answer",
+        partial(question.writer.write_answer, question.text, passages, send if callback else None),
+        question.options.answer_timeout_s,
+    )
     text = result.text or "".join(pieces)
     await send("", True)
     if not text.strip():

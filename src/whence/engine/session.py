@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from whence.answering.state import new_answer_id
+from whence.answering.trace_recorder import new_answer_id
 from whence.broker.connect import in_process
 from whence.engine.audit import AuditLog
 from whence.schema.errors import BadInput, WhenceError

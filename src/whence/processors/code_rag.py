@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from whence.answering.requests import CodeRagParameters, answer_code_request
-from whence.answering.state import Sources
+from whence.answering.trace_recorder import Sources
 from whence.processors.base import (
     CODE_RAG,
     EMBEDDING,

@@ -10,8 +10,8 @@ from whence.answering.state import (
     OVERFETCH_FACTOR,
     ExplainCallback,
     RagOptions,
-    Sources,
 )
+from whence.answering.trace_recorder import Sources
 from whence.answering.writing import NOTHING_FOUND, NOTHING_READABLE
 from whence.processors.base import (
     DOCUMENT_RAG,

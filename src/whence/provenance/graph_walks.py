@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stages import answer_uris, candidate_uri, id_from_iri, integer, iri_from_id
+from whence.provenance.stages import answer_uris, id_from_iri, integer, iri_from_id
 from whence.provenance.trace import Trace
 from whence.schema.terms import Term, Triple, iri, literal
 
@@ -48,14 +48,15 @@ class GraphWalk(msgspec.Struct, frozen=True, kw_only=True):
 
 def graph_walk_triples(answer_id: str, walk: GraphWalk) -> tuple[Triple, ...]:
     """State how candidates were reached; up to two triples a node and four an edge."""
-    exploration = iri(answer_uris(answer_id).exploration)
+    uris = answer_uris(answer_id)
+    exploration = iri(uris.exploration)
     out: list[Triple] = []
 
     def add(subject: Term, predicate: str, target: Term) -> None:
         out.append(Triple(subject, iri(predicate), target, ns.GRAPH_RETRIEVAL))
 
     for node in walk.nodes:
-        candidate = iri(candidate_uri(answer_id, node.rank))
+        candidate = iri(f"{uris.candidate_prefix}{node.rank}")
         add(candidate, ns.WH_DEPTH, integer(node.depth))
         if node.parent_id:
             add(candidate, ns.WH_PARENT, iri(iri_from_id(node.parent_id)))
@@ -73,6 +74,7 @@ def read_graph_walk(trace: Trace) -> GraphWalk:
     depths, parents = _objects(trace, ns.WH_DEPTH), _objects(trace, ns.WH_PARENT)
     starts, ends = _objects(trace, ns.WH_FROM), _objects(trace, ns.WH_TO)
     relations = _objects(trace, ns.WH_RELATION)
+    prefix = answer_uris(trace.answer_id).candidate_prefix
     nodes = [
         WalkNode(
             chunk_id=candidate.chunk_id,
@@ -81,17 +83,17 @@ def read_graph_walk(trace: Trace) -> GraphWalk:
             parent_id=id_from_iri(parents[uri].iri) if uri in parents else "",
         )
         for candidate in trace.candidates
-        if candidate.rank and (uri := candidate_uri(trace.answer_id, candidate.rank)) in depths
+        if candidate.rank and (uri := f"{prefix}{candidate.rank}") in depths
         if depths[uri].value.isdecimal()
     ]
-    uris = {triple.o.iri for triple in trace.triples if triple.p.iri == ns.WH_EDGE}
+    edge_uris = {triple.o.iri for triple in trace.triples if triple.p.iri == ns.WH_EDGE}
     edges = [
         WalkEdge(
             from_id=id_from_iri(starts[uri].iri),
             to_id=id_from_iri(ends[uri].iri),
             relation=relations[uri].value,
         )
-        for uri in sorted(uris, key=lambda uri: (len(uri), uri))  # a longer number is greater
+        for uri in sorted(edge_uris, key=lambda uri: (len(uri), uri))  # a longer number is greater
         if uri in starts and uri in ends and uri in relations
     ]
     nodes.sort(key=lambda node: (node.depth, node.rank))

@@ -81,18 +81,16 @@ def _id_term(identifier: str) -> Term:
 
 
 def question_triples(
-    answer_id: str, query: str, timestamp: str, *, parent_uri: str = "", run: StageRun | None = None
+    answer_id: str, query: str, timestamp: str, *, run: StageRun | None = None
 ) -> tuple[Triple, ...]:
     """State that a question was asked; 6 triples.
 
-    `timestamp` is ISO 8601 in UTC ending in Z, `parent_uri` the origin of a question that is part of something
-    larger; settings of the whole question belong to `run`.
+    `timestamp` is ISO 8601 in UTC ending in Z; settings of the whole question belong to `run`.
     """
     node = iri(answer_uris(answer_id).question)
-    rows = [
+    rows: list[_Row] = [
         (node, ns.PROV_STARTED_AT_TIME, literal(timestamp)),
         (node, ns.TG_QUERY, literal(query)),
-        (node, ns.PROV_WAS_DERIVED_FROM, _id_term(parent_uri) if parent_uri else None),
     ]
     types = (ns.TG_QUESTION, ns.TG_DOC_RAG_QUESTION)
     return _triples(node, "DocumentRAG Question", types, "", rows, run)
@@ -447,15 +445,6 @@ def answer_uris(answer_id: str) -> AnswerUris:
         candidate_prefix=f"{question}/candidate/",
         selection_prefix=f"{SELECTION_PREFIX}{answer_id}:",
     )
-
-
-def candidate_uri(answer_id: str, rank: int) -> str:
-    """Return the IRI of a candidate by its rank, 1 for the first.
-
-    >>> candidate_uri("a1", 1)
-    'urn:trustgraph:docrag:a1/candidate/1'
-    """
-    return f"{answer_uris(answer_id).candidate_prefix}{rank}"
 
 
 def answer_id_from_uri(uri: str) -> str:
