@@ -20,7 +20,6 @@ from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.retrieval.results import SearchReport
 from whence.schema.access import Access, DocumentTags
-from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
 from whence.store.postgres.document_rows import reserve
 from whence.store.postgres.lexical import segments
@@ -76,7 +75,7 @@ async def texts_of(store: PostgresStore, record: SnapshotRecord, access: Access)
     query[0] = 1.0
     found = await store.search_dense(record.collection, query, limit=1000, access=access)
     texts = await store.chunk_texts(record.collection, [one.chunk_id for one in found], access)
-    return {CodeId.parse(one.document_id).local: one.content for one in texts}
+    return {one.document_id.split("::", 3)[3]: one.content for one in texts}
 
 
 async def edges_of(

@@ -11,7 +11,6 @@ import msgspec
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code import CodeEdge
-from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
 from whence.schema.relations import RelationFilter, strip_relation_prefix
@@ -68,7 +67,7 @@ class GraphModel:
             nodes=tuple(
                 GraphNode(
                     id=node,
-                    local_id=CodeId.parse(node).local,
+                    local_id=node.split("::", 3)[3],
                     depth=depth,
                     parent_id=parents.get(node),
                     chunk_id=f"urn:chunk:{self.collection}:{node}:0",
@@ -94,7 +93,7 @@ class GraphModel:
         return {node for node, tags in self.tags.items() if access.allows(tags)}
 
     def _seeds(self, request: ExpandRequest) -> list[str]:
-        by_local = {CodeId.parse(node).local: node for node in self.tags}
+        by_local = {node.split("::", 3)[3]: node for node in self.tags}
         visible = self.visible(request.access)
         seeds = list(dict.fromkeys(by_local.get(seed, seed) for seed in request.seeds))
         if min(request.max_depth, request.max_nodes) < 1 or not seeds:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge
-from whence.schema.code_ids import CodeId
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.driver import Connection
@@ -45,20 +44,20 @@ async def write_graph(
         collection: Name of the collection that gets the texts.
     """
     nodes = sorted(tags)
-    first = CodeId.parse(nodes[0])
+    repo, snapshot, *_ = nodes[0].split("::")
     classes = await intern_classes(connection, set(tags.values()))
     collection_id = await connection.fetchval(
         "INSERT INTO collection (name, model_name, model_revision, model_precision, dimension, internal)"
         " VALUES ($1, 'none', '', '', 1, true) RETURNING id",
         collection,
     )
-    kinds = [CodeId.parse(node).kind for node in nodes]
+    kinds = [node.split("::", 3)[2] for node in nodes]
     await connection.execute(
         "INSERT INTO code_snapshot (snapshot_id, repo, branch, head_sha, generated_at, collection_id, digest,"
         " nodes_cs, nodes_sql, edges_cs, edges_sql, published_at)"
         " VALUES ($1, $2, 'main', 'sha-of-it', '', $3, '', $4, $5, 0, 0, $6)",
-        first.snapshot,
-        first.repo,
+        snapshot,
+        repo,
         collection_id,
         kinds.count("cs"),
         kinds.count("sql"),
@@ -146,4 +145,4 @@ async def _write_edges(
 
 
 def _local(node: str) -> str:
-    return CodeId.parse(node).local
+    return node.split("::", 3)[3]

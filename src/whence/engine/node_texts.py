@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.schema.code_ids import CodeId, kind_from_local_id, local_id_from_name, node_not_found
+from whence.schema.code_ids import kind_from_local_id, local_id_from_name, node_not_found
 from whence.schema.errors import BadInput
 from whence.schema.texts import (
     PlannedText,
@@ -105,12 +105,13 @@ class NodeChunks:
         for chunk, name in self._seeds.items():
             if chunk in missing:
                 raise node_not_found(name)
+        info = self._record.info
         farthest_first = sorted(self._graph, key=lambda one: -one.depth)
         depths = {one.id: one.depth for one in farthest_first} | dict.fromkeys(self._seeds, 0)
         nodes = [
             FetchedNode(
                 id=text.document_id,
-                local_id=CodeId.parse(text.document_id).local,
+                local_id=local_id_from_name(text.document_id, info.repo, info.snapshot_id) or "",
                 text=text.content,
                 is_seed=text.chunk_id in self._seeds,
                 depth=depths[text.chunk_id],
@@ -121,7 +122,7 @@ class NodeChunks:
         ]
         counts = [one.tokens for one in nodes]
         return FetchReport(
-            snapshot_id=self._record.info.snapshot_id,
+            snapshot_id=info.snapshot_id,
             node_texts=nodes,
             decisions=[
                 msgspec.structs.replace(one, id=self._node_of[one.id]) for one in reply.decisions

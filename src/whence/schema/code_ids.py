@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from functools import lru_cache
-from typing import Literal, cast
-
-import msgspec
+from typing import Literal
 
 from whence.schema.errors import BadInput, NotFound
 
@@ -22,52 +20,8 @@ SQL_PREFIX = "SQL:"
 #: Longest canonical id in UTF-8; a PostgreSQL index entry holds about 2,700 bytes, other columns included.
 MAX_ID_BYTES = 1024
 _SEPARATOR = "::"
-_KINDS = ("cs", "sql")
 #: Unicode categories Cc (control), Cs (surrogate), Zl and Zp (line and paragraph separator).
 _NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
-
-
-class CodeId(msgspec.Struct, frozen=True, order=True):
-    """The canonical id of a node in parts; `str()` returns the id, `parse` splits it.
-
-    >>> str(CodeId("Fake", "s1", "sql", "SQL:dbo.proc_Pay"))
-    'Fake::s1::sql::SQL:dbo.proc_Pay'
-    >>> CodeId.parse("Fake::s1::cs::C0001").local
-    'C0001'
-
-    Raises:
-        BadInput: A part is malformed, or the whole is longer than 1,024 bytes.
-    """
-
-    repo: str
-    """Repository; without `::`, and without a colon at either end."""
-    snapshot: str
-    """Snapshot id; the same rules."""
-    kind: CodeKind
-    """`sql` exactly when the local id begins with `SQL:`."""
-    local: str
-    """Id within the bundle; may contain `::`."""
-
-    def __post_init__(self) -> None:
-        validate_repo(self.repo)
-        _check_part(self.snapshot, "snapshot")
-        validate_local_id(self.local, self.kind)
-        canonical_id(self.repo, self.snapshot, self.kind, self.local)
-
-    def __str__(self) -> str:
-        return _SEPARATOR.join((self.repo, self.snapshot, self.kind, self.local))
-
-    @classmethod
-    def parse(cls, text: str) -> CodeId:
-        """Split a canonical id; everything after the kind is the local id."""
-        parts = text.split(_SEPARATOR, 3)
-        if len(parts) < 4 or parts[2] not in _KINDS:
-            raise BadInput(
-                f"{text!r} is not the id of a code node",
-                hint="write Repo::snapshot::cs::local or Repo::snapshot::sql::local",
-            )
-        repo, snapshot, kind, local = parts
-        return cls(repo, snapshot, cast("CodeKind", kind), local)
 
 
 def canonical_id(repo: str, snapshot: str, kind: CodeKind, local: str) -> str:
@@ -117,6 +71,21 @@ def make_snapshot_id(repo: str, revision: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{repo}:{revision}"))
 
 
+def split_id(name: str) -> tuple[str, str, str, str] | None:
+    """Return repository, snapshot, kind and local id of a canonical id; None for other text.
+
+    Everything after the kind is the local id.
+
+    >>> split_id("Fake::s1::sql::SQL:dbo.a::b")
+    ('Fake', 's1', 'sql', 'SQL:dbo.a::b')
+    """
+    parts = name.split(_SEPARATOR, 3)
+    if len(parts) < 4 or parts[2] not in ("cs", "sql"):
+        return None
+    repo, snapshot, kind, local = parts
+    return repo, snapshot, kind, local
+
+
 def local_id_from_name(node: str, repo: str, snapshot_id: str) -> str | None:
     """Return the local id of a node that is named by its canonical or its local id.
 
@@ -125,8 +94,8 @@ def local_id_from_name(node: str, repo: str, snapshot_id: str) -> str | None:
 
     The node need not exist; None when no node can have that name. An id of another snapshot raises `BadInput`.
     """
-    parts = node.split("::", 3)
-    if len(parts) < 4 or parts[2] not in ("cs", "sql"):
+    parts = split_id(node)
+    if parts is None:
         return node or None
     its_repo, its_snapshot, kind, local = parts
     if its_snapshot != snapshot_id:

@@ -9,7 +9,6 @@ are dropped and logged as a fault of the first line.
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -17,9 +16,6 @@ from typing import Any
 from whence.schema.access import Access, DocumentTags
 
 logger = logging.getLogger(__name__)
-
-#: Pairs of rights and tags whose comparison is cached.
-_CACHED_PAIRS = 1000
 
 #: Columns that `allowed_rows` reads, of a document `d` and its tags `g`.
 DOCUMENT_TAGS = (
@@ -47,7 +43,8 @@ def allowed_rows(rows: Iterable[Any], access: Access, what: str) -> list[Any]:
     for row in rows:
         number = row["own_class"]
         if number not in of_class:
-            of_class[number] = _allowed(row, access)
+            tags = DocumentTags(row["own_acl"], row["own_labels"], row["own_clearance"])
+            of_class[number] = access.allows(tags)
         if of_class[number]:
             kept.append(row)
         else:
@@ -62,13 +59,3 @@ def allowed_rows(rows: Iterable[Any], access: Access, what: str) -> list[Any]:
             extra={"action": "withhold", "read": what},
         )
     return kept
-
-
-def _allowed(row: Any, access: Access) -> bool:
-    return _allows(access, tuple(row["own_acl"]), tuple(row["own_labels"]), row["own_clearance"])
-
-
-# Whether rights allow some tags never changes; which tags a document has is read each time.
-@functools.lru_cache(maxsize=_CACHED_PAIRS)
-def _allows(access: Access, acl: tuple[str, ...], labels: tuple[str, ...], clearance: int) -> bool:
-    return access.allows(DocumentTags(acl, labels, clearance))

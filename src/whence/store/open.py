@@ -6,7 +6,6 @@ scheme of the URL, its value an async function `open_store(url) -> ChunkStore` w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,26 +26,19 @@ async def open_store(url: str) -> Any:
         ConfigError: There is no store for the scheme, or the store's package cannot be loaded.
         Unavailable: The database cannot be reached.
     """
-    return await _factory(_scheme(url))(url)
-
-
-def _scheme(url: str) -> str:
     try:
-        return urlsplit(url).scheme
+        scheme = urlsplit(url).scheme
     except ValueError:
-        return url.partition(":")[0]
-
-
-def _factory(scheme: str) -> Callable[[str], Awaitable[Any]]:
+        scheme = url.partition(":")[0]
     if scheme in _POSTGRES:
         # asyncpg and numpy are loaded only where they are used.
         from whence.store.postgres.store import PostgresStore
 
-        return PostgresStore.connect
-    factory: Callable[[str], Awaitable[Any]] | None = load_plugin(GROUP, scheme)
+        return await PostgresStore.connect(url)
+    factory = load_plugin(GROUP, scheme)
     if factory is None:
         raise ConfigError(
             f"no store is installed for database URLs that begin with {scheme or 'nothing'}",
             hint=f"known: {', '.join(f'{one}://' for one in (*_POSTGRES, *plugin_names(GROUP)))}",
         )
-    return factory
+    return await factory(url)

@@ -76,28 +76,19 @@ def node_document(node: CodeNode) -> DocumentDraft:
 def snapshot_refs(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
     """Return the names that a snapshot is found by, other than id and head sha, sorted."""
     for name in (snapshot.repo, snapshot.branch, snapshot.head_sha, *tags):
-        _check_name(name, "a snapshot")
+        check_shown_name(name, "a snapshot")
     branch = () if snapshot.branch == UNKNOWN_BRANCH else (snapshot.branch,)
     return tuple(sorted({*branch, *tags}))
 
 
-def check_set_name(name: str) -> None:
-    """Check the name of a set."""
-    _check_name(name, "a set")
-
-
-def _check_name(name: str, what: str) -> None:
+def check_shown_name(name: str, what: str) -> None:
+    """Refuse a name that people cannot read or type, such as one with control characters."""
     # Surrogates and NUL are not printable either.
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _LONGEST_NAME:
         raise BadInput(
             f"{name[:40]!r} is no name for {what}",
             hint=f"use 1 to {_LONGEST_NAME} characters that show, without space at an end",
         )
-
-
-def check_relation(name: str) -> None:
-    """Check the name of a relation."""
-    _check_name(name, "a relation")
 
 
 def check_vectors(

@@ -33,11 +33,6 @@ _TOKEN = re.compile(
     r"|(?P<sharp>\b[A-Za-z](?:\#|\+\+)(?!\w))"
     rf"|[^\W_{_CJK}]+(?:(?:::|[.:#]|_+)[^\W_{_CJK}]+)*"
 )
-# The same for ASCII text, in a fifth of the time: no alternatives are tried where a word begins. A final `#` or
-# `++` belongs to a token of one letter only; it is removed from other tokens.
-_ASCII_TOKEN = re.compile(
-    r"[A-Za-z0-9]++(?:(?:::|[.:#]|_+)[A-Za-z0-9]++)*(?:(?<=\b[A-Za-z])(?:\#|\+\+)(?!\w))?"
-)
 # Keeps the characters of tokens and replaces all others by a space.
 _PRETOKEN_CHARACTERS = "".join(
     char if char.isalnum() or char in "_.:#+" else " " for char in map(chr, range(128))
@@ -61,7 +56,7 @@ def document_terms(text: str, language: str = "english") -> list[str]:
         language: Snowball's name of the language, one of `normalization.LANGUAGES`.
     """
     if not text.isascii():
-        return list(_unicode_terms(text, language))
+        return list(_token_terms(text, language))
     return [
         term for pretoken in ascii_pretokens(text) for term in pretoken_terms(pretoken, language)
     ]
@@ -70,7 +65,7 @@ def document_terms(text: str, language: str = "english") -> list[str]:
 def term_counts(text: str, language: str = "english") -> dict[str, int]:
     """Return the term frequencies of a document's text; arguments as for `document_terms`."""
     if not text.isascii():
-        return dict(Counter(_unicode_terms(text, language)))
+        return dict(Counter(_token_terms(text, language)))
     counts: dict[str, int] = {}
     for pretoken, n in Counter(ascii_pretokens(text)).items():
         for term in pretoken_terms(pretoken, language):
@@ -85,36 +80,10 @@ def ascii_pretokens(text: str) -> list[str]:
 
 @lru_cache(maxsize=_CACHE_ENTRIES)
 def pretoken_terms(pretoken: str, language: str) -> tuple[str, ...]:
-    """Return the terms of a pre-token, in order, from a cache of the most recent ones."""
-    return analyze_pretoken(pretoken, language)
-
-
-def analyze_pretoken(pretoken: str, language: str) -> tuple[str, ...]:
-    """Return the terms of a pre-token, in order, for a caller with a cache of its own."""
+    """Return the terms of a pre-token, in order."""
     if pretoken.isalnum():
-        return _ascii_word_terms(pretoken, language)
-    tokens = _ASCII_TOKEN.findall(pretoken)
-    return tuple([term for token in tokens for term in _ascii_token_terms(token, language)])
-
-
-def _ascii_token_terms(token: str, language: str) -> tuple[str, ...]:
-    """Return the terms of a match of `_ASCII_TOKEN`."""
-    if token[-1] not in "#+":
-        return _ascii_word_terms(token, language)
-    word = token.rstrip("#+")
-    return (token.lower(),) if len(word) == 1 else _ascii_word_terms(word, language)
-
-
-def _ascii_word_terms(token: str, language: str) -> tuple[str, ...]:
-    """Return the terms of an ASCII word, as `_word_terms`."""
-    # Digits have no stem, and are too many to cache.
-    if token.isdigit():
-        return (token,)
-    parts = _PART.findall(token)
-    if len(parts) < 2:
-        return (snowball_stem(token, language),)
-    stems = [part if part.isdigit() else _part_stem(part, language) for part in parts]
-    return (token.lower(), *_dotted_numbers(token), *stems)
+        return _word_terms(pretoken, language)
+    return tuple(_token_terms(pretoken, language))
 
 
 @lru_cache(maxsize=_CACHE_ENTRIES)
@@ -126,16 +95,11 @@ def _part_stem(part: str, language: str) -> str:
 @lru_cache(maxsize=_CACHE_ENTRIES)
 def _word_terms(token: str, language: str) -> tuple[str, ...]:
     """Return the stem of a word, or an identifier whole and in stemmed parts."""
-    if token.isascii():
-        return _ascii_word_terms(token, language)
-    parts = _PLAIN_PART.findall(token)
+    parts = (_PART if token.isascii() else _PLAIN_PART).findall(token)
     if len(parts) < 2:
         return (snowball_stem(token, language),)
-    return (
-        fold(token),
-        *_dotted_numbers(token),
-        *(snowball_stem(part, language) for part in parts),
-    )
+    stems = [_part_stem(part, language) for part in parts]
+    return (fold(token), *_dotted_numbers(token), *stems)
 
 
 def _dotted_numbers(token: str) -> list[str]:
@@ -145,7 +109,7 @@ def _dotted_numbers(token: str) -> list[str]:
     return [number for number in _NUMBER.findall(token) if number != token]
 
 
-def _unicode_terms(text: str, language: str) -> Iterator[str]:
+def _token_terms(text: str, language: str) -> Iterator[str]:
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         token = match.group()
         if match.lastgroup == "cjk":

@@ -32,20 +32,8 @@ class _Found(NamedTuple):
     """Whether the word before the number is certainly its name."""
 
 
-_MONTHS: Final = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
+_MONTHS_TEXT: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTHS: Final = _MONTHS_TEXT.split()
 _MONTH: Final = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"

@@ -61,33 +61,13 @@ _COMMON_ABBREVIATIONS = """e.g i.e etc cf vs al approx est ca mr mrs ms dr prof 
     eq sec ch vol pp ed eds jan feb mar apr jun jul aug sep sept oct nov dec"""
 _FURTHER_ABBREVIATIONS = """rev hon sr jr gen col capt lt sgt eqs art p min max mon tue wed thu fri sat sun a.m p.m u.s
     u.k"""
+_FINAL_TEXT = "etc inc ltd co corp a.m p.m u.s u.k al no est min max sat sun mar art"
 #: Abbreviations whose full stop ends no sentence of a chunk.
 _CHUNK_ABBREVIATIONS = frozenset(_COMMON_ABBREVIATIONS.split())
 #: Abbreviations that a name or a number may follow, so that a capital does not prove the end of a sentence.
 _ANSWER_ABBREVIATIONS = _CHUNK_ABBREVIATIONS.union(_FURTHER_ABBREVIATIONS.split())
 #: Those that often end a sentence as well: after them a capital does prove it.
-_FINAL_ABBREVIATIONS = frozenset(
-    [
-        "etc",
-        "inc",
-        "ltd",
-        "co",
-        "corp",
-        "a.m",
-        "p.m",
-        "u.s",
-        "u.k",
-        "al",
-        "no",
-        "est",
-        "min",
-        "max",
-        "sat",
-        "sun",
-        "mar",
-        "art",
-    ]
-)
+_FINAL_ABBREVIATIONS = frozenset(_FINAL_TEXT.split())
 
 
 def sentence_spans(text: str, start: int, end: int) -> Iterator[Span]:

@@ -11,7 +11,7 @@ import msgspec
 from whence.schema.code import ImportReport, KindCounts, SnapshotInfo
 from whence.schema.errors import BadInput
 from whence.store.postgres.driver import Connection
-from whence.store.snapshot_documents import check_set_name
+from whence.store.snapshot_documents import check_shown_name
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
 from whence.store.validation import json_text
 
@@ -141,7 +141,7 @@ async def write_set(
         members: In their order.
         now: When.
     """
-    check_set_name(name)
+    check_shown_name(name, "a set")
     if not members or len(set(repos)) != 1:
         shown = ", ".join(sorted(set(repos))) or "none"
         raise BadInput(f"a set holds snapshots of one repository, not of {shown}")
