@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.support.code_edges import CodeEdge
 from tests.support.graph_tables import write_graph
 
 from whence.schema.access import Access, DocumentTags
-from whence.schema.code import CodeEdge
 from whence.schema.graph import ExpandRequest
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.code_edges import CodeEdge
 from tests.support.graph_model import GraphModel
 from tests.support.graph_tables import write_graph
 
 from whence.schema import Access, DocumentTags, ExpandRequest, ExpandResponse
-from whence.schema.code import CodeEdge
 from whence.schema.errors import BadInput, NotFound
 
 if TYPE_CHECKING:

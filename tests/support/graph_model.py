@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from tests.support.code_edges import CodeEdge
 
 from whence.schema.access import Access, DocumentTags
-from whence.schema.code import CodeEdge
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
 from whence.schema.relations import RelationFilter, strip_relation_prefix

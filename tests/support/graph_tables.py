@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+from tests.support.code_edges import CodeEdge
+
 from whence.schema.access import DocumentTags
-from whence.schema.code import CodeEdge
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.driver import Connection

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.code_edges import CodeEdge
 from tests.support.fake_bundles import write_zip
 
 from whence.engine.code_import import CodeImporter, open_bundles
 from whence.engine.results import ImportResult
-from whence.schema.code import CodeEdge, CodeNode
+from whence.schema.code import CodeNode
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.message import Message
 from whence.store.snapshot_protocols import CodeStore, SnapshotEdges

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.code_edges import CodeEdge
 from tests.support.small_bundles import edges_between
 
 from whence.bundler.builder import BundleReport, bundle_folder, read_git_revision, write_bundle
@@ -20,7 +21,7 @@ from whence.bundler.source_files import MAX_FILE_BYTES
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.schema.access import DocumentTags
-from whence.schema.code import CodeEdge, CodeNode, ImportReport
+from whence.schema.code import CodeNode, ImportReport
 from whence.schema.errors import BadInput
 from whence.schema.relations import RelationFilter
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.code_edges import CodeEdge
 from tests.support.fake_bundles import BundleForm, bundle_files, write_folder, write_zip
 from tests.support.fake_enterprise import fake_release
 from tests.support.small_bundles import edges_between
@@ -19,7 +20,7 @@ from whence.ingest.bundles import bundle_reader as bundle_reader_module
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.bundle_reader import BundleReader, validate
 from whence.schema.access import DocumentTags
-from whence.schema.code import CodeEdge, CodeNode, ImportReport, KindCounts
+from whence.schema.code import CodeNode, ImportReport, KindCounts
 
 FORMS = {
     "first": BundleForm(),

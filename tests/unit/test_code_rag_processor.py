@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.support.code_edges import CodeEdge
 from tests.support.graph_model import GraphModel
 
 from whence.answering.trace_recorder import Sources
@@ -31,7 +32,7 @@ from whence.schema import (
     TextBudget,
     TraceRecord,
 )
-from whence.schema.code import CodeEdge, KindCounts, SnapshotInfo
+from whence.schema.code import KindCounts, SnapshotInfo
 from whence.schema.errors import BadInput, NotFound, Unavailable
 from whence.store.snapshot_protocols import SnapshotRecord
 from whence.testing.stub_context import StubContext, serving

@@ -51,17 +51,6 @@ class CodeNode(Message, frozen=True, kw_only=True):
     strings, the two of a chunk integers."""
 
 
-class CodeEdge(Message, frozen=True, kw_only=True):
-    """One node depends on another."""
-
-    from_id: str
-    """Canonical id of the dependent node."""
-    to_id: str
-    """Canonical id of its dependency."""
-    relation: str
-    """Stored relation, `cs_dep` or `sql_` and the name in the SQL graph."""
-
-
 class KindCounts(Message, frozen=True, kw_only=True):
     """Counts by kind; an edge has the kind of the graph that lists it."""
 

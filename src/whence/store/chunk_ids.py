@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
 import msgspec
 
-_PREFIX = "urn:chunk:"
+#: Escaped ids are ASCII.
+_KEY = re.compile(r"urn:chunk:([^:]*):([!-9;-~]*):([0-9]{1,10})\Z")
 #: Indexes are PostgreSQL's `integer`.
 _MAX_INDEX = 2**31 - 1
 
@@ -36,7 +38,7 @@ def document_key(collection: str, document_id: str) -> str:
     >>> document_key("default", "guides/first steps.md")
     'urn:chunk:default:guides/first%20steps.md:'
     """
-    return f"{_PREFIX}{collection}:{quote(document_id, safe='/')}:"
+    return f"urn:chunk:{collection}:{quote(document_id, safe='/')}:"
 
 
 def parse_chunk_key(key: str) -> ChunkKey | None:
@@ -47,19 +49,12 @@ def parse_chunk_key(key: str) -> ChunkKey | None:
     >>> parse_chunk_key("urn:chunk:default:%61:3") is None
     True
     """
-    parts = key.removeprefix(_PREFIX).split(":")
-    if not key.startswith(_PREFIX) or len(parts) != 3:
+    match = _KEY.match(key)
+    if match is None:
         return None
-    collection, escaped, number = parts
-    if not (number.isascii() and number.isdecimal() and len(number) <= 10):
-        return None
-    document_id = unquote(escaped, errors="replace")
-    if "\0" in document_id:
-        return None
-    read = ChunkKey(collection, document_id, int(number))
+    collection, escaped, index = match.groups()
+    read = ChunkKey(collection, unquote(escaped), int(index))
     # Only the canonical spelling is valid, so that a chunk has one id.
-    try:
-        canonical = chunk_key(read.collection, read.document_id, read.index)
-    except UnicodeEncodeError:
+    if chunk_key(read.collection, read.document_id, read.index) != key:
         return None
-    return read if canonical == key and read.index <= _MAX_INDEX else None
+    return read if "\0" not in read.document_id and read.index <= _MAX_INDEX else None

@@ -271,33 +271,6 @@ class SupportsEffects(Protocol):
 
 
 @runtime_checkable
-class SupportsErasure(Protocol):
-    """Removes what `remove_documents` leaves for later, such as postings in old segments."""
-
-    async def erase_document(
-        self, collection: str, document_id: str
-    ) -> tuple[DocumentParts, DocumentParts]:
-        """Remove a document physically; return its stored parts before and after.
-
-        Both are zero when there is no such document. Cost: linear in the segments that have its postings.
-        """
-
-
-@runtime_checkable
-class SupportsFieldBoosts(Protocol):
-    """Weights title and headings above the text in BM25."""
-
-    async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
-        """Set the weights of fields, for stored and future documents.
-
-        Cost: none when they are set already; else linear in the texts of the collection.
-
-        Raises:
-            NotFound: There is no such collection.
-        """
-
-
-@runtime_checkable
 class TraceStore(Protocol):
     """Traces of answered questions, and the checks that reading them needs."""
 
@@ -368,12 +341,28 @@ class Store(
     ChunkStore,
     SupportsDocumentListing,
     SupportsEffects,
-    SupportsErasure,
-    SupportsFieldBoosts,
     TraceStore,
     Protocol,
 ):
     """Everything that the engine uses, in one store."""
+
+    async def erase_document(
+        self, collection: str, document_id: str
+    ) -> tuple[DocumentParts, DocumentParts]:
+        """Remove a document physically; return its stored parts before and after.
+
+        Unlike `remove_documents` it leaves nothing for later, such as postings in old segments. Both parts are
+        zero when there is no such document. Cost: linear in the segments that have its postings.
+        """
+
+    async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
+        """Set the BM25 weights of title, headings and path, for stored and future documents.
+
+        Cost: none when they are set already; else linear in the texts of the collection.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
 
     async def overview(self) -> StoreOverview:
         """Return what the store is and how much it holds."""

@@ -174,7 +174,7 @@ class QdrantCollection:
         self, vector: NDArray[np.float32], *, limit: int, access: Access
     ) -> list[QdrantChunk]:
         """Return the visible chunks with the greatest cosine, best first, ties by id."""
-        found = await self._ranked(vector, limit, self._visible(access))
+        found = await self._ranked(vector, limit, _all_of(self._conditions(access)))
         chunks = [_chunk(point) for point in found]
         return sorted(chunks, key=lambda chunk: (-chunk.score, chunk.id))
 
@@ -187,10 +187,8 @@ class QdrantCollection:
         if not chunk_ids:
             return {}
         ids: list[Any] = [int(one) if one.isdecimal() else one for one in chunk_ids]
-        condition = models.Filter(
-            must=[models.HasIdCondition(has_id=ids), *self._conditions(access)]
-        )
-        found = await self._ranked(vector, len(ids), condition)
+        conditions = [models.HasIdCondition(has_id=ids), *self._conditions(access)]
+        found = await self._ranked(vector, len(ids), _all_of(conditions))
         return {str(point.id): float(point.score) for point in found}
 
     async def chunks(self, limit: int, *, source_url: str | None = None) -> list[QdrantChunk]:
@@ -216,7 +214,7 @@ class QdrantCollection:
             with self._translated():
                 points, offset = await self._client.scroll(
                     self._collection,
-                    scroll_filter=models.Filter(must=conditions) if conditions else None,
+                    scroll_filter=_all_of(conditions),
                     limit=min(_PAGE_POINTS, limit - len(found)),
                     offset=offset,
                     with_payload=True,
@@ -247,12 +245,6 @@ class QdrantCollection:
             )
         points: list[Any] = answer.points
         return points
-
-    def _visible(self, access: Access) -> Any:
-        from qdrant_client import models
-
-        conditions = self._conditions(access)
-        return models.Filter(must=conditions) if conditions else None
 
     def _conditions(self, access: Access) -> list[Any]:
         """Return the conditions under which a point is visible to a reader."""
@@ -358,6 +350,13 @@ def _client(address: QdrantAddress) -> Any:
                 f"{address.shown} cannot be opened: {error}",
                 hint="check the address, and that no other program has the folder open",
             ) from error
+
+
+def _all_of(conditions: list[Any]) -> Any:
+    """Return the filter of points that meet all conditions; None without any."""
+    from qdrant_client import models
+
+    return models.Filter(must=conditions) if conditions else None
 
 
 def _empty(key: str) -> Any:

@@ -13,7 +13,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.results import content_digest
-from whence.store.validation import NORM_TOLERANCE, check_model, describe_model, is_text
+from whence.store.validation import are_unit_vectors, check_model, describe_model, is_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,8 +110,7 @@ def check_vectors(
         )
     if vectors.shape != (n, model.dimension):
         raise BadInput(f"{n} nodes were given vectors of shape {vectors.shape}")
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
+    if not are_unit_vectors(vectors):
         raise BadInput("a node was given a vector whose length is not 1")
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
 
 import msgspec
 
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.field_boosts import FieldBoosts
-from whence.text.analysis import QueryWord, field_length, parse_query, term_counts
+from whence.text.analysis import QueryWord, document_terms, field_length, parse_query
 from whence.text.languages import DEFAULT_LANGUAGE, detect_language, language_sample
 
 #: Languages of a collection before its first document; titles are always analyzed in the first.
@@ -30,7 +32,7 @@ class TermVector(msgspec.Struct, frozen=True):
 
 def count_terms(text: str, language: str) -> TermVector:
     """Count the terms of a text. Cost: linear in its length."""
-    counts = term_counts(text, language)
+    counts = dict(Counter(document_terms(text, language)))
     return TermVector(counts, field_length(counts), language)
 
 
@@ -61,7 +63,7 @@ class LexicalQuery(msgspec.Struct, frozen=True):
     languages: tuple[str, ...]
     """Those of the collection."""
     times: dict[QueryWord, int]
-    """Frequency of each word in the query; terms are in their stored form."""
+    """Frequency of each word in the query."""
     one_word: bool = False
     """Whether the query is a single word with its parts."""
 
@@ -85,8 +87,10 @@ class LexicalQuery(msgspec.Struct, frozen=True):
                 is left out: it would change the stems of queries about all others.
         """
         least = max(1, sum(languages.values()) / 100)
-        order = sorted(languages.keys() & self.languages, key=lambda one: (-languages[one], one))
-        places = [self.languages.index(one) for one in order if languages[one] >= least] or [0]
+        # Commonest first, equally common ones by name.
+        ordered = sorted(sorted(languages.items()), key=itemgetter(1), reverse=True)
+        known = self.languages
+        places = [known.index(one) for one, n in ordered if n >= least and one in known] or [0]
         counts: dict[str, int] = {}
         required: list[list[str]] = []
         for word, times in self.times.items():
@@ -98,9 +102,7 @@ class LexicalQuery(msgspec.Struct, frozen=True):
         return counts, required
 
 
-def parse_lexical_query(
-    text: str, languages: Sequence[str], form: Callable[[str], str] = str
-) -> LexicalQuery:
+def parse_lexical_query(text: str, languages: Sequence[str]) -> LexicalQuery:
     """Count the words of a query: the first `MAX_QUERY_WORDS` distinct ones, with all their repeats.
 
     Further words are ignored.
@@ -108,15 +110,7 @@ def parse_lexical_query(
     Args:
         text: The query.
         languages: Languages of the collection, at least one.
-        form: Returns the stored form of a term.
     """
     words, one_word = parse_query(text, languages)
-    counts = Counter(words)
-    return LexicalQuery(
-        tuple(languages),
-        {
-            QueryWord(tuple(map(form, word.terms)), word.required): times
-            for word, times in list(counts.items())[:MAX_QUERY_WORDS]
-        },
-        one_word,
-    )
+    times = dict(islice(Counter(words).items(), MAX_QUERY_WORDS))
+    return LexicalQuery(tuple(languages), times, one_word)

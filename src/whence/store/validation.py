@@ -135,9 +135,14 @@ def _check_vectors(collection: CollectionInfo, document: EmbeddedDocument) -> No
         return
     if vectors.shape[1] != collection.model.dimension:
         raise _other_dimension(collection, vectors.shape[1], f"the vectors of {name}")
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
+    if not are_unit_vectors(vectors):
         raise BadInput(f"{name} has a vector whose length is not 1")
+
+
+def are_unit_vectors(vectors: NDArray[np.float32]) -> bool:
+    """Return whether all rows have length 1, within `NORM_TOLERANCE`; shape (n, dimension)."""
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    return bool((np.abs(norms - 1.0) <= NORM_TOLERANCE).all())
 
 
 def _other_dimension(collection: CollectionInfo, dimension: int, what: str) -> ModelMismatch:

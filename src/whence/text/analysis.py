@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
@@ -57,29 +56,12 @@ def document_terms(text: str, language: str = "english") -> list[str]:
     """
     if not text.isascii():
         return list(_token_terms(text, language))
-    return [
-        term for pretoken in ascii_pretokens(text) for term in pretoken_terms(pretoken, language)
-    ]
-
-
-def term_counts(text: str, language: str = "english") -> dict[str, int]:
-    """Return the term frequencies of a document's text; arguments as for `document_terms`."""
-    if not text.isascii():
-        return dict(Counter(_token_terms(text, language)))
-    counts: dict[str, int] = {}
-    for pretoken, n in Counter(ascii_pretokens(text)).items():
-        for term in pretoken_terms(pretoken, language):
-            counts[term] = counts.get(term, 0) + n
-    return counts
-
-
-def ascii_pretokens(text: str) -> list[str]:
-    """Return the pre-tokens of a text that is ASCII, in order; its terms are those of its pre-tokens."""
-    return text.translate(_PRETOKEN_CHARACTERS).split()
+    pretokens = text.translate(_PRETOKEN_CHARACTERS).split()
+    return [term for pretoken in pretokens for term in _pretoken_terms(pretoken, language)]
 
 
 @lru_cache(maxsize=_CACHE_ENTRIES)
-def pretoken_terms(pretoken: str, language: str) -> tuple[str, ...]:
+def _pretoken_terms(pretoken: str, language: str) -> tuple[str, ...]:
     """Return the terms of a pre-token, in order."""
     if pretoken.isalnum():
         return _word_terms(pretoken, language)

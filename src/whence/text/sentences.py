@@ -90,7 +90,11 @@ def split_sentences(text: str) -> list[Sentence]:
     """
     sentences: list[Sentence] = []
     heading = lead = header = ""
-    for start, end, kind in _blocks(text):
+    for block in _blocks(text):
+        span = trimmed(text, block.start, block.end)
+        if span is None:
+            continue
+        (start, end), kind = span, block.kind
         content = text[start:end]
         if kind == "heading":
             heading, lead = content.strip("#*_ \t"), ""
@@ -111,13 +115,6 @@ def split_sentences(text: str) -> list[Sentence]:
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    """Yield blocks that are not blank, without white space at their ends."""
-    for start, end, kind in _raw_blocks(text):
-        if span := trimmed(text, start, end):
-            yield _Block(*span, kind)
-
-
-def _raw_blocks(text: str) -> Iterator[_Block]:
     """Join lines to blocks; each line of fenced code is a block."""
     open_block: _Block | None = None
     for start, end, in_code in _fenced_lines(text):

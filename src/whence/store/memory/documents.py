@@ -122,7 +122,7 @@ class MemoryDocuments(MemoryPart):
         _record(found, effects)
 
     async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
-        """Set the weights of fields; see `SupportsFieldBoosts`."""
+        """Set the weights of fields; see `Store`."""
         found = self._find(collection)
         found.boosts = boosts
         for document in list(found.documents.values()):

@@ -19,7 +19,6 @@ from whence.store.bm25 import query_weights, share
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.postgres.lexical.scoring import PostingList, top_scores
 from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_slots, read_terms
 from whence.store.postgres.metadata_index import filtered_chunks
@@ -93,7 +92,7 @@ async def search_lexical(
 
 
 async def _read_query(connection: Connection, view: ReaderView, query_text: str) -> _Query:
-    words = parse_lexical_query(query_text, view.version.languages, term_key)
+    words = parse_lexical_query(query_text, view.version.languages)
     return _Query(words, await read_terms(connection, view, words.terms))
 
 

@@ -17,6 +17,7 @@ from whence.store.postgres.collection_version import (
     versioned,
 )
 from whence.store.postgres.driver import Connection
+from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.postgres.lexical.scoring import POSTING_BYTES
 
 #: Bytes that a term takes beside its postings, about.
@@ -108,11 +109,17 @@ async def read_terms(
     missing = [term for term, found in cached.items() if found is None]
     if missing:
         statement = _OF_MANY_CLASSES if len(view.classes) > _MANY_CLASSES else _OF_FEW_CLASSES
+        stored = {term: term_key(term) for term in missing}
         rows = await fetch_versioned(
-            connection, statement, view.version, view.version.id, view.classes, missing
+            connection,
+            statement,
+            view.version,
+            view.version.id,
+            view.classes,
+            list(stored.values()),
         )
         for term in missing:
-            found = _visible_term([row for row in rows if row["term"] == term])
+            found = _visible_term([row for row in rows if row["term"] == stored[term]])
             size = _TERM_BYTES + sum(len(one.visible) for one in found.postings)
             view.cache.put(keys[term], found, size)
             cached[term] = found
