@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time as machine
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 
 class Timer(Protocol):
@@ -68,16 +68,7 @@ class ShiftedClock:
         return self._clock.call_later(delay_s, callback)
 
 
-@runtime_checkable
-class HasClock(Protocol):
-    """A resource with a clock of its own."""
-
-    @property
-    def clock(self) -> Clock:
-        """Its source of time."""
-        ...
-
-
 def clock_of(resource: object) -> Clock:
     """Return the clock of a resource that has one, else this machine's."""
-    return resource.clock if isinstance(resource, HasClock) else SystemClock()
+    clock: Clock | None = getattr(resource, "clock", None)
+    return clock or SystemClock()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from whence.broker.clock import Clock, SystemClock
+from whence.broker.clock import Clock
 from whence.broker.delivery import IncomingMessage, OutgoingMessage, Replies
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import Headers, Transport
@@ -21,23 +21,88 @@ from whence.schema.errors import CodecError, ConfigError, InternalError
 from whence.schema.message import Message
 
 
-class Binding:
-    """The handler that a worker calls for each message of a processor."""
+class Replica:
+    """One replica of a processor, from its start to its end; a restart makes a new one.
+
+    Args:
+        definition: The processor's definition.
+        build: Creates the processor without I/O.
+        transport: The broker.
+        clock: Source of time.
+        reply_topic: Full topic for replies to requests that name no topic; None drops them.
+        ledger: Prevents that a redelivered message is handled twice; None for an idempotent processor.
+        observer: Observes each message.
+    """
 
     def __init__(
         self,
-        processor: Processor,
         definition: ProcessorDefinition,
+        build: Callable[[], Processor],
         transport: Transport,
+        *,
         clock: Clock,
+        reply_topic: str | None = None,
+        ledger: Ledger | None = None,
         observer: Observer | None = None,
     ) -> None:
-        self._observer = observer
-        self._processor = processor
         self._definition = definition
+        self._observer = observer
+        self._build = build
+        self._ledger = ledger
         self._transport = transport
+        self._reply_topic = reply_topic
         self._clock = clock
-        self._type: type[Message] = inbound_type(type(processor))
+        self._type: type[Message] = inbound_type(definition.cls)
+        self._processor: Processor | None = None
+        #: None before `start`.
+        self.worker: Worker | None = None
+
+    async def start(self) -> None:
+        """Build and start the processor, then subscribe.
+
+        Raises:
+            ConfigError: The processor receives no messages.
+            WhenceError: The start failed; `stop` releases what was opened.
+        """
+        definition = self._definition
+        if self._type is None:
+            raise ConfigError(f"processor type {definition.type!r} neither serves nor consumes")
+        self._processor = self._build()
+        await self._processor.start()
+        self.worker = Worker(
+            self._transport,
+            topic=definition.inbound,
+            group=definition.name,
+            handler=self.handle,
+            concurrency=definition.concurrency,
+            prefetch=definition.prefetch,
+            retry=definition.retry,
+            ledger=self._ledger,
+            reply_topic=self._reply_topic,
+            name=definition.name,
+            clock=self._clock,
+        )
+        await self.worker.start()
+
+    async def run(self) -> None:
+        """Handle messages until `stop` is called.
+
+        Raises:
+            WhenceError: The broker was lost, or no message can be handled until a fault is repaired.
+        """
+        assert self.worker is not None, "start comes first"
+        await self.worker.join()
+
+    async def stop(self, drain_s: float) -> None:
+        """Wait at most `drain_s` seconds for messages in progress, return the others, close the processor.
+
+        Also after a failed start, and idempotent.
+        """
+        if self.worker is not None:
+            await self.worker.aclose(drain_s)
+        processor, self._processor = self._processor, None
+        if processor is not None:
+            await processor.aclose()
 
     async def handle(self, incoming: IncomingMessage) -> Replies:
         """Handle one message and yield its replies, the last one marked.
@@ -48,6 +113,7 @@ class Binding:
             WhenceError: The error of the processor.
         """
         delivery, processor = incoming.delivery, self._processor
+        assert processor is not None, "start comes first"
         trace = TraceContext.read(delivery.headers)
         observed: AbstractContextManager[TraceContext] = nullcontext(trace)
         if self._observer is not None:
@@ -86,7 +152,7 @@ class Binding:
 
     def _outgoing(self, reply: Message, trace: TraceContext) -> OutgoingMessage:
         """Encode a reply; raise `InternalError` when it is not one of the processor's service."""
-        service = self._processor.serves
+        service = self._definition.cls.serves
         if service is None or not isinstance(reply, service.replies):
             raise InternalError(
                 f"processor {self._definition.name} returned {type(reply).__name__}, which is not one of"
@@ -98,87 +164,3 @@ class Binding:
             headers=trace.headers_of(type(reply).TYPE),
             end=service.is_last is None or service.is_last(reply),
         )
-
-
-class Replica:
-    """One replica of a processor, from its start to its end; a restart makes a new one.
-
-    Args:
-        definition: The processor's definition.
-        build: Creates the processor without I/O.
-        transport: The broker.
-        reply_topic: Full topic for replies to requests that name no topic; None drops them.
-        ledger: Prevents that a redelivered message is handled twice; None for an idempotent processor.
-        clock: Source of time.
-        observer: Observes each message.
-    """
-
-    def __init__(
-        self,
-        definition: ProcessorDefinition,
-        build: Callable[[], Processor],
-        transport: Transport,
-        *,
-        reply_topic: str | None = None,
-        ledger: Ledger | None = None,
-        clock: Clock | None = None,
-        observer: Observer | None = None,
-    ) -> None:
-        self._definition = definition
-        self._observer = observer
-        self._build = build
-        self._ledger = ledger
-        self._transport = transport
-        self._reply_topic = reply_topic
-        self._clock: Clock = clock or SystemClock()
-        self._processor: Processor | None = None
-        #: None before `start`.
-        self.worker: Worker | None = None
-
-    async def start(self) -> None:
-        """Build and start the processor, then subscribe.
-
-        Raises:
-            ConfigError: The processor receives no messages.
-            WhenceError: The start failed; `stop` releases what was opened.
-        """
-        definition = self._definition
-        if inbound_type(definition.cls) is None:
-            raise ConfigError(f"processor type {definition.type!r} neither serves nor consumes")
-        self._processor = self._build()
-        await self._processor.start()
-        binding = Binding(self._processor, definition, self._transport, self._clock, self._observer)
-        self.worker = Worker(
-            self._transport,
-            topic=definition.inbound,
-            group=definition.name,
-            handler=binding.handle,
-            concurrency=definition.concurrency,
-            prefetch=definition.prefetch,
-            retry=definition.retry,
-            ledger=self._ledger,
-            reply_topic=self._reply_topic,
-            name=definition.name,
-            clock=self._clock,
-        )
-        await self.worker.start()
-
-    async def run(self) -> None:
-        """Handle messages until `stop` is called.
-
-        Raises:
-            WhenceError: The broker was lost, or no message can be handled until a fault is repaired.
-        """
-        assert self.worker is not None, "start comes first"
-        await self.worker.join()
-
-    async def stop(self, drain_s: float) -> None:
-        """Wait at most `drain_s` seconds for messages in progress, return the others, close the processor.
-
-        Also after a failed start, and idempotent.
-        """
-        if self.worker is not None:
-            await self.worker.aclose(drain_s)
-        processor, self._processor = self._processor, None
-        if processor is not None:
-            await processor.aclose()

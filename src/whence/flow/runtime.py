@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -218,47 +219,38 @@ class FlowRuntime:
         needs = {name: objects[name] for name in processor.cls.needs}
         accepted = inspect.signature(processor.cls).parameters
         needs |= {k: v for k, v in self._resources.processor_arguments.items() if k in accepted}
+        # The constructor of a processor takes its parameters and, by keyword, its resources.
+        build = partial(processor.cls, processor.parameters, **needs)
+        ledger = objects.get(_LEDGER) if processor.cls.once else None
         for number in range(processor.replicas):
             supervisor = Supervisor(
                 f"{processor.name}[{number}]" if processor.replicas > 1 else processor.name,
-                self._maker(group, number, needs, objects.get(_LEDGER)),
+                partial(self._make_replica, group, number, build, ledger),
                 policy=self._restart,
                 clock=self._monotonic,
             )
             group.supervisors.append(supervisor)
             self._tasks.add(supervisor.start())
 
-    def _maker(
-        self, group: _ProcessorGroup, number: int, needs: dict[str, Any], ledger: Ledger | None
-    ) -> Callable[[], Replica]:
+    def _make_replica(
+        self,
+        group: _ProcessorGroup,
+        number: int,
+        build: Callable[[], Processor],
+        ledger: Ledger | None,
+    ) -> Replica:
         definition = group.definition
-        reply_topic = next(
-            (
-                interface.response
-                for interface in self._whole.interfaces
-                if interface.request == definition.inbound
-            ),
-            None,
+        served = [one for one in self._whole.interfaces if one.request == definition.inbound]
+        replica = group.current[number] = Replica(
+            definition,
+            build,
+            self._transport,
+            reply_topic=served[0].response if served else None,
+            ledger=ledger,
+            clock=self._clock,
+            observer=self._observer,
         )
-
-        def build() -> Processor:
-            # The constructor of a processor takes its parameters and, by keyword, its resources.
-            return definition.cls(definition.parameters, **needs)
-
-        def make() -> Replica:
-            replica = Replica(
-                definition,
-                build,
-                self._transport,
-                reply_topic=reply_topic,
-                ledger=ledger if definition.cls.once else None,
-                clock=self._clock,
-                observer=self._observer,
-            )
-            group.current[number] = replica
-            return replica
-
-        return make
+        return replica
 
     async def _wait_until_settled(self) -> None:
         supervisors = [one for group in self._groups for one in group.supervisors]

@@ -89,8 +89,6 @@ class MemoryBroker:
         self.clock: Clock = clock or SystemClock()
         self.faults = faults or Faults()
         self.max_backlog = max_backlog
-        #: Messages dropped because a non-persistent topic had no consumer.
-        self.dropped = 0
         self._orders = count(1)
         self._retain_messages = retain_messages
         self._retain_bytes = retain_bytes
@@ -145,7 +143,6 @@ class MemoryBroker:
     ) -> SubscriptionQueue | None:
         """Add a message to every subscription of the topic; when one has no room, return it and add none."""
         if not topic.persistent and not topic.queues:
-            self.dropped += 1
             self._topics.pop(topic.name, None)
             return None
         for queue in topic.queues:
