@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
 
 import msgspec
 
@@ -96,8 +96,8 @@ class DeadLetters:
         Raises:
             Unavailable: The broker cannot be reached, or another client reads them.
         """
-        async with self._open(topic, limit) as subscription:
-            return [_dead_letter(d) async for d in self._read(subscription, limit)]
+        async with aclosing(self._read(topic, limit)) as letters:
+            return [_dead_letter(delivery) async for _, delivery in letters]
 
     async def replay(
         self, topic: str, ids: Collection[str] | None = None, *, limit: int = 1000
@@ -130,8 +130,8 @@ class DeadLetters:
         self, topic: str, ids: Collection[str] | None, limit: int, *, send: bool
     ) -> int:
         taken: set[tuple[str, str]] = set()
-        async with self._open(topic, limit) as subscription:
-            async for delivery in self._read(subscription, limit):
+        async with aclosing(self._read(topic, limit)) as letters:
+            async for subscription, delivery in letters:
                 letter = _dead_letter(delivery)
                 if (letter.id, letter.group) in taken:
                     # Sent again it failed again; so will it the next time, and all that follows is as new.
@@ -149,8 +149,10 @@ class DeadLetters:
                 taken.add((letter.id, letter.group))
         return len(taken)
 
-    @asynccontextmanager
-    async def _open(self, topic: str, limit: int) -> AsyncIterator[Subscription]:
+    async def _read(
+        self, topic: str, limit: int
+    ) -> AsyncGenerator[tuple[Subscription, Delivery], None]:
+        """Yield the dead letters of a topic, each with the subscription that settles it."""
         subscription = await self._transport.subscribe(
             dead_letter_topic(full_topic(topic)),
             self._group,
@@ -159,18 +161,15 @@ class DeadLetters:
             start=Start.EARLIEST,
         )
         try:
-            yield subscription
+            for _ in range(limit):
+                try:
+                    async with asyncio.timeout(self._wait_s):
+                        delivery = await subscription.receive()
+                except TimeoutError:
+                    return
+                yield subscription, delivery
         finally:
             await subscription.aclose()
-
-    async def _read(self, subscription: Subscription, limit: int) -> AsyncIterator[Delivery]:
-        for _ in range(limit):
-            try:
-                async with asyncio.timeout(self._wait_s):
-                    delivery = await subscription.receive()
-            except TimeoutError:
-                return
-            yield delivery
 
 
 def replay_headers(headers: Mapping[str, str]) -> dict[str, str]:

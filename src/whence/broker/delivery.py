@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -117,7 +116,7 @@ class WorkerState:
     counters: WorkerCounters = field(default_factory=WorkerCounters)
     instance: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Id of this worker, new at every start."""
-    started_at: float = field(default_factory=time.time)
+    started_at: float
     """Seconds since the epoch by the worker's clock."""
     subscription: Subscription | None = None
     active: set[ActiveDelivery] = field(default_factory=set)

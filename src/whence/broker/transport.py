@@ -8,7 +8,7 @@ durable when `publish` returns. Closing never drops a group's backlog.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from enum import StrEnum
 from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
@@ -138,6 +138,15 @@ class TopicStats(NamedTuple):
     """Messages handed out and not settled."""
     oldest_age_s: float
     """Age of the oldest message waiting or in flight, in seconds; 0 when there is none."""
+
+    @classmethod
+    def total(cls, each: Collection[TopicStats]) -> TopicStats:
+        """Add up statistics of several queues."""
+        return cls(
+            backlog=sum(one.backlog for one in each),
+            in_flight=sum(one.in_flight for one in each),
+            oldest_age_s=max((one.oldest_age_s for one in each), default=0.0),
+        )
 
 
 class Subscription(Protocol):

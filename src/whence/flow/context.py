@@ -212,6 +212,6 @@ def read_reply(reply: Reply, expected: tuple[type[M], ...], topic: str) -> M:
     except CodecError as error:
         text = f"the reply of {short_topic(topic)} cannot be read: {error.message}"
         raise CodecError(text) from error
-    if isinstance(message, ErrorReply) and ErrorReply not in expected:
+    if isinstance(message, ErrorReply):
         raise error_from_reply(message)
     return cast("M", message)

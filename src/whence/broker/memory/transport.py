@@ -221,12 +221,7 @@ class MemoryBroker:
         """Return how far a subscription is behind; the consumers of a broadcast are added up."""
         topic = self._topics.get(full_topic(topic_name))
         queues = topic.queues if topic is not None else []
-        each = [queue.stats() for queue in queues if queue.name == name]
-        return TopicStats(
-            backlog=sum(stats.backlog for stats in each),
-            in_flight=sum(stats.in_flight for stats in each),
-            oldest_age_s=max((stats.oldest_age_s for stats in each), default=0.0),
-        )
+        return TopicStats.total([queue.stats() for queue in queues if queue.name == name])
 
     def consumers_of(self, client: MemoryTransport) -> list[QueueSubscription]:
         """Return the consumers of one client."""

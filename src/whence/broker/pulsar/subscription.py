@@ -21,13 +21,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pulsar import Message
 from pulsar.asyncio import Consumer as PulsarConsumer
 from pulsar.asyncio import Producer, PulsarException, Reader
 
-from whence.broker.clock import Clock
 from whence.broker.queue import (
     QueuedMessage,
     QueueSubscription,
@@ -39,11 +38,12 @@ from whence.broker.transport import (
     Headers,
     Mode,
     RetryPolicy,
-    TopicStats,
-    Transport,
     number_of,
 )
 from whence.schema.errors import WhenceError
+
+if TYPE_CHECKING:
+    from whence.broker.pulsar.transport import PulsarTransport
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class ConsumerFeed:
                     await self._reopen(consumer)
         except asyncio.CancelledError:
             # Only a closing event loop cancels this task. A message that came later would end the process.
-            await owner.abandon()
+            await owner.transport.abandon()
             raise
 
     async def _receive(self, consumer: PulsarConsumer | Reader) -> Message | None:
@@ -212,29 +212,6 @@ class Stamps:
     """First delivery, on a retry."""
 
 
-class RetryPublisher(Transport, Protocol):
-    """What a subscription needs of its transport."""
-
-    @property
-    def clock(self) -> Clock:
-        """Source of time."""
-        ...
-
-    async def publish_retry(
-        self, topic: str, group: str, payload: bytes, properties: dict[str, str], key: str | None
-    ) -> None:
-        """Publish to the retry topic of a group, properties as they are, and wait for the receipt."""
-        ...
-
-    def forget(self, subscription: PulsarSubscription) -> None:
-        """Drop a subscription that is closed."""
-        ...
-
-    async def abandon(self) -> None:
-        """Close the client at once: the event loop is closing."""
-        ...
-
-
 class FetchedMessage(QueuedMessage, kw_only=True):
     """One message that the broker gave to this consumer and that is not settled."""
 
@@ -260,11 +237,11 @@ class PulsarSubscription(QueueSubscription):
         retry: Attempts and waits.
     """
 
-    transport: RetryPublisher
+    transport: PulsarTransport
 
     def __init__(
         self,
-        transport: RetryPublisher,
+        transport: PulsarTransport,
         topic: str,
         group: str,
         *,
@@ -276,13 +253,10 @@ class PulsarSubscription(QueueSubscription):
         queue = SubscriptionQueue(topic, group, mode, clock=clock, orders=itertools.count(1))
         super().__init__(transport, queue, prefetch, retry, clock)
         queue.join(self)
-        self.topic = topic
-        self.group = group
         #: Monotonic second of the last ack.
         self.settled_at = float("-inf")
         #: Set when a feed may have room for another message.
         self.room = asyncio.Event()
-        self._mode = mode
         self._persistent = topic.startswith("persistent://")
         self._numbers = itertools.count(1)
         self._feeds: list[ConsumerFeed] = []
@@ -301,10 +275,6 @@ class PulsarSubscription(QueueSubscription):
         feed = ConsumerFeed(self, topic, name, lanes, open_consumer)
         await feed.start()
         self._feeds.append(feed)
-
-    def stats(self) -> TopicStats:
-        """Count what this consumer has fetched."""
-        return self.queue.stats()
 
     def in_flight(self) -> dict[tuple[str, str], int]:
         """Count what is handed out, by topic on the cluster and name of the consumer."""
@@ -352,7 +322,7 @@ class PulsarSubscription(QueueSubscription):
         wait = deliver_at - self.clock.time() if deliver_at else 0.0
         return FetchedMessage(
             StoredMessage(
-                self.topic,
+                self.queue.topic,
                 message.data(),
                 {k: value for k, value in properties.items() if not k.startswith(INTERNAL)},
                 message.partition_key() or None,
@@ -399,7 +369,7 @@ class PulsarSubscription(QueueSubscription):
         self, delivery: Delivery, entry: QueuedMessage, attempt: int, delay_s: float
     ) -> None:
         """Publish the retry first and ack second; a crash in between doubles the message."""
-        if not self._persistent or self._mode is Mode.BROADCAST:
+        if not self._persistent or self.queue.mode is Mode.BROADCAST:
             # Nothing of this consumer outlives it, so neither need its retries.
             await super()._retry_later(delivery, entry, attempt, delay_s)
             self.room.set()
@@ -416,7 +386,7 @@ class PulsarSubscription(QueueSubscription):
         entry.settling = True
         try:
             await self.transport.publish_retry(
-                self.topic, self.group, message.payload, properties, message.key
+                self.queue.topic, self.queue.name, message.payload, properties, message.key
             )
         finally:
             entry.settling = False
@@ -428,10 +398,6 @@ class PulsarSubscription(QueueSubscription):
         """Hand out messages again."""
         self.room.set()
         super().resume()
-
-    async def abandon(self) -> None:
-        """Close the client at once: the event loop is closing."""
-        await self.transport.abandon()
 
     async def close_consumers(self) -> None:
         """Close the consumers of the library at once."""

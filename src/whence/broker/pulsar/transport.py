@@ -12,11 +12,12 @@ import itertools
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from pulsar import ConsumerType
 from pulsar.asyncio import Consumer, PulsarException, Reader
 
-from whence.broker.clock import Clock, ShiftedClock, SystemClock
+from whence.broker.clock import ShiftedClock, SystemClock
 from whence.broker.pulsar.admin import clock_offset, find_admin, group_stats
 from whence.broker.pulsar.client import PulsarClient
 from whence.broker.pulsar.errors import is_gone, translate
@@ -77,8 +78,6 @@ class PulsarTransport:
     Args:
         url: `pulsar://host:port` or `pulsar+ssl://host:port`, without credentials.
         options: Credentials, certificates, namespace and limits.
-        clock: Source of time.
-        instance: Name of this client, part of its reply topic and of the ids it makes; random when empty.
         max_payload_bytes: Largest payload; the cluster's `maxMessageSize` less 16 KiB for headers.
 
     Raises:
@@ -90,15 +89,13 @@ class PulsarTransport:
         url: str,
         *,
         options: PulsarOptions | None = None,
-        clock: Clock | None = None,
-        instance: str = "",
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:
         self.url = checked_url(url)
         self.options = options or PulsarOptions()
-        self.clock = ShiftedClock(clock or SystemClock())
+        self.clock = ShiftedClock(SystemClock())
         self.max_payload_bytes = max_payload_bytes
-        self._instance = instance or uuid.uuid4().hex
+        self._instance = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._client = PulsarClient(self.url, self.options)
         self._producers = ProducerPool(self._client.open_producer, self.clock)
@@ -272,14 +269,11 @@ class PulsarTransport:
             Unavailable: The admin interface does not answer.
         """
         name = full_topic(topic)
-        own = [one for one in self._subscriptions if (one.topic, one.group) == (name, group)]
+        own = [
+            one for one in self._subscriptions if (one.queue.topic, one.queue.name) == (name, group)
+        ]
         if not self.options.admin_url:
-            each = [one.stats() for one in own]
-            return TopicStats(
-                backlog=sum(one.backlog for one in each),
-                in_flight=sum(one.in_flight for one in each),
-                oldest_age_s=max((one.oldest_age_s for one in each), default=0.0),
-            )
+            return TopicStats.total([one.queue.stats() for one in own])
         settled = max((one.settled_at for one in own), default=0.0)
         await asyncio.sleep(max(0.0, settled + _ACK_FLUSH_S - self.clock.monotonic()))
         held = {place: n for one in own for place, n in one.in_flight().items()}
@@ -354,27 +348,18 @@ def _openings(
     name: str,
 ) -> list[tuple[str, _Opening]]:
     """Return the topics of a consumer, its retry topic last, and how to open each."""
-    again = retry_topic(topic, group)
-    # A reader that is opened again must not start from the beginning.
-    starts = iter((start,))
-
-    async def read() -> Reader:
-        return await client.open_reader(topic, next(starts, None), max(fetch, 1), name)
-
-    async def consume() -> Consumer:
-        kind = _CONSUMER_TYPES[mode]
-        return await client.open_consumer(topic, group, kind, start, fetch, name)
-
-    async def consume_retries() -> Consumer:
-        # Delays need a shared subscription; an exclusive group has one consumer anyhow.
-        kind = _CONSUMER_TYPES[Mode.KEY_ORDERED if mode is Mode.KEY_ORDERED else Mode.SHARED]
-        return await client.open_consumer(again, group, kind, Start.EARLIEST, fetch, name)
-
     if mode is Mode.BROADCAST:
-        return [(topic, read)]
+        # A reader that is opened again must not start from the beginning.
+        starts = iter((start,))
+        return [(topic, lambda: client.open_reader(topic, next(starts, None), max(fetch, 1), name))]
+    own = partial(client.open_consumer, topic, group, _CONSUMER_TYPES[mode], start, fetch, name)
     if not topic.startswith("persistent://"):
-        return [(topic, consume)]
-    return [(topic, consume), (again, consume_retries)]
+        return [(topic, own)]
+    # Delays need a shared subscription; an exclusive group has one consumer anyhow.
+    kind = _CONSUMER_TYPES[Mode.KEY_ORDERED if mode is Mode.KEY_ORDERED else Mode.SHARED]
+    again = retry_topic(topic, group)
+    retries = partial(client.open_consumer, again, group, kind, Start.EARLIEST, fetch, name)
+    return [(topic, own), (again, retries)]
 
 
 async def open_transport(url: str) -> PulsarTransport:
