@@ -292,12 +292,12 @@ async def test_delayed_message_waits_for_a_consumer() -> None:
 async def test_waiting_consumers_take_turns() -> None:
     """When all consumers wait, messages are delivered in turn."""
     transport = MemoryTransport()
-    members = [await transport.subscribe(TOPIC, "g", prefetch=9) for _ in range(3)]
+    consumers = [await transport.subscribe(TOPIC, "g", prefetch=9) for _ in range(3)]
     counts = [0, 0, 0]
 
     async def take(place: int) -> None:
         while True:
-            await members[place].ack(await members[place].receive())
+            await consumers[place].ack(await consumers[place].receive())
             counts[place] += 1
 
     tasks = [asyncio.create_task(take(place)) for place in range(3)]
@@ -439,7 +439,7 @@ STEPS = st.lists(
 
 
 class Schedule:
-    """Runs random steps on a group of three members and checks what must hold after each."""
+    """Runs random steps on a group of three consumers and checks what must hold after each."""
 
     PREFETCH = 2
 
@@ -454,12 +454,12 @@ class Schedule:
         self.waiting: list[list[asyncio.Future[object]]] = [[], [], []]
 
     async def join(self, place: int) -> None:
-        self.members[place] = await self.transport.subscribe(
+        self.consumers[place] = await self.transport.subscribe(
             TOPIC, "g", mode=self.mode, prefetch=self.PREFETCH, retry=FOREVER
         )
 
     async def run(self, steps: list[tuple[object, ...]]) -> None:
-        self.members: list[object] = [None, None, None]
+        self.consumers: list[object] = [None, None, None]
         for place in range(3):
             await self.join(place)
         letters = await self.transport.subscribe(dead_letter_topic(TOPIC), "g", prefetch=1000)
@@ -476,20 +476,20 @@ class Schedule:
         await self.transport.publish(TOPIC, body, key=key, delay_s=delay or None)
 
     async def do_receive(self, place: int) -> None:
-        self.waiting[place].append(asyncio.ensure_future(self.members[place].receive()))
+        self.waiting[place].append(asyncio.ensure_future(self.consumers[place].receive()))
 
     async def do_ack(self, place: int, which: int) -> None:
         delivery = self.pick(place, which)
-        if delivery is not None and await self.members[place].ack(delivery):
+        if delivery is not None and await self.consumers[place].ack(delivery):
             self.settled[delivery.payload] += 1
 
     async def do_nack(self, place: int, which: int, delay: int) -> None:
         if delivery := self.pick(place, which):
-            await self.members[place].nack(delivery, delay_s=delay)
+            await self.consumers[place].nack(delivery, delay_s=delay)
 
     async def do_reject(self, place: int, which: int) -> None:
         if delivery := self.pick(place, which):
-            await self.members[place].reject(delivery, reason="r")
+            await self.consumers[place].reject(delivery, reason="r")
 
     async def do_cancel(self, place: int) -> None:
         for future in self.waiting[place]:
@@ -503,7 +503,7 @@ class Schedule:
         await self.do_cancel(place)
 
     async def do_close(self, place: int) -> None:
-        await self.members[place].aclose()
+        await self.consumers[place].aclose()
         self.held[place].clear()
         await self.settle_futures()
         await self.join(place)
@@ -515,10 +515,10 @@ class Schedule:
             held.clear()
 
     async def do_pause(self, place: int) -> None:
-        self.members[place].pause()
+        self.consumers[place].pause()
 
     async def do_resume(self, place: int) -> None:
-        self.members[place].resume()
+        self.consumers[place].resume()
 
     async def do_advance(self, seconds: int) -> None:
         self.clock.advance(seconds)
@@ -538,9 +538,9 @@ class Schedule:
 
     def check(self) -> None:
         group = self.transport.broker.topic(TOPIC).queues[0]
-        for member in group.consumers:
-            assert len(member.held) <= self.PREFETCH
-        in_flight = [entry for member in group.consumers for entry in member.held.values()]
+        for consumer in group.consumers:
+            assert len(consumer.held) <= self.PREFETCH
+        in_flight = [entry for consumer in group.consumers for entry in consumer.held.values()]
         assert group.size == len(in_flight) + group.stats().backlog
         if self.mode is Mode.KEY_ORDERED:
             keys = Counter(e.message.key for e in in_flight if e.message.key is not None)
@@ -551,8 +551,8 @@ class Schedule:
             for future in futures:
                 future.cancel()
         await self.settle_futures()
-        for member in self.members:
-            await member.aclose()
+        for consumer in self.consumers:
+            await consumer.aclose()
         last = await self.transport.subscribe(TOPIC, "g", mode=self.mode, retry=FOREVER)
         self.clock.advance(1_000)
         while (delivery := await receive_now(last)) is not None:
@@ -575,17 +575,17 @@ def test_no_schedule_loses_a_message(steps: list[tuple[object, ...]], mode: Mode
 @settings(max_examples=60, deadline=None)
 @given(
     keys=st.lists(st.sampled_from("abc"), min_size=1, max_size=30),
-    members=st.integers(1, 3),
+    consumers=st.integers(1, 3),
     seed=st.randoms(use_true_random=False),
 )
-def test_key_order_is_kept(keys: list[str], members: int, seed: object) -> None:
+def test_key_order_is_kept(keys: list[str], consumers: int, seed: object) -> None:
     """Without failures the messages of a key are received in the order of publishing."""
 
     async def run() -> None:
         transport = MemoryTransport()
         subscriptions = [
             await transport.subscribe(TOPIC, "g", mode=Mode.KEY_ORDERED, prefetch=3)
-            for _ in range(members)
+            for _ in range(consumers)
         ]
         for place, key in enumerate(keys):
             await transport.publish(TOPIC, str(place).encode(), key=key)

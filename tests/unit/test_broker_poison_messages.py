@@ -54,11 +54,11 @@ def test_one_message_is_on_probation_at_a_time() -> None:
     mine = suspects()
     assert mine.decide(delivery("a")) is Decision.COUNT
     assert mine.decide(delivery("b")) is Decision.HOLD
-    on_trial = delivery("a", mine.count_headers(delivery("a")))
-    assert mine.decide(on_trial) is Decision.HANDLE
-    mine.begin(on_trial)
+    on_probation = delivery("a", mine.count_headers(delivery("a")))
+    assert mine.decide(on_probation) is Decision.HANDLE
+    mine.begin(on_probation)
     assert mine.decide(delivery("b")) is Decision.HOLD
-    mine.end(on_trial)
+    mine.end(on_probation)
 
     assert mine.decide(delivery("b")) is Decision.COUNT
 
@@ -100,13 +100,13 @@ def test_the_number_of_deaths_is_bounded(max_deaths: int) -> None:
     at_hand = delivery(redelivered=False, published_at=START)
     headers: dict[str, str] = {}
     while deaths < 100:
-        judge = Probation(ManualClock(now=now), budget=1, max_deaths=max_deaths)
-        verdict = judge.decide(at_hand)
-        if verdict is Decision.DEAD_LETTER:
+        probation = Probation(ManualClock(now=now), budget=1, max_deaths=max_deaths)
+        decision = probation.decide(at_hand)
+        if decision is Decision.DEAD_LETTER:
             break
-        if verdict is Decision.COUNT:
-            headers = judge.count_headers(at_hand)
-            assert judge.decide(delivery(headers=headers)) is Decision.HANDLE
+        if decision is Decision.COUNT:
+            headers = probation.count_headers(at_hand)
+            assert probation.decide(delivery(headers=headers)) is Decision.HANDLE
         deaths += 1
         now += 10
         at_hand = delivery(headers=headers)

@@ -1,4 +1,4 @@
-"""The asking side on its own: what it makes of headers, and what it leaves behind."""
+"""The requester by itself: how it reads headers, and what it leaves behind."""
 
 from __future__ import annotations
 

@@ -72,15 +72,15 @@ class DeliverySuite:
         """2: The consumers of a group share its messages; each message goes to one."""
         clients = [await transport_factory() for _ in range(2)]
         topic = fresh_topic()
-        members = [await client.subscribe(topic, "g", prefetch=4) for client in clients]
+        consumers = [await client.subscribe(topic, "g", prefetch=4) for client in clients]
         bodies = await publish_all(clients[0], topic, 40)
         seen: list[bytes] = []
 
         async def consume(index: int) -> None:
             while True:
-                delivery = await members[index].receive()
+                delivery = await consumers[index].receive()
                 seen.append(delivery.payload)
-                await members[index].ack(delivery)
+                await consumers[index].ack(delivery)
 
         tasks = [asyncio.create_task(consume(index)) for index in range(2)]
         await eventually(lambda: len(seen) >= len(bodies))
@@ -89,7 +89,7 @@ class DeliverySuite:
         await asyncio.gather(*tasks, return_exceptions=True)
 
         assert sorted(seen) == bodies
-        assert all([await is_silent(member) for member in members])
+        assert all([await is_silent(consumer) for consumer in consumers])
 
     async def test_groups_are_independent(self, transport: Transport, topic: str) -> None:
         """3: Every group gets every message; a nack in one is not seen by the other."""
@@ -227,14 +227,14 @@ class DeliverySuite:
         clients = [await transport_factory() for _ in range(2)]
         topic = fresh_topic()
         await clients[0].publish(topic, b"before")
-        members = [await client.subscribe(topic, "g", mode=Mode.BROADCAST) for client in clients]
+        consumers = [await client.subscribe(topic, "g", mode=Mode.BROADCAST) for client in clients]
 
         await clients[0].publish(topic, b"x")
 
-        assert [await acked(member, 1) for member in members] == [[b"x"], [b"x"]]
-        await members[1].aclose()
+        assert [await acked(consumer, 1) for consumer in consumers] == [[b"x"], [b"x"]]
+        await consumers[1].aclose()
         await clients[0].publish(topic, b"y")
-        assert await acked(members[0], 1) == [b"y"]
+        assert await acked(consumers[0], 1) == [b"y"]
         late = await clients[1].subscribe(topic, "g", mode=Mode.BROADCAST)
         assert await is_silent(late)
         whole = await clients[1].subscribe(topic, "g", mode=Mode.BROADCAST, start=Start.EARLIEST)

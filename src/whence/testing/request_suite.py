@@ -82,8 +82,8 @@ class RequestSuite:
         assert reply.headers[Headers.TYPE] == "any.v1"
         assert (asked.payload, asked.key, asked.headers["type"]) == (b"?", "k", "ask.v1")
         assert full_topic(asked.headers[Headers.REPLY_TO]) == asked.headers[Headers.REPLY_TO]
-        patience = int(asked.headers[Headers.DEADLINE]) / 1000 - before
-        assert 15 < patience < 25
+        timeout_s = int(asked.headers[Headers.DEADLINE]) / 1000 - before
+        assert 15 < timeout_s < 25
 
     async def test_hundred_callers(self, transport_factory: TransportFactory) -> None:
         """29: Each of a hundred concurrent callers in two clients gets the reply to its own request."""
@@ -118,12 +118,12 @@ class RequestSuite:
                 await on_their_way.acquire()
                 await server.publish(large, b"x" * 400_000)
 
-        async def swallow() -> None:
+        async def ack_all() -> None:
             while True:
                 await heavy.ack(await heavy.receive())
                 on_their_way.release()
 
-        others = [_echo(server, subscription), swallow(), flood(), flood(), flood()]
+        others = [_echo(server, subscription), ack_all(), flood(), flood(), flood()]
         numbers = iter(range(400))
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(other) for other in others]

@@ -37,7 +37,7 @@ class Faults:
     duplicate_after_ack: int = 0
     """Acked messages that are delivered once more."""
     lose_acks: int = 0
-    """Acks that report success and never arrive: the message returns when the member leaves."""
+    """Acks that report success and never arrive: the message returns when the consumer leaves."""
     fail_publishes: int = 0
     """Publishes that raise `Unavailable` with nothing stored."""
     lose_receipts: int = 0

@@ -51,14 +51,14 @@ async def group_stats(
 ) -> TopicStats:
     """Add up a group's backlog over a topic and its retry topic; one that does not exist has none.
 
-    Acks reach the broker in bunches, so that numbers are up to 100 ms old. For members in other processes
+    Acks reach the broker in bunches, so that numbers are up to 100 ms old. For consumers in other processes
     what their client has fetched ahead counts as in flight.
 
     Args:
         options: Has `admin_url` and, when needed, a token and trusted certificates.
         topics: Full names as on the cluster.
         group: Name of the subscription.
-        own: Messages handed out by members of this process, by topic and name of the consumer.
+        own: Messages handed out by consumers of this process, by topic and name of the consumer.
 
     Raises:
         Unavailable: The admin interface does not answer, or refuses.
