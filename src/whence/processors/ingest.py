@@ -100,26 +100,22 @@ class IngestProcessor(Processor):
             for draft in batch.changed
             if draft.document_id in batch.vectors
         ]
+
+        async def store(documents: list[EmbeddedDocument]) -> None:
+            effects = batch.effects(message_id, [one.draft.document_id for one in documents])
+            await self._store.replace_documents(collection, documents, effects=effects)
+
+        if not ready:
+            return
         try:
-            await self._replace(collection, batch, message_id, ready)
+            await store(ready)
         except ModelMismatch:
             raise
         except BadInput:
             for document in ready:
                 try:
-                    await self._replace(collection, batch, message_id, [document])
+                    await store([document])
                 except ModelMismatch:
                     raise
                 except BadInput as error:
                     batch.fail(document.draft.document_id, error.message)
-
-    async def _replace(
-        self,
-        collection: str,
-        batch: DocumentBatch,
-        message_id: str,
-        documents: list[EmbeddedDocument],
-    ) -> None:
-        if documents:
-            effects = batch.effects(message_id, [one.draft.document_id for one in documents])
-            await self._store.replace_documents(collection, documents, effects=effects)

@@ -16,7 +16,7 @@ import msgspec
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.fusion import MAX_UNBOOSTED_SCORE
-from whence.retrieval.rerank import RERANK_DEPTH, blended_score, read_reranking
+from whence.retrieval.rerank import RERANK_DEPTH, blended_score, finite_number, read_reranking
 from whence.retrieval.results import Reranking, RetrievalResult, RetrievedChunk, SearchReport
 from whence.retrieval.services import Passage, Query, Ranking, RetrievalServices
 from whence.schema.errors import (
@@ -309,7 +309,7 @@ def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ra
 def _as_candidate(match: Any) -> Candidate:
     """Read what a client's match says; `score` may be None."""
     names = ("score", "dense_score", "sparse_score", "graph_score", "name_score")
-    scores: dict[str, Any] = {name: _number(getattr(match, name, None)) for name in names}
+    scores: dict[str, Any] = {name: finite_number(getattr(match, name, None)) for name in names}
     chunk_id, document_id = getattr(match, "chunk_id", ""), getattr(match, "document_id", "")
     return Candidate(
         chunk_id=chunk_id if isinstance(chunk_id, str) else "",
@@ -317,13 +317,6 @@ def _as_candidate(match: Any) -> Candidate:
         rank=0,
         **scores,
     )
-
-
-def _number(value: object) -> float | None:
-    """Return a finite number, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
 
 
 def passage_of(text: ChunkText) -> Passage:
@@ -361,26 +354,27 @@ async def read_passages(
 
 def _results(found: Found, passages: Sequence[Passage]) -> list[RetrievalResult]:
     candidates = {one.chunk_id: one for one in found.candidates}
-    return [
-        RetrievalResult(
-            rank=rank,
-            similarity_score=candidates[one.chunk_id].score or 0.0,
-            document_id=candidates[one.chunk_id].document_id,
-            chunk=RetrievedChunk(id=one.chunk_id, content=one.text, metadata=dict(one.metadata)),
-            score_breakdown=_breakdown(candidates[one.chunk_id]),
+    results = []
+    for rank, passage in enumerate(passages, 1):
+        one = candidates[passage.chunk_id]
+        parts = {"graph_score": one.graph_score, "name_score": one.name_score}
+        results.append(
+            RetrievalResult(
+                rank=rank,
+                similarity_score=one.score or 0.0,
+                document_id=one.document_id,
+                chunk=RetrievedChunk(
+                    id=one.chunk_id, content=passage.text, metadata=dict(passage.metadata)
+                ),
+                score_breakdown={
+                    "dense_score": one.dense_score,
+                    "sparse_score": one.sparse_score,
+                    "combined_score": one.score,
+                    **{name: score for name, score in parts.items() if score is not None},
+                },
+            )
         )
-        for rank, one in enumerate(passages, 1)
-    ]
-
-
-def _breakdown(candidate: CandidateRecord) -> dict[str, float | None]:
-    parts = {
-        "dense_score": candidate.dense_score,
-        "sparse_score": candidate.sparse_score,
-        "combined_score": candidate.score,
-    }
-    more = {"graph_score": candidate.graph_score, "name_score": candidate.name_score}
-    return parts | {name: score for name, score in more.items() if score is not None}
+    return results
 
 
 class _Reranked(msgspec.Struct, frozen=True):

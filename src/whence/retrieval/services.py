@@ -294,9 +294,8 @@ class RetrievalClients:
         found: list[SearchResponse | SearchResult | WhenceError | None] = [reply]
         if len(queries) > 1:
             # A service of an older version answers the first query only.
-            found += [None] * (len(queries) - 1)
-            if len(reply.results) == len(queries):
-                found = list(reply.results)
+            is_whole = len(reply.results) == len(queries)
+            found = list(reply.results) if is_whole else [reply, *[None] * (len(queries) - 1)]
             missing = [place for place, one in enumerate(found) if one is None]
             replies = await asyncio.gather(*(self._request([queries[place]]) for place in missing))
             for place, one in zip(missing, replies, strict=True):
