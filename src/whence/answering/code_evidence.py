@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import msgspec
 from msgspec.structs import replace
 
 from whence.answering.evidence import ProcessedQuery, find
@@ -17,7 +16,7 @@ from whence.provenance.stages import exploration_triples, focus_triples
 from whence.retrieval.pipeline import passage_of
 from whence.retrieval.services import Caller, Passage
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
-from whence.schema.graph import ExpandRequest, ExpandResponse, GraphNode
+from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.terms import Triple
 from whence.schema.texts import PlannedText, TextBudget, TextPlan, TextRequest, TextResponse
 
@@ -25,18 +24,9 @@ from whence.schema.texts import PlannedText, TextBudget, TextPlan, TextRequest, 
 _CHARS_PER_TOKEN = 4
 
 
-class CodeEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes around the seeds, and their texts."""
-
-    walk: GraphWalk
-    texts: TextResponse
-    budget: TextBudget
-    """The limit that the texts were cut to."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeRetrieval:
-    """Both steps of retrieval for one question about code."""
+    """Retrieval for one question about code."""
 
     caller: Caller
     collection: str
@@ -48,8 +38,8 @@ class CodeRetrieval:
     plan: TextPlan
     """Order and budget of the texts; the nodes are filled in."""
 
-    async def retrieve(self, question: Question, processed: ProcessedQuery) -> CodeEvidence:
-        """Search, expand and read within the budget (stage `exploration`).
+    async def retrieve(self, question: Question, processed: ProcessedQuery) -> list[Passage]:
+        """Search, expand and read within the budget (stages `exploration` and `focus`).
 
         The seeds are the best of the search; candidates after them are recorded as dropped unless the walk
         reaches them. An expansion that fails degrades: the seeds alone are read.
@@ -63,17 +53,18 @@ class CodeRetrieval:
         texts, budget = await self._read(question, walk)
         _record_texts(question, texts)
         await _end_exploration(question, walk, texts)
-        return CodeEvidence(walk=walk, texts=texts, budget=budget)
-
-    async def select(self, question: Question, evidence: CodeEvidence) -> list[Passage]:
-        """Return the texts that the budget kept, in their order, and record the others (stage `focus`)."""
-        texts, budget = evidence.texts, evidence.budget
         if not texts.decisions:
             return []
+        return await self._select(question, walk, texts, budget)
+
+    async def _select(
+        self, question: Question, walk: GraphWalk, texts: TextResponse, budget: TextBudget
+    ) -> list[Passage]:
+        """Return the texts that the budget kept, in their order, and record the others."""
         trace = question.trace
         trace.begin("focus")
         question.selected = True
-        scores = _scores(question, evidence.walk)
+        scores = _scores(question, walk)
         skipped = {
             one.id
             for one in texts.decisions
@@ -98,7 +89,7 @@ class CodeRetrieval:
                 "prioritize": self.plan.prioritize,
                 "budget_kind": budget.kind,
                 "budget_limit": budget.limit,
-                "budget_used": _used(evidence),
+                "budget_used": _used(texts, budget),
             },
         )
         return [
@@ -198,21 +189,20 @@ def _add_reached(
             )
     chunk_of = {one.document_id: one.chunk_id for one in candidates.values()}
     nodes = [WalkNode(chunk_id=one.chunk_id, rank=one.rank, depth=0) for one in seeds]
-    nodes += [_walk_node(node, candidates[node.chunk_id].rank, chunk_of) for node in reached]
+    nodes += [
+        WalkNode(
+            chunk_id=node.chunk_id,
+            rank=candidates[node.chunk_id].rank,
+            depth=node.depth,
+            parent_id=chunk_of.get(node.parent_id or "", ""),
+        )
+        for node in reached
+    ]
     edges = [
         WalkEdge(from_id=chunk_of[edge.from_id], to_id=chunk_of[edge.to_id], relation=edge.relation)
         for edge in (graph.edges if graph else ())
     ]
     return GraphWalk(nodes=tuple(nodes), edges=tuple(edges))
-
-
-def _walk_node(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkNode:
-    return WalkNode(
-        chunk_id=node.chunk_id,
-        rank=rank,
-        depth=node.depth,
-        parent_id=chunk_of.get(node.parent_id or "", ""),
-    )
 
 
 def _record_texts(question: Question, texts: TextResponse) -> None:
@@ -256,11 +246,11 @@ async def _end_exploration(question: Question, walk: GraphWalk, texts: TextRespo
     )
 
 
-def _used(evidence: CodeEvidence) -> int:
+def _used(texts: TextResponse, budget: TextBudget) -> int:
     """Return how much of the budget the texts use."""
-    if evidence.budget.kind == "chars":
-        return sum(len(text.content) for text in evidence.texts.texts)
-    return sum(text.tokens or 0 for text in evidence.texts.texts)
+    if budget.kind == "chars":
+        return sum(len(text.content) for text in texts.texts)
+    return sum(text.tokens or 0 for text in texts.texts)
 
 
 def _scores(question: Question, walk: GraphWalk) -> dict[str, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -57,8 +56,9 @@ def numbered_documents(
 _UNFRAMED = str.maketrans({'"': "'", "<": "\u2039", ">": "\u203a"})
 
 
-_TEMPLATES = (
-    Template(
+#: All templates by id.
+TEMPLATES: Mapping[str, Template] = {
+    EXTRACT_CONCEPTS: Template(
         template_id=EXTRACT_CONCEPTS,
         version=1,
         system=(
@@ -69,7 +69,7 @@ _TEMPLATES = (
         ),
         prompt="Question:\n{query}\n\nSearch phrases:",
     ),
-    Template(
+    DOCUMENT_PROMPT: Template(
         template_id=DOCUMENT_PROMPT,
         version=3,
         system=(
@@ -85,12 +85,7 @@ _TEMPLATES = (
         ),
         prompt="Documents:\n{documents}\n\nQuestion:\n{query}\n\nAnswer with citations:",
     ),
-)
-
-#: All templates by id.
-TEMPLATES: Mapping[str, Template] = MappingProxyType(
-    {template.template_id: template for template in _TEMPLATES}
-)
+}
 
 
 def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequest:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from whence.answering.code_evidence import CodeRetrieval
-from whence.answering.pipeline import DOCUMENT_STEPS, Steps, answer
+from whence.answering.pipeline import answer
 from whence.answering.prompts import StreamCaller, WriterClient
 from whence.answering.state import (
     Question,
@@ -58,12 +58,14 @@ class AnswerStream:
         """Add a piece of the answer's text."""
         self.replies.put_nowait(AnswerPiece(text=text, end_of_stream=end_of_stream))
 
-    async def run(self, question: Question, steps: Steps) -> AsyncGenerator[Message, None]:
+    async def run(
+        self, question: Question, code: CodeRetrieval | None
+    ) -> AsyncGenerator[Message, None]:
         """Run the question and yield all replies; the trace is published before the answer, which is last.
 
         Leaving the stream early cancels the question.
         """
-        task = asyncio.ensure_future(answer(question, steps))
+        task = asyncio.ensure_future(answer(question, code))
         task.add_done_callback(self.replies.put_nowait)
         explaining, replied = True, False
         try:
@@ -216,9 +218,7 @@ def answer_document_request(
     if message.filters:
         wire = msgspec.json.encode(message.filters, order="deterministic")
         settings["filters"] = wire.decode()
-    return _answer(
-        message, parameters, context, sources, settings, DOCUMENT_STEPS, filters=message.filters
-    )
+    return _answer(message, parameters, context, sources, settings, filters=message.filters)
 
 
 async def answer_code_request(
@@ -275,8 +275,7 @@ async def answer_code_request(
         "budget_kind": plan.budget.kind,
         "budget_limit": plan.budget.limit,
     }
-    steps = Steps(code.retrieve, code.select)
-    return _answer(message, parameters, context, sources, settings, steps)
+    return _answer(message, parameters, context, sources, settings, code=code)
 
 
 def _answer(
@@ -285,9 +284,9 @@ def _answer(
     context: QuestionContext,
     sources: Sources,
     settings: Mapping[str, Any],
-    steps: Steps,
     *,
     filters: Mapping[str, Any] | None = None,
+    code: CodeRetrieval | None = None,
 ) -> AsyncGenerator[Message, None]:
     """Answer a question over the bus; `settings` names the collection and the search mode."""
     left = context.remaining_s()
@@ -323,7 +322,7 @@ def _answer(
         listener=stream.replies.put_nowait,
     )
     question.on_piece = stream.piece if message.streaming else None
-    return stream.run(question, steps)
+    return stream.run(question, code)
 
 
 def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) -> None:
