@@ -214,7 +214,7 @@ async def test_damaged_models_are_not_loaded(tmp_path: Path, name: str, how: str
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-1])
-    embedder = LocalEmbedder(folder, precision="w8", threads=1)
+    embedder = LocalEmbedder(models=tmp_path, precision="w8", threads=1)
 
     with pytest.raises(ModelMissing, match=str(folder)) as raised:
         await embedder.embed(["text"])

@@ -27,7 +27,7 @@ from whence.flow.definition import (
     ports,
 )
 from whence.flow.registry import Registry
-from whence.flow.topology import check_topology
+from whence.flow.topology import TopologyCheck
 from whence.flow.yaml_nodes import (
     MAX_BYTES,
     THE_FLOW,
@@ -270,7 +270,7 @@ class _Builder:
         processors = [one for one in built if one is not None]
         interfaces = self._interfaces(file.interfaces)
         # A topic that nothing serves may belong to the processor whose type is unknown.
-        check_topology(processors, interfaces, reader, complete=None not in built)
+        TopologyCheck(processors, interfaces, reader, complete=None not in built).run()
         reader.raise_problems()
         return FlowDefinition(
             name=file.flow,

@@ -28,18 +28,14 @@ class StopSignals:
             with suppress(ValueError, RuntimeError, NotImplementedError):
                 loop.remove_signal_handler(number)
 
-    async def wait(self) -> None:
-        """Wait for a signal."""
-        await self._received.wait()
-
     def reset(self) -> None:
-        """Forget the signal received; `wait` waits for the next one."""
+        """Forget the signal received; `run` waits for the next one."""
         self._received.clear()
 
     async def run(self, work: Awaitable[None]) -> bool:
         """Await work, or cancel it on a signal; return whether the work was completed."""
         task = asyncio.ensure_future(work)
-        signal_task = asyncio.create_task(self.wait())
+        signal_task = asyncio.create_task(self._received.wait())
         try:
             await asyncio.wait({task, signal_task}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():

@@ -17,24 +17,6 @@ from whence.flow.yaml_nodes import TypedReader
 from whence.schema.topics import short_topic
 
 
-def check_topology(
-    processors: Sequence[ProcessorDefinition],
-    interfaces: Sequence[InterfaceDefinition],
-    reader: TypedReader,
-    *,
-    complete: bool,
-) -> None:
-    """Report every port and interface whose topic does not fit. Cost: linear in the ports.
-
-    Args:
-        processors: The processors whose type is known.
-        interfaces: The interfaces.
-        reader: Collects the problems.
-        complete: Whether `processors` are all of the flow; if not, a topic without a counterpart is no problem.
-    """
-    _Check(processors, interfaces, reader, complete=complete).run()
-
-
 def callers_first(processors: Sequence[ProcessorDefinition]) -> list[ProcessorDefinition]:
     """Return processors in an order in which each comes before those that it sends to."""
     by_name = {one.name: one for one in processors}
@@ -55,7 +37,16 @@ def _targets(processors: Sequence[ProcessorDefinition]) -> dict[str, list[str]]:
     }
 
 
-class _Check:
+class TopologyCheck:
+    """Reports every port and interface whose topic does not fit. Cost: linear in the ports.
+
+    Args:
+        processors: The processors whose type is known.
+        interfaces: The interfaces.
+        reader: Collects the problems.
+        complete: Whether `processors` are all of the flow; if not, a topic without a counterpart is no problem.
+    """
+
     def __init__(
         self,
         processors: Sequence[ProcessorDefinition],
@@ -88,6 +79,7 @@ class _Check:
         self._events = {one.topic for one in interfaces if one.topic}
 
     def run(self) -> None:
+        """Report the problems to the reader."""
         for processor in self._processors:
             for port, topic in processor.topics.items():
                 self._check_port(processor, port, topic)

@@ -27,7 +27,7 @@ _DIMENSIONS = {
 
 
 class ApiEmbedder(ABC):
-    """Embeds through a service; a `dimension` of 0 is taken from the first answer."""
+    """Embeds through a service; the dimension of an unknown model is taken from its first answer."""
 
     provider: ClassVar[str]
     service: ClassVar[str]
@@ -41,7 +41,6 @@ class ApiEmbedder(ABC):
         *,
         key: str | None,
         base_url: str | None = None,
-        dimension: int = 0,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._name = name
@@ -52,7 +51,7 @@ class ApiEmbedder(ABC):
             self.key_name,
             timeout_s,
         )
-        self._dimension = dimension or _DIMENSIONS.get(name, 0)
+        self._dimension = _DIMENSIONS.get(name, 0)
 
     @abstractmethod
     async def _request(self, texts: list[str], purpose: Purpose) -> Any:

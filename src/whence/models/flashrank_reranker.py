@@ -33,6 +33,8 @@ _TOKENIZER_FILES: Final = (
     "tokenizer_config.json",
 )
 _HUB_TIMEOUT_S: Final = 20.0
+#: Longest pair of query and passage in tokens; the longer of the two is truncated.
+_MAX_TOKENS: Final = 512
 
 
 def hub_models() -> tuple[str, ...]:
@@ -50,7 +52,6 @@ class FlashrankReranker:
         home: The home whose `models` folder is searched.
         models: The only folder to search, when set.
         threads: Pairs scored at the same time; None for one per usable core.
-        max_tokens: Longest pair of query and passage in tokens; the longer of the two is truncated.
     """
 
     def __init__(
@@ -60,12 +61,10 @@ class FlashrankReranker:
         *,
         models: Path | None = None,
         threads: int | None = None,
-        max_tokens: int = 512,
     ) -> None:
         self._name = str(name_or_folder)
         self._home = home
         self._models = models
-        self._max_tokens = max_tokens
         self._workers = Workers(threads, "rerank")
         self._loading = threading.Lock()
         self._encoder: _CrossEncoder | None = None
@@ -102,7 +101,7 @@ class FlashrankReranker:
         """Load the model once; concurrent callers wait."""
         with self._loading:
             if self._encoder is None:
-                self._encoder = _CrossEncoder(self._folder(), self._max_tokens)
+                self._encoder = _CrossEncoder(self._folder())
             return self._encoder
 
     def _folder(self) -> Path:
@@ -127,10 +126,10 @@ class FlashrankReranker:
 class _CrossEncoder:
     """A tokenizer and a session, used as flashrank's `Ranker` uses them."""
 
-    def __init__(self, folder: Path, max_tokens: int) -> None:
+    def __init__(self, folder: Path) -> None:
         graph = _model_file(folder)
         try:
-            self._tokenizer = _read_tokenizer(folder, max_tokens)
+            self._tokenizer = _read_tokenizer(folder)
         except Exception as error:  # the libraries raise plain exceptions of many kinds
             first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelMissing(
@@ -156,14 +155,14 @@ class _CrossEncoder:
         return min(1.0, max(0.0, float(scores[0])))
 
 
-def _read_tokenizer(folder: Path, max_tokens: int) -> Tokenizer:
+def _read_tokenizer(folder: Path) -> Tokenizer:
     from tokenizers import AddedToken, Tokenizer
 
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     special = json.loads((folder / "special_tokens_map.json").read_text(encoding="utf-8"))
     tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=min(settings["model_max_length"], max_tokens))
+    tokenizer.enable_truncation(max_length=min(settings["model_max_length"], _MAX_TOKENS))
     tokenizer.add_special_tokens(
         [AddedToken(**token) if isinstance(token, dict) else token for token in special.values()]
     )

@@ -112,8 +112,7 @@ class LocalEmbedder:
     """Embeds on this machine; the model is loaded for the first text.
 
     Args:
-        folder: Folder of the installed model; None to search for it on first use.
-        home: The home whose `models` folder is searched then.
+        home: The home whose `models` folder is searched.
         models: The only folder to search, when set.
         precision: `w8` for 8 bit weights, `float32` for the published ones; `auto` for `w8` where the
             processor computes it fast and exactly, else `float32`.
@@ -122,7 +121,6 @@ class LocalEmbedder:
 
     def __init__(
         self,
-        folder: Path | None = None,
         *,
         home: Path | None = None,
         models: Path | None = None,
@@ -131,7 +129,7 @@ class LocalEmbedder:
     ) -> None:
         if precision == "auto":
             precision = "w8" if int8_is_exact() else "float32"
-        self._folder, self._home, self._models = folder, home, models
+        self._home, self._models = home, models
         self._model = EmbeddingModel(
             name=EMBEDDER_NAME,
             revision=WEIGHTS_REVISION,
@@ -208,7 +206,7 @@ class LocalEmbedder:
             return self._loaded
 
     def _find(self) -> Path:
-        folder = self._folder or find_model(EMBEDDER_NAME, self._home, self._models)
+        folder = find_model(EMBEDDER_NAME, self._home, self._models)
         check_files(folder)
         return folder
 
