@@ -16,25 +16,24 @@ Usage: python tools/build_graphs.py
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from whence.models.weights import (
+    ALIGNMENT,
     DIMENSION,
     HEADS,
     INTERMEDIATE,
     LAYERS,
     POSITIONS,
     VOCABULARY,
-    TensorPlace,
-    tensor_place,
-    w8_places,
 )
 
 GRAPHS = Path(__file__).resolve().parent.parent / "src" / "whence" / "models" / "graphs"
@@ -159,6 +158,55 @@ def _norm(graph: Graph, value: str, weight: str, bias: str) -> str:
 def _with_width(graph: Graph, shape: str, *sizes: int) -> str:
     """Append axes to a shape."""
     return graph.op("Concat", shape, graph.constant(sizes, "int64"), axis=0)
+
+
+class TensorPlace(NamedTuple):
+    """Place of a tensor in a data file."""
+
+    name: str
+    dtype: str
+    """numpy's name of the element type."""
+    shape: tuple[int, ...]
+    offset: int
+    length: int
+    """Bytes."""
+
+
+def w8_places() -> dict[str, TensorPlace]:
+    """Return the places of all tensors in `w8.bin`, in the order of the file."""
+    shapes: list[tuple[str, str, tuple[int, ...]]] = [
+        ("words", "float16", (VOCABULARY, DIMENSION)),
+        ("positions", "float32", (POSITIONS, DIMENSION)),
+        ("norm.weight", "float32", (DIMENSION,)),
+        ("norm.bias", "float32", (DIMENSION,)),
+    ]
+    linear_maps = (
+        ("qkv", DIMENSION, 3 * DIMENSION),
+        ("attention_out", DIMENSION, DIMENSION),
+        ("inner", DIMENSION, INTERMEDIATE),
+        ("out", INTERMEDIATE, DIMENSION),
+    )
+    for layer in range(LAYERS):
+        for name, inputs, outputs in linear_maps:
+            shapes.append((f"layer{layer}.{name}.weight", "int8", (inputs, outputs)))
+            shapes.append((f"layer{layer}.{name}.scale", "float32", (outputs,)))
+            shapes.append((f"layer{layer}.{name}.bias", "float32", (outputs,)))
+        for norm in ("attention_norm", "norm"):
+            shapes.append((f"layer{layer}.{norm}.weight", "float32", (DIMENSION,)))
+            shapes.append((f"layer{layer}.{norm}.bias", "float32", (DIMENSION,)))
+    places = {}
+    offset = 0
+    for name, dtype, shape in shapes:
+        place = tensor_place(name, dtype, shape, offset)
+        places[name] = place
+        offset += -(-place.length // ALIGNMENT) * ALIGNMENT
+    return places
+
+
+def tensor_place(name: str, dtype: str, shape: tuple[int, ...], offset: int) -> TensorPlace:
+    """Return the place of a tensor that starts at an offset."""
+    width = {"int8": 1, "float16": 2, "float32": 4}[dtype]
+    return TensorPlace(name, dtype, shape, offset, width * math.prod(shape))
 
 
 #: Bytes before the data of the published file.

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from whence.models.installed import MODELS, expected_digests, shipped_graph
-from whence.models.weights import w8_places, write_w8
+from whence.models.weights import write_w8
 
 BUILDER = Path(__file__).resolve().parents[2] / "tools" / "build_graphs.py"
 
@@ -41,7 +41,7 @@ def test_graphs_contain_no_weights(builder: ModuleType) -> None:
         "model.safetensors": max(
             p.offset + p.length for p in builder.safetensors_places().values()
         ),
-        "w8.bin": max(p.offset + p.length for p in w8_places().values()),
+        "w8.bin": max(p.offset + p.length for p in builder.w8_places().values()),
     }
     for name, data in builder.graphs().items():
         model = onnx.load_from_string(data)
@@ -58,16 +58,16 @@ def test_graphs_contain_no_weights(builder: ModuleType) -> None:
 
 def test_tensors_do_not_overlap(builder: ModuleType) -> None:
     """Tensors follow one another in their file."""
-    for places in (builder.safetensors_places(), w8_places()):
+    for places in (builder.safetensors_places(), builder.w8_places()):
         end = 0
         for place in places.values():
             assert place.offset >= end
             end = place.offset + place.length
 
 
-def test_w8_tensors_are_aligned() -> None:
+def test_w8_tensors_are_aligned(builder: ModuleType) -> None:
     """Every tensor of the derived file starts at a multiple of 64 bytes."""
-    assert {place.offset % 64 for place in w8_places().values()} == {0}
+    assert {place.offset % 64 for place in builder.w8_places().values()} == {0}
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"\x02" + b"\0" * 7 + b"{}" + b"\0" * 9000])

@@ -10,9 +10,8 @@ into these two files by offset.
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,56 +39,7 @@ VOCABULARY = 30522
 MAX_TOKENS = 256
 
 #: Tensors in `w8.bin` start at multiples of this, so that vector instructions may load them.
-_ALIGNMENT = 64
-
-
-class TensorPlace(NamedTuple):
-    """Place of a tensor in a data file."""
-
-    name: str
-    dtype: str
-    """numpy's name of the element type."""
-    shape: tuple[int, ...]
-    offset: int
-    length: int
-    """Bytes."""
-
-
-def w8_places() -> dict[str, TensorPlace]:
-    """Return the places of all tensors in `w8.bin`, in the order of the file."""
-    shapes: list[tuple[str, str, tuple[int, ...]]] = [
-        ("words", "float16", (VOCABULARY, DIMENSION)),
-        ("positions", "float32", (POSITIONS, DIMENSION)),
-        ("norm.weight", "float32", (DIMENSION,)),
-        ("norm.bias", "float32", (DIMENSION,)),
-    ]
-    linear_maps = (
-        ("qkv", DIMENSION, 3 * DIMENSION),
-        ("attention_out", DIMENSION, DIMENSION),
-        ("inner", DIMENSION, INTERMEDIATE),
-        ("out", INTERMEDIATE, DIMENSION),
-    )
-    for layer in range(LAYERS):
-        for name, inputs, outputs in linear_maps:
-            shapes.append((f"layer{layer}.{name}.weight", "int8", (inputs, outputs)))
-            shapes.append((f"layer{layer}.{name}.scale", "float32", (outputs,)))
-            shapes.append((f"layer{layer}.{name}.bias", "float32", (outputs,)))
-        for norm in ("attention_norm", "norm"):
-            shapes.append((f"layer{layer}.{norm}.weight", "float32", (DIMENSION,)))
-            shapes.append((f"layer{layer}.{norm}.bias", "float32", (DIMENSION,)))
-    places = {}
-    offset = 0
-    for name, dtype, shape in shapes:
-        place = tensor_place(name, dtype, shape, offset)
-        places[name] = place
-        offset += -(-place.length // _ALIGNMENT) * _ALIGNMENT
-    return places
-
-
-def tensor_place(name: str, dtype: str, shape: tuple[int, ...], offset: int) -> TensorPlace:
-    """Return the place of a tensor that starts at an offset."""
-    width = {"int8": 1, "float16": 2, "float32": 4}[dtype]
-    return TensorPlace(name, dtype, shape, offset, width * math.prod(shape))
+ALIGNMENT = 64
 
 
 def write_w8(safetensors: Path, target: Path) -> None:
@@ -98,15 +48,10 @@ def write_w8(safetensors: Path, target: Path) -> None:
     Only elementwise operations that IEEE 754 rounds exactly are used, so that the bytes are equal on every
     machine.
     """
-    import numpy as np
-
     tensors = _w8_tensors(_read_safetensors(safetensors))
     with target.open("wb") as file:
-        for name, place in w8_places().items():
-            tensor = np.asarray(tensors[name], dtype=np.dtype(place.dtype), order="C")
-            if tensor.shape != place.shape:
-                raise ValueError(f"{name} has shape {tensor.shape}, not {place.shape}")
-            file.write(b"\0" * (place.offset - file.tell()))
+        for tensor in tensors:
+            file.write(b"\0" * (-file.tell() % ALIGNMENT))
             file.write(tensor.tobytes())
 
 
@@ -130,54 +75,47 @@ def _read_safetensors(path: Path) -> dict[str, NDArray[np.float32]]:
     return tensors
 
 
-def _w8_tensors(source: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
+def _w8_tensors(source: dict[str, NDArray[np.float32]]) -> list[NDArray[Any]]:
+    """Return the tensors of `w8.bin` in the order of the file, as `tools/build_graphs.py` names them."""
     import numpy as np
 
-    tensors: dict[str, NDArray[Any]] = {
-        "words": source["embeddings.word_embeddings.weight"].astype(np.float16),
-        # All tokens have type 0, so that its row can be added here.
-        "positions": source["embeddings.position_embeddings.weight"]
+    tensors: list[NDArray[Any]] = [
+        source["embeddings.word_embeddings.weight"].astype(np.float16),
+        # All tokens have type 0, so that its row can be added to the positions.
+        source["embeddings.position_embeddings.weight"]
         + source["embeddings.token_type_embeddings.weight"][0],
-        "norm.weight": source["embeddings.LayerNorm.weight"],
-        "norm.bias": source["embeddings.LayerNorm.bias"],
-    }
+        source["embeddings.LayerNorm.weight"],
+        source["embeddings.LayerNorm.bias"],
+    ]
     # Attention scores are divided by the root of a head's width; folded into the queries here.
     shrink = np.float32((DIMENSION // HEADS) ** -0.5)
     for layer in range(LAYERS):
-        old, new = f"encoder.layer.{layer}.", f"layer{layer}."
-        parts = [f"{old}attention.self.{part}" for part in ("query", "key", "value")]
-        weight = np.concatenate([source[f"{part}.weight"] for part in parts])
-        bias = np.concatenate([source[f"{part}.bias"] for part in parts])
-        _add_linear(tensors, new + "qkv", weight, bias)
-        tensors[new + "qkv.scale"][:DIMENSION] *= shrink
-        tensors[new + "qkv.bias"][:DIMENSION] *= shrink
-        for name, part in (
-            ("attention_out", "attention.output.dense"),
-            ("inner", "intermediate.dense"),
-            ("out", "output.dense"),
-        ):
-            weight, bias = source[f"{old}{part}.weight"], source[f"{old}{part}.bias"]
-            _add_linear(tensors, new + name, weight, bias)
-        for name, part in (
-            ("attention_norm", "attention.output.LayerNorm"),
-            ("norm", "output.LayerNorm"),
-        ):
-            for kind in ("weight", "bias"):
-                tensors[f"{new}{name}.{kind}"] = source[f"{old}{part}.{kind}"]
+        prefix = f"encoder.layer.{layer}."
+        parts = [f"{prefix}attention.self.{part}" for part in ("query", "key", "value")]
+        weight, scale, bias = _quantised(
+            np.concatenate([source[f"{part}.weight"] for part in parts]),
+            np.concatenate([source[f"{part}.bias"] for part in parts]),
+        )
+        scale[:DIMENSION] *= shrink
+        bias[:DIMENSION] *= shrink
+        tensors += [weight, scale, bias]
+        for part in ("attention.output.dense", "intermediate.dense", "output.dense"):
+            name = prefix + part
+            tensors += _quantised(source[f"{name}.weight"], source[f"{name}.bias"])
+        for part in ("attention.output.LayerNorm", "output.LayerNorm"):
+            tensors += [source[f"{prefix}{part}.weight"], source[f"{prefix}{part}.bias"]]
     return tensors
 
 
-def _add_linear(
-    tensors: dict[str, NDArray[Any]],
-    name: str,
-    weight: NDArray[np.float32],
-    bias: NDArray[np.float32],
-) -> None:
-    """Add a map y = W x + b as int8 with one scale per output: scale = max|w| / 127, round half to even."""
+def _quantised(
+    weight: NDArray[np.float32], bias: NDArray[np.float32]
+) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32]]:
+    """Return a map y = W x + b as int8 weights with one scale per output, the scales, and b.
+
+    The scale is max|w| / 127; weights are rounded half to even.
+    """
     import numpy as np
 
     scale = np.abs(weight).max(axis=1) / np.float32(127)
-    quantised = np.rint(weight / scale[:, None]).clip(-127, 127).astype(np.int8)
-    tensors[f"{name}.weight"] = quantised.T
-    tensors[f"{name}.scale"] = scale
-    tensors[f"{name}.bias"] = bias.copy()
+    rounded = np.rint(weight / scale[:, None]).clip(-127, 127).astype(np.int8)
+    return rounded.T, scale, bias
