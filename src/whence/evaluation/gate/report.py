@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 _DEPTH = 100
 #: Candidates that are reranked: enough to notice a worse order, in half the time of twice as many.
 _RERANKED = 10
-_MEASURES = ("recall_at_k", "mrr", "ndcg_at_k")
+#: Measures, and the field of a query that each is the mean of.
+_MEASURES = {"recall_at_k": "recall_at_k", "mrr": "reciprocal_rank", "ndcg_at_k": "ndcg_at_k"}
 _DOWN = (Unavailable, ModelMissing, DeadlineExceeded, Overloaded, BadInput)
 
 
@@ -82,9 +83,7 @@ async def measure_retrievers(
         progress(done, len(suite.queries))
     return {
         name: RetrieverScores(
-            recall_at_k=measures.mean(row.recall_at_k for row in rows),
-            mrr=measures.mean(row.mrr for row in rows),
-            ndcg_at_k=measures.mean(row.ndcg_at_k for row in rows),
+            **{key: measures.mean(getattr(row, key) for row in rows) for key in _MEASURES}
         )
         for name, rows in found.items()
         if len(rows) == len(suite.queries)
@@ -154,12 +153,6 @@ def _worse(
 REPORT_VERSION = "retrieval-eval-report-v1"
 #: Documents read at a time.
 _BATCH = 1000
-#: Means of a report and the field of a query that each is the mean of.
-_PER_QUERY = (
-    ("recall_at_k", "recall_at_k"),
-    ("mrr", "reciprocal_rank"),
-    ("ndcg_at_k", "ndcg_at_k"),
-)
 
 
 def check_comparable(baseline: Baseline, suite: Suite, k: int) -> None:
@@ -266,7 +259,7 @@ def gate_document(
         "metrics": measure(run.queries),
         "intervals": {
             name: bootstrap_interval([getattr(query, field) for query in run.queries])._asdict()
-            for name, field in _PER_QUERY
+            for name, field in _MEASURES.items()
         },
         "metrics_by_intent": {
             intent: measure(queries) for intent, queries in by_intent(run.queries).items()
