@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from email.utils import formatdate
+from functools import partial
 from typing import Any
 
 import httpx
@@ -217,7 +218,8 @@ async def test_the_offset_to_the_brokers_clock(
         )
 
     transport = httpx.MockTransport(answer)
-    monkeypatch.setattr(pulsar_admin, "_client", lambda _: httpx.AsyncClient(transport=transport))
+    client = partial(httpx.AsyncClient, transport=transport)
+    monkeypatch.setattr(httpx, "AsyncClient", client)
     options = PulsarOptions(admin_url="http://broker:8080")
 
     offset = await pulsar_admin.clock_offset(options, lambda: now)
@@ -228,7 +230,8 @@ async def test_the_offset_to_the_brokers_clock(
 async def test_a_broker_without_a_date_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer without a date is an error."""
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
-    monkeypatch.setattr(pulsar_admin, "_client", lambda _: httpx.AsyncClient(transport=transport))
+    client = partial(httpx.AsyncClient, transport=transport)
+    monkeypatch.setattr(httpx, "AsyncClient", client)
     with pytest.raises(Unavailable, match="no time"):
         await pulsar_admin.clock_offset(PulsarOptions(admin_url="http://b"), lambda: 0.0)
 

@@ -7,6 +7,7 @@ shows which message kills its workers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from whence.broker.clock import Clock, SystemClock
@@ -36,13 +37,11 @@ class Ledger(Protocol):
         ...
 
 
+@dataclass(slots=True)
 class _Record:
-    __slots__ = ("deaths", "digest", "expires_at")
-
-    def __init__(self, expires_at: float) -> None:
-        self.expires_at = expires_at
-        self.digest = ""
-        self.deaths = 0
+    expires_at: float
+    digest: str = ""
+    deaths: int = 0
 
 
 class MemoryLedger:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -25,10 +26,9 @@ from whence.broker.transport import (
     RetryPolicy,
     TopicStats,
     Transport,
-    check_nack,
     dead_letter_headers,
 )
-from whence.schema.errors import Unavailable
+from whence.schema.errors import BadInput, Unavailable
 from whence.schema.topics import dead_letter_topic
 
 
@@ -402,8 +402,13 @@ class QueueSubscription:
         attempts: int = 1,
         headers: Mapping[str, str] | None = None,
     ) -> NackOutcome:
-        """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None."""
-        check_nack(delay_s, attempts)
+        """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None.
+
+        Raises:
+            BadInput: The delay or the number of attempts is negative.
+        """
+        if attempts < 0 or (delay_s is not None and not 0 <= delay_s < math.inf):
+            raise BadInput(f"nack with delay {delay_s!r} after {attempts!r} attempts")
         entry = self.held.get(delivery.id)
         if entry is None or entry.settling:
             return NackOutcome.STALE

@@ -375,16 +375,6 @@ def check_message(
         raise BadInput(f"a delay of {delay_s!r} seconds for {topic}", hint="use 0 or more")
 
 
-def check_nack(delay_s: float | None, attempts: int) -> None:
-    """Check the arguments of a nack.
-
-    Raises:
-        BadInput: The delay or the number of attempts is negative.
-    """
-    if attempts < 0 or (delay_s is not None and not 0 <= delay_s < math.inf):
-        raise BadInput(f"nack with delay {delay_s!r} after {attempts!r} attempts")
-
-
 def check_prefetch(prefetch: int, topic: str) -> None:
     """Check a prefetch.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -63,25 +65,15 @@ async def group_stats(
     Raises:
         Unavailable: The admin interface does not answer, or refuses.
     """
-    import httpx
-
-    base = options.admin_url.rstrip("/")
     found: dict[str, dict[str, Any]] = {}
-    try:
-        async with _client(options) as client:
-            for topic in topics:
-                answer = await client.get(
-                    f"{base}/admin/v2/{quote(topic.replace('://', '/', 1))}/stats",
-                    params={"getPreciseBacklog": "true", "getEarliestTimeInBacklog": "true"},
-                )
-                if answer.status_code == httpx.codes.NOT_FOUND:
-                    continue
+    async with _admin(options, "statistics") as client:
+        for topic in topics:
+            answer = await client.get(
+                f"/admin/v2/{quote(topic.replace('://', '/', 1))}/stats",
+                params={"getPreciseBacklog": "true", "getEarliestTimeInBacklog": "true"},
+            )
+            if answer.status_code != HTTPStatus.NOT_FOUND:
                 found[topic] = answer.raise_for_status().json()
-    except (httpx.HTTPError, ValueError) as error:
-        raise Unavailable(
-            f"no statistics from {base}: {str(error) or type(error).__name__}",
-            hint="check WHENCE_PULSAR_ADMIN_URL",
-        ) from error
     return _add_up(found, group, own)
 
 
@@ -93,36 +85,42 @@ async def clock_offset(options: PulsarOptions, now: Callable[[], float]) -> floa
     Raises:
         Unavailable: The admin interface does not answer, or without a date.
     """
-    import httpx
-
-    base = options.admin_url.rstrip("/")
-    try:
-        async with _client(options) as client:
-            before = now()
-            answer = await client.get(f"{base}/admin/v2/clusters")
-            middle = (before + now()) / 2
+    async with _admin(options, "time") as client:
+        before = now()
+        answer = await client.get("/admin/v2/clusters")
+        middle = (before + now()) / 2
         theirs = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
-    except (httpx.HTTPError, KeyError, ValueError) as error:
-        raise Unavailable(
-            f"no time from {base}: {str(error) or type(error).__name__}",
-            hint="check WHENCE_PULSAR_ADMIN_URL",
-        ) from error
     offset = theirs - middle
     return offset if abs(offset) >= _SAME_TIME_S else 0.0
 
 
-def _client(options: PulsarOptions) -> httpx.AsyncClient:
-    """Return an HTTP client of the admin interface with the credentials of the broker."""
+@asynccontextmanager
+async def _admin(options: PulsarOptions, wanted: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield an HTTP client of the admin interface with the credentials of the broker.
+
+    Raises:
+        Unavailable: `wanted` was not received within the block.
+    """
     import httpx
 
+    base = options.admin_url.rstrip("/")
     token = options.bearer()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     trust = options.tls_trust_certs
     # Reading the usual authorities takes a tenth of a second, which an address without TLS can do without.
-    verify: ssl.SSLContext | bool = options.admin_url.startswith("https:")
+    verify: ssl.SSLContext | bool = base.startswith("https:")
     if verify and trust:
         verify = ssl.create_default_context(cafile=trust)
-    return httpx.AsyncClient(headers=headers, verify=verify, timeout=_TIMEOUT_S)
+    try:
+        async with httpx.AsyncClient(
+            base_url=base, headers=headers, verify=verify, timeout=_TIMEOUT_S
+        ) as client:
+            yield client
+    except (httpx.HTTPError, KeyError, ValueError) as error:
+        raise Unavailable(
+            f"no {wanted} from {base}: {str(error) or type(error).__name__}",
+            hint="check WHENCE_PULSAR_ADMIN_URL",
+        ) from error
 
 
 def _add_up(

@@ -14,12 +14,37 @@ _FULL = {
     Result.ProducerBlockedQuotaExceededException,
     Result.TooManyLookupRequestException,
 }
-_CREDENTIALS = {
-    Result.AuthenticationError,
-    Result.AuthorizationError,
-    Result.ErrorGettingAuthenticationData,
+_CREDENTIALS = (ConfigError, "check WHENCE_PULSAR_TOKEN and the rights of its role")
+_ADDRESS = (ConfigError, "use pulsar://host:port and full topic names")
+_UNKNOWN = (Unavailable, "check that the broker runs and that the address is right")
+_NO_CONNECTION = (
+    "check that the broker runs, that the address is right and, where a broker asks for them, "
+    "the credentials: WHENCE_PULSAR_TOKEN"
+)
+#: Error class and hint of a result code.
+_MEANINGS: dict[Result, tuple[type[WhenceError], str]] = {
+    Result.MessageTooBig: (BadInput, "send it in several messages"),
+    Result.IncompatibleSchema: (
+        BadInput,
+        "fields may only be added, with a default; anything else is a new message type",
+    ),
+    Result.AuthenticationError: _CREDENTIALS,
+    Result.AuthorizationError: _CREDENTIALS,
+    Result.ErrorGettingAuthenticationData: _CREDENTIALS,
+    Result.InvalidUrl: _ADDRESS,
+    Result.InvalidTopicName: _ADDRESS,
+    Result.InvalidConfiguration: _ADDRESS,
+    Result.TopicNotFound: (
+        Unavailable,
+        "create the namespace (WHENCE_PULSAR_NAMESPACE) or allow new topics in it",
+    ),
+    Result.ConsumerBusy: (
+        Unavailable,
+        "the group is taken, or its members share in another mode; choose another",
+    ),
+    # The client library retries a refused connection, for any reason, until its timeout.
+    Result.Timeout: (Unavailable, _NO_CONNECTION),
 }
-_CONFIG = {Result.InvalidUrl, Result.InvalidTopicName, Result.InvalidConfiguration}
 _GONE = {Result.AlreadyClosed, Result.ProducerFenced, Result.ProducerNotInitialized}
 
 
@@ -46,30 +71,5 @@ def translate(error: PulsarException, action: str, url: str) -> WhenceError:
     text = f"cannot {action} at {url}: {error}"
     if result in _FULL:
         return Overloaded(text, retry_after_s=0.5)
-    if result == Result.MessageTooBig:
-        return BadInput(text, hint="send it in several messages")
-    if result == Result.IncompatibleSchema:
-        return BadInput(
-            text,
-            hint="fields may only be added, with a default; anything else is a new message type",
-        )
-    if result in _CREDENTIALS:
-        return ConfigError(text, hint="check WHENCE_PULSAR_TOKEN and the rights of its role")
-    if result in _CONFIG:
-        return ConfigError(text, hint="use pulsar://host:port and full topic names")
-    if result == Result.TopicNotFound:
-        return Unavailable(
-            text, hint="create the namespace (WHENCE_PULSAR_NAMESPACE) or allow new topics in it"
-        )
-    if result == Result.ConsumerBusy:
-        return Unavailable(
-            text, hint="the group is taken, or its members share in another mode; choose another"
-        )
-    if result == Result.Timeout:
-        # The client library retries a refused connection, for any reason, until its timeout.
-        return Unavailable(
-            text,
-            hint="check that the broker runs, that the address is right and, where a broker asks for them, "
-            "the credentials: WHENCE_PULSAR_TOKEN",
-        )
-    return Unavailable(text, hint="check that the broker runs and that the address is right")
+    kind, hint = _MEANINGS.get(result, _UNKNOWN)
+    return kind(text, hint=hint)
