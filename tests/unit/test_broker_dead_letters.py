@@ -8,6 +8,7 @@ import pytest
 
 from whence.broker.dead_letters import DeadLetters, replay_headers
 from whence.broker.delivery import IncomingMessage, OutgoingMessage
+from whence.broker.memory.faults import Faults
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers
 from whence.broker.worker import Worker
@@ -67,10 +68,11 @@ async def test_listing_changes_nothing() -> None:
 
 async def test_failed_replay_keeps_the_letter() -> None:
     """A dead letter that cannot be sent stays one."""
-    transport = MemoryTransport()
+    faults = Faults()
+    transport = MemoryTransport(faults=faults)
     (message_id,) = await given_up(transport, b"0")
     letters = DeadLetters(transport, wait_s=0.1)
-    transport.faults.fail_publishes = 1
+    faults.fail_publishes = 1
 
     with pytest.raises(Unavailable):
         await letters.replay(TOPIC)

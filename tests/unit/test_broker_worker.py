@@ -12,6 +12,7 @@ import pytest
 
 from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import Claim, ClaimState, MemoryLedger
+from whence.broker.memory.faults import Faults
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Delivery, Headers, Mode, RetryPolicy
 from whence.broker.worker import Worker
@@ -750,10 +751,9 @@ async def test_digest_distinguishes_results() -> None:
 
 async def test_dead_letter_topic_down_does_not_lose_or_spin() -> None:
     """While the dead letter cannot be published the message is kept; later it arrives there once."""
-    transport = MemoryTransport()
+    faults = Faults(fail_publishes=2, topics=lambda topic: topic.endswith(".dlq"))
+    transport = MemoryTransport(faults=faults)
     letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli", prefetch=9)
-    transport.faults.fail_publishes = 2
-    transport.faults.topics = lambda topic: topic.endswith(".dlq")
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(BadInput("never"))

@@ -70,7 +70,7 @@ class SubscriptionQueue:
         mode: How its consumers share.
         clock: Source of time.
         orders: Source of increasing numbers.
-        faults: Faults to inject, if any.
+        faults: Faults to inject; None for none.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SubscriptionQueue:
         #: Publishers that wait for the queue to shrink.
         self.publishers: deque[asyncio.Future[None]] = deque()
         self._clock = clock
-        self._faults = faults or Faults()
+        self._faults = faults
         self._orders = orders
         self._ready: deque[QueuedMessage] = deque()
         self._delayed: list[tuple[float, int, QueuedMessage]] = []
@@ -124,8 +124,9 @@ class SubscriptionQueue:
         if due and due > self._clock.monotonic():
             self._delay(entry, due)
             return
-        if self._faults.armed and self._faults.strikes("reorder", self.topic):
-            place = self._faults.random.randrange(len(self._ready) + 1)
+        faults = self._faults
+        if faults is not None and faults.strikes("reorder", self.topic):
+            place = faults.random.randrange(len(self._ready) + 1)
             self._ready.insert(place, entry)
         else:
             self._ready.append(entry)
@@ -140,7 +141,7 @@ class SubscriptionQueue:
         self.settle(consumer, delivery_id, acked=False)
 
     def _delay(self, entry: QueuedMessage, due: float) -> None:
-        tick = self._faults.delay_tick_s
+        tick = self._faults.delay_tick_s if self._faults is not None else 0.0
         if tick > 0.0:
             due = -(-due // tick) * tick
         entry.order = next(self._orders)
@@ -190,8 +191,8 @@ class SubscriptionQueue:
     def settle(self, consumer: QueueSubscription, delivery_id: str, *, acked: bool = True) -> None:
         """Forget a delivery: free its key and its place, and wake who waits for one of them."""
         entry = consumer.held.pop(delivery_id)
-        faults = self._faults
-        if acked and faults.armed and faults.strikes("lose_acks", self.topic):
+        faults = self._faults if acked else None
+        if faults is not None and faults.strikes("lose_acks", self.topic):
             consumer.lost.append(entry)
         self.size -= 1
         if self.mode is Mode.KEY_ORDERED:
@@ -203,7 +204,7 @@ class SubscriptionQueue:
         drained = consumer.drained
         if drained is not None and not consumer.held and not drained.done():
             drained.set_result(None)
-        if acked and faults.armed and faults.strikes("duplicate_after_ack", self.topic):
+        if faults is not None and faults.strikes("duplicate_after_ack", self.topic):
             self.add(msgspec.structs.replace(entry, redelivered=True))
 
     def wake_publisher(self) -> None:

@@ -5,19 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
-
-_SWITCHES = frozenset(
-    {
-        "duplicate_after_ack",
-        "lose_acks",
-        "fail_publishes",
-        "lose_receipts",
-        "fill_queue",
-        "reorder",
-        "delay_tick_s",
-    }
-)
 
 
 def _every_topic(topic: str) -> bool:  # noqa: ARG001 - the signature of `topics`
@@ -32,8 +19,6 @@ class Faults:
     breaks is not a switch but a call, `MemoryTransport.drop_connection`.
     """
 
-    armed: bool = field(default=False, init=False)
-    """True once any switch was on; messages check nothing else where none ever is."""
     duplicate_after_ack: int = 0
     """Acked messages that are delivered once more."""
     lose_acks: int = 0
@@ -52,12 +37,6 @@ class Faults:
     """Full names of the topics that are hit; all by default."""
     random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - places in a queue
     """Source of the places chosen by `reorder`."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set a switch."""
-        object.__setattr__(self, name, value)
-        if value and name in _SWITCHES:
-            object.__setattr__(self, "armed", True)
 
     def strikes(self, switch: str, topic: str) -> bool:
         """Return whether the fault `switch` hits this operation on `topic`, and count it down."""

@@ -66,7 +66,7 @@ class MemoryBroker:
 
     Args:
         clock: Source of time.
-        faults: Faults to inject.
+        faults: Faults to inject; None for none.
         max_backlog: Unsettled messages of one subscription before publishers wait, 1 or more.
         retain_messages: Messages retained of each persistent topic, 0 or more.
         retain_bytes: Bytes of their payloads, 0 or more; the oldest go first.
@@ -87,7 +87,7 @@ class MemoryBroker:
         if max_backlog < 1:
             raise ConfigError(f"max_backlog is {max_backlog}", hint="use 1 or more")
         self.clock: Clock = clock or SystemClock()
-        self.faults = faults or Faults()
+        self.faults = faults
         self.max_backlog = max_backlog
         self._orders = count(1)
         self._retain_messages = retain_messages
@@ -257,7 +257,7 @@ class MemoryTransport:
 
     Args:
         clock: Source of time; not together with `broker`.
-        faults: Faults to inject; not together with `broker`.
+        faults: Faults to inject, None for none; not together with `broker`.
         max_payload_bytes: Largest payload, 5 MiB as Pulsar's default.
         max_backlog: Unsettled messages of one subscription before `publish` waits, 1 or more; not together with
             `broker`.
@@ -283,7 +283,6 @@ class MemoryTransport:
         broker: MemoryBroker | None = None,
     ) -> None:
         self.broker = broker or MemoryBroker(clock=clock, faults=faults, max_backlog=max_backlog)
-        self.faults = self.broker.faults
         self.max_payload_bytes = max_payload_bytes
         self._full_wait_s = full_wait_s
         self._instance = instance or uuid.uuid4().hex
@@ -310,16 +309,17 @@ class MemoryTransport:
         check_message(topic, payload, own, delay_s, self.max_payload_bytes)
         message_id = own.get(Headers.MESSAGE_ID) or f"{self._instance}-{next(self._numbers)}"
         own[Headers.MESSAGE_ID] = message_id
-        target = self.broker.topic(topic)
-        faults = self.faults
-        if faults.armed and faults.strikes("fail_publishes", target.name):
+        broker = self.broker
+        target = broker.topic(topic)
+        faults = broker.faults
+        if faults is not None and faults.strikes("fail_publishes", target.name):
             raise Unavailable(f"cannot publish to {target.name} (an injected fault)")
-        if faults.armed and faults.strikes("fill_queue", target.name):
+        if faults is not None and faults.strikes("fill_queue", target.name):
             raise Overloaded(f"{target.name} is full (an injected fault)", retry_after_s=0.1)
         message = (bytes(payload), own, key, delay_s)
-        if self.broker.store(target, *message) is not None:
+        if broker.store(target, *message) is not None:
             await self._store_with_room(target.name, *message)
-        if faults.armed and faults.strikes("lose_receipts", target.name):
+        if faults is not None and faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (an injected fault)")
         return message_id
 
