@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import asdict
 
 from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
-    from whence.store.protocols import DocumentParts, Store
+    from whence.schema.document_rag import TraceRecord
+    from whence.store.protocols import Store
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +43,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """Zero except for `traces`, which keep a tombstone."""
 
 
-async def erase(
-    store: Store,
-    collection: str,
-    document_id: str,
-    *,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> Erasure:
+async def erase(store: Store, collection: str, document_id: str) -> Erasure:
     """Remove a document with its chunks, vectors and postings, then its words from all traces.
 
     Can be repeated after an interruption. Cost: linear in the number of stored traces.
@@ -59,57 +55,42 @@ async def erase(
             f"there is no document {document_id!r} in collection {collection!r}",
             hint="`whence search --json` prints the ids of documents; --collection names another collection",
         )
-    erased_at = now().astimezone(UTC).isoformat()
-    for answer_id in await store.traces_about(collection, document_id):
-        await _rewrite_trace(store, answer_id, document_id, erased_at)
+    erased_at = datetime.now(UTC).isoformat()
+    async for _, clean in _traces(store, collection, document_id, erased_at):
+        await store.rewrite_trace(clean)
+    now_named, now_quoted = await _count_traces(store, collection, document_id)
     return Erasure(
         document_id=document_id,
         collection=collection,
-        before=_remains(stored, named, quoted),
-        after=_remains(left, *await _count_traces(store, collection, document_id)),
+        before=Remains(**asdict(stored), traces=named, traces_with_text=quoted),
+        after=Remains(**asdict(left), traces=now_named, traces_with_text=now_quoted),
     )
-
-
-async def _rewrite_trace(store: Store, answer_id: str, document_id: str, erased_at: str) -> None:
-    from whence.provenance.erasing import erase_texts
-
-    stored = await store.trace(answer_id)
-    if stored is None:
-        return
-    is_erased = _refers_to(stored.record.collection, document_id)
-    await store.rewrite_trace(erase_texts(stored.record, is_erased=is_erased, erased_at=erased_at))
 
 
 async def _count_traces(store: Store, collection: str, document_id: str) -> tuple[int, int]:
+    """Return how many traces name a document, and how many of them contain words of it."""
+    named = with_text = 0
+    async for record, clean in _traces(store, collection, document_id, ""):
+        named += 1
+        with_text += clean.answer != record.answer or clean.events != record.events
+    return named, with_text
+
+
+async def _traces(
+    store: Store, collection: str, document_id: str, erased_at: str
+) -> AsyncIterator[tuple[TraceRecord, TraceRecord]]:
+    """Yield each trace that names a document, and the same trace without words of it."""
     from whence.provenance.erasing import erase_texts
-
-    about = await store.traces_about(collection, document_id)
-    with_text = 0
-    for answer_id in about:
-        stored = await store.trace(answer_id)
-        if stored is not None:
-            record = stored.record
-            clean = erase_texts(
-                record, is_erased=_refers_to(record.collection, document_id), erased_at=""
-            )
-            with_text += clean.answer != record.answer or clean.events != record.events
-    return len(about), with_text
-
-
-def _remains(parts: DocumentParts, traces: int, traces_with_text: int) -> Remains:
-    return Remains(
-        documents=parts.documents,
-        chunks=parts.chunks,
-        vectors=parts.vectors,
-        postings=parts.postings,
-        links=parts.links,
-        traces=traces,
-        traces_with_text=traces_with_text,
-    )
-
-
-def _refers_to(collection: str, document_id: str) -> Callable[[str, str], bool]:
     from whence.store.chunk_ids import document_key
 
-    prefix = document_key(collection, document_id)
-    return lambda chunk_id, named: named == document_id or chunk_id.startswith(prefix)
+    for answer_id in await store.traces_about(collection, document_id):
+        stored = await store.trace(answer_id)
+        if stored is None:
+            continue
+        record = stored.record
+        prefix = document_key(record.collection, document_id)
+
+        def is_erased(chunk_id: str, named: str, prefix: str = prefix) -> bool:
+            return named == document_id or chunk_id.startswith(prefix)
+
+        yield record, erase_texts(record, is_erased=is_erased, erased_at=erased_at)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.search import SearchQuery
@@ -20,7 +21,7 @@ from whence.store.chunk_ids import chunk_key
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
-    from whence.retrieval.results import RetrievalResult
+    from whence.retrieval.results import RetrievalResult, SearchReport
     from whence.schema.access import Access
     from whence.schema.texts import ChunkText
     from whence.store.protocols import Store
@@ -30,53 +31,46 @@ _PAGE_CHUNKS = 1000
 _BATCH_SIZE = 100
 
 
+async def _search(
+    engine: Engine, query: str, mode: str, limit: int, collection: str, access: Access
+) -> SearchReport:
+    """Search a collection without a threshold."""
+    request = SearchQuery(
+        query=query, top_k=limit, threshold=0.0, mode=mode, access=access, collection=collection
+    )
+    return await engine.search_report(request)
+
+
+@dataclass(frozen=True)
 class EngineTarget:
     """A collection behind an engine."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        store: Store,
-        *,
-        collection: str,
-        access: Access,
-        mode: str,
-        where: str,
-    ) -> None:
-        self._engine = engine
-        self._store = store
-        self._collection = collection
-        self._access = access
-        self._mode = mode
-        self._where = where
+    engine: Engine
+    store: Store
+    collection: str
+    access: Access
+    mode: str
+    where: str
+    """Kind and address of the store, without secrets."""
 
     async def describe(self) -> TargetInfo:
         """Describe the collection."""
-        info = await self._store.collection(self._collection)
+        info = await self.store.collection(self.collection)
         if info is None:
             raise NotFound(
-                f"there is no collection {self._collection!r}",
+                f"there is no collection {self.collection!r}",
                 hint="index something into it first; `whence collections` lists all collections",
             )
         return TargetInfo(
-            store=self._where,
-            collection=self._collection,
+            store=self.where,
+            collection=self.collection,
             model=info.model.name,
             dimension=info.model.dimension,
         )
 
     async def search(self, query: str, *, limit: int) -> RetrievedPassages:
         """Return the best passages, without a threshold."""
-        report = await self._engine.search_report(
-            SearchQuery(
-                query=query,
-                top_k=limit,
-                threshold=0.0,
-                mode=self._mode,
-                access=self._access,
-                collection=self._collection,
-            )
-        )
+        report = await _search(self.engine, query, self.mode, limit, self.collection, self.access)
         times = report.latency_ms
         return RetrievedPassages(
             passages=[_passage(result) for result in report.results],
@@ -90,10 +84,10 @@ class EngineTarget:
         """Return the text of the document up to a passage."""
         last = passage.chunk_index or 0
         ids = [
-            chunk_key(self._collection, passage.document_id, index)
+            chunk_key(self.collection, passage.document_id, index)
             for index in range(max(0, last - _PAGE_CHUNKS), last + 1)
         ]
-        texts = await self._store.chunk_texts(self._collection, ids, self._access)
+        texts = await self.store.chunk_texts(self.collection, ids, self.access)
         digest = next((text.digest for text in texts if text.chunk_id == passage.id), "")
         return StoredDocument(text="\n".join(text.content for text in texts), digest=digest)
 
@@ -104,12 +98,14 @@ class EngineTarget:
         """
         # By digest: documents with similar names are often alike, and a random order would not be repeatable.
         ids = sorted(
-            await self._store.document_ids(self._collection),
+            await self.store.document_ids(self.collection),
             key=lambda one: hashlib.sha256(one.encode("utf-8", "surrogatepass")).digest(),
         )
+        keys = await self._keys(ids[: max(limit * 20, 1000)])
         found: list[Section] = []
-        for keys in _batches(await self._keys(ids[: max(limit * 20, 1000)])):
-            texts = await self._store.chunk_texts(self._collection, keys, self._access)
+        for start in range(0, len(keys), _BATCH_SIZE):
+            batch = keys[start : start + _BATCH_SIZE]
+            texts = await self.store.chunk_texts(self.collection, batch, self.access)
             found += [_section(text) for text in texts]
             if len(found) >= limit:
                 break
@@ -117,27 +113,22 @@ class EngineTarget:
 
     async def contains(self, document_ids: Sequence[str]) -> bool:
         """Return whether the collection contains all of these documents."""
-        states = await self._store.document_states(self._collection, document_ids)
+        states = await self.store.document_states(self.collection, document_ids)
         return len(states) == len(document_ids)
 
     async def _keys(self, ids: Sequence[str]) -> list[str]:
-        states = await self._store.document_states(self._collection, ids)
+        states = await self.store.document_states(self.collection, ids)
         places = [
             (index, number, one)
             for number, one in enumerate(ids)
             for index in range(min(states[one].chunks if one in states else 0, 10))
         ]
-        return [chunk_key(self._collection, one, index) for index, _, one in sorted(places)]
+        return [chunk_key(self.collection, one, index) for index, _, one in sorted(places)]
 
 
-def _batches(keys: Sequence[str]) -> Iterator[list[str]]:
-    for start in range(0, len(keys), _BATCH_SIZE):
-        yield list(keys[start : start + _BATCH_SIZE])
-
-
-def _text(metadata: dict[str, Any], key: str) -> str | None:
-    value = metadata.get(key)
-    return value if isinstance(value, str) else None
+def _text(metadata: dict[str, Any], *keys: str) -> str | None:
+    """Return the first of these values that is a text."""
+    return next((metadata[key] for key in keys if isinstance(metadata.get(key), str)), None)
 
 
 def _passage(result: RetrievalResult) -> Passage:
@@ -165,26 +156,17 @@ def _section(text: ChunkText) -> Section:
     )
 
 
+@dataclass(frozen=True)
 class EngineSearcher:
     """Searches a collection through an engine, without a threshold."""
 
-    def __init__(self, engine: Engine, collection: str, access: Access) -> None:
-        self._engine = engine
-        self._collection = collection
-        self._access = access
+    engine: Engine
+    collection: str
+    access: Access
 
     async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         """Return the best passages."""
-        report = await self._engine.search_report(
-            SearchQuery(
-                query=query,
-                top_k=limit,
-                threshold=0.0,
-                mode=mode,
-                access=self._access,
-                collection=self._collection,
-            )
-        )
+        report = await _search(self.engine, query, mode, limit, self.collection, self.access)
         return SearchOutcome(
             hits=[_hit(result) for result in report.results],
             latency_ms=report.latency_ms["total"],
@@ -194,16 +176,12 @@ class EngineSearcher:
 
 def _hit(result: RetrievalResult) -> Hit:
     metadata = result.chunk.metadata
-
-    def text(*keys: str) -> str:
-        return next((metadata[key] for key in keys if isinstance(metadata.get(key), str)), "")
-
     return Hit(
         document_id=result.document_id,
         score=result.similarity_score,
-        path=text("source_file"),
+        path=_text(metadata, "source_file") or "",
         graph_score=result.score_breakdown.get("graph_score") or 0.0,
-        name=text("name", "title"),
-        qualified_name=text("qualified_name"),
+        name=_text(metadata, "name", "title") or "",
+        qualified_name=_text(metadata, "qualified_name") or "",
         content=result.chunk.content,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -124,47 +124,41 @@ def compare(
     before: Trace, answer_before: Answer, after: Trace, answer_after: Answer
 ) -> tuple[Difference, ...]:
     """Return the differences in the order of the stages. Ids, times and durations are not compared."""
-    return (
-        *_in_traces(before, after),
-        *_in_answers(answer_before, answer_after),
+    ids = [{candidate.chunk_id for candidate in trace.candidates} for trace in (before, after)]
+    both = ids[0] & ids[1]
+    one, other = _outcome(before, answer_before, both), _outcome(after, answer_after, both)
+    return tuple(
+        _difference(stage, what, one[stage, what], other[stage, what])
+        for stage, what in one
+        if one[stage, what] != other[stage, what]
     )
 
 
-def _in_traces(before: Trace, after: Trace) -> Iterator[Difference]:
-    ranked = [[c.chunk_id for c in trace.candidates] for trace in (before, after)]
-    both = frozenset(ranked[0]) & frozenset(ranked[1])
-    comparisons: tuple[tuple[str, str, Callable[[Trace], Any]], ...] = (
-        ("question", "settings", _settings),
-        ("question", "models", _models),
-        ("grounding", "concepts", lambda trace: list(trace.concepts)),
-        (
-            "exploration",
-            "candidates",
-            lambda trace: sorted({c.chunk_id for c in trace.candidates} - both),
+def _outcome(trace: Trace, answer: Answer, both: Container[str]) -> dict[tuple[str, str], Any]:
+    """Return what a run did by stage and kind; `both` are the candidates that both runs have."""
+    question = trace.stage("question")
+    models = [model for stage in trace.stages for model in stage.run.models]
+    shared = [c for c in trace.candidates if c.chunk_id in both]
+    return {
+        ("question", "settings"): dict(question.run.settings) if question else {},
+        ("question", "models"): {
+            one.role: " ".join(filter(None, (one.name, one.revision, one.precision)))
+            for one in models
+        },
+        ("grounding", "concepts"): list(trace.concepts),
+        ("exploration", "candidates"): sorted(
+            {c.chunk_id for c in trace.candidates if c.chunk_id not in both}
         ),
-        ("exploration", "texts", lambda trace: _digests(trace, both)),
-        ("exploration", "scores", lambda trace: _scores(trace, both)),
-        (
-            "exploration",
-            "order",
-            lambda trace: [c.chunk_id for c in trace.candidates if c.chunk_id in both],
-        ),
-        ("focus", "kept", lambda trace: [s.chunk_id for s in trace.selections]),
-    )
-    for stage, what, value_of in comparisons:
-        one, other = value_of(before), value_of(after)
-        if one != other:
-            yield _difference(stage, what, one, other)
-
-
-def _in_answers(before: Answer, after: Answer) -> Iterator[Difference]:
-    if before.model != after.model:
-        yield _difference("synthesis", "models", before.model, after.model)
-    cited = [[(c.marker, c.chunk_id, c.quote) for c in one.citations] for one in (before, after)]
-    if cited[0] != cited[1]:
-        yield _difference("synthesis", "citations", *cited)
-    if before.text != after.text:
-        yield _difference("synthesis", "answer", before.text, after.text)
+        ("exploration", "texts"): {c.chunk_id: c.digest for c in shared if c.digest},
+        ("exploration", "scores"): {
+            c.chunk_id: None if c.score is None else round(c.score, _SCORE_PLACES) for c in shared
+        },
+        ("exploration", "order"): [c.chunk_id for c in shared],
+        ("focus", "kept"): [selection.chunk_id for selection in trace.selections],
+        ("synthesis", "models"): answer.model,
+        ("synthesis", "citations"): [(c.marker, c.chunk_id, c.quote) for c in answer.citations],
+        ("synthesis", "answer"): answer.text,
+    }
 
 
 def _difference(stage: str, what: str, before: Any, after: Any) -> Difference:
@@ -172,28 +166,3 @@ def _difference(stage: str, what: str, before: Any, after: Any) -> Difference:
         keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
         before, after = ({key: side.get(key) for key in keys} for side in (before, after))
     return Difference(stage=stage, what=what, before=before, after=after)
-
-
-def _settings(trace: Trace) -> dict[str, Any]:
-    question = trace.stage("question")
-    return dict(question.run.settings) if question else {}
-
-
-def _models(trace: Trace) -> dict[str, str]:
-    return {
-        model.role: " ".join(filter(None, (model.name, model.revision, model.precision)))
-        for stage in trace.stages
-        for model in stage.run.models
-    }
-
-
-def _digests(trace: Trace, of: frozenset[str]) -> dict[str, str]:
-    return {c.chunk_id: c.digest for c in trace.candidates if c.chunk_id in of and c.digest}
-
-
-def _scores(trace: Trace, of: frozenset[str]) -> dict[str, float | None]:
-    return {
-        c.chunk_id: None if c.score is None else round(c.score, _SCORE_PLACES)
-        for c in trace.candidates
-        if c.chunk_id in of
-    }

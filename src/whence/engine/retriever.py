@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -140,26 +141,23 @@ class Retriever:
         return report.results
 
 
+@dataclass
 class _PlainServices:
     """Plain objects as the services of one search."""
 
     fuses_scores = False
 
-    def __init__(
-        self,
-        embedder: Embedder | None,
-        vector_store: VectorStore | None,
-        sparse: SparseRetriever | None,
-        access: Access,
-        fusion: Fusion,
-    ) -> None:
-        self.mode: SearchMode = "dense" if sparse is None else "hybrid"
-        self._embedder = embedder
-        self._vector_store = vector_store
-        self._sparse = sparse
-        self._access = access
-        self._fusion = fusion
-        self._found: dict[str, FoundChunk] = {}
+    _embedder: Embedder | None
+    _vector_store: VectorStore | None
+    _sparse: SparseRetriever | None
+    _access: Access
+    _fusion: Fusion
+    _found: dict[str, FoundChunk] = field(default_factory=dict)
+
+    @property
+    def mode(self) -> SearchMode:
+        """Mode of the search: hybrid with a sparse retriever."""
+        return "dense" if self._sparse is None else "hybrid"
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """Return the query's vector, float32 of shape (dimension,), of length 1."""
