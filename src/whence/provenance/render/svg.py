@@ -1,7 +1,7 @@
 """A trace as a picture: one column per stage, one bar per candidate, lines along what was kept.
 
-Standalone SVG: no script, no outside font, image or style. Colours follow the viewer's light or dark setting
-unless a theme is given. Every text is escaped and fitted to its place; tooltips hold full ids and numbers.
+Standalone SVG: no script, no outside font, image or style. Colours follow the viewer's light or dark setting.
+Every text is escaped and fitted to its place; tooltips hold full ids and numbers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import msgspec
 
 from whence.provenance.checking import check_trace
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.render.svg_canvas import Canvas, Theme, text_length, wrap
-from whence.provenance.render.text import format_duration, one_line, ratio, stage_counts
+from whence.provenance.render.svg_canvas import Canvas, text_length, wrap
+from whence.provenance.render.text import format_duration, one_line, stage_counts
 from whence.provenance.trace import STAGE_TITLES, Stage, Trace
-
-__all__ = ("Theme", "to_svg")
 
 _MARGIN = 28
 _GAP = 56
@@ -66,12 +64,12 @@ class _Bar(msgspec.Struct, frozen=True):
         return " · ".join(part for part in parts if part)
 
 
-def to_svg(trace: Trace, *, theme: Theme = "auto", max_rows: int = 40) -> str:
-    """Draw a trace; the theme `auto` follows the viewer.
+def to_svg(trace: Trace, *, max_rows: int = 40) -> str:
+    """Draw a trace.
 
     Candidates that were kept are always drawn; the others beyond `max_rows`, 1 or more, are counted.
     """
-    return _Picture(trace, max_rows).render(theme)
+    return _Picture(trace, max_rows).render()
 
 
 class _Picture:
@@ -87,7 +85,7 @@ class _Picture:
         #: Right end and height of the last bar drawn of a chunk.
         self.bar_ends: dict[str, tuple[float, float]] = {}
 
-    def render(self, theme: Theme) -> str:
+    def render(self) -> str:
         trace = self.trace
         width = (self.columns[-1].right if self.columns else 600) + _MARGIN
         self._heading(width)
@@ -104,7 +102,6 @@ class _Picture:
             height,
             title=one_line(trace.question) or trace.answer_id,
             description=one_line("How the answer came about: " + "; ".join(counts)),
-            theme=theme,
         )
 
     def _heading(self, width: float) -> None:
@@ -225,7 +222,7 @@ class _Picture:
         canvas.rect(column.x, y, column.width, height, "track")
         if bar.score is not None:
             # Below the text, not behind it: the text stays readable on every colour.
-            length = column.width * ratio(bar.score, full)
+            length = column.width * min(max(bar.score / full, 0.0), 1.0)
             canvas.rect(column.x, y + height - 4, length, 4, bar.state, radius=2)
         x = column.x + 26
         baseline = y + 12.5

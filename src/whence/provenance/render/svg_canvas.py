@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Literal
 from xml.sax.saxutils import escape
 
 from whence.provenance.render.text import one_line
-
-Theme = Literal["auto", "light", "dark"]
 
 #: Colour of each part on a light and on a dark ground.
 _COLOURS = {
@@ -23,7 +20,6 @@ _COLOURS = {
     "warn": ("#a15c00", "#f0b35a"),
     "bad": ("#b3261e", "#ff8a80"),
 }
-_LIGHT, _DARK = ({part: pair[n] for part, pair in _COLOURS.items()} for n in (0, 1))
 #: Colours that remain distinct for readers with red-green colour blindness (Okabe and Ito, 2008).
 _DOT_COLOURS = ("#0072b2", "#e69f00", "#cc79a7", "#56b4e9", "#d55e00", "#009e73", "#f0e442")
 #: Rules of the style sheet; `%(name)s` is a colour.
@@ -44,6 +40,11 @@ _RULES = (
     ".cited-link{stroke:%(cited)s;stroke-width:2.4}"
     ".arrow{fill:none;stroke:%(soft)s;stroke-width:1.4}"
 )
+_LIGHT, _DARK = (
+    _RULES % {part: pair[ground] for part, pair in _COLOURS.items()} for ground in (0, 1)
+)
+#: Follows the viewer's setting.
+_STYLE = _LIGHT + "@media (prefers-color-scheme: dark){" + _DARK + "}"
 
 
 class Canvas:
@@ -53,16 +54,14 @@ class Canvas:
         self._shapes: list[str] = []
         self._links: list[str] = []
 
-    def document(
-        self, width: float, height: float, *, title: str, description: str, theme: Theme
-    ) -> str:
+    def document(self, width: float, height: float, *, title: str, description: str) -> str:
         """Return the whole document; links lie behind the other shapes."""
         size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="t d">',
             f'<title id="t">{escape(title)}</title>',
             f'<desc id="d">{escape(description)}</desc>',
-            f"<style>{_style(theme)}</style>",
+            f"<style>{_STYLE}</style>",
             f'<rect class="paper" width="{width:g}" height="{height:g}"/>',
         )
         return "\n".join((*head, *self._links, *self._shapes, "</svg>\n"))
@@ -172,9 +171,3 @@ def _fit(text: str, room: float, size: float, *, keep_end: bool, mono: bool) -> 
         return line
     chars = [*chars[:-1], "…"]
     return "".join(reversed(chars) if keep_end else chars)
-
-
-def _style(theme: Theme) -> str:
-    if theme != "auto":
-        return _RULES % (_DARK if theme == "dark" else _LIGHT)
-    return _RULES % _LIGHT + "@media (prefers-color-scheme: dark){" + _RULES % _DARK + "}"

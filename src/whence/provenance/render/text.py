@@ -34,11 +34,6 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def ratio(part: float, whole: float) -> float:
-    """Return `part / whole` from 0 to 1; 0 when `whole` is 0."""
-    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
-
-
 def format_duration(duration_ms: float | None) -> str:
     """Format a duration for people; empty when there is none.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from io import StringIO
 
+from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
@@ -12,45 +12,37 @@ from whence.provenance.checking import check_trace
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.render.text import format_duration, one_line, shorten, stage_counts
-from whence.provenance.stage_records import CandidateRecord, StageRun
+from whence.provenance.stage_records import StageRun
 from whence.provenance.trace import STAGE_TITLES, Stage, Trace
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _EDGES_SHOWN = 12
 _FAULTS_SHOWN = 10
+#: Dropped candidates listed for each reason; the others are counted.
+_DROPPED_SHOWN = 5
 #: Joins texts with their styles; untrusted text is never read as markup.
 _styled = Text.assemble
 
 
-def to_tree(trace: Trace, *, dropped_shown: int = 5) -> Tree:
-    """Return the chain as a tree: what each stage received, kept and dropped, and why.
-
-    Of each reason `dropped_shown` candidates at most are listed; the others are counted.
-    """
+def to_tree(trace: Trace) -> Tree:
+    """Return the chain as a tree: what each stage received, kept and dropped, and why."""
     root = Tree(_styled(("Question ", "bold"), (one_line(trace.question), "")))
     root.add(_styled(("answer ", "dim"), (trace.answer_id, "")))
     for stage in trace.stages:
         branch = root if stage.stage == "question" else root.add(_title(stage, trace))
         _add_contents(branch, stage.stage, trace)
-        _add_dropped(branch, stage.stage, trace, dropped_shown)
-        _add_citations(branch, stage.stage, trace)
+        _add_dropped(branch, stage.stage, trace)
+        if stage.stage == "synthesis":
+            _add_citations(branch, trace)
         _add_run(branch, stage.run)
     _add_faults(root, trace)
     return root
 
 
-def tree_text(trace: Trace, *, width: int = 80, dropped_shown: int = 5) -> str:
+def tree_text(trace: Trace, *, width: int = 80) -> str:
     """Return the tree as plain text without colours, in lines of at most `width` characters."""
-    from io import StringIO
-
-    from rich.console import Console
-
     buffer = StringIO()
     console = Console(file=buffer, width=width, color_system=None, force_terminal=False)
-    renderable: RenderableType = to_tree(trace, dropped_shown=dropped_shown)
-    console.print(renderable)
+    console.print(to_tree(trace))
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
@@ -125,27 +117,24 @@ def _candidate_line(chunk_id: str, rank: int, score: float | None, before: int =
     )
 
 
-def _add_dropped(branch: Tree, stage: str, trace: Trace, shown: int) -> None:
+def _add_dropped(branch: Tree, stage: str, trace: Trace) -> None:
     for code, meaning in DROP_REASONS.items():
         dropped = [c for c in trace.candidates if c.reason_code == code]
-        if meaning.stage == stage and dropped:
-            node = branch.add(
-                _styled(
-                    (f"dropped {len(dropped)}: ", "yellow"),
-                    (code, "bold yellow"),
-                    (f", {meaning.explanation}", "dim"),
-                )
+        if meaning.stage != stage or not dropped:
+            continue
+        node = branch.add(
+            _styled(
+                (f"dropped {len(dropped)}: ", "yellow"),
+                (code, "bold yellow"),
+                (f", {meaning.explanation}", "dim"),
             )
-            _list_dropped(node, dropped, shown)
-
-
-def _list_dropped(node: Tree, dropped: Sequence[CandidateRecord], shown: int) -> None:
-    dropped = sorted(dropped, key=lambda c: (c.rerank_rank or c.rank, c.chunk_id))
-    for one in dropped[:shown]:
-        score = one.score if one.rerank_score is None else one.rerank_score
-        line = _candidate_line(one.chunk_id, one.rerank_rank or one.rank, score)
-        node.add(Text(line.plain, style="dim"))
-    _add_more(node, len(dropped) - shown)
+        )
+        dropped.sort(key=lambda c: (c.rerank_rank or c.rank, c.chunk_id))
+        for one in dropped[:_DROPPED_SHOWN]:
+            score = one.score if one.rerank_score is None else one.rerank_score
+            line = _candidate_line(one.chunk_id, one.rerank_rank or one.rank, score)
+            node.add(Text(line.plain, style="dim"))
+        _add_more(node, len(dropped) - _DROPPED_SHOWN)
 
 
 def _add_more(node: Tree, count: int) -> None:
@@ -153,9 +142,7 @@ def _add_more(node: Tree, count: int) -> None:
         node.add(Text(f"and {count} more", style="dim"))
 
 
-def _add_citations(branch: Tree, stage: str, trace: Trace) -> None:
-    if stage != "synthesis":
-        return
+def _add_citations(branch: Tree, trace: Trace) -> None:
     if trace.found is False:
         branch.add(Text("nothing was found to answer from", style="yellow"))
     for citation in trace.citations:
