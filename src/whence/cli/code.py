@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from whence.cli.options import ReaderAccess, RequiredSnapshot
 from whence.cli.output import console, note, print_json
@@ -72,8 +73,6 @@ def expand(
 
 
 def _print_graph(reply: ExpandResponse) -> None:
-    from rich.markup import escape
-
     out = console()
     local = {node.id: node.local_id for node in reply.nodes}
     by_depth: dict[int, list[str]] = {}
@@ -161,8 +160,6 @@ def _budget(
 
 
 def _print_texts(report: FetchReport) -> None:
-    from rich.markup import escape
-
     out = console()
     for node in report.node_texts:
         size = f"{node.chars} characters" + (f", {node.tokens} tokens" if node.tokens else "")

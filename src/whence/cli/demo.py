@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.markup import escape
 
 from whence.cli.ask import print_answer
 from whence.cli.output import console, headline, note, print_json, progress
@@ -79,8 +80,6 @@ def _examples() -> Path:
 
 
 def _print_question(question: dict[str, Any], answer: Answer, printed_codes: set[str]) -> None:
-    from rich.markup import escape
-
     out = console()
     options = " ".join(f"--acl {tag}" for tag in question.get("acl", ()))
     reader = f"with {options}" if options else "without access options"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from whence.cli.output import console, one_line, plain_table, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
@@ -197,9 +199,6 @@ async def _broker(settings: Settings, _: Resources) -> str:
 
 
 def _print_checks(settings: Settings, checks: list[Check]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     out = console()
     table = plain_table("setting", "value", "from")
     for line in settings.describe():

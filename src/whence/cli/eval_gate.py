@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from whence.cli.eval_beir import working_reranker
 from whence.cli.options import ReaderAccess
@@ -213,8 +214,6 @@ def _print_legs(legs: dict[str, Any], out: Console) -> None:
 
 
 def _print_movers(movers: list[Any], out: Console) -> None:
-    from rich.text import Text
-
     for mover in movers:
         before, now = mover.hit_rank_before or "-", mover.hit_rank or "-"
         lost = f" lost {', '.join(mover.lost_hints)}" if mover.lost_hints else ""
@@ -250,8 +249,6 @@ def compare(
 
 
 def _print_comparison(comparison: Comparison) -> None:
-    from rich.text import Text
-
     out = console()
     compared = f"{comparison.queries} queries, k {comparison.k}"
     numbers = ("A", "B", "B - A", "95 %", "p", "better", "worse", "equal")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from whence.cli.output import console, id_table, note, note_some, print_json, progress
 from whence.cli.session import as_json, run_with_engine
@@ -101,8 +102,6 @@ def _counts(counts: KindCounts) -> dict[str, int]:
 
 
 def _print_overview(overview: SnapshotOverview) -> None:
-    from rich.markup import escape
-
     if not overview.snapshots:
         note("no snapshots: whence import BUNDLE creates one")
         return
@@ -172,8 +171,6 @@ def import_bundles(
 
 
 def _print_import(result: ImportResult) -> None:
-    from rich.markup import escape
-
     table = id_table("repository", "branch", "snapshot", ">nodes", ">edges", ">embedded")
     for one in result.imports:
         table.add_row(

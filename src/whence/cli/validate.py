@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from whence.cli.options import OptionGroup, ReaderAccess, option
 from whence.cli.output import (
@@ -249,8 +250,6 @@ def _write_files(found: ValidationReport, report: Path | None, svg: Path | None)
 
 
 def _print_report(report: ValidationReport) -> None:
-    from rich.text import Text
-
     out = console()
     table = plain_table("", "query", ">results", ">best", ">ms")
     table.columns[1].max_width = 60

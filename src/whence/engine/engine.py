@@ -317,7 +317,7 @@ class Engine:
         Raises:
             BadInput: The mode or match is unknown.
         """
-        from whence.engine.engine_retriever import EngineRetriever
+        from whence.engine.retriever import EngineRetriever
 
         how = {"mode": search_mode(mode), "match": search_match(match)}
         options = {**how, "filters": filters, "rerank": rerank}

@@ -37,17 +37,12 @@ class LoopThread(Generic[T]):
         self._worker: _Worker[T] | None = None
         self._pending: set[concurrent.futures.Future[Any]] = set()
 
-    def submit(self, work: Callable[[T], Coroutine[Any, Any, R]]) -> concurrent.futures.Future[R]:
-        """Start a coroutine in the thread; waits until the thread is ready."""
+    def run(self, work: Callable[[T], Coroutine[Any, Any, R]]) -> R:
+        """Run a coroutine in the thread, as soon as that is ready, and wait for its result."""
         loop, resource = self._running_worker().ready.result()
         future = asyncio.run_coroutine_threadsafe(work(resource), loop)
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
-        return future
-
-    def run(self, work: Callable[[T], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine in the thread and wait for its result."""
-        future = self.submit(work)
         try:
             return future.result()
         except concurrent.futures.CancelledError as error:
@@ -94,7 +89,7 @@ class _Worker(Generic[T]):
     def end(self) -> None:
         try:
             loop, _ = self.ready.result()
-        except Exception:  # noqa: BLE001 - it never started; the caller of `submit` got the error
+        except Exception:  # noqa: BLE001 - it never started; the caller of `run` got the error
             return
         if self._stop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._stop.set)
@@ -104,7 +99,7 @@ class _Worker(Generic[T]):
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - raised in the caller of `submit`
+        except BaseException as error:  # noqa: BLE001 - raised in the caller of `run`
             if not self.ready.done():
                 self.ready.set_exception(error)
 

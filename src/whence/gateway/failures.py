@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SEE = "see /openapi.json"
+
 #: Status of each class of errors; the first match counts.
 STATUSES: tuple[tuple[type[WhenceError], int], ...] = (
     (Unauthorized, 401),
@@ -81,12 +83,11 @@ async def handle_error(_: Request, error: Exception) -> Response:
 async def handle_http_error(request: Request, error: Exception) -> Response:
     """Respond to an unknown path or method."""
     refused: HTTPException = error  # type: ignore[assignment]
-    words = {
-        404: ("not_found", f"there is no path {request.url.path}", "see /openapi.json"),
-        405: ("bad_input", f"{request.method} is not allowed for this path", "see /openapi.json"),
-    }
-    code, message, hint = words.get(
-        refused.status_code, ("bad_input", str(refused.detail), "see /openapi.json")
-    )
-    document = {"error": {"code": code, "message": message, "hint": hint}}
-    return JsonResponse(document, refused.status_code, dict(refused.headers or {}))
+    fault: WhenceError
+    if refused.status_code == 404:
+        fault = NotFound(f"there is no path {request.url.path}", hint=_SEE)
+    elif refused.status_code == 405:
+        fault = BadInput(f"{request.method} is not allowed for this path", hint=_SEE)
+    else:
+        fault = BadInput(str(refused.detail), hint=_SEE)
+    return JsonResponse(error_document(fault), refused.status_code, dict(refused.headers or {}))

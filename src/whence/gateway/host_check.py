@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whence.gateway.failures import JsonResponse
+from whence.gateway.failures import JsonResponse, error_document
 from whence.schema.errors import BadInput
 
 #: Names of the local host.
@@ -101,8 +101,7 @@ class _LimitedBody:
 
 
 def _refused(status: int, message: str, hint: str) -> JsonResponse:
-    document = {"error": {"code": "bad_input", "message": message, "hint": hint}}
-    return JsonResponse(document, status)
+    return JsonResponse(error_document(BadInput(message, hint=hint)), status)
 
 
 def _with_security_headers(send: Send) -> Send:

@@ -19,7 +19,6 @@ from whence.gateway.failures import as_whence_error
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, parse_body
 from whence.gateway.service import Service
 from whence.provenance.render import render_trace
-from whence.schema.errors import WhenceError
 
 #: Revisions that begin with `initialize`, newest first.
 HANDSHAKE_REVISIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -184,10 +183,13 @@ class Mcp:
             body = parse_body(params.get("arguments") or {}, tool.body)
             found = await tool.call(self._service, caller, body)
         except Exception as error:  # noqa: BLE001 - reported in the result
-            return _tool_failed(as_whence_error(error))
+            fault = as_whence_error(error)
+            words = f"error: {fault.message}" + (f"\nhint: {fault.hint}" if fault.hint else "")
+            return {"content": [{"type": "text", "text": words}], "isError": True}
         document = msgspec.to_builtins(found)
+        text = msgspec.json.encode(document).decode("utf-8", "replace")
         return {
-            "content": [{"type": "text", "text": _text(document)}],
+            "content": [{"type": "text", "text": text}],
             "structuredContent": document,
             "isError": False,
         }
@@ -245,20 +247,9 @@ def _failed(message_id: Any, refused: _ProtocolError, *, status: int) -> McpRepl
     return McpReply(status, {"jsonrpc": "2.0", "id": message_id, "error": error})
 
 
-def _tool_failed(error: WhenceError) -> dict[str, Any]:
-    words = (
-        f"error: {error.message}\nhint: {error.hint}" if error.hint else f"error: {error.message}"
-    )
-    return {"content": [{"type": "text", "text": words}], "isError": True}
-
-
 def _server() -> dict[str, str]:
     return {"name": "whence", "title": "Whence", "version": version("whence")}
 
 
 def _about() -> dict[str, Any]:
     return {"capabilities": {"tools": {}}, "instructions": _INSTRUCTIONS}
-
-
-def _text(document: Any) -> str:
-    return msgspec.json.encode(document).decode("utf-8", "replace")

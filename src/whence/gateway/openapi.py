@@ -32,14 +32,25 @@ def openapi() -> dict[str, Any]:
             "/v1/search": {"post": _post("search", "Find passages", SearchBody)},
             "/v1/ask": {
                 "post": _post(
-                    "ask",
-                    "Answer a question, with citations",
-                    AskBody,
-                    {"text/event-stream": {"schema": {"type": "string"}}},
+                    "ask", "Answer a question, with citations", AskBody, _DOCUMENT | _EVENTS
                 )
             },
-            "/v1/answers/{answer_id}": {"get": _explain()},
-            "/v1/answers/{answer_id}/why-not": {"get": _why_not()},
+            "/v1/answers/{answer_id}": {
+                "get": _get(
+                    "explain",
+                    "Show how an answer was produced",
+                    _parameter("format", {"enum": list(FORMATS), "default": "json"}),
+                    {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()},
+                )
+            },
+            "/v1/answers/{answer_id}/why-not": {
+                "get": _get(
+                    "whyNot",
+                    "Show why a passage or document is not in an answer",
+                    _parameter("item", {"type": "string"}, required=True),
+                    _DOCUMENT,
+                )
+            },
         },
         "components": {
             "schemas": parts | {"Error": _ERROR},
@@ -65,58 +76,37 @@ _ERROR_RESPONSE = {
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
 }
 _DOCUMENT = {"application/json": {"schema": {"type": "object"}}}
-
-
-def _post(
-    name: str, summary: str, body: type[Any], more: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{body.__name__}"}
-    return {
-        "operationId": name,
-        "summary": summary,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-        "responses": _responses(_DOCUMENT | (more or {})),
-    }
-
-
-def _explain() -> dict[str, Any]:
-    forms: dict[str, Any] = {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()}
-    asked = _parameter("format", "query", {"enum": list(FORMATS), "default": "json"})
-    return {
-        "operationId": "explain",
-        "summary": "Show how an answer was produced",
-        "parameters": [_ANSWER_ID, asked, *_ACCESS],
-        "responses": _responses(forms),
-    }
-
-
-def _why_not() -> dict[str, Any]:
-    item = _parameter("item", "query", {"type": "string"}, required=True)
-    return {
-        "operationId": "whyNot",
-        "summary": "Show why a passage or document is not in an answer",
-        "parameters": [_ANSWER_ID, item, *_ACCESS],
-        "responses": _responses(_DOCUMENT),
-    }
+_EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
 
 
 def _parameter(
-    name: str, where: str, schema: dict[str, Any], *, required: bool = False
+    name: str, schema: dict[str, Any], *, where: str = "query", required: bool = False
 ) -> dict[str, Any]:
     return {"name": name, "in": where, "required": required, "schema": schema}
 
 
-_ANSWER_ID = _parameter("answer_id", "path", {"type": "string"}, required=True)
+_ANSWER_ID = _parameter("answer_id", {"type": "string"}, where="path", required=True)
 _TAGS = {"type": "array", "items": {"type": "string"}}
 _ACCESS = (
-    _parameter("acl", "query", _TAGS),
-    _parameter("label", "query", _TAGS),
-    _parameter("clearance", "query", {"type": "integer", "minimum": 0}),
+    _parameter("acl", _TAGS),
+    _parameter("label", _TAGS),
+    _parameter("clearance", {"type": "integer", "minimum": 0}),
 )
 
 
-def _responses(content: dict[str, Any]) -> dict[str, Any]:
+def _post(name: str, summary: str, body: type[Any], content: Any = _DOCUMENT) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{body.__name__}"}
+    request = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return _operation(name, summary, content, requestBody=request)
+
+
+def _get(name: str, summary: str, own: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    return _operation(name, summary, content, parameters=[_ANSWER_ID, own, *_ACCESS])
+
+
+def _operation(name: str, summary: str, content: Any, **request: Any) -> dict[str, Any]:
     failed = {"$ref": "#/components/responses/error"}
     statuses = sorted({status for _, status in STATUSES} | {413, 500})
     done = {"description": "Done.", "content": content}
-    return {"200": done} | {str(status): failed for status in statuses}
+    responses = {"200": done} | {str(status): failed for status in statuses}
+    return {"operationId": name, "summary": summary, **request, "responses": responses}

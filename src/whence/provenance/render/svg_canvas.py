@@ -126,9 +126,9 @@ class Canvas:
         self._links.append(f'<path class="link {state}-link" d="{path}"/>')
 
 
-def text_length(text: str, size: float, *, mono: bool = False) -> float:
+def text_length(text: str, size: float) -> float:
     """Estimate the drawn length of a text, rather too long than too short."""
-    return sum(_advance(char, mono=mono) for char in text) * size
+    return sum(_advance(char, mono=False) for char in text) * size
 
 
 def wrap(text: str, room: float, size: float, *, lines: int) -> list[str]:
