@@ -35,11 +35,11 @@ def ids_of(named: Named) -> list[str]:
 @given(rankings, limits)
 def test_a_pool_has_each_chunk_once_and_nothing_else(some: list[Named], limit: int) -> None:
     """The pool is a permutation of what was retrieved, ranked from 1 without gaps."""
-    accounts = pool_candidates(some, limit=limit)
+    records = pool_candidates(some, limit=limit)
 
-    assert {a.chunk_id for a in accounts} == {i for one in some for i in ids_of(one)}
-    assert len({a.chunk_id for a in accounts}) == len(accounts)
-    assert [a.rank for a in accounts] == list(range(1, len(accounts) + 1))
+    assert {a.chunk_id for a in records} == {i for one in some for i in ids_of(one)}
+    assert len({a.chunk_id for a in records}) == len(records)
+    assert [a.rank for a in records] == list(range(1, len(records) + 1))
 
 
 @settings(deadline=None)
@@ -48,10 +48,10 @@ def test_a_pool_never_keeps_more_than_its_limit(
     some: list[Named], limit: int, threshold: float
 ) -> None:
     """A pool keeps as many as fit; candidates below the threshold do not count."""
-    accounts = pool_candidates(some, limit=limit, threshold=threshold)
-    good = [a for a in accounts if a.score is None or a.score >= threshold]
+    records = pool_candidates(some, limit=limit, threshold=threshold)
+    good = [a for a in records if a.score is None or a.score >= threshold]
 
-    assert [a for a in accounts if not a.reason_code] == good[:limit]
+    assert [a for a in records if not a.reason_code] == good[:limit]
 
 
 @settings(deadline=None)
@@ -88,12 +88,12 @@ def test_a_pool_is_fair(some: list[Named]) -> None:
 @given(rankings)
 def test_a_candidate_has_its_best_score_and_all_concepts(some: list[Named]) -> None:
     """A candidate has its best score and every concept that found it."""
-    for account in pool_candidates(some, limit=99):
+    for record in pool_candidates(some, limit=99):
         found = [
             (concept, match)
             for concept, ranking in some
             for match in ranking.candidates
-            if match.chunk_id == account.chunk_id
+            if match.chunk_id == record.chunk_id
         ]
         scores = [m.score for _, m in found if getattr(m, "score", None) is not None]
         first = {}
@@ -101,14 +101,14 @@ def test_a_candidate_has_its_best_score_and_all_concepts(some: list[Named]) -> N
             some
         ):  # Of a chunk found twice the first place counts.
             for match in ranking.candidates:
-                if match.chunk_id == account.chunk_id:
+                if match.chunk_id == record.chunk_id:
                     first.setdefault(place, getattr(match, "score", None))
                     break
         known = [score for score in first.values() if score is not None]
 
-        assert set(account.concepts) == {concept for concept, _ in found}
-        assert account.score == (max(known) if known else None)
-        assert account.score is None or account.score in scores
+        assert set(record.concepts) == {concept for concept, _ in found}
+        assert record.score == (max(known) if known else None)
+        assert record.score is None or record.score in scores
 
 
 ids = st.one_of(

@@ -26,7 +26,7 @@ HIT = Candidate(
 )
 
 
-class Noting:
+class RecordingStore:
     """A store that records the words it is searched for."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Noting:
         return {}
 
 
-async def searched(store: Noting, mode: str, text: str) -> SearchResponse:
+async def searched(store: RecordingStore, mode: str, text: str) -> SearchResponse:
     """Search once."""
     request = SearchRequest(
         access=Access.public(),
@@ -65,7 +65,7 @@ async def searched(store: Noting, mode: str, text: str) -> SearchResponse:
 @pytest.mark.parametrize("mode", ["bm25", "hybrid"])
 async def test_the_first_pages_of_a_long_query_count(mode: str) -> None:
     """A megabyte reaches the store as its first pages, and the reply says how much of it counted."""
-    store = Noting()
+    store = RecordingStore()
     response = await searched(store, mode, "red lake " * 120_000)
 
     assert [len(one) for one in store.texts] == [MAX_QUERY_CHARS]
@@ -79,8 +79,8 @@ async def test_words_that_do_not_count_are_reported(mode: str) -> None:
     """Of more different words than are looked up the reply says so, and of as many not."""
     words = [f"w{n}" for n in range(MAX_QUERY_WORDS + 1)]
 
-    whole = await searched(Noting(), mode, " ".join(words[:-1]))
-    cut = await searched(Noting(), mode, " ".join(words))
+    whole = await searched(RecordingStore(), mode, " ".join(words[:-1]))
+    cut = await searched(RecordingStore(), mode, " ".join(words))
 
     assert whole.degraded == ()
     assert [one.code for one in cut.degraded] == ["query_cut"]
@@ -88,14 +88,14 @@ async def test_words_that_do_not_count_are_reported(mode: str) -> None:
 
 async def test_a_search_by_vectors_says_nothing_of_words() -> None:
     """Words take no part in it, so none are missing."""
-    assert (await searched(Noting(), "dense", "red " * 100_000)).degraded == ()
+    assert (await searched(RecordingStore(), "dense", "red " * 100_000)).degraded == ()
 
 
 @given(st.text(max_size=50), st.integers(0, MAX_QUERY_CHARS + 5))
 def test_what_fits_is_left_as_it_is(text: str, spaces: int) -> None:
     """A query within the limit counts as a whole, and nothing is reported."""
     padded = " " * spaces + text + " " * spaces
-    part, told = truncate_query(padded)
+    part, cut = truncate_query(padded)
 
     assert part.strip() == text.strip()
-    assert told == ()
+    assert cut == ()

@@ -79,8 +79,8 @@ async def test_the_reply_reports_the_use_of_the_graph() -> None:
     response = await searched(corpus())
 
     assert response.graph is not None
-    told = response.graph
-    assert (told.passages, told.links, told.named, told.linked_share) == (2, 1, 1, 0.5)
+    use = response.graph
+    assert (use.passages, use.links, use.named, use.linked_share) == (2, 1, 1, 0.5)
     assert response.degraded == ()
     for one in response.candidates:
         assert one.graph_score == pytest.approx(one.score - own[one.document_id])
@@ -106,9 +106,9 @@ async def test_a_collection_of_long_documents_uses_no_graph_by_default() -> None
     ]
 
     assert (await searched(long)).graph is None
-    told = (await searched(long, passage_graph="on")).graph
-    assert told is not None
-    assert told.linked_share > 0.4
+    use = (await searched(long, passage_graph="on")).graph
+    assert use is not None
+    assert use.linked_share > 0.4
 
 
 async def test_the_only_document_with_a_rare_word_is_not_pushed_out() -> None:

@@ -17,7 +17,7 @@ from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
-from whence.retrieval.rerank import RERANK_DEPTH, Reranking, read_reranking
+from whence.retrieval.rerank import RERANK_DEPTH, CheckedReranking, read_reranking
 from whence.retrieval.services import Embedded, Passage, Query
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
@@ -275,7 +275,7 @@ async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
 
 async def _score(
     question: Question, passages: Sequence[Passage], scores: Sequence[float]
-) -> tuple[Reranking, str]:
+) -> tuple[CheckedReranking, str]:
     """Return the valid part of the reranker's reply and the name of its model."""
     limit = question.doc_limit
     reply = await _or_error(question.retrieval.rerank(question.text, passages, scores, limit))
@@ -283,7 +283,7 @@ async def _score(
         question.trace.degrade(
             "rerank", "reranker_failed", f"the order of retrieval was kept: {reply.message}"
         )
-        return Reranking((), (), ()), ""
+        return CheckedReranking((), (), ()), ""
     reranking = read_reranking(reply.results, len(passages), limit)
     if reranking.faults or not reranking.kept:
         left_out = f"{len(reranking.faults)} entries of the reply were left out"
@@ -307,7 +307,7 @@ def _retrieval_scores(question: Question, passages: Sequence[Passage]) -> list[f
 
 
 def _records(
-    question: Question, passages: Sequence[Passage], read: int, reranking: Reranking
+    question: Question, passages: Sequence[Passage], read: int, reranking: CheckedReranking
 ) -> Iterable[CandidateRecord]:
     """Return each candidate with its rank and score, and why it was dropped; the first `read` were read."""
     kept = len(reranking.kept)

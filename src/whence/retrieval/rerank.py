@@ -60,7 +60,7 @@ class RerankedItem(msgspec.Struct, frozen=True):
     """Finite; higher is better."""
 
 
-class Reranking(msgspec.Struct, frozen=True):
+class CheckedReranking(msgspec.Struct, frozen=True):
     """The valid part of a reply."""
 
     kept: tuple[RerankedItem, ...]
@@ -71,7 +71,7 @@ class Reranking(msgspec.Struct, frozen=True):
     """Why entries were left out, one line each."""
 
 
-def read_reranking(results: Any, count: int, limit: int) -> Reranking:
+def read_reranking(results: Any, count: int, limit: int) -> CheckedReranking:
     """Return the valid part of a reranker's reply.
 
     An entry is valid when its document id is the decimal number of a passage that was sent, occurs for the
@@ -82,7 +82,7 @@ def read_reranking(results: Any, count: int, limit: int) -> Reranking:
     Cost: n log n for n entries.
     """
     if not isinstance(results, Iterable) or isinstance(results, str | bytes):
-        return Reranking((), (), (f"the reply is a {type(results).__name__}, not a list",))
+        return CheckedReranking((), (), (f"the reply is a {type(results).__name__}, not a list",))
     sent = {str(place): place for place in range(count)}
     items: dict[int, RerankedItem] = {}
     faults: list[str] = []
@@ -99,7 +99,7 @@ def read_reranking(results: Any, count: int, limit: int) -> Reranking:
         else:
             items[index] = RerankedItem(index, score)
     ranking = sorted(items.values(), key=lambda item: (-item.score, item.index))
-    return Reranking(tuple(ranking[:limit]), tuple(ranking[limit:]), tuple(faults))
+    return CheckedReranking(tuple(ranking[:limit]), tuple(ranking[limit:]), tuple(faults))
 
 
 def finite_number(value: object) -> float | None:
