@@ -25,7 +25,7 @@ from whence.ingest.sources import display_path
 from whence.schema.access import DocumentTags
 from whence.schema.code_ids import kind_from_local_id, validate_repo
 from whence.schema.errors import BadInput
-from whence.schema.relations import inferred_relation
+from whence.schema.relations import INFERRED
 
 
 class ResolutionCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -354,7 +354,7 @@ def _table(edges: Iterable[Edge], definitions: Mapping[str, Definition]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for edge in edges:
-        relation = inferred_relation(edge.relation) if edge.inferred else edge.relation
+        relation = edge.relation + INFERRED if edge.inferred else edge.relation
         target = definitions[edge.target]
         kind = target.symbol_type if target.language == "sql" else target.language
         writer.writerow((edge.source, edge.target, relation, kind.upper(), edge.file, _BATCH))

@@ -71,31 +71,19 @@ def make_snapshot_id(repo: str, revision: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{repo}:{revision}"))
 
 
-def split_id(name: str) -> tuple[str, str, str, str] | None:
-    """Return repository, snapshot, kind and local id of a canonical id; None for other text.
-
-    Everything after the kind is the local id.
-
-    >>> split_id("Fake::s1::sql::SQL:dbo.a::b")
-    ('Fake', 's1', 'sql', 'SQL:dbo.a::b')
-    """
-    parts = name.split(_SEPARATOR, 3)
-    if len(parts) < 4 or parts[2] not in ("cs", "sql"):
-        return None
-    repo, snapshot, kind, local = parts
-    return repo, snapshot, kind, local
-
-
 def local_id_from_name(node: str, repo: str, snapshot_id: str) -> str | None:
     """Return the local id of a node that is named by its canonical or its local id.
 
     >>> local_id_from_name("Fake::s1::cs::C0001", "Fake", "s1"), local_id_from_name("C0001", "Fake", "s1")
     ('C0001', 'C0001')
 
-    The node need not exist; None when no node can have that name. An id of another snapshot raises `BadInput`.
+    The node need not exist; None when no node can have that name. Everything after the kind is the local id.
+
+    Raises:
+        BadInput: The id is of another snapshot.
     """
-    parts = split_id(node)
-    if parts is None:
+    parts = node.split(_SEPARATOR, 3)
+    if len(parts) < 4 or parts[2] not in ("cs", "sql"):
         return node or None
     its_repo, its_snapshot, kind, local = parts
     if its_snapshot != snapshot_id:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from whence.schema.code_ids import CodeKind
-
 #: Relation of a dependency between C# nodes.
 CS_DEPENDENCY = "cs_dep"
 #: Relations of known bundles; others may occur.
@@ -29,25 +27,8 @@ RELATIONS = (
 )
 _PREFIXES = ("sql_", "cs_")
 _ALL = "*"
-_INFERRED = "(inferred)"
-
-
-def stored_relation(source: CodeKind, name: str) -> str:
-    """Return the name under which a relation of a bundle's C# or SQL graph is stored.
-
-    >>> stored_relation("sql", "ReferencedBy(C#)")
-    'sql_ReferencedBy(C#)'
-    """
-    return f"{source}_{name}"
-
-
-def inferred_relation(name: str) -> str:
-    """Return the name of a relation whose edge was inferred from a string or from equal names.
-
-    >>> inferred_relation("Executes")
-    'Executes(inferred)'
-    """
-    return name + _INFERRED
+#: Ends a relation whose edge was inferred from a string or from equal names.
+INFERRED = "(inferred)"
 
 
 def strip_relation_prefix(stored: str) -> str:
@@ -102,14 +83,14 @@ class RelationFilter:
         """
         known: set[str] = set()
         for relation in (*stored, *(prefix + name for prefix in _PREFIXES for name in RELATIONS)):
-            known |= _names_of(relation) | _names_of(inferred_relation(relation))
+            known |= _names_of(relation) | _names_of(relation + INFERRED)
         return sorted((self.names or frozenset()) - known)
 
 
 def _names_of(stored: str) -> set[str]:
     """Return all normalized names that select a stored relation."""
     forms = {normalize_relation(stored), normalize_relation(strip_relation_prefix(stored))}
-    forms |= {form.removesuffix(_INFERRED) for form in forms}
+    forms |= {form.removesuffix(INFERRED) for form in forms}
     if normalize_relation(stored).startswith("cs_"):
         forms |= {CS_DEPENDENCY, strip_relation_prefix(CS_DEPENDENCY)}
     return forms

@@ -6,8 +6,8 @@ collection. An identifier yields itself *and* its parts: `parseHTTPResponse` yie
 without spaces yield overlapping pairs of characters. Stop terms (stop words, single letters) are indexed, but
 count neither for a document's length nor for a query that has other terms.
 
-Text that is ASCII is first cut into *pre-tokens*, at characters that no token contains; that takes a tenth of
-the time of finding tokens, and the terms of a pre-token can be cached. Cost: linear in the length of the text.
+Text that is ASCII is first cut at characters that no token contains; that takes a tenth of the time of finding
+tokens. Cost: linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOKEN = re.compile(
     rf"|[^\W_{_CJK}]+(?:(?:::|[.:#]|_+)[^\W_{_CJK}]+)*"
 )
 # Keeps the characters of tokens and replaces all others by a space.
-_PRETOKEN_CHARACTERS = "".join(
+_TOKEN_CHARACTERS = "".join(
     char if char.isalnum() or char in "_.:#+" else " " for char in map(chr, range(128))
 )
 #: Entries of each cache, some 400 bytes each: most words of a text soon come again. Four times as many took 5 %
@@ -56,22 +56,14 @@ def document_terms(text: str, language: str = "english") -> list[str]:
     """
     if not text.isascii():
         return list(_token_terms(text, language))
-    pretokens = text.translate(_PRETOKEN_CHARACTERS).split()
-    return [term for pretoken in pretokens for term in _pretoken_terms(pretoken, language)]
+    terms: list[str] = []
+    for word in text.translate(_TOKEN_CHARACTERS).split():
+        terms += _word_terms(word, language) if word.isalnum() else _token_terms(word, language)
+    return terms
 
 
-@lru_cache(maxsize=_CACHE_ENTRIES)
-def _pretoken_terms(pretoken: str, language: str) -> tuple[str, ...]:
-    """Return the terms of a pre-token, in order."""
-    if pretoken.isalnum():
-        return _word_terms(pretoken, language)
-    return tuple(_token_terms(pretoken, language))
-
-
-@lru_cache(maxsize=_CACHE_ENTRIES)
-def _part_stem(part: str, language: str) -> str:
-    """Return the stem of a part of an identifier; identifiers are new, their parts recur."""
-    return snowball_stem(part, language)
+# Identifiers are new, their parts recur.
+_part_stem = lru_cache(maxsize=_CACHE_ENTRIES)(snowball_stem)
 
 
 @lru_cache(maxsize=_CACHE_ENTRIES)
@@ -80,18 +72,12 @@ def _word_terms(token: str, language: str) -> tuple[str, ...]:
     parts = (_PART if token.isascii() else _PLAIN_PART).findall(token)
     if len(parts) < 2:
         return (snowball_stem(token, language),)
-    stems = [_part_stem(part, language) for part in parts]
-    return (fold(token), *_dotted_numbers(token), *stems)
-
-
-def _dotted_numbers(token: str) -> list[str]:
-    """Return the numbers with points, such as 2.9.1, that are part of an identifier."""
-    if "." not in token:
-        return []
-    return [number for number in _NUMBER.findall(token) if number != token]
+    numbers = [number for number in _NUMBER.findall(token) if number != token]
+    return (fold(token), *numbers, *[_part_stem(part, language) for part in parts])
 
 
 def _token_terms(text: str, language: str) -> Iterator[str]:
+    """Yield the terms of any text."""
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         token = match.group()
         if match.lastgroup == "cjk":
@@ -102,12 +88,9 @@ def _token_terms(text: str, language: str) -> Iterator[str]:
             yield from _word_terms(token, language)
 
 
-def _character_pairs(characters: str) -> Iterator[str]:
-    """Yield the overlapping pairs of some characters, or the only character."""
-    if len(characters) == 1:
-        yield characters
-    for start in range(len(characters) - 1):
-        yield characters[start : start + 2]
+def _character_pairs(characters: str) -> list[str]:
+    """Return the overlapping pairs of some characters, or the only character."""
+    return [characters[start : start + 2] for start in range(max(1, len(characters) - 1))]
 
 
 def field_length(counts: Mapping[str, int]) -> int:

@@ -19,7 +19,7 @@ from whence.ingest.bundles.locations import Location
 from whence.ingest.bundles.tables import csv_rows
 from whence.schema.code import BundleWarning
 from whence.schema.code_ids import CodeKind
-from whence.schema.relations import CS_DEPENDENCY, normalize_relation, stored_relation
+from whence.schema.relations import CS_DEPENDENCY, normalize_relation
 from whence.store.snapshot_protocols import SnapshotEdges
 
 _FROM_NAMES = ("from_id", "from", "From")
@@ -100,7 +100,7 @@ def _table_edges(
                 message = f"{row.location}: the edge from {source!r} to {target!r} lacks an end"
                 warn(BundleWarning(code="edge_without_end", message=message))
                 continue
-            stored = stored_relation(graph, relation)
+            stored = f"{graph}_{relation}"
             yield LocatedEdges(row.location, graph, source, (target,), stored)
 
 
