@@ -38,8 +38,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """What one message does to documents; kept in the transaction that does it.
 
-    A message that is delivered again, because its worker died before it could say so, finds them and tells
-    the same as the first time.
+    A message that is delivered again, because its worker died before it could reply, finds them and reports the
+    same outcomes.
     """
 
     message_id: str

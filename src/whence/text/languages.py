@@ -68,7 +68,8 @@ def detect_language(text: str) -> str:
     words = _WORD.findall(unicodedata.normalize("NFC", text[:_SAMPLE_CHARACTERS]).casefold())
     if not words:
         return DEFAULT_LANGUAGE
-    scripts = Counter([_script(word) for word in words if not word.isascii()])
+    letters = [word[0] for word in words if not word.isascii()]
+    scripts = Counter([unicodedata.name(letter, "").partition(" ")[0] for letter in letters])
     name = max(sorted(scripts), key=scripts.__getitem__, default="")
     if name in _LANGUAGE_OF_SCRIPT and scripts[name] * 2 > len(words):
         return _LANGUAGE_OF_SCRIPT[name]
@@ -85,7 +86,3 @@ def detect_language(text: str) -> str:
         and found[best] >= _MIN_RATIO_TO_ENGLISH * found[DEFAULT_LANGUAGE]
     )
     return best if is_clear else DEFAULT_LANGUAGE
-
-
-def _script(word: str) -> str:
-    return unicodedata.name(word[0], "").partition(" ")[0]
