@@ -19,7 +19,6 @@ from whence.store.bm25 import query_weights, share
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.scoring import PostingList, top_scores
 from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_slots, read_terms
 from whence.store.postgres.metadata_index import filtered_chunks
 from whence.store.results import lexical_candidates
@@ -64,27 +63,26 @@ async def search_lexical(
     if filters and kept is None:
         return None
     query = await _read_query(connection, view, query_text)
-    ranking = _Ranking(query)
-    slots_of = await read_slots(connection, view, ranking.segments)
-    if match == "all":
-        ranking.require_all(query.required)
+    slots = await read_slots(connection, view, query.segments)
+    scores = query.scores()
+    for terms in query.required if match == "all" else ():
+        scores *= query.places_with_any(terms)
     if kept is not None:
-        every = [np.empty(0, np.int32), *(slots_of[one] for one in ranking.segments)]
-        ranking.restrict(np.isin(np.concatenate(every), kept.slots))
+        scores *= np.isin(slots, kept.slots)
     found: list[tuple[float, str, str]] = []
     read, wanted = 0, limit + limit // 4 + 8
     # Some of the best chunks may be deleted; at least one statement checks the version.
     while True:
-        places, scores = ranking.best(wanted)
-        slots = ranking.slots(places[read:], slots_of)
+        places = best_places(scores, wanted)
+        new = places[read:]
         rows = await fetch_versioned(
-            connection, _CHUNKS, view.version, view.version.id, view.classes, slots
+            connection, _CHUNKS, view.version, view.version.id, view.classes, slots[new].tolist()
         )
         visible = allowed_rows(
             (row for row in rows if row["n"] is not None), view.access, "lexical"
         )
-        new = scores[read:].tolist()
-        found += [(-new[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in visible]
+        negated = (-scores[new]).tolist()
+        found += [(negated[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in visible]
         if len(found) >= limit or len(places) < wanted:
             break
         read, wanted = len(places), 4 * wanted
@@ -97,7 +95,7 @@ async def _read_query(connection: Connection, view: ReaderView, query_text: str)
 
 
 class _Query:
-    """A query with the visible terms of a collection."""
+    """A query with the visible terms of a collection; a place is one among those of all its segments."""
 
     def __init__(self, words: LexicalQuery, terms: Mapping[str, VisibleTerm]) -> None:
         df = {term: one.df for term, one in terms.items()}
@@ -109,59 +107,45 @@ class _Query:
         self.weights, self.per_share = query_weights(
             counts, df, known.of_chunks, one_word=words.one_word
         )
-
-
-class _Ranking:
-    """The chunks of all segments by score; a place is one among the places of all segments."""
-
-    def __init__(self, query: _Query) -> None:
-        terms = {term: query.terms[term].postings for term in query.weights}
-        chunks = {one.segment: one.chunks for postings in terms.values() for one in postings}
+        chunks = {one.segment: one.chunks for term in self.weights for one in terms[term].postings}
         self.segments = list(chunks)
         """Segments with a term of the query."""
-        bases = [0, *itertools.accumulate(chunks.values())]
-        base_of = dict(zip(self.segments, bases, strict=False))
-        self._bases = np.array(bases[:-1], dtype=np.intp)
-        self._size = bases[-1]
-        self._lists = {
-            term: [
-                PostingList(base_of[one.segment], query.weights[term], one.visible)
-                for one in postings
-            ]
-            for term, postings in terms.items()
-        }
-        self._allowed: NDArray[np.bool_] | None = None
+        self._size = sum(chunks.values())
+        self._first = dict(
+            zip(self.segments, itertools.accumulate(chunks.values(), initial=0), strict=False)
+        )
 
-    def require_all(self, words: Sequence[Sequence[str]]) -> None:
-        """Exclude all places without a term of each word.
+    def scores(self) -> NDArray[np.float64]:
+        """Return the score of each place, 0 without a term of the query, shape (places,).
 
-        Cost: linear in the postings of the words and, for each of them, in the places.
+        Sums are exact, see `whence.store.bm25`: the order of summation changes no bit. Cost: linear in the
+        postings and places.
         """
-        for terms in words:
-            matching = np.zeros(self._size, dtype=np.bool_)
-            for one in itertools.chain.from_iterable(self._lists.get(term, ()) for term in terms):
-                matching[one.places()] = True
-            self.restrict(matching)
+        scores = np.zeros(self._size)
+        for term, weight in self.weights.items():
+            for one in self.terms[term].postings:
+                scores[self._first[one.segment] + one.places()] += one.impacts() * weight
+        return scores
 
-    def restrict(self, allowed: NDArray[np.bool_]) -> None:
-        """Exclude the places of all segments that are False, shape (places,)."""
-        self._allowed = allowed if self._allowed is None else self._allowed & allowed
+    def places_with_any(self, terms: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether each place has one of these terms, shape (places,)."""
+        matching = np.zeros(self._size, dtype=np.bool_)
+        for term in self.weights.keys() & set(terms):
+            for one in self.terms[term].postings:
+                matching[self._first[one.segment] + one.places()] = True
+        return matching
 
-    def best(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Return the best n places and all that tie with the last, with their scores, best first."""
-        lists = list(itertools.chain.from_iterable(self._lists.values()))
-        return top_scores(lists, self._size, n, self._allowed)
 
-    def slots(
-        self, places: NDArray[np.intp], slots_of: Mapping[int, NDArray[np.int32]]
-    ) -> list[int]:
-        """Return the slots at places, given the slots of each segment."""
-        which = np.searchsorted(self._bases, places, side="right") - 1
-        in_segment = places - self._bases[which]
-        return [
-            int(slots_of[self.segments[one]][place])
-            for one, place in zip(which.tolist(), in_segment.tolist(), strict=True)
-        ]
+def best_places(scores: NDArray[np.float64], n: int) -> NDArray[np.intp]:
+    """Return the n places of the highest scores above 0 and all that tie with the last, best first.
+
+    Ties are in the order of places. Cost: linear in the places.
+    """
+    places = np.flatnonzero(scores)
+    if len(places) > n:
+        least = np.partition(scores[places], len(places) - n)[len(places) - n]
+        places = places[scores[places] >= least]
+    return places[np.argsort(-scores[places], kind="stable")]
 
 
 async def lexical_scores(

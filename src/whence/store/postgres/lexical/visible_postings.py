@@ -18,8 +18,9 @@ from whence.store.postgres.collection_version import (
 )
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import term_key
-from whence.store.postgres.lexical.scoring import POSTING_BYTES
 
+#: Bytes of a posting: a place in two bytes, then two more for each of two counts, or an impact in four.
+_POSTING_BYTES = 6
 #: Bytes that a term takes beside its postings, about.
 _TERM_BYTES = 500
 #: Classes from which on they are looked up in a hash, and postings are fetched whole.
@@ -81,7 +82,17 @@ class Postings(msgspec.Struct, frozen=True):
     chunks: int
     """Chunks that the segment was made of."""
     visible: bytes
-    """As in `scoring.PostingList`."""
+    """All places, uint16; then the impact of each, float32, a multiple of 2**-24; little endian."""
+
+    def places(self) -> NDArray[np.intp]:
+        """Return the places in the segment, each once, shape (n,)."""
+        n = len(self.visible) // _POSTING_BYTES
+        return np.frombuffer(self.visible, "<u2", n).astype(np.intp)
+
+    def impacts(self) -> NDArray[np.float64]:
+        """Return the impact of each posting, shape (n,)."""
+        n = len(self.visible) // _POSTING_BYTES
+        return np.frombuffer(self.visible, "<f4", n, 2 * n).astype(np.float64)
 
 
 class VisibleTerm(msgspec.Struct, frozen=True):
@@ -135,7 +146,7 @@ def _visible_term(rows: Sequence[Any]) -> VisibleTerm:
     counted = (one.split(" ") for one in first["languages"] or ())
     return VisibleTerm(
         id=first["id"],
-        df=sum(len(row["visible"] or b"") // POSTING_BYTES - row["dead"] for row in rows),
+        df=sum(len(row["visible"] or b"") // _POSTING_BYTES - row["dead"] for row in rows),
         of_chunks=first["of_chunks"],
         mean=mean,
         languages={language: int(chunks) for language, chunks in counted},
@@ -148,8 +159,8 @@ def _visible_term(rows: Sequence[Any]) -> VisibleTerm:
 
 
 def _with_impacts(visible: bytes, mean: float) -> bytes:
-    """Return places and impacts, as in `scoring.PostingList`, of places and counts. Cost: linear."""
-    n = len(visible) // POSTING_BYTES
+    """Return places and impacts, as in `Postings.visible`, of places and counts. Cost: linear."""
+    n = len(visible) // _POSTING_BYTES
     counts = np.frombuffer(visible, "<u2", 2 * n, 2 * n)
     # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
     found = impacts(counts[::2], counts[1::2], mean).astype("<f4")
@@ -158,8 +169,8 @@ def _with_impacts(visible: bytes, mean: float) -> bytes:
 
 async def read_slots(
     connection: Connection, view: ReaderView, segments: Sequence[int]
-) -> dict[int, NDArray[np.int32]]:
-    """Return the slots of all places of segments, which are never written again."""
+) -> NDArray[np.int32]:
+    """Return the slots of all places of segments, which are never written again; one after the other."""
     found = {one: view.cache.get(("slots", one)) for one in segments}
     missing = [one for one, slots in found.items() if slots is None]
     if missing:
@@ -170,4 +181,4 @@ async def read_slots(
             slots = np.frombuffer(row["slots"], ">i4").astype(np.int32)
             view.cache.put(("slots", row["id"]), slots, slots.nbytes)
             found[row["id"]] = slots
-    return found
+    return np.concatenate([np.empty(0, np.int32), *found.values()])
