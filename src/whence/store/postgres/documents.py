@@ -11,7 +11,6 @@ import msgspec
 from whence.schema.access import DocumentTags
 from whence.schema.idempotency import EffectKind, Effects
 from whence.store.field_boosts import FieldBoosts
-from whence.store.postgres import metadata_index as facts
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.collections import (
     LockedCollection,
@@ -32,6 +31,7 @@ from whence.store.postgres.links.indexing import (
     titles_of_drafts,
 )
 from whence.store.postgres.maintenance import Maintenance, index_words
+from whence.store.postgres.metadata_index import ensure_metadata_indexed, index_metadata
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
@@ -178,7 +178,7 @@ class PostgresDocuments:
                     check_documents(locked.info, documents)
                 if (now := await reindexing.read_field_boosts(connection, collection)) != boosts:
                     words = await asyncio.to_thread(_words, documents, now)
-                await facts.ensure_metadata_indexed(connection, locked.id)
+                await ensure_metadata_indexed(connection, locked.id)
                 ids = [one.draft.document_id for one in documents]
                 async with _removing(connection, locked.id, ids):
                     ords = await _insert(connection, locked.id, collection, documents, classes)
@@ -276,12 +276,12 @@ async def _removing(
     postings are flushed. Cost: linear in the chunks of the documents.
     """
     await ensure_links_indexed(connection, collection_id)
-    borne = await document_titles(connection, collection_id, ids)
-    former = await forward_index.remove_document_terms(connection, collection_id, ids)
+    titles = await document_titles(connection, collection_id, ids)
+    terms = await forward_index.remove_document_terms(connection, collection_id, ids)
     deleted: str = await connection.execute(_DELETE, collection_id, list(ids))
     yield int(deleted.rpartition(" ")[2])
-    await delete_unused_titles(connection, borne)
-    await forward_index.delete_unused_terms(connection, former)
+    await delete_unused_titles(connection, titles)
+    await forward_index.delete_unused_terms(connection, terms)
     await segments.flush(connection, collection_id)
 
 
@@ -303,7 +303,7 @@ async def _insert(
     """Write documents with chunks, vectors and metadata; return the numbers of the chunks, in order."""
     drafts = [one.draft for one in documents]
     ids, ords = await insert_documents(connection, collection_id, collection, drafts, classes)
-    await facts.index_metadata(connection, collection_id, zip(ids, drafts, strict=True))
+    await index_metadata(connection, collection_id, zip(ids, drafts, strict=True))
     vectors = [
         (collection_id, classes[one.draft.tags], vector)
         for one in documents

@@ -11,8 +11,9 @@ from whence.schema.errors import Unavailable
 from whence.store.postgres.collections import lock_collection, write_settings
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.driver import Connection, writing
-from whence.store.postgres.lexical import reindexing, segments
-from whence.store.postgres.lexical.merging import merge_in_background
+from whence.store.postgres.lexical import reindexing
+from whence.store.postgres.lexical.merge_policy import plan_background_merges
+from whence.store.postgres.lexical.merging import list_segments, merge_in_background
 from whence.store.postgres.links.indexing import ensure_links_indexed
 from whence.store.postgres.metadata_index import ensure_metadata_indexed
 from whence.store.postgres.pool import ConnectionPool
@@ -42,9 +43,10 @@ class Maintenance:
         """Start what a write left to do."""
         if not is_text(collection):
             return
-        if await segments.merge_pending(connection, collection):
+        collection_id = await connection.fetchval(_COLLECTION_ID, collection)
+        if plan_background_merges(await list_segments(connection, collection_id)):
             self.start(collection)
-        await self._start_indexing(connection, collection)
+        await self._start_indexing(connection, collection, collection_id)
 
     def start(self, collection: str) -> asyncio.Task[None]:
         """Start indexing and merging the words of a collection; return the task, also if it runs already."""
@@ -59,7 +61,8 @@ class Maintenance:
         if collection not in self._checked and is_text(collection):
             self._checked.add(collection)
             async with self._pool.connection() as connection:
-                await self._start_indexing(connection, collection)
+                collection_id = await connection.fetchval(_COLLECTION_ID, collection)
+                await self._start_indexing(connection, collection, collection_id)
 
     async def read_indexed(
         self, collection: str, read: Callable[[Connection], Awaitable[T | None]]
@@ -98,9 +101,10 @@ class Maintenance:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _start_indexing(self, connection: Connection, collection: str) -> None:
+    async def _start_indexing(
+        self, connection: Connection, collection: str, collection_id: int
+    ) -> None:
         """Start building or measuring a collection's vector index if that is needed."""
-        collection_id = await connection.fetchval(_COLLECTION_ID, collection)
         if ("index", collection) in self._tasks or not await vector_index.needs_index_build(
             connection, collection_id
         ):

@@ -103,7 +103,10 @@ async def ensure_metadata_indexed(connection: Connection, collection_id: int) ->
 
     Cost: one look-up; linear in the documents of the collection when it is indexed again.
     """
-    if await _is_indexed(connection, collection_id):
+    version = await connection.fetchval(
+        "SELECT facts_version FROM collection WHERE id = $1", collection_id
+    )
+    if version == METADATA_VERSION:
         return
     await connection.execute("DELETE FROM document_fact WHERE collection_id = $1", collection_id)
     last = -1
@@ -113,14 +116,6 @@ async def ensure_metadata_indexed(connection: Connection, collection_id: int) ->
     await connection.execute(
         "UPDATE collection SET facts_version = $2 WHERE id = $1", collection_id, METADATA_VERSION
     )
-
-
-async def _is_indexed(connection: Connection, collection_id: int) -> bool:
-    """Return whether this version indexed the metadata of a collection."""
-    version = await connection.fetchval(
-        "SELECT facts_version FROM collection WHERE id = $1", collection_id
-    )
-    return bool(version == METADATA_VERSION)
 
 
 def _draft(row: Any) -> DocumentDraft:

@@ -63,6 +63,10 @@ _LOCK = 0x7768656E
 #: Seconds between two attempts to take it.
 _POLL_S = 0.2
 _PREFIX = "chunk_vec_near_"
+#: No timeouts, and one core, so that other statements go on.
+_BUILD_SETTINGS = """
+SET statement_timeout = 0; SET lock_timeout = 0; SET max_parallel_maintenance_workers = 0
+"""
 
 #: Whether the collection `c` has a valid graph; an expression for the list of columns.
 INDEXED = (
@@ -207,7 +211,7 @@ async def build_index(connection: Connection, collection_id: int) -> bool:
         row = await connection.fetchrow(_STATE, collection_id)
         if row is None or not (_lacks_graph(row) or _lacks_measurement(row)):
             return False
-        await _remove_timeouts(connection)
+        await connection.execute(_BUILD_SETTINGS)
         if _lacks_graph(row):
             await _wait_for_builds(connection)
             await _build(connection, collection_id, row["dimension"])
@@ -256,16 +260,6 @@ async def drop_orphan_indexes(connection: Connection) -> None:
     """Drop the graphs of deleted collections."""
     for row in await connection.fetch(_ORPHANS):
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {row['relname']}")
-
-
-async def _remove_timeouts(connection: Connection) -> None:
-    """Remove the timeouts, and use one core, so that other statements go on."""
-    for setting in (
-        "statement_timeout = 0",
-        "lock_timeout = 0",
-        "max_parallel_maintenance_workers = 0",
-    ):
-        await connection.execute(f"SET {setting}")
 
 
 async def _has_iterative_scan(connection: Connection) -> bool:

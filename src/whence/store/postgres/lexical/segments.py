@@ -17,11 +17,7 @@ from numpy.typing import NDArray
 
 from whence.store.bm25 import MAX_COUNT
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.merge_policy import (
-    MAX_SEGMENT_CHUNKS,
-    plan_background_merges,
-    plan_inline_merges,
-)
+from whence.store.postgres.lexical.merge_policy import MAX_SEGMENT_CHUNKS, plan_inline_merges
 from whence.store.postgres.lexical.merging import list_segments, merge_segments
 from whence.store.postgres.lexical.posting_writer import PostingLists
 
@@ -126,14 +122,6 @@ def _invert(vectors: Any) -> tuple[NDArray[np.int32], PostingLists]:
     return slots[order], PostingLists(
         terms[by_term], of_classes[by_term], of_posting[by_term], counts[by_term]
     )
-
-
-async def merge_pending(connection: Connection, collection: str) -> bool:
-    """Return whether a background merge is due. Cost: linear in the segments."""
-    collection_id = await connection.fetchval(
-        "SELECT id FROM collection WHERE name = $1", collection
-    )
-    return bool(plan_background_merges(await list_segments(connection, collection_id)))
 
 
 async def mark_deleted(
