@@ -136,7 +136,7 @@ async def fill(
                     await segments.flush(connection, number)
         if merged:
             async with connection.transaction():
-                await segments.flush(connection, number, merge_all=True)
+                await segments.flush_postings(connection, number)
         await connection.execute("VACUUM ANALYZE")
 
 
