@@ -9,11 +9,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import asdict
+
 from whence.engine.passage_pooling import PassagePooling
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
 from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate
-from whence.schema.code import CodeNode, ImportReport, KindCounts
+from whence.schema.code import CodeNode, ImportReport
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
 from whence.store.snapshot_documents import UNKNOWN_BRANCH, check_shown_name, different_content
@@ -93,7 +96,6 @@ class CodeImporter:
         embedder: Counts tokens, to cut long texts where the model would.
         replace: Whether other content at the same commit is replaced.
         progress: Called with the number of nodes read and None, then with nodes embedded and their total.
-        new_id: Makes the ids of imports.
     """
 
     def __init__(
@@ -104,14 +106,12 @@ class CodeImporter:
         *,
         replace: bool = False,
         progress: Progress | None = None,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self._client = client
         self._store = store
         self._embedder = embedder
         self._replace = replace
         self._progress = progress or (lambda _done, _total: None)
-        self._new_id = new_id
         self._nodes_read = 0
 
     async def run(
@@ -125,15 +125,11 @@ class CodeImporter:
             for place, bundle in enumerate(bundles):
                 tag = tags[place] if tags else bundle.name
                 former = published.get(bundle.snapshot.snapshot_id)
-                report = None if former is None else await self._unchanged(bundle, former)
-                if report is None:
-                    staged.append(await self._stage(run, bundle, tag))
-                else:
-                    staged.append(await self._keep(run, bundle, tag, report))
+                staged.append(await self._stage(run, bundle, tag, former))
             # After all bundles are read: an error in the last one should not cost hours of embedding.
             for one in staged:
                 await self._embed(one)
-            refs = [_ref(bundle, tags[n : n + 1]) for n, bundle in enumerate(bundles)]
+            refs = list(tags) or [_ref(bundle) for bundle in bundles]
             _, made = await run.publish(set_name=set_name, refs=refs)
         return ImportResult(
             imports=[one.report_entry() for one in staged],
@@ -153,22 +149,22 @@ class CodeImporter:
             raise different_content(bundle.snapshot, comparable=bool(former.digest))
         return None
 
-    async def _keep(
-        self, run: CodeImport, bundle: Bundle, tag: str, report: ImportReport
+    async def _stage(
+        self, run: CodeImport, bundle: Bundle, tag: str, former: SnapshotRecord | None
     ) -> _StagedBundle:
-        import_id = self._new_id()
+        known = None if former is None else await self._unchanged(bundle, former)
+        import_id = str(uuid.uuid4())
         staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
-        if await staged.close(report, replace=self._replace):
+        report = known or await self._add_content(staged, bundle)
+        is_new = await staged.close(report, replace=self._replace)
+        if is_new and known is not None:
             raise Unavailable(
                 f"{bundle.snapshot.repo} at {bundle.snapshot.head_sha} was changed during the import",
                 hint="run the same command again",
             )
-        return _StagedBundle(import_id, staged, report, is_new=False)
+        return _StagedBundle(import_id, staged, report, is_new)
 
-    async def _stage(self, run: CodeImport, bundle: Bundle, tag: str) -> _StagedBundle:
-        import_id = self._new_id()
-        staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
-
+    async def _add_content(self, staged: StagedSnapshot, bundle: Bundle) -> ImportReport:
         async def add(batch: Sequence[CodeNode]) -> None:
             await staged.add_nodes(batch)
             self._nodes_read += len(batch)
@@ -179,9 +175,7 @@ class CodeImporter:
         await _copy_batches(lambda: asyncio.to_thread(next, batches, None), add)
         await staged.end_nodes()
         await staged.add_edges(await asyncio.to_thread(reader.edges))
-        report = await asyncio.to_thread(reader.report)
-        is_new = await staged.close(report, replace=self._replace)
-        return _StagedBundle(import_id, staged, report, is_new)
+        return await asyncio.to_thread(reader.report)
 
     async def _embed(self, one: _StagedBundle) -> None:
         slots = asyncio.Semaphore(_IN_FLIGHT)
@@ -222,15 +216,12 @@ class CodeImporter:
         self._progress(one.embedded, one.report.nodes.total)
 
 
-class _StagedBundle:
-    def __init__(
-        self, import_id: str, staged: StagedSnapshot, report: ImportReport, is_new: bool
-    ) -> None:
-        self.import_id = import_id
-        self.staged = staged
-        self.report = report
-        self.is_new = is_new
-        self.embedded = 0
+class _StagedBundle(msgspec.Struct):
+    import_id: str
+    staged: StagedSnapshot
+    report: ImportReport
+    is_new: bool
+    embedded: int = 0
 
     def report_entry(self) -> ImportedBundle:
         snapshot, report = self.report.snapshot, self.report
@@ -241,13 +232,13 @@ class _StagedBundle:
             head_sha=snapshot.head_sha,
             snapshot_id=snapshot.snapshot_id,
             unchanged=not self.is_new,
-            nodes=_counts(report.nodes),
-            edges=_counts(report.edges),
+            nodes=asdict(report.nodes),
+            edges=asdict(report.edges),
             duplicates={
-                "nodes": _counts(report.duplicate_nodes),
-                "edges": _counts(report.duplicate_edges),
+                "nodes": asdict(report.duplicate_nodes),
+                "edges": asdict(report.duplicate_edges),
             },
-            dangling=_counts(report.dangling_edges),
+            dangling=asdict(report.dangling_edges),
             empty_texts=report.empty_texts,
             unknown_labels=report.unknown_labels,
             warnings=report.warnings,
@@ -286,13 +277,9 @@ def _requests(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
     yield start, len(texts)
 
 
-def _ref(bundle: Bundle, given: Sequence[str]) -> str:
+def _ref(bundle: Bundle) -> str:
     branch = bundle.snapshot.branch
-    return given[0] if given else bundle.name if branch == UNKNOWN_BRANCH else branch
-
-
-def _counts(counts: KindCounts) -> dict[str, int]:
-    return {"cs": counts.cs, "sql": counts.sql}
+    return bundle.name if branch == UNKNOWN_BRANCH else branch
 
 
 def _first_error(group: BaseExceptionGroup[WhenceError]) -> WhenceError:

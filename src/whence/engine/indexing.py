@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.engine.results import DocumentCounts, IndexReport, PathFailure
-from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
+from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Unchanged
 from whence.schema.access import DocumentTags
 from whence.schema.errors import InternalError
-from whence.schema.ingest import DocumentDraft, IngestRequest, IngestResponse
+from whence.schema.ingest import DocumentDraft, IngestRequest
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
@@ -59,7 +59,7 @@ async def index_paths(
     embedder = await session.resources.get("embedder")
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
     wanted = [Path(path) for path in paths]
-    run = _IndexRun(session.client, collection, progress, lambda: count(wanted), prune=prune)
+    run = _IndexRun(session.client, collection, progress, lambda: count(wanted))
     known = await _known_sources(session, collection)
     report = await run.run(load(wanted, chunker=chunker, tags=tags, known=known))
     if prune:
@@ -108,7 +108,7 @@ class _Batch(msgspec.Struct):
 class _IndexRun:
     """Sends documents and counts outcomes.
 
-    Memory is bounded by a few batches, plus the ids of all documents with `prune`.
+    Memory is bounded by a few batches, plus the ids of all documents.
     """
 
     def __init__(
@@ -117,8 +117,6 @@ class _IndexRun:
         collection: str,
         progress: Progress | None,
         count: Callable[[], int],
-        *,
-        prune: bool,
     ) -> None:
         self._client = client
         self._progress = progress
@@ -126,7 +124,7 @@ class _IndexRun:
         self._total: int | None = None
         self._done = 0
         self._started = time.monotonic()
-        self._ids: set[str] | None = set() if prune else None
+        self._ids: set[str] = set()
         self._unidentified_failure = False
         self._stopped = False
         self.report = IndexReport(collection=collection, documents=DocumentCounts(), failures=[])
@@ -155,8 +153,6 @@ class _IndexRun:
 
     def missing(self, stored: list[str]) -> list[str]:
         """Return the stored ids that no path contains; only counted when a failure may be one of them."""
-        if self._ids is None:
-            return []
         missing = [document_id for document_id in stored if document_id not in self._ids]
         if not self._unidentified_failure:
             return missing
@@ -180,33 +176,23 @@ class _IndexRun:
                 self._note_read(item.document_id, item.kind)
                 self.report.documents.unchanged += 1
             elif isinstance(item, LoadFailure):
-                self._note_failure(item)
+                self._fail(item.path, item.reason)
+                if item.document_id is None:
+                    self._unidentified_failure = True
+                else:
+                    self._ids.add(item.document_id)
             else:
-                self._note_skipped(item)
+                self.report.documents.skipped += 1
+                reasons = self.report.skipped
+                reasons[item.reason] = reasons.get(item.reason, 0) + 1
             if batch.full or self._stopped:
                 batch.last = self._stopped
                 break
         return batch
 
     def _note_read(self, document_id: str, kind: str) -> None:
-        self._note_id(document_id)
+        self._ids.add(document_id)
         self.report.kinds[kind] = self.report.kinds.get(kind, 0) + 1
-
-    def _note_id(self, document_id: str) -> None:
-        if self._ids is not None:
-            self._ids.add(document_id)
-
-    def _note_failure(self, failure: LoadFailure) -> None:
-        self._fail(failure.path, failure.reason)
-        if failure.document_id is None:
-            self._unidentified_failure = True
-        else:
-            self._note_id(failure.document_id)
-
-    def _note_skipped(self, skipped: Skipped) -> None:
-        self.report.documents.skipped += 1
-        reasons = self.report.skipped
-        reasons[skipped.reason] = reasons.get(skipped.reason, 0) + 1
 
     def _fail(self, path: str, reason: str) -> None:
         self.report.documents.failed += 1
@@ -218,9 +204,6 @@ class _IndexRun:
             response = await self._client.ingest(request, timeout_s=_BATCH_TIMEOUT_S)
         finally:
             slots.release()
-        self._add(batch, response)
-
-    def _add(self, batch: Sequence[DocumentDraft], response: IngestResponse) -> None:
         if len(response.outcomes) != len(batch):
             raise InternalError(
                 f"{len(batch)} documents were sent and {len(response.outcomes)} accounted for"
