@@ -48,17 +48,15 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-class Pieces:
+class Pieces(MemberStream):
     """A stream that returns pieces of given sizes."""
 
-    location = MEMBER
-
     def __init__(self, data: bytes, sizes: Iterator[int]) -> None:
-        self._stream = io.BytesIO(data)
+        super().__init__(io.BytesIO(data), MEMBER)
         self._sizes = sizes
 
     def read(self, size: int) -> bytes:
-        return self._stream.read(min(size, next(self._sizes)))
+        return super().read(min(size, next(self._sizes)))
 
 
 def sizes(draw_list: list[int]) -> Iterator[int]:

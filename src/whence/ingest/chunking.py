@@ -109,7 +109,13 @@ class Chunker:
         sections = [
             self._section(path, blocks, headers[path], header_sizes) for path, blocks in groups
         ]
-        chunks = self._chunk_spans(document.text, sections, sizes)
+        smallest = min((section.budget for section in sections), default=self._limit)
+        cuts = self._split_oversized(document.text, sizes, smallest)
+        chunks = [
+            _ChunkSpan((first.span[0], last.span[1]), section)
+            for section in sections
+            for first, last in _pack(_parts(section, cuts, sizes), section.budget, self._overlap)
+        ]
         return tuple(_draft(document, chunk) for chunk in self._fit(document.text, chunks))
 
     def _single_chunk(
@@ -141,17 +147,6 @@ class Chunker:
         header = next((h for h in headers if sizes[h] <= self._limit // 4), "")
         return _Section(path, header, self._limit - sizes.get(header, 0), blocks)
 
-    def _chunk_spans(
-        self, text: str, sections: Sequence[_Section], sizes: dict[Span, int]
-    ) -> list[_ChunkSpan]:
-        smallest = min((section.budget for section in sections), default=self._limit)
-        cuts = self._split_oversized(text, sizes, smallest)
-        return [
-            _ChunkSpan((first.span[0], last.span[1]), section)
-            for section in sections
-            for first, last in _pack(_parts(section, cuts, sizes), section.budget, self._overlap)
-        ]
-
     def _split_oversized(
         self, text: str, sizes: dict[Span, int], budget: int
     ) -> dict[Span, list[Span]]:
@@ -161,13 +156,12 @@ class Chunker:
         that are still too large are sliced again.
         """
         cuts: dict[Span, list[Span]] = {}
-        large = [span for span, size in sizes.items() if size > budget and span[1] - span[0] > 1]
-        while large:
+        fresh = list(sizes)
+        while large := [p for p in fresh if sizes[p] > budget and p[1] - p[0] > 1]:
             for span in large:
                 cuts[span] = list(slices(text, *span, max(2, 4 * sizes[span] // budget)))
             fresh = [part for span in large for part in cuts[span]]
             sizes.update(zip(fresh, self._count([text[slice(*p)] for p in fresh]), strict=True))
-            large = [span for span in fresh if sizes[span] > budget and span[1] - span[0] > 1]
         return cuts
 
     def _fit(self, text: str, chunks: list[_ChunkSpan]) -> list[_ChunkSpan]:

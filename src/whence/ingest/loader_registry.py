@@ -62,24 +62,18 @@ def _plugins() -> Iterator[tuple[str, Loader]]:
 
 _ARCHIVE = "an archive, unpack it first"
 #: First bytes of files that are not documents.
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
-    (b"\xff\xd8\xff", "a JPEG picture"),
-    (b"GIF8", "a GIF picture"),
-    (b"\x7fELF", "a program"),
-    (b"MZ\x90\0", "a program"),
-    (b"\xca\xfe\xba\xbe", "a program"),
-    (b"\0asm", "a program"),
-    (b"SQLite format 3\0", "an SQLite database"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office file, save it as .docx"),
-    (b"{\\rtf", "RTF, save it as .docx"),
-    (b"\x1f\x8b", _ARCHIVE),
-    (b"BZh", _ARCHIVE),
-    (b"\xfd7zXZ\0", _ARCHIVE),
-    (b"7z\xbc\xaf\x27\x1c", _ARCHIVE),
-    (b"Rar!\x1a\x07", _ARCHIVE),
-    (b"\x28\xb5\x2f\xfd", _ARCHIVE),
-)
+_SIGNATURES = {
+    "a PNG picture": (b"\x89PNG\r\n\x1a\n",),
+    "a JPEG picture": (b"\xff\xd8\xff",),
+    "a GIF picture": (b"GIF8",),
+    "a program": (b"\x7fELF", b"MZ\x90\0", b"\xca\xfe\xba\xbe", b"\0asm"),
+    "an SQLite database": (b"SQLite format 3\0",),
+    "an old Office file, save it as .docx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",),
+    "RTF, save it as .docx": (b"{\\rtf",),
+    _ARCHIVE: (
+        b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x28\xb5\x2f\xfd"
+    ),
+}  # fmt: skip
 _ZIP = b"PK\x03\x04"
 #: A PDF may begin with other bytes (PDF 1.7, appendix H.3.4.1, note 13).
 _PDF_SIGNATURE, _PDF_WITHIN = b"%PDF-", 1024
@@ -97,8 +91,8 @@ def detect_loader(named: Loader, data: bytes) -> Loader:
     if named.is_binary and named not in (pdf, word):
         return named
     head = data[:_HEAD_BYTES]
-    for signature, what in _SIGNATURES:
-        if head.startswith(signature):
+    for what, signatures in _SIGNATURES.items():
+        if head.startswith(signatures):
             raise BadInput(f"is not {named.name} but {what}")
     is_pdf = _PDF_SIGNATURE in head[:_PDF_WITHIN]
     if is_pdf and (named.is_binary or head.startswith(_PDF_SIGNATURE)):

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from whence.ingest.bundles.archive import Archive, BundleLimits, open_archive
-from whence.ingest.bundles.fields import first_text
 from whence.ingest.bundles.locations import Location
+from whence.ingest.bundles.tables import first_text
 from whence.ingest.strict_json import parse_object
 from whence.schema.code import SnapshotInfo
 from whence.schema.code_ids import make_snapshot_id, validate_repo

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from whence.ingest.bundles.archive import Archive
 from whence.ingest.bundles.bundle import Layout
-from whence.ingest.bundles.fields import first_text
 from whence.ingest.bundles.json_stream import object_elements
 from whence.ingest.bundles.locations import Location
-from whence.ingest.bundles.tables import csv_rows
+from whence.ingest.bundles.tables import csv_rows, first_text
 from whence.schema.code import BundleWarning
 from whence.schema.code_ids import CodeKind
 from whence.schema.relations import CS_DEPENDENCY, normalize_relation

@@ -9,10 +9,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from whence.ingest.bundles.archive import MemberStream
 from whence.ingest.bundles.locations import Location
 from whence.ingest.decoding import refuse_wide_encoding
 from whence.ingest.strict_json import parse_json
@@ -28,19 +29,6 @@ _OPENING = b"{["
 _CLOSING = b"}]"
 
 
-class ByteStream(Protocol):
-    """The bytes of a member of a bundle."""
-
-    @property
-    def location(self) -> Location:
-        """The member, for error messages."""
-        ...
-
-    def read(self, size: int) -> bytes:
-        """Return up to `size` more bytes, none at the end."""
-        ...
-
-
 class JsonElement(msgspec.Struct, frozen=True):
     """One parsed element of an array or object."""
 
@@ -50,12 +38,12 @@ class JsonElement(msgspec.Struct, frozen=True):
     value: Any
 
 
-def array_elements(stream: ByteStream, max_bytes: int) -> Iterator[JsonElement]:
+def array_elements(stream: MemberStream, max_bytes: int) -> Iterator[JsonElement]:
     """Yield the elements of a JSON array."""
     return _Scanner(stream, max_bytes).elements(b"[", b"]", "an array")
 
 
-def object_elements(stream: ByteStream, max_bytes: int) -> Iterator[JsonElement]:
+def object_elements(stream: MemberStream, max_bytes: int) -> Iterator[JsonElement]:
     """Yield the elements of a JSON object; a key may occur again."""
     return _Scanner(stream, max_bytes).elements(b"{", b"}", "an object")
 
@@ -63,7 +51,7 @@ def object_elements(stream: ByteStream, max_bytes: int) -> Iterator[JsonElement]
 class _Scanner:
     """Reads a stream in blocks and finds where each element ends."""
 
-    def __init__(self, stream: ByteStream, max_bytes: int) -> None:
+    def __init__(self, stream: MemberStream, max_bytes: int) -> None:
         self._stream = stream
         self._max_bytes = max_bytes
         self._buffer = bytearray()

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 from whence.ingest.bundles.archive import Archive
 from whence.ingest.bundles.bundle import Layout
-from whence.ingest.bundles.fields import first_text, integer, whole_text
 from whence.ingest.bundles.json_stream import array_elements
 from whence.ingest.bundles.locations import Location
-from whence.ingest.bundles.tables import Row, csv_rows, text_lines
+from whence.ingest.bundles.tables import Row, csv_rows, first_text, integer, text_lines, whole_text
 from whence.ingest.strict_json import parse_json, parse_object
 from whence.schema.access import DocumentTags
 from whence.schema.code import BundleWarning, CodeNode, SnapshotInfo

@@ -1,14 +1,19 @@
-"""Lines and CSV rows of a member of a bundle, one at a time, each with its location."""
+"""Read the records of a bundle: lines and CSV rows of a member, one at a time, and the fields of a record.
+
+A field may have several names.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from whence.ingest.bundles.archive import MemberStream
 from whence.ingest.bundles.locations import Location
 from whence.ingest.decoding import refuse_wide_encoding
+from whence.ingest.field_validation import validate_text
+from whence.schema.errors import BadInput
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -78,3 +83,35 @@ def _columns(values: list[str], location: Location, required: Sequence[Sequence[
         if not set(names) & set(columns):
             raise location.error(f"has no column {' or '.join(names)}")
     return columns
+
+
+def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str:
+    """Return the first of these fields that holds text, stripped."""
+    texts = (_string(record, name).strip() for name in names)
+    return next(filter(None, texts), default)
+
+
+def whole_text(record: Mapping[str, Any], *names: str) -> str:
+    """Return the first of these fields that is not empty, unchanged."""
+    return next(filter(None, (_string(record, name) for name in names)), "")
+
+
+def _string(record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadInput(f"{name} must be a string, not {type(value).__name__}")
+    if not value.isascii() or "\0" in value:
+        validate_text(value, name)
+    return value
+
+
+def integer(record: Mapping[str, Any], name: str) -> int | None:
+    """Return a field that is an integer of 0 or more; None if it is absent."""
+    value = record.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise BadInput(f"{name} must be an integer from 0 to 2,147,483,647, not {value!r}")
+    return value

@@ -127,9 +127,14 @@ def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
     suffix = _ALIASES.get(suffix, suffix)
     language = _LANGUAGES[suffix]
     tree = syntax_tree(text, suffix)
-    finder = _Finder(language)
-    sections = tuple(finder.below(tree.root_node, (), 0))
-    return _sections_to_blocks(text, sections)
+    sections = tuple(_Finder(language).below(tree.root_node, (), 0))
+    # The offsets of each line without its end.
+    rows: list[Span] = []
+    start = 0
+    for line in text.split("\n"):
+        rows.append((start, start + len(line)))
+        start += len(line) + 1
+    return tuple(_attach_closing_brackets(text, _blocks(text, rows, sections, (0, len(rows)), ())))
 
 
 def syntax_tree(text: str, suffix: str) -> Tree:
@@ -178,7 +183,7 @@ class _Finder:
             yield from self.below(node, path, depth + 1)
             return
         name = self._name(definition)
-        own = (*path, self._qualified(path, name))
+        own = (*path, f"{path[-1]}{self._language.separator}{name}" if path else name)
         children = tuple(self.below(definition, own, depth + 1))
         named = definition.child_by_field_name("name") or definition
         body = min(named.start_point.row, _last_row(definition)) + 1
@@ -217,9 +222,6 @@ class _Finder:
             name = f"{_receiver(receiver)}{self._language.separator}{name}"
         return name
 
-    def _qualified(self, path: tuple[str, ...], name: str) -> str:
-        return f"{path[-1]}{self._language.separator}{name}" if path else name
-
 
 def _last_row(node: Node) -> int:
     """Return the last row with characters of a node; a final line end does not reach the next row."""
@@ -254,11 +256,6 @@ def _receiver(node: Node) -> str:
     return words[-1].lstrip("*").partition("[")[0] if words else ""
 
 
-def _sections_to_blocks(text: str, sections: tuple[_Section, ...]) -> tuple[Block, ...]:
-    rows = _rows(text)
-    return tuple(_attach_closing_brackets(text, _blocks(text, rows, sections, (0, len(rows)), ())))
-
-
 def _attach_closing_brackets(text: str, blocks: Iterator[Block]) -> Iterator[Block]:
     """Attach closing brackets to the block they close, so that they are not a chunk of their own."""
     last: Block | None = None
@@ -269,15 +266,6 @@ def _attach_closing_brackets(text: str, blocks: Iterator[Block]) -> Iterator[Blo
         last = block._replace(kind="atomic", path=last.path) if last and is_closing else block
     if last is not None:
         yield last
-
-
-def _rows(text: str) -> list[Span]:
-    rows: list[Span] = []
-    start = 0
-    for line in text.split("\n"):
-        rows.append((start, start + len(line)))
-        start += len(line) + 1
-    return rows
 
 
 def _blocks(
