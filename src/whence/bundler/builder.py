@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from whence.bundler.code_graph import CodeGraph, Definition, Edge, Resolution
+from whence.bundler.code_graph import CodeGraph, Definition, Edge
 from whence.bundler.csharp_edges import read_csharp
 from whence.bundler.python_edges import read_python
 from whence.bundler.source_files import Sources, read_sources
@@ -31,11 +31,11 @@ from whence.schema.relations import INFERRED
 class ResolutionCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls in code, or names in SQL, were resolved; only resolved ones become edges."""
 
-    resolved: int
-    unresolved: int
-    ambiguous: int
+    resolved: int = 0
+    unresolved: int = 0
+    ambiguous: int = 0
     """Several definitions in the folder match."""
-    external: int
+    external: int = 0
 
 
 class SkippedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,8 +153,8 @@ def _report(
         types=_count(one.symbol_type for one in definitions),
         edges=_count(edge.relation for edge in edges),
         inferred=sum(edge.inferred for edge in edges),
-        calls=_resolution_counts(graph.calls),
-        references=_resolution_counts(graph.references),
+        calls=msgspec.convert(graph.calls, ResolutionCounts),
+        references=msgspec.convert(graph.references, ResolutionCounts),
         skipped=_skipped(sources.skipped),
         failures=_skipped(graph.failures),
         bytes=archive.stat().st_size,
@@ -164,15 +164,6 @@ def _report(
 
 def _count(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items()))
-
-
-def _resolution_counts(counts: Counter[Resolution]) -> ResolutionCounts:
-    return ResolutionCounts(
-        resolved=counts["resolved"],
-        unresolved=counts["unresolved"],
-        ambiguous=counts["ambiguous"],
-        external=counts["external"],
-    )
 
 
 def _skipped(files: Iterable[tuple[str, str]]) -> tuple[SkippedFile, ...]:
@@ -258,7 +249,9 @@ def write_bundle(
         try:
             with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
                 for name, text in _members(meta, graph, tags):
-                    archive.writestr(_entry(name), text.encode())
+                    entry = zipfile.ZipInfo(name, _TIME)
+                    entry.create_system, entry.external_attr = _UNIX, _MODE
+                    archive.writestr(entry, text.encode(), zipfile.ZIP_DEFLATED)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
@@ -269,20 +262,11 @@ def write_bundle(
         ) from error
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _TIME)
-    entry.create_system = _UNIX
-    entry.external_attr = _MODE
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    return entry
-
-
 def _members(
     meta: Mapping[str, str], graph: CodeGraph, tags: DocumentTags
 ) -> Iterator[tuple[str, str]]:
-    definitions = graph.definitions.values()
-    code = [one for one in definitions if one.language != "sql"]
-    sql = [one for one in definitions if one.language == "sql"]
+    code = [one for one in graph.definitions.values() if one.language != "sql"]
+    sql = [one for one in graph.definitions.values() if one.language == "sql"]
     code_edges: list[Edge] = []
     sql_edges: list[Edge] = []
     for edge in graph.edges():

@@ -290,7 +290,7 @@ class _Reader:
     def top_level_statements(self) -> None:
         if self._file.statements:
             text = "\n".join(self._file.text_of(node) for node in self._file.statements)
-            self._define(self._file.path, "Program", text, "Program")
+            self._define(id=self._file.path, symbol_type="Program", text=text, class_name="Program")
 
     def _declaration(self, node: Node, namespace: str, owner: CSharpType | None) -> str:
         kind = node.type
@@ -343,8 +343,12 @@ class _Reader:
             local_id = f"{full}@{self._file.path}" if several else full
             found = CSharpType(shorten_id(local_id), full, owner, part)
             several.append(found)
-        text = self._file.text_of(node)
-        self._define(found.id, _TYPES[node.type], text, found.class_name)
+        self._define(
+            id=found.id,
+            symbol_type=_TYPES[node.type],
+            text=self._file.text_of(node),
+            class_name=found.class_name,
+        )
         for parameter in _parameters(_child(node, "parameter_list")):
             found.fields[parameter.name] = parameter.type
         body = node.child_by_field_name("body")
@@ -387,30 +391,19 @@ class _Reader:
                 owner.conversions.append(member)
         if kind == "Property":
             owner.fields[name] = parse_type(node.child_by_field_name("type"))
-        text, signature = self._file.text_of(node), _signature(self._file, node)
-        self._define(local_id, kind, text, owner.class_name, display_name, signature)
+        self._define(
+            id=local_id,
+            symbol_type=kind,
+            text=self._file.text_of(node),
+            class_name=owner.class_name,
+            member=display_name,
+            signature=_signature(self._file, node),
+        )
 
-    def _define(
-        self,
-        local_id: str,
-        symbol_type: str,
-        text: str,
-        class_name: str,
-        member: str = "",
-        signature: str = "",
-    ) -> None:
+    def _define(self, **fields: str) -> None:
+        file, project = self._file.path, self._file.project
         self._graph.add_definition(
-            Definition(
-                id=local_id,
-                language="csharp",
-                symbol_type=symbol_type,
-                file=self._file.path,
-                text=text,
-                project=self._file.project,
-                class_name=class_name,
-                member=member,
-                signature=signature,
-            )
+            Definition(language="csharp", file=file, project=project, **fields)
         )
 
     def _fields(self, node: Node, owner: CSharpType) -> None:

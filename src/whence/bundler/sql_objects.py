@@ -18,7 +18,12 @@ from whence.bundler.code_graph import (
 )
 from whence.bundler.source_files import SourceText
 from whence.bundler.sql_references import SqlReference, is_sql, sql_references
-from whence.ingest.loaders.sql import SqlStatement, contains_batch_end, sql_statements
+from whence.ingest.loaders.sql import (
+    SqlStatement,
+    contains_batch_end,
+    skip_comments,
+    sql_statements,
+)
 from whence.schema.code_ids import SQL_PREFIX, validate_local_id
 from whence.schema.errors import BadInput
 
@@ -37,13 +42,13 @@ _KINDS = {
     "package": "Package",
     "package body": "Package",
 }
-_ROUTINES = frozenset({"Procedure", "Function", "Trigger", "View"})
+_CALLABLE = ("Procedure", "Function")
+_ROUTINES = frozenset({*_CALLABLE, "Trigger", "View"})
 #: Indications of SQL Server: batch separators, the schema `dbo`, keywords.
 _TSQL = re.compile(
     r"(?im)^[ \t]*GO[ \t]*;?[ \t]*$|\[?\bdbo\]?\s*\.|\bNVARCHAR\b|\bEXEC\s|\bDECLARE\s+@|\bNOCOUNT\b"
 )
 _BATCH_END = re.compile(r"(?i)\s*(?:^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$\s*)+\Z", re.MULTILINE)
-_COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))+", re.DOTALL)
 _FIRST_WORD = re.compile(r"\w+")
 _IGNORED_STATEMENTS = frozenset(
     {"set", "use", "go", "print", "begin", "commit", "rollback", "end", "start", "drop", "if"}
@@ -151,17 +156,15 @@ def object_edge(
 ) -> Edge | None:
     """Return the edge to the object of a reference, if it is defined; count the resolution in `graph`."""
     found = objects.find(reference.name, schema)
-    is_routine = isinstance(found, Definition) and found.symbol_type in ("Procedure", "Function")
-    if reference.relation == "calls" and not (
-        isinstance(found, Definition) and found.symbol_type == "Function"
-    ):
+    kind = found.symbol_type if isinstance(found, Definition) else ""
+    if reference.relation == "calls" and kind != "Function":
         # A built-in function, a type with a length, or a list of columns.
         return None
     if graph is not None:
         graph.references["resolved" if isinstance(found, Definition) else found] += 1
     if not isinstance(found, Definition):
         return None
-    relation = "Executes" if is_routine else reference.relation
+    relation = "Executes" if kind in _CALLABLE else reference.relation
     return Edge(source, relation, found.id, file, reference.inferred)
 
 
@@ -188,7 +191,8 @@ class _Reader:
             named = self._named(statement, text)
             if named is not None:
                 last = ("", "")
-                yield self._define(*named, source_text)._replace(text=text)
+                local_id = self._define(*named, source_text)
+                yield _NodeStatement(local_id, named[1], self._source.path, text)
                 continue
             verb, target = _verb_and_target(text)
             if not verb or verb in _IGNORED_STATEMENTS:
@@ -197,7 +201,9 @@ class _Reader:
             own = shorten_id(f"{SQL_PREFIX}{self._source.path}#{number}")
             local_id = last[0] if same else own
             last = (local_id, target if verb == "insert" else "")
-            yield self._statement(local_id, number, verb, source_text)._replace(text=text)
+            self._statement(local_id, number, verb, source_text)
+            schema = self._objects.default_schema
+            yield _NodeStatement(local_id, schema, self._source.path, text)
 
     def _with_routines(self) -> Iterator[tuple[SqlStatement, tuple[int, int]]]:
         """Yield the statements; a routine of SQL Server extends to the end of its batch."""
@@ -228,8 +234,7 @@ class _Reader:
             start, end = statement.span
             begins = [start]
             if self._is_tsql and _KINDS.get(statement.kind) not in _ROUTINES:
-                code = _COMMENTS.match(text, start, end)
-                after = code.end() + 1 if code else start + 1
+                after = skip_comments(text, start, end) + 1
                 begins += [found.start() for found in _STATEMENT_START.finditer(text, after, end)]
             if len(begins) == 1:
                 yield statement
@@ -259,7 +264,7 @@ class _Reader:
             return None
         return kind, schema, name[-1]
 
-    def _define(self, kind: str, schema: str, name: str, text: str) -> _NodeStatement:
+    def _define(self, kind: str, schema: str, name: str, text: str) -> str:
         definition = Definition(
             id=self._objects.id_of(schema, name),
             language="sql",
@@ -271,9 +276,9 @@ class _Reader:
         )
         self._objects.add(definition)
         self._graph.add_definition(definition)
-        return _NodeStatement(definition.id, schema, self._source.path, text)
+        return definition.id
 
-    def _statement(self, local_id: str, number: int, verb: str, text: str) -> _NodeStatement:
+    def _statement(self, local_id: str, number: int, verb: str, text: str) -> None:
         self._graph.add_definition(
             Definition(
                 id=local_id,
@@ -284,7 +289,6 @@ class _Reader:
                 member=f"{verb.upper()} {self._source.path}#{number}",
             )
         )
-        return _NodeStatement(local_id, self._objects.default_schema, self._source.path, text)
 
 
 def _without_templates(text: str) -> str:
@@ -299,8 +303,7 @@ def _without_templates(text: str) -> str:
 
 def _verb_and_target(text: str) -> tuple[str, str]:
     """Return the first word of a statement in lower case, and the table of an `INSERT`."""
-    comments = _COMMENTS.match(text)
-    start = comments.end() if comments else 0
+    start = skip_comments(text, 0, len(text))
     first = _FIRST_WORD.match(text, start)
     if first is None:
         return "", ""
@@ -312,7 +315,6 @@ def _verb_and_target(text: str) -> tuple[str, str]:
 _NAME_PART = r'(?:\[[^\]]+\]|"[^"]+"|[\w$]+)'
 _NAME = re.compile(rf"\s*{_NAME_PART}(?:\s*\.\s*{_NAME_PART}){{0,3}}\s*;?\s*")
 _PARTS = re.compile(_NAME_PART)
-_CALLABLE = ("Procedure", "Function")
 #: Functions and attributes that take the name of a table in Entity Framework, SQLAlchemy and Django.
 _TABLE_RECIPIENTS = frozenset(
     {"table", "totable", "toview", "tablename", "__tablename__", "db_table", "destinationtablename"}

@@ -67,7 +67,8 @@ def sql_blocks(text: str) -> tuple[Block, ...]:
     """
     blocks: list[Block] = []
     for span in _statements(text):
-        path = _path(text, span)
+        named = _named(text, span)
+        path: tuple[str, ...] = (".".join(_parts(named)),) if named else ()
         if blocks and _NO_STATEMENT.fullmatch(text, *span):
             path = blocks[-1].path
         blocks.append(Block("atomic", path, tuple(lines(text, *span))))
@@ -91,14 +92,14 @@ def contains_batch_end(text: str, start: int, end: int) -> bool:
     return _BATCH.search(text, start, end) is not None
 
 
-def _path(text: str, span: Span) -> tuple[str, ...]:
-    named = _named(text, span)
-    return (".".join(_parts(named)),) if named else ()
+def skip_comments(text: str, start: int, end: int) -> int:
+    """Return the offset after the comments and the space at `start`."""
+    comments = _COMMENTS.match(text, start, end)
+    return comments.end() if comments else start
 
 
 def _named(text: str, span: Span) -> re.Match[str] | None:
-    comments = _COMMENTS.match(text, *span)
-    return _NAMED.match(text, comments.end() if comments else span[0], span[1])
+    return _NAMED.match(text, skip_comments(text, *span), span[1])
 
 
 def _parts(named: re.Match[str]) -> tuple[str, ...]:
@@ -128,8 +129,7 @@ def _ends(text: str, start: int, stop: int) -> Iterator[int]:
 
 
 def _is_routine(text: str, begin: int, stop: int) -> bool:
-    comments = _COMMENTS.match(text, begin, stop)
-    return bool(_ROUTINE.match(text, comments.end() if comments else begin, stop))
+    return bool(_ROUTINE.match(text, skip_comments(text, begin, stop), stop))
 
 
 LOADERS = (Loader(name="SQL", suffixes=(".sql",), parse_file=load_sql),)
