@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from whence.ingest.bundles.archive import Archive, BundleLimits, open_archive
-from whence.ingest.bundles.locations import Location
+from whence.ingest.bundles.archive import Archive, BundleLimits, Location, open_archive
 from whence.ingest.bundles.tables import first_text
 from whence.ingest.strict_json import parse_object
 from whence.schema.code import SnapshotInfo

@@ -20,10 +20,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from whence.ingest.bundles.archive import open_archive
+from whence.ingest.bundles.archive import Location, open_archive
 from whence.ingest.bundles.bundle import Bundle
 from whence.ingest.bundles.edges import EdgeList, LocatedEdges, canonical_edges, read_edges
-from whence.ingest.bundles.locations import Location
 from whence.ingest.bundles.nodes import read_nodes
 from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import kind_from_local_id, validate_local_id

@@ -11,10 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.ingest.bundles.archive import Archive
+from whence.ingest.bundles.archive import Archive, Location
 from whence.ingest.bundles.bundle import Layout
 from whence.ingest.bundles.json_stream import object_elements
-from whence.ingest.bundles.locations import Location
 from whence.ingest.bundles.tables import csv_rows, first_text
 from whence.schema.code import BundleWarning
 from whence.schema.code_ids import CodeKind

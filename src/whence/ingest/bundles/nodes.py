@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from whence.ingest.bundles.archive import Archive
+from whence.ingest.bundles.archive import Archive, Location
 from whence.ingest.bundles.bundle import Layout
 from whence.ingest.bundles.json_stream import array_elements
-from whence.ingest.bundles.locations import Location
 from whence.ingest.bundles.tables import Row, csv_rows, first_text, integer, text_lines, whole_text
 from whence.ingest.strict_json import parse_json, parse_object
 from whence.schema.access import DocumentTags
