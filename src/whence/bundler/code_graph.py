@@ -85,6 +85,7 @@ class CodeGraph:
         self.strings: list[StringLiteral] = []
         self.unresolved_calls: list[UnresolvedCall] = []
         self._edges: dict[tuple[str, str, str], Edge] = {}
+        self._source = self._file = ""
 
     def add_definition(self, definition: Definition) -> None:
         """Add a definition; a further part of a known one extends its text."""
@@ -101,6 +102,29 @@ class CodeGraph:
             known = self._edges.get(key)
             if known is None or (known.inferred and not edge.inferred):
                 self._edges[key] = edge
+
+    def enter(self, source: str, file: str) -> None:
+        """Set the definition, and its file, that the following edges, calls and strings belong to."""
+        self._source, self._file = source, file
+
+    def record_edge(self, relation: str, target: str) -> None:
+        """Add an edge from the current definition."""
+        self.add_edge(Edge(self._source, relation, target, self._file))
+
+    def record_call(self, resolution: Resolution, name: str = "") -> None:
+        """Count a call; one that is not resolved is kept by its name, if it has one."""
+        self.calls[resolution] += 1
+        if resolution != "resolved" and name:
+            self.unresolved_calls.append(UnresolvedCall(self._source, self._file, name))
+
+    def record_string(self, text: str | None, recipient: str) -> None:
+        """Add a string of the current definition."""
+        self.add_string(StringLiteral(self._source, self._file, text or "", recipient))
+
+    def nested_too_deeply(self) -> None:
+        """Report that edges of the current definition are missing."""
+        reason = f"is nested too deeply in {self._source}; edges are missing"
+        self.failures.append((self._file, reason))
 
     def add_string(self, string: StringLiteral) -> None:
         """Add a string, unless it is too short or too long to concern SQL."""
@@ -121,39 +145,6 @@ class CodeGraph:
             and edge.target in self.definitions
             and not (edge.relation == "uses" and (edge.source, edge.target) in specific)
         )
-
-
-class EdgeRecorder:
-    """Adds edges, calls and strings of one definition after the other to a graph."""
-
-    def __init__(self, graph: CodeGraph) -> None:
-        self._graph = graph
-        self._source = ""
-        self._file = ""
-
-    def enter(self, source: str, file: str) -> None:
-        """Set the definition that the following additions belong to, and its file."""
-        self._source, self._file = source, file
-
-    def edge(self, relation: str, target: str) -> None:
-        """Add an edge from the current definition."""
-        self._graph.add_edge(Edge(self._source, relation, target, self._file))
-
-    def call(self, resolution: Resolution, name: str = "") -> None:
-        """Count a call; one that is not resolved is kept by its name, if it has one."""
-        self._graph.calls[resolution] += 1
-        if resolution != "resolved" and name:
-            self._graph.unresolved_calls.append(UnresolvedCall(self._source, self._file, name))
-
-    def string(self, text: str | None, recipient: str) -> None:
-        """Add a string of the current definition."""
-        if text:
-            self._graph.add_string(StringLiteral(self._source, self._file, text, recipient))
-
-    def nested_too_deeply(self) -> None:
-        """Report that edges of the current definition are missing."""
-        reason = f"is nested too deeply in {self._source}; edges are missing"
-        self._graph.failures.append((self._file, reason))
 
 
 def shorten_id(whole: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from whence.bundler.code_graph import CodeGraph, EdgeRecorder, Resolution
+from whence.bundler.code_graph import CodeGraph, Resolution
 from whence.bundler.csharp_expressions import ExpressionResolver
 from whence.bundler.csharp_names import OBJECT_METHODS, called, find_constructors, plain_name
 from whence.bundler.csharp_project import (
@@ -108,13 +108,13 @@ def read_csharp(sources: Iterable[SourceText], graph: CodeGraph) -> None:
     """
     types: dict[str, list[CSharpType]] = {}
     files = [read_file(source, types, graph) for source in sources if source.language == "csharp"]
-    _EdgeFinder(CSharpProject(types, files), EdgeRecorder(graph)).read(files)
+    _EdgeFinder(CSharpProject(types, files), graph).read(files)
 
 
 class _EdgeFinder:
-    def __init__(self, project: CSharpProject, record: EdgeRecorder) -> None:
+    def __init__(self, project: CSharpProject, graph: CodeGraph) -> None:
         self._project = project
-        self._record = record
+        self._graph = graph
         self._handlers: dict[str, Callable[[Node, ExpressionResolver], None]] = {
             "invocation_expression": self._call,
             "constructor_initializer": self._constructor_initializer,
@@ -141,7 +141,7 @@ class _EdgeFinder:
             try:
                 step()
             except RecursionError:
-                self._record.nested_too_deeply()
+                self._graph.nested_too_deeply()
 
     def _steps(self, files: Iterable[CSharpFile]) -> Iterator[Callable[[], None]]:
         for one in self._project.types:
@@ -155,12 +155,12 @@ class _EdgeFinder:
 
     def _type(self, one: CSharpType) -> None:
         for part, node, ref in one.bases():
-            self._record.enter(one.id, part.context.file.path)
+            self._graph.enter(one.id, part.context.file.path)
             self._edge_to_type("inherits", self._project.type_of(ref, part.context))
             inside = part.context._replace(owner=one)
             self._visit_all(node, ExpressionResolver(self._project, inside, (), (), (node,)))
         for part in one.parts:
-            self._record.enter(one.id, part.context.file.path)
+            self._graph.enter(one.id, part.context.file.path)
             body = part.node.child_by_field_name("body")
             own = [child for child in part.node.named_children if child.type in _TYPE_PARTS]
             own += [
@@ -175,9 +175,9 @@ class _EdgeFinder:
                     self._visit(node, resolver)
 
     def _member(self, member: CSharpMember, part: Part) -> None:
-        self._record.enter(member.id, part.context.file.path)
+        self._graph.enter(member.id, part.context.file.path)
         for other in self._project.overridden_members(member):
-            self._record.edge("inherits", other.id)
+            self._graph.record_edge("inherits", other.id)
         parameters = [(each.name, each.type) for each in member.parameters]
         if member.kind in ("Property", "Indexer"):
             parameters.append(("value", member.returns))
@@ -188,7 +188,7 @@ class _EdgeFinder:
 
     def _top_level_statements(self, file: CSharpFile) -> None:
         if file.statements:
-            self._record.enter(file.path, file.path)
+            self._graph.enter(file.path, file.path)
             context = NameContext(file, "", None)
             resolver = ExpressionResolver(self._project, context, (), (), file.statements)
             for node in file.statements:
@@ -216,13 +216,13 @@ class _EdgeFinder:
                 self._visit_all(arguments, resolver)
 
     def _string(self, node: Node, resolver: ExpressionResolver) -> None:
-        self._record.string(string_text(node), _recipient(node))
+        self._graph.record_string(string_text(node), _recipient(node))
         self._visit_interpolations(node, resolver)
 
     def _binary(self, node: Node, resolver: ExpressionResolver) -> None:
         """Visit operands; concatenated strings are one string."""
         text = string_text(node, resolver.constant)
-        self._record.string(text, _recipient(node))
+        self._graph.record_string(text, _recipient(node))
         for each in operands(node):
             if text is None or each.type not in STRINGS:
                 self._visit(each, resolver)
@@ -240,9 +240,9 @@ class _EdgeFinder:
         delegate = resolver.delegate(function) if function is not None and not methods else None
         methods = [delegate] if delegate is not None else methods
         name = plain_name(called(function))
-        self._record.call(self._resolution(methods, receiver, function, resolver), name)
+        self._graph.record_call(self._resolution(methods, receiver, function, resolver), name)
         if len(methods) == 1:
-            self._record.edge("calls", methods[0].id)
+            self._graph.record_edge("calls", methods[0].id)
         if function is not None:
             self._visit_function(function, resolver)
         arguments = node.child_by_field_name("arguments")
@@ -300,15 +300,15 @@ class _EdgeFinder:
         if not isinstance(value, Instance):
             is_external = value == "external" or isinstance(value, ExternalInstance)
             missing: Resolution = "external" if is_external else "unresolved"
-            self._record.call("ambiguous" if value == "ambiguous" else missing)
+            self._graph.record_call("ambiguous" if value == "ambiguous" else missing)
             return
-        self._record.call("resolved")
+        self._graph.record_call("resolved")
         arguments = node.child_by_field_name("arguments")
         if arguments is None:
             arguments = next((c for c in node.named_children if c.type == "argument_list"), None)
         found = find_constructors(self._project, value.of, resolver.arguments(arguments))
         # If the constructor is ambiguous, the type is known.
-        self._record.edge("calls", found[0].id if len(found) == 1 else value.of.id)
+        self._graph.record_edge("calls", found[0].id if len(found) == 1 else value.of.id)
 
     def _constructor_initializer(self, node: Node, resolver: ExpressionResolver) -> None:
         owner = resolver.context.owner
@@ -372,7 +372,7 @@ class _EdgeFinder:
         self._constant(node, resolver)
         value = resolver.value(node)
         if isinstance(value, TypeValue):
-            self._record.edge("uses", value.of.id)
+            self._graph.record_edge("uses", value.of.id)
         receiver = resolver.value(expression)
         if isinstance(receiver, Instance | TypeValue):
             self._use_member(receiver, node_text(node.child_by_field_name("name")))
@@ -381,20 +381,20 @@ class _EdgeFinder:
     def _constant(self, node: Node, resolver: ExpressionResolver) -> None:
         initializer = resolver.constant(node)
         if initializer is not None:
-            self._record.string(string_text(initializer), _recipient(node))
+            self._graph.record_string(string_text(initializer), _recipient(node))
 
     def _use_member(self, receiver: Instance | TypeValue, name: str) -> None:
         """Record the use of a property, event or method group, unless it is overloaded."""
         for one in self._project.type_and_bases(receiver.of)[0]:
             members = [each for each in one.members.get(name, ()) if each.kind != "Constructor"]
             if len(members) == 1:
-                self._record.edge("uses", members[0].id)
+                self._graph.record_edge("uses", members[0].id)
             if members:
                 return
 
     def _edge_to_type(self, relation: str, found: object) -> bool:
         if isinstance(found, CSharpType):
-            self._record.edge(relation, found.id)
+            self._graph.record_edge(relation, found.id)
         return isinstance(found, CSharpType)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from whence.bundler.code_graph import CodeGraph, EdgeRecorder, Resolution
+from whence.bundler.code_graph import CodeGraph, Resolution
 from whence.bundler.python_expressions import (
     Instance,
     ModuleValue,
@@ -41,7 +41,7 @@ def read_python(sources: Iterable[SourceText], folder: str, graph: CodeGraph) ->
         if (module := read_module(source, _module_name(path, packages, folder), graph))
     ]
     project = PythonProject(modules)
-    _EdgeFinder(project, EdgeRecorder(graph), modules).read(modules)
+    _EdgeFinder(project, graph, modules).read(modules)
 
 
 def _module_name(path: PurePosixPath, packages: set[PurePosixPath], folder: str) -> str:
@@ -56,10 +56,10 @@ def _module_name(path: PurePosixPath, packages: set[PurePosixPath], folder: str)
 
 class _EdgeFinder:
     def __init__(
-        self, project: PythonProject, record: EdgeRecorder, modules: Iterable[PythonModule]
+        self, project: PythonProject, graph: CodeGraph, modules: Iterable[PythonModule]
     ) -> None:
         self._project = project
-        self._record = record
+        self._graph = graph
         #: Number of members of each name: a call by a name of several is ambiguous.
         self._member_counts = Counter(
             name for module in modules for cls in module.classes for name in cls.members
@@ -70,20 +70,20 @@ class _EdgeFinder:
             try:
                 self._module(module)
             except RecursionError:
-                self._record.nested_too_deeply()
+                self._graph.nested_too_deeply()
 
     def _module(self, module: PythonModule) -> None:
-        self._record.enter(module.id, module.path)
+        self._graph.enter(module.id, module.path)
         scope = Scope(self._project, module)
         self._imports(module)
         for statement in module.own:
             self._statement(statement, scope)
         for cls in module.classes:
-            self._record.enter(cls.id, module.path)
+            self._graph.enter(cls.id, module.path)
             for node in cls.nodes:
                 self._class(cls, node)
         for function in module.functions:
-            self._record.enter(function.id, module.path)
+            self._graph.enter(function.id, module.path)
             for definition in function.nodes:
                 self._function(definition, function.owner, module, None)
 
@@ -101,7 +101,7 @@ class _EdgeFinder:
             plain = base.value if isinstance(base, ast.Subscript) else base
             value = outside.value(plain)
             if isinstance(value, PythonClass):
-                self._record.edge("inherits", value.id)
+                self._graph.record_edge("inherits", value.id)
             self._visit(base, outside)
         for part in (*node.keywords, *node.decorator_list):
             self._visit(part, outside)
@@ -152,14 +152,14 @@ class _EdgeFinder:
         elif isinstance(node, ast.Name | ast.Attribute):
             self._reference(node, scope)
         elif isinstance(node, ast.Constant | ast.JoinedStr):
-            self._record.string(_text(node), "")
+            self._graph.record_string(_text(node), "")
             return isinstance(node, ast.Constant)
         elif isinstance(node, ast.BinOp):
-            self._record.string(_text(node), "")
+            self._graph.record_string(_text(node), "")
             for each in _operands(node):
                 self._visit(each, scope)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            self._record.string(_text(node.value), node.targets[0].id)
+            self._graph.record_string(_text(node.value), node.targets[0].id)
             return False
         else:
             # Docstrings are not code.
@@ -172,15 +172,15 @@ class _EdgeFinder:
         if isinstance(value, Instance):
             value = self._project.member(value.of, "__call__")
         name = last_name(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else ""
-        self._record.call(self._resolution(value, node.func), name)
+        self._graph.record_call(self._resolution(value, node.func), name)
         if isinstance(value, PythonClass | PythonFunction):
-            self._record.edge("calls", value.id)
+            self._graph.record_edge("calls", value.id)
         if isinstance(node.func, ast.Attribute):
             self._visit(node.func.value, scope)
         elif not isinstance(node.func, ast.Name):
             self._visit(node.func, scope)
         for argument in (*node.args, *node.keywords):
-            self._record.string(_text(argument), name)
+            self._graph.record_string(_text(argument), name)
             self._visit(argument, scope)
 
     def _resolution(self, value: Value, called: ast.expr) -> Resolution:
@@ -213,15 +213,15 @@ class _EdgeFinder:
         if module is not None:
             defining = self._project.defining_module(module, last_name(node))
             if defining is not None:
-                self._record.edge("uses", defining.id)
+                self._graph.record_edge("uses", defining.id)
 
     def _use(self, value: Value) -> None:
         if isinstance(value, PythonClass | PythonFunction):
-            self._record.edge("uses", value.id)
+            self._graph.record_edge("uses", value.id)
         elif isinstance(value, ModuleValue):
             module = self._project.modules.get(value.name)
             if module is not None:
-                self._record.edge("uses", module.id)
+                self._graph.record_edge("uses", module.id)
 
 
 def _text(node: ast.AST) -> str:
