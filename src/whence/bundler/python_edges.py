@@ -115,11 +115,9 @@ class _EdgeFinder:
             self._visit(node, scope)
             return
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.ExceptHandler):
-                if child.type is not None:
-                    self._visit(child.type, scope)
-            elif not isinstance(child, ast.stmt):
-                self._visit(child, scope)
+            part = child.type if isinstance(child, ast.ExceptHandler) else child
+            if part is not None and not isinstance(part, ast.stmt):
+                self._visit(part, scope)
 
     def _function(
         self,
@@ -167,7 +165,7 @@ class _EdgeFinder:
         return True
 
     def _call(self, node: ast.Call, scope: Scope) -> None:
-        self._project.reset_steps()
+        self._project.steps = 0
         value = scope.value(node.func)
         if isinstance(value, Instance):
             value = self._project.member(value.of, "__call__")
@@ -192,7 +190,7 @@ class _EdgeFinder:
         return "ambiguous" if value == "ambiguous" or is_shared else "unresolved"
 
     def _reference(self, node: ast.Name | ast.Attribute, scope: Scope) -> None:
-        self._project.reset_steps()
+        self._project.steps = 0
         if isinstance(node.ctx, ast.Load):
             # A local variable that holds a class is not a use of the class by name.
             if isinstance(node, ast.Attribute) or not scope.is_local(node.id):

@@ -114,16 +114,13 @@ class PythonProject:
         self._mros: dict[PythonClass, tuple[list[PythonClass], bool]] = {}
         #: Names and attributes that are being resolved.
         self._active: set[tuple[int, str]] = set()
-        self._steps = 0
-
-    def reset_steps(self) -> None:
-        """Begin to count the steps of another expression."""
-        self._steps = 0
+        #: Steps that were taken for the current expression.
+        self.steps = 0
 
     def step(self) -> bool:
         """Count a step; return whether the expression may take it."""
-        self._steps += 1
-        return self._steps <= _MAX_STEPS
+        self.steps += 1
+        return self.steps <= _MAX_STEPS
 
     def module_value(self, name: str) -> Value:
         """Return a module by its absolute name."""
@@ -170,9 +167,8 @@ class PythonProject:
 
         A base that is inherited twice takes its last position, which nearly always equals the C3 linearization.
         """
-        known = self._mros.get(owner)
-        if known is not None:
-            return known
+        if owner in self._mros:
+            return self._mros[owner]
         self._mros[owner] = ([owner], True)
         classes, is_complete = [owner], True
         scope = Scope(self, owner.module)
@@ -412,11 +408,9 @@ class Scope:
             return "unknown"
         for name in ("__enter__", "__aenter__"):
             method = self.project.member(value.of, name)
-            if not isinstance(method, PythonFunction):
-                continue
-            if method.node.returns is None and _returns_self(method.node):
-                return value
-            return self._result(method, value.of)
+            if isinstance(method, PythonFunction):
+                is_self = method.node.returns is None and _returns_self(method.node)
+                return value if is_self else self._result(method, value.of)
         return "unknown"
 
     def _self(self, annotation: ast.expr | None) -> Value:
@@ -428,10 +422,8 @@ class Scope:
             if isinstance(annotated, Instance | PythonClass):
                 return annotated
         decorators = map(last_name, self._function.decorator_list)
-        is_class_method = "classmethod" in decorators or self._function.name in (
-            "__new__",
-            "__init_subclass__",
-        )
+        implicit = ("__new__", "__init_subclass__")
+        is_class_method = "classmethod" in decorators or self._function.name in implicit
         return self.owner if is_class_method else Instance(self.owner)
 
     def _local(self, name: str, bindings: list[LocalBinding]) -> Value:
@@ -441,10 +433,8 @@ class Scope:
             return "unknown"
         self._active.add(name)
         try:
-            for binding in bindings:
-                if binding.kind == "annotation":
-                    return self.bound(binding)
-            return _common(map(self.bound, bindings))
+            stated = next((each for each in bindings if each.kind == "annotation"), None)
+            return self.bound(stated) if stated else _common(map(self.bound, bindings))
         finally:
             self._active.discard(name)
 

@@ -150,14 +150,18 @@ class _Reader:
 
     def read(self) -> None:
         module = self._module
+        inside: set[int] = set()
         for statement in statements(module.tree.body):
             if isinstance(statement, _DEFINITIONS):
+                inside.update(_line_numbers(statement))
                 found = self._definition(statement, None, module.names.get(statement.name, []))
                 if found is not None:
                     module.names.setdefault(statement.name, []).append(found)
             else:
+                module.own.append(statement)
                 self._bind(statement)
-        self._own_text()
+        if module.own:
+            self._own_text(inside)
 
     def _bind(self, statement: ast.stmt) -> None:
         module = self._module
@@ -220,12 +224,12 @@ class _Reader:
     def _class(
         self, node: ast.ClassDef, local_id: str, qualified: str, same: Binding
     ) -> PythonClass | None:
-        found = same if isinstance(same, PythonClass) else None
-        if found is None:
+        if isinstance(same, PythonClass):
+            found = same
+            found.nodes.append(node)
+        else:
             found = PythonClass(local_id, node, self._module, qualified)
             self._module.classes.append(found)
-        else:
-            found.nodes.append(node)
         for statement in statements(node.body):
             if isinstance(statement, _DEFINITIONS):
                 known = found.members.get(statement.name)
@@ -240,17 +244,9 @@ class _Reader:
                     found.annotations[name] = annotation
         return None if same is found else found
 
-    def _own_text(self) -> None:
-        """Add a definition for the statements between the definitions of a module."""
+    def _own_text(self, inside: set[int]) -> None:
+        """Add a definition for the statements of a module, without the lines `inside` its definitions."""
         module = self._module
-        inside: set[int] = set()
-        for statement in statements(module.tree.body):
-            if isinstance(statement, _DEFINITIONS):
-                inside.update(_line_numbers(statement))
-            else:
-                module.own.append(statement)
-        if not module.own:
-            return
         kept = [line for number, line in enumerate(module.lines, 1) if number not in inside]
         self._graph.add_definition(
             Definition(
