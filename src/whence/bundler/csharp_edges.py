@@ -24,6 +24,8 @@ from whence.bundler.csharp_types import (
     NameContext,
     Part,
     TypeRef,
+    child_of_type,
+    field_of,
     parse_type,
     read_file,
 )
@@ -47,7 +49,7 @@ def operands(node: Node) -> list[Node]:
     while pending:
         at = pending.pop()
         if at.type == "binary_expression":
-            sides = (at.child_by_field_name("right"), at.child_by_field_name("left"))
+            sides = (field_of(at, "right"), field_of(at, "left"))
             pending += [side for side in sides if side is not None]
         else:
             found.append(at)
@@ -70,9 +72,9 @@ def string_text(node: Node, constant: Callable[[Node], Node | None] = lambda _: 
 def _is_concatenation(node: Node) -> bool:
     at: Node | None = node
     while at is not None and at.type == "binary_expression":
-        if node_text(at.child_by_field_name("operator")) != "+":
+        if node_text(field_of(at, "operator")) != "+":
             return False
-        at = at.child_by_field_name("left")
+        at = field_of(at, "left")
     return True
 
 
@@ -161,7 +163,7 @@ class _EdgeFinder:
             self._visit_all(node, ExpressionResolver(self._project, inside, (), (), (node,)))
         for part in one.parts:
             self._graph.enter(one.id, part.context.file.path)
-            body = part.node.child_by_field_name("body")
+            body = field_of(part.node, "body")
             own = [child for child in part.node.named_children if child.type in _TYPE_PARTS]
             own += [
                 child
@@ -194,14 +196,14 @@ class _EdgeFinder:
             for node in file.statements:
                 self._visit(node, resolver)
 
-    def _visit_all(self, node: Node, resolver: ExpressionResolver) -> None:
+    def _visit_all(self, node: Node | None, resolver: ExpressionResolver) -> None:
         """Visit everything inside a node except the name it declares."""
-        for child in _children(node):
+        for child in _children(node) if node is not None else ():
             self._visit(child, resolver)
 
-    def _visit(self, node: Node, resolver: ExpressionResolver) -> None:
+    def _visit(self, node: Node | None, resolver: ExpressionResolver) -> None:
         """Visit a node and everything inside, without recursion for nodes that have no handler."""
-        pending = [node]
+        pending = [node] if node is not None else []
         while pending:
             current = pending.pop()
             handle = self._handlers.get(current.type)
@@ -210,8 +212,8 @@ class _EdgeFinder:
             else:
                 pending.extend(reversed(_children(current)))
 
-    def _visit_type_arguments(self, node: Node, resolver: ExpressionResolver) -> None:
-        if node.type == "generic_name":
+    def _visit_type_arguments(self, node: Node | None, resolver: ExpressionResolver) -> None:
+        if node is not None and node.type == "generic_name":
             for arguments in node.named_children[1:]:
                 self._visit_all(arguments, resolver)
 
@@ -235,7 +237,7 @@ class _EdgeFinder:
                 self._visit_all(child, resolver)
 
     def _call(self, node: Node, resolver: ExpressionResolver) -> None:
-        function = node.child_by_field_name("function")
+        function = field_of(node, "function")
         methods, receiver = resolver.call(node)
         delegate = resolver.delegate(function) if function is not None and not methods else None
         methods = [delegate] if delegate is not None else methods
@@ -245,20 +247,13 @@ class _EdgeFinder:
             self._graph.record_edge("calls", methods[0].id)
         if function is not None:
             self._visit_function(function, resolver)
-        arguments = node.child_by_field_name("arguments")
-        if arguments is not None:
-            self._visit_all(arguments, resolver)
+        self._visit_all(field_of(node, "arguments"), resolver)
 
     def _visit_function(self, function: Node, resolver: ExpressionResolver) -> None:
         """Visit the receiver and the type arguments of a call, but not the name of the method."""
         if function.type in _ACCESSES:
-            receiver = function.child_by_field_name("expression")
-            receiver = receiver or function.child_by_field_name("condition")
-            if receiver is not None:
-                self._visit(receiver, resolver)
-            name = function.child_by_field_name("name")
-            if name is not None:
-                self._visit_type_arguments(name, resolver)
+            self._visit(field_of(function, "expression", "condition"), resolver)
+            self._visit_type_arguments(field_of(function, "name"), resolver)
         elif function.type in _NAMES:
             self._visit_type_arguments(function, resolver)
         else:
@@ -287,7 +282,7 @@ class _EdgeFinder:
         return "ambiguous" if is_ambiguous else "unresolved"
 
     def _creation(self, node: Node, resolver: ExpressionResolver) -> None:
-        stated = node.child_by_field_name("type")
+        stated = field_of(node, "type")
         ref = parse_type(stated) if stated is not None else _target_type(node)
         self._record_creation(resolver.instance_of(ref), node, resolver)
         for child in node.named_children:
@@ -303,9 +298,7 @@ class _EdgeFinder:
             self._graph.record_call("ambiguous" if value == "ambiguous" else missing)
             return
         self._graph.record_call("resolved")
-        arguments = node.child_by_field_name("arguments")
-        if arguments is None:
-            arguments = next((c for c in node.named_children if c.type == "argument_list"), None)
+        arguments = field_of(node, "arguments") or child_of_type(node, "argument_list")
         found = find_constructors(self._project, value.of, resolver.arguments(arguments))
         # If the constructor is ambiguous, the type is known.
         self._graph.record_edge("calls", found[0].id if len(found) == 1 else value.of.id)
@@ -320,8 +313,8 @@ class _EdgeFinder:
     def _object_initializer(self, node: Node, resolver: ExpressionResolver) -> None:
         """Visit `new X { A = 1 }`, where `A` is a member of `X`."""
         for child in node.named_children:
-            left = child.child_by_field_name("left")
-            right = child.child_by_field_name("right")
+            left = field_of(child, "left")
+            right = field_of(child, "right")
             if child.type != "assignment_expression" or left is None or right is None:
                 self._visit(child, resolver)
                 continue
@@ -344,7 +337,7 @@ class _EdgeFinder:
             self._visit(child, resolver)
 
     def _attribute(self, node: Node, resolver: ExpressionResolver) -> None:
-        ref = parse_type(node.child_by_field_name("name"))
+        ref = parse_type(field_of(node, "name"))
         if ref is not None:
             for each in (ref, ref._replace(name=f"{ref.name}Attribute")):
                 if self._edge_to_type("uses", self._project.type_of(each, resolver.context)):
@@ -366,7 +359,7 @@ class _EdgeFinder:
             self._edge_to_type("uses", self._project.type_of(ref, resolver.context))
 
     def _access(self, node: Node, resolver: ExpressionResolver) -> None:
-        expression = node.child_by_field_name("expression")
+        expression = field_of(node, "expression")
         if expression is None:
             return
         self._constant(node, resolver)
@@ -375,7 +368,7 @@ class _EdgeFinder:
             self._graph.record_edge("uses", value.of.id)
         receiver = resolver.value(expression)
         if isinstance(receiver, Instance | TypeValue):
-            self._use_member(receiver, node_text(node.child_by_field_name("name")))
+            self._use_member(receiver, node_text(field_of(node, "name")))
         self._visit(expression, resolver)
 
     def _constant(self, node: Node, resolver: ExpressionResolver) -> None:
@@ -400,7 +393,7 @@ class _EdgeFinder:
 
 def _children(node: Node) -> list[Node]:
     """Return the nodes inside a node except the name it declares."""
-    name = node.child_by_field_name("name")
+    name = field_of(node, "name")
     return [child for child in node.named_children if child != name]
 
 
@@ -411,7 +404,7 @@ def _target_type(node: Node) -> TypeRef | None:
         parent = parent.parent
     if parent is None or parent.type not in ("variable_declaration", "property_declaration"):
         return None
-    return parse_type(parent.child_by_field_name("type"))
+    return parse_type(field_of(parent, "type"))
 
 
 def _is_type_name(node: Node) -> bool:
@@ -419,7 +412,7 @@ def _is_type_name(node: Node) -> bool:
     parent = node.parent
     if parent is None:
         return False
-    declared = parent.child_by_field_name("type") or parent.child_by_field_name("returns")
+    declared = field_of(parent, "type", "returns")
     return declared == node or parent.type in _TYPE_NODES
 
 
@@ -430,10 +423,10 @@ def _recipient(node: Node) -> str:
         if parent is None:
             return ""
         if parent.type == "invocation_expression":
-            return plain_name(called(parent.child_by_field_name("function")))
+            return plain_name(called(field_of(parent, "function")))
         if parent.type == "attribute":
-            return node_text(parent.child_by_field_name("name"))
+            return node_text(field_of(parent, "name"))
         if parent.type == "assignment_expression":
-            return plain_name(called(parent.child_by_field_name("left")))
+            return plain_name(called(field_of(parent, "left")))
         parent = parent.parent
     return ""

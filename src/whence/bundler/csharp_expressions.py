@@ -37,6 +37,7 @@ from whence.bundler.csharp_types import (
     CSharpMember,
     NameContext,
     TypeRef,
+    field_of,
     last_part,
     parse_type,
 )
@@ -150,8 +151,8 @@ class ExpressionResolver:
         if node.type == "identifier" and not self.is_local(node):
             name, owners = node_text(node), list(self.context.owners())
         elif node.type == "member_access_expression":
-            name = node_text(node.child_by_field_name("name"))
-            value = self.value(node.child_by_field_name("expression"))
+            name = node_text(field_of(node, "name"))
+            value = self.value(field_of(node, "expression"))
             owners = [value.of] if isinstance(value, Instance | TypeValue) else []
         else:
             return None
@@ -160,22 +161,22 @@ class ExpressionResolver:
 
     def call(self, node: Node, depth: int = 0) -> tuple[list[CSharpMember], Value]:
         """Return the methods that an invocation may call, and the receiver."""
-        function = node.child_by_field_name("function")
+        function = field_of(node, "function")
         if function is None:
             return [], "unknown"
-        arguments = self.arguments(node.child_by_field_name("arguments"), depth)
+        arguments = self.arguments(field_of(node, "arguments"), depth)
         if function.type in ("identifier", "generic_name"):
             is_local = self.is_local(function)
             return self.names.unqualified_call(plain_name(function), arguments, is_local=is_local)
         if function.type == "member_access_expression":
-            receiver = self.value(function.child_by_field_name("expression"), depth + 1)
-            name = function.child_by_field_name("name")
+            receiver = self.value(field_of(function, "expression"), depth + 1)
+            name = field_of(function, "name")
         elif function.type == "conditional_access_expression":
             binding = function.named_children[-1]
             if binding.type != "member_binding_expression":
                 return [], "unknown"
-            receiver = self.value(function.child_by_field_name("condition"), depth + 1)
-            name = binding.child_by_field_name("name")
+            receiver = self.value(field_of(function, "condition"), depth + 1)
+            name = field_of(binding, "name")
         else:
             return [], "unknown"
         return find_methods(self.project, receiver, plain_name(name), arguments), receiver
@@ -185,7 +186,7 @@ class ExpressionResolver:
         if node is None:
             return []
         return [
-            Argument(self._argument(child, depth), node_text(child.child_by_field_name("name")))
+            Argument(self._argument(child, depth), node_text(field_of(child, "name")))
             for child in node.named_children
             if child.type == "argument"
         ]
@@ -193,9 +194,9 @@ class ExpressionResolver:
     def delegate(self, function: Node) -> CSharpMember | None:
         """Return the property or event whose value is called."""
         if function.type == "member_access_expression":
-            receiver = self.value(function.child_by_field_name("expression"))
+            receiver = self.value(field_of(function, "expression"))
             found = receiver.of if isinstance(receiver, Instance | TypeValue) else None
-            name = node_text(function.child_by_field_name("name"))
+            name = node_text(field_of(function, "name"))
             return find_property(self.project, found, name)
         if function.type != "identifier" or self.is_local(function):
             return None
@@ -214,14 +215,14 @@ class ExpressionResolver:
         last = node.named_children[-1]
         if last.type == "declaration_expression":
             # The type of `out var` depends on the method.
-            return self.instance_of(parse_type(last.child_by_field_name("type")))
+            return self.instance_of(parse_type(field_of(last, "type")))
         return self.value(last, depth + 1)
 
     def _stated(self, node: Node, _depth: int) -> Value:
         """Return an instance of the type that a creation, cast or default states."""
-        stated = node.child_by_field_name("type")
+        stated = field_of(node, "type")
         if stated is None and node.type != "default_expression":
-            stated = node.child_by_field_name("right")
+            stated = field_of(node, "right")
         return self.instance_of(parse_type(stated))
 
     def _operand(self, node: Node, depth: int) -> Value:
@@ -238,7 +239,7 @@ class ExpressionResolver:
         """Return the result of a call; `Get<User>()` of `T Get<T>()` returns a `User`."""
         ref = method.returns
         if ref is not None and ref.name in method.type_parameters:
-            given = parse_type(called(call.child_by_field_name("function")))
+            given = parse_type(called(field_of(call, "function")))
             args = given.args if given is not None else ()
             at = method.type_parameters.index(ref.name)
             return self.instance_of(args[at]) if at < len(args) else "unknown"
@@ -270,24 +271,22 @@ class ExpressionResolver:
         return self.value(source)
 
     def _member(self, node: Node, depth: int) -> Value:
-        expression = node.child_by_field_name("expression") or node.named_children[0]
-        name = plain_name(node.child_by_field_name("name") or node.named_children[-1])
+        expression = field_of(node, "expression") or node.named_children[0]
+        name = plain_name(field_of(node, "name") or node.named_children[-1])
         return self.names.member(self.value(expression, depth + 1), name)
 
     def _conditional_access(self, node: Node, depth: int) -> Value:
-        receiver = self.value(node.child_by_field_name("condition"), depth + 1)
+        receiver = self.value(field_of(node, "condition"), depth + 1)
         binding = node.named_children[-1]
         if binding.type == "member_binding_expression":
-            return self.names.member(receiver, plain_name(binding.child_by_field_name("name")))
+            return self.names.member(receiver, plain_name(field_of(binding, "name")))
         return "unknown"
 
     def _binary(self, node: Node, depth: int) -> Value:
-        operator = node_text(node.child_by_field_name("operator"))
+        operator = node_text(field_of(node, "operator"))
         if operator in _COMPARISONS:
             return self._external("bool")
-        sides = [
-            self.value(node.child_by_field_name(name), depth + 1) for name in ("left", "right")
-        ]
+        sides = [self.value(field_of(node, name), depth + 1) for name in ("left", "right")]
         if operator == "??":
             return sides[0]
         is_text = any(
@@ -297,7 +296,7 @@ class ExpressionResolver:
 
     def _conditional(self, node: Node, depth: int) -> Value:
         names = ("consequence", "alternative")
-        return self._common([node.child_by_field_name(name) for name in names], depth)
+        return self._common([field_of(node, name) for name in names], depth)
 
     def _switch(self, node: Node, depth: int) -> Value:
         arms = [each for each in node.named_children if each.type == "switch_expression_arm"]
@@ -314,7 +313,7 @@ class ExpressionResolver:
         return values.pop() if len(values) == 1 else "unknown"
 
     def _indexed(self, node: Node, depth: int) -> Value:
-        value = self.value(node.child_by_field_name("expression"), depth + 1)
+        value = self.value(field_of(node, "expression"), depth + 1)
         if isinstance(value, ExternalInstance) and value.ref.args:
             return self.project.instance_of(value.ref.args[-1], value.context)
         if isinstance(value, Instance):
@@ -331,13 +330,10 @@ class ExpressionResolver:
         value = self.value(awaited, depth + 1)
         if is_task(value):
             return self.collections.element(value)
-        function = awaited.child_by_field_name("function")
-        name = function.child_by_field_name("name") if function is not None else None
-        if function is None or node_text(name) != "ConfigureAwait":
+        function = field_of(awaited, "function")
+        if node_text(field_of(function, "name")) != "ConfigureAwait":
             return "unknown"
-        return self.collections.element(
-            self.value(function.child_by_field_name("expression"), depth + 1)
-        )
+        return self.collections.element(self.value(field_of(function, "expression"), depth + 1))
 
 
 def _out_variable(resolver: ExpressionResolver, node: Node, depth: int) -> Value:
@@ -389,7 +385,7 @@ def _parameter_value(project: CSharpProject, member: CSharpMember, ref: TypeRef 
 
 
 def _called_name(call: Node) -> str:
-    return plain_name(called(call.child_by_field_name("function")))
+    return plain_name(called(field_of(call, "function")))
 
 
 def _argument_position(node: Node) -> tuple[Node | None, int]:
@@ -399,6 +395,6 @@ def _argument_position(node: Node) -> tuple[Node | None, int]:
     call = listed.parent if listed is not None else None
     if argument is None or listed is None or call is None or call.type != "invocation_expression":
         return None, 0
-    if argument.type != "argument" or argument.child_by_field_name("name") is not None:
+    if argument.type != "argument" or field_of(argument, "name") is not None:
         return None, 0
     return call, [each for each in listed.named_children if each.type == "argument"].index(argument)

@@ -21,6 +21,7 @@ from whence.bundler.csharp_types import (
     NameContext,
     Parameter,
     TypeRef,
+    field_of,
     last_part,
     parse_type,
 )
@@ -116,7 +117,7 @@ class LocalVariables:
                 self._add(node_text(each), scope, None)
 
     def _declare_element(self, node: Node, scope: tuple[int, int]) -> None:
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        left, right = field_of(node, "left"), field_of(node, "right")
         if left is not None and left.type == "identifier" and right is not None:
             self._add(node_text(left), scope, _declared_type(node, ElementOf(right)))
 
@@ -132,12 +133,12 @@ class LocalVariables:
 
 
 def _name_of(node: Node) -> str:
-    return node_text(node.child_by_field_name("name"))
+    return node_text(field_of(node, "name"))
 
 
 def _declared_type(node: Node, otherwise: ValueSource) -> ValueSource:
     """Return the type that a declaration states; `otherwise` for `var` and for none."""
-    declared = node.child_by_field_name("type")
+    declared = field_of(node, "type")
     is_open = declared is None or declared.type == "implicit_type"
     return otherwise if is_open else parse_type(declared)
 
@@ -153,7 +154,7 @@ def called(function: Node | None) -> Node | None:
     """Return the node with the name that a call has, from the function of the call."""
     if function is not None and function.type == "conditional_access_expression":
         function = function.named_children[-1]
-    return function and (function.child_by_field_name("name") or function)
+    return function and (field_of(function, "name") or function)
 
 
 #: Distances of a user-defined conversion and of the conversion to `object`; an inherited type has its depth.

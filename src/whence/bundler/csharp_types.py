@@ -38,6 +38,17 @@ _TRANSPARENT = frozenset({"preproc_if", "preproc_else", "preproc_elif", "preproc
 _COMMENT = "comment"
 
 
+def field_of(node: Node | None, *names: str) -> Node | None:
+    """Return the child of a node in the first of these fields that it has."""
+    children = (node.child_by_field_name(name) for name in names) if node is not None else ()
+    return next(filter(None, children), None)
+
+
+def child_of_type(node: Node, kind: str) -> Node | None:
+    """Return the first child of a type."""
+    return next((child for child in node.named_children if child.type == kind), None)
+
+
 class TypeRef(NamedTuple):
     """A type reference as it is written."""
 
@@ -129,13 +140,12 @@ class CSharpMember:
         self.context = part.context
         node = part.node
         self.type_parameters = _type_parameters(node)
-        self.parameters = tuple(_parameters(node.child_by_field_name("parameters")))
-        return_value = node.child_by_field_name("returns") or node.child_by_field_name("type")
-        self.returns = parse_type(return_value) if return_value is not None else None
+        self.parameters = tuple(_parameters(field_of(node, "parameters")))
+        self.returns = parse_type(field_of(node, "returns", "type"))
         #: Whether it says that it takes the context of an inherited one.
         self.is_override = b"override" in _modifiers(node)
         #: Explicit interface implementations, `void IShape.Draw()`, are not called by their own name.
-        explicit = _child(node, "explicit_interface_specifier")
+        explicit = child_of_type(node, "explicit_interface_specifier")
         self.is_explicit = explicit is not None
         self._explicit = parse_type(explicit.named_children[0]) if explicit is not None else None
         self._is_public = b"public" in _modifiers(node)
@@ -192,7 +202,7 @@ class CSharpType:
                 if child.type != "base_list":
                     continue
                 for base in child.named_children:
-                    named = base.child_by_field_name("type") or base
+                    named = field_of(base, "type") or base
                     found = parse_type(named)
                     if found is not None and base.type != "argument_list":
                         yield part, base, found
@@ -248,9 +258,9 @@ def parse_type(node: Node | None) -> TypeRef | None:
     if kind in ("identifier", "predefined_type"):
         return TypeRef(node_text(node))
     if kind in ("nullable_type", "ref_type", "scoped_type"):
-        return parse_type(node.child_by_field_name("type") or next(iter(node.named_children), None))
+        return parse_type(field_of(node, "type") or next(iter(node.named_children), None))
     if kind == "array_type":
-        inner = parse_type(node.child_by_field_name("type"))
+        inner = parse_type(field_of(node, "type"))
         return TypeRef("[]", (inner,)) if inner else None
     if kind == "generic_name":
         return _generic(node)
@@ -280,11 +290,11 @@ class _Reader:
         self._types = types
         self._graph = graph
 
-    def scope(self, node: Node, namespace: str, owner: CSharpType | None) -> None:
-        for child in node.named_children:
+    def scope(self, node: Node | None, namespace: str, owner: CSharpType | None) -> None:
+        for child in node.named_children if node is not None else ():
             if child.type == "file_scoped_namespace_declaration":
                 # The declarations that follow are its siblings in the tree.
-                namespace = node_text(child.child_by_field_name("name"))
+                namespace = node_text(field_of(child, "name"))
             namespace = self._declaration(child, namespace, owner)
 
     def top_level_statements(self) -> None:
@@ -297,10 +307,9 @@ class _Reader:
         if kind == "using_directive":
             self._using(node)
         elif kind == "namespace_declaration":
-            name = node_text(node.child_by_field_name("name"))
-            body = node.child_by_field_name("body")
-            if body is not None:
-                self.scope(body, f"{namespace}.{name}" if namespace else name, owner)
+            name = node_text(field_of(node, "name"))
+            inner = f"{namespace}.{name}" if namespace else name
+            self.scope(field_of(node, "body"), inner, owner)
         elif kind == "file_scoped_namespace_declaration" or kind in _TRANSPARENT:
             self.scope(node, namespace, owner)
         elif kind in _TYPES:
@@ -316,7 +325,7 @@ class _Reader:
     def _using(self, node: Node) -> None:
         unnamed = {child.type for child in node.children if not child.is_named}
         target = node.named_children[-1]
-        alias = node.child_by_field_name("name")
+        alias = field_of(node, "name")
         ref = parse_type(target)
         if alias is not None and ref is not None and alias != target:
             self._file.aliases[node_text(alias)] = ref
@@ -328,7 +337,7 @@ class _Reader:
             self._file.usings.append(node_text(target))
 
     def _type(self, node: Node, namespace: str, owner: CSharpType | None) -> None:
-        name = node_text(node.child_by_field_name("name"))
+        name = node_text(field_of(node, "name"))
         if not name:
             return
         arity = len(_type_parameters(node))
@@ -349,11 +358,9 @@ class _Reader:
             text=self._file.text_of(node),
             class_name=found.class_name,
         )
-        for parameter in _parameters(_child(node, "parameter_list")):
+        for parameter in _parameters(child_of_type(node, "parameter_list")):
             found.fields[parameter.name] = parameter.type
-        body = node.child_by_field_name("body")
-        if body is not None:
-            self.scope(body, namespace, found)
+        self.scope(field_of(node, "body"), namespace, found)
 
     def _known(self, full: str, node: Node) -> CSharpType | None:
         """Return the type that this declaration is another part of."""
@@ -366,15 +373,15 @@ class _Reader:
 
     def _member(self, node: Node, namespace: str, owner: CSharpType) -> None:
         kind = _MEMBERS[node.type]
-        name = node_text(node.child_by_field_name("name")) or _special_name(node)
+        name = node_text(field_of(node, "name")) or _special_name(node)
         if kind == "Destructor":
             name = f"~{name}"
-        explicit = _child(node, "explicit_interface_specifier")
+        explicit = child_of_type(node, "explicit_interface_specifier")
         display_name = f"{node_text(explicit).rstrip('.')}.{name}" if explicit is not None else name
         if kind == "Constructor" and b"static" in _modifiers(node):
             # It is never called, and its parameter list may equal that of an instance constructor.
             name = display_name = f"static {name}"
-        parameters = node.child_by_field_name("parameters")
+        parameters = field_of(node, "parameters")
         types = ",".join(each.type_text for each in _parameters(parameters))
         arity = len(_type_parameters(node))
         local = display_name + (f"`{arity}" if arity else "")
@@ -390,7 +397,7 @@ class _Reader:
             if any(child.type == "implicit" for child in node.children):
                 owner.conversions.append(member)
         if kind == "Property":
-            owner.fields[name] = parse_type(node.child_by_field_name("type"))
+            owner.fields[name] = parse_type(field_of(node, "type"))
         self._define(
             id=local_id,
             symbol_type=kind,
@@ -407,13 +414,13 @@ class _Reader:
         )
 
     def _fields(self, node: Node, owner: CSharpType) -> None:
-        declaration = _child(node, "variable_declaration")
+        declaration = child_of_type(node, "variable_declaration")
         if declaration is None:
             return
-        declared = parse_type(declaration.child_by_field_name("type"))
+        declared = parse_type(field_of(declaration, "type"))
         for child in declaration.named_children:
             if child.type == "variable_declarator":
-                name = node_text(child.child_by_field_name("name"))
+                name = node_text(field_of(child, "name"))
                 owner.fields[name] = declared
                 if declared == TypeRef("string") and _modifiers(node) & {b"const", b"readonly"}:
                     owner.constants[name] = child.named_children[-1]
@@ -423,57 +430,51 @@ def _parameters(node: Node | None) -> Iterator[Parameter]:
     """Yield the parameters; a `params` parameter is part of the list node itself."""
     for child in node.named_children if node is not None else ():
         if child.type == "parameter":
-            declared = child.child_by_field_name("type")
+            declared = field_of(child, "type")
             yield Parameter(
-                name=node_text(child.child_by_field_name("name")),
+                name=node_text(field_of(child, "name")),
                 type=parse_type(declared),
                 type_text=node_text(declared) or node_text(child),
                 is_optional=any(each.type == "=" for each in child.children),
                 is_params=any(node_text(each) == "params" for each in child.children),
             )
     if node is not None and any(child.type == "params" for child in node.children):
-        declared = node.child_by_field_name("type")
-        name = node_text(node.child_by_field_name("name"))
+        declared = field_of(node, "type")
+        name = node_text(field_of(node, "name"))
         yield Parameter(name, parse_type(declared), node_text(declared), True, True)
 
 
 def _type_parameters(node: Node) -> tuple[str, ...]:
-    listed = _child(node, "type_parameter_list")
+    listed = child_of_type(node, "type_parameter_list")
     if listed is None:
         return ()
     return tuple(
-        node_text(child.child_by_field_name("name") or child)
+        node_text(field_of(child, "name") or child)
         for child in listed.named_children
         if child.type == "type_parameter"
     )
 
 
 def _modifiers_of_first(node: Node) -> frozenset[bytes]:
-    parameters = node.child_by_field_name("parameters")
-    first = next(iter(parameters.named_children), None) if parameters is not None else None
-    if first is None:
-        return frozenset()
-    return frozenset(child.text or b"" for child in first.children)
+    parameters = field_of(node, "parameters")
+    first = parameters.named_children[:1] if parameters is not None else ()
+    return frozenset(child.text or b"" for each in first for child in each.children)
 
 
 def _modifiers(node: Node) -> frozenset[bytes]:
     return frozenset(child.text or b"" for child in node.children if child.type == "modifier")
 
 
-def _child(node: Node, kind: str) -> Node | None:
-    return next((child for child in node.named_children if child.type == kind), None)
-
-
 def _special_name(node: Node) -> str:
     """Name what has a sign in the context of a name."""
     if node.type == "indexer_declaration":
         return "this[]"
-    operator = node.child_by_field_name("operator")
+    operator = field_of(node, "operator")
     return f"operator {node_text(operator) or node_text(node.child_by_field_name('type'))}"
 
 
 def _signature(file: CSharpFile, node: Node) -> str:
-    body = node.child_by_field_name("body") or _child(node, "accessor_list")
+    body = field_of(node, "body") or child_of_type(node, "accessor_list")
     end = body.start_byte if body is not None else node.end_byte
     attributes = [child.end_byte for child in node.children if child.type == "attribute_list"]
     start = attributes[-1] if attributes else node.start_byte
