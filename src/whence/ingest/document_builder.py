@@ -64,6 +64,11 @@ def build_document(
     )
 
 
+def first_heading(blocks: tuple[Block, ...]) -> str:
+    """Return the first heading of some blocks; empty if there is none."""
+    return next((block.path[0] for block in blocks if block.kind == "heading"), "")
+
+
 def first_line(text: str, blocks: tuple[Block, ...]) -> str:
     """Return the first line of the text, shortened, for use as a heading; empty if there is no text."""
     if not blocks:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from typing import Any
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.document_builder import build_document
+from whence.ingest.document_builder import build_document, first_heading
 from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.html import write_html
 from whence.ingest.sources import SourceFile
@@ -40,8 +39,7 @@ def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
     text = TextBuilder()
     if root is not None:
         write_html(text, root)
-    title = next((block.path[0] for block in text.blocks if block.kind == "heading"), "")
-    return build_document(file, text.text, text.blocks, title=title)
+    return build_document(file, text.text, text.blocks, title=first_heading(text.blocks))
 
 
 def _html(data: bytes) -> str:
@@ -51,16 +49,12 @@ def _html(data: bytes) -> str:
         converted = mammoth.convert_to_html(
             io.BytesIO(data),
             style_map=_STYLES,
-            convert_image=mammoth.images.img_element(_no_picture),
+            convert_image=mammoth.images.img_element(lambda _image: {}),
         )
     # The library does not validate files: any exception means that the file is invalid.
     except Exception as error:
         raise BadInput(f"is not a readable Word document: {_message(error)}") from error
     return _BACK_LINK.sub("", converted.value)
-
-
-def _no_picture(_image: Any) -> dict[str, str]:
-    return {}
 
 
 def _check_archive(data: bytes) -> None:

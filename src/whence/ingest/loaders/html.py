@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_as, decode_text
-from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
@@ -78,12 +79,11 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
     _refuse_unclosed(source)
     page = LexborHTMLParser(source)
     _refuse_deep(page)
-    values: dict[str, object] = {"title": _title(page), "source_url": _canonical_url(page)}
+    values = {"title": _title(page), "source_url": _canonical_url(page)}
     text = TextBuilder()
     write_html(text, _main_content(page))
     front = FrontMatter({name: value for name, value in values.items() if value})
-    tops = (block.path[0] for block in text.blocks if block.kind == "heading")
-    title = next(tops, "")
+    title = first_heading(text.blocks)
     return build_document(file, text.text, text.blocks, front=front, title=title, encoding=encoding)
 
 
@@ -178,7 +178,8 @@ def _main_content(page: LexborHTMLParser) -> LexborNode:
         if root.tag == "body"
         else root.css("nav")
     )
-    inside = {id_ for node in root.css("article, section") for id_ in _ids_below(node)}
+    sections = root.css("article, section")
+    inside = {below.mem_id for node in sections for below in node.css(_PAGE_BOILERPLATE)}
     for node in boilerplate:
         if node.mem_id not in inside or node.css_matches(_BOILERPLATE):
             node.decompose()
@@ -199,19 +200,14 @@ def _main_element(page: LexborHTMLParser) -> LexborNode:
     return root
 
 
-def _ids_below(node: LexborNode) -> Iterator[int]:
-    return (below.mem_id for below in node.css(_PAGE_BOILERPLATE))
-
-
 def _remove_unmarked_boilerplate(body: LexborNode) -> None:
     """Remove what looks like navigation, unless it is most of the page."""
     candidates = [
         node for node in body.css("div, section, ul, ol, table") if _looks_like_boilerplate(node)
     ]
     whole = len(collapse_spaces(body.text()))
-    outer = [
-        node for node in candidates if not _has_ancestor(node, {each.mem_id for each in candidates})
-    ]
+    ids = {node.mem_id for node in candidates}
+    outer = [node for node in candidates if not _has_ancestor(node, ids)]
     if 2 * sum(len(collapse_spaces(node.text())) for node in outer) < whole:
         for node in outer:
             node.decompose()
@@ -254,22 +250,16 @@ def _canonical_url(page: LexborHTMLParser) -> str:
 def _decode(data: bytes) -> tuple[str, str]:
     """Return the text and its encoding: a byte order mark and UTF-8 take precedence over a declaration."""
     try:
-        return decode_text(data) if _is_utf8(data) else _decode_declared(data)
-    except LookupError:
-        return decode_text(data)
-
-
-def _decode_declared(data: bytes) -> tuple[str, str]:
-    found = _META_CHARSET.search(data, 0, _CHARSET_WITHIN)
-    name = codecs.lookup(found[1].decode()).name if found else ""
-    # The bytes are not UTF-8, whatever is declared; browsers read Latin 1 as cp1252.
-    if not name or name.startswith("utf"):
-        return decode_text(data)
-    name = "cp1252" if name in ("iso8859-1", "ascii") else name
-    try:
-        return decode_as(data, name), name
-    except BadInput:
-        return decode_text(data)
+        data.decode()
+    except UnicodeDecodeError:
+        found = _META_CHARSET.search(data, 0, _CHARSET_WITHIN)
+        with suppress(LookupError, BadInput):
+            name = codecs.lookup(found[1].decode()).name if found else "utf-8"
+            # The bytes are not UTF-8, whatever is declared; browsers read Latin 1 as cp1252.
+            if not name.startswith("utf"):
+                name = "cp1252" if name in ("iso8859-1", "ascii") else name
+                return decode_as(data, name), name
+    return decode_text(data)
 
 
 def _refuse_unclosed(source: str) -> None:
@@ -293,14 +283,6 @@ def _refuse_deep(page: LexborHTMLParser) -> None:
         while node is not None and node.next is None:
             node, depth = node.parent, depth - 1
         node = node.next if node is not None else None
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 LOADERS = (Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html),)

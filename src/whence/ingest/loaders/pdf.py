@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder, collapse_spaces
@@ -74,12 +74,8 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
     pages = _remove_running_titles(pages)
     text = TextBuilder()
     levels = _heading_levels(pages)
-    compounds = {
-        word.casefold()
-        for page in pages
-        for line in page
-        for word in _HYPHENATED.findall(line.text)
-    }
+    every = (line for page in pages for line in page)
+    compounds = {word.casefold() for line in every for word in _HYPHENATED.findall(line.text)}
     for page in pages:
         text.begin_page()
         for lines in _paragraphs(page, levels):
@@ -89,7 +85,7 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
                 text.add_paragraph(words)
             else:
                 text.add_heading(level, words)
-    title = title or next((block.path[0] for block in text.blocks if block.kind == "heading"), "")
+    title = title or first_heading(text.blocks)
     return build_document(file, text.text, text.blocks, title=title, pages=text.pages)
 
 
@@ -118,18 +114,15 @@ def _lines(page: PdfPage) -> _Page:
         letters = [chr(raw.FPDFText_GetUnicode(text, at)) for at in range(text.count_chars())]
         start = 0
         for end in [*(at for at, letter in enumerate(letters) if letter in "\r\n"), len(letters)]:
-            words = "".join(letters[start:end])
+            # PDFium returns surrogate pairs as two characters.
+            pairs = "".join(letters[start:end]).encode("utf-16", "surrogatepass")
+            words = pairs.decode("utf-16", "replace").strip()
             first = next((at for at in range(start, end) if not letters[at].isspace()), None)
             if first is not None:
                 left, bottom, _, top = text.get_charbox(first, loose=True)
-                found.append(_Line(_join_surrogates(words).strip(), left, top, bottom))
+                found.append(_Line(words, left, top, bottom))
             start = end + 1
     return found
-
-
-def _join_surrogates(words: str) -> str:
-    """Join surrogate pairs, which PDFium returns as two characters."""
-    return words.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _remove_running_titles(pages: Sequence[_Page]) -> list[_Page]:

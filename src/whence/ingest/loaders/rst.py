@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from whence.ingest.blocks import Block, Outline, ParsedDocument, heading_path, push_heading
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
@@ -48,7 +48,7 @@ def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = rst_blocks(text, front.end)
-    title = next((block.path[0] for block in blocks if block.kind == "heading"), "")
+    title = first_heading(blocks)
     return build_document(file, text, blocks, front=front, title=title, encoding=encoding)
 
 
@@ -117,9 +117,8 @@ def _sections(source: str) -> list[tuple[int, str, str]]:
 
 def _titles_only(source: str) -> str:
     """Return the paragraphs that may contain a title: docutils takes a millisecond for each paragraph."""
-    paragraphs = _BLANK_LINES.split(source)
     return "\n\n".join(
-        paragraph for paragraph in paragraphs if any(map(_ADORNMENT.match, paragraph.split("\n")))
+        each for each in _BLANK_LINES.split(source) if any(map(_ADORNMENT.match, each.split("\n")))
     )
 
 

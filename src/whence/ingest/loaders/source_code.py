@@ -238,12 +238,8 @@ def _declarator_name(node: Node) -> str:
     """Return the name inside C declarators: `f` for `char *f(int)`."""
     declarator = node.child_by_field_name("declarator")
     while declarator is not None:
-        inner = declarator.child_by_field_name("declarator")
-        if inner is None:
-            inner = next(
-                (child for child in declarator.named_children if child.type.endswith("declarator")),
-                None,
-            )
+        below = [each for each in declarator.named_children if each.type.endswith("declarator")]
+        inner = declarator.child_by_field_name("declarator") or next(iter(below), None)
         if inner is None:
             return node_text(declarator)
         declarator = inner
