@@ -119,10 +119,11 @@ class ExtractiveWriter:
         if not candidates or not query.strip():
             return []
         queries = _split_questions(query)
-        whole = _analyze_question(query, candidates)
-        lexical = [_lexical_relevance(whole, candidate) for candidate in candidates]
-        kept = sorted(range(len(candidates)), key=lambda i: (-lexical[i], i))[:_MAX_EMBEDDED]
-        candidates = [candidates[i] for i in sorted(kept)]
+        if len(candidates) > _MAX_EMBEDDED:
+            whole = _analyze_question(query, candidates)
+            lexical = [_lexical_relevance(whole, candidate) for candidate in candidates]
+            kept = sorted(range(len(candidates)), key=lambda i: (-lexical[i], i))[:_MAX_EMBEDDED]
+            candidates = [candidates[i] for i in sorted(kept)]
         vectors = await self._vectors(queries, candidates)
         picked: set[int] = set()
         factors = _ranking_factors(candidates, request)
