@@ -5,7 +5,7 @@ A template is filled once; the values of its fields are never searched for field
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Container, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -118,11 +118,23 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
     )
 
 
-class StreamCaller(Caller, Protocol):
-    """Sends requests to services by port, also to those with several replies."""
+class QuestionContext(Caller, Protocol):
+    """Calls services and publishes for one question: a `Context` of a processor."""
 
     def stream(self, port: str, message: Message) -> AsyncGenerator[Message, None]:
         """Send a request and yield its replies in order."""
+        ...
+
+    def is_bound(self, port: str) -> bool:
+        """Return whether a port has a topic."""
+        ...
+
+    def remaining_s(self) -> float | None:
+        """Return the seconds until the caller gives up; None when there is no deadline."""
+        ...
+
+    def emit(self, port: str, message: Message, *, key: str | None = None) -> Awaitable[None]:
+        """Publish a message; return when it is stored."""
         ...
 
 
@@ -130,7 +142,7 @@ class StreamCaller(Caller, Protocol):
 class WriterClient:
     """`WriterService` over the bus, for one question."""
 
-    caller: StreamCaller
+    caller: QuestionContext
 
     async def extract_concepts(self, query: str) -> PromptResult:
         """See `WriterService.extract_concepts`."""

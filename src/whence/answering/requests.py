@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from whence.answering.code_evidence import CodeRetrieval
 from whence.answering.pipeline import answer
-from whence.answering.prompts import StreamCaller, WriterClient
+from whence.answering.prompts import QuestionContext, WriterClient
 from whence.answering.state import (
     Question,
     RagOptions,
@@ -129,22 +129,6 @@ class AnswerStream:
             self.degraded.append(Degradation(stage="trace", code=code, reason=known.message))
             return False
         return True
-
-
-class QuestionContext(StreamCaller, Protocol):
-    """Calls services and publishes for one question: a `Context` of a processor."""
-
-    def is_bound(self, port: str) -> bool:
-        """Return whether a port has a topic."""
-        ...
-
-    def remaining_s(self) -> float | None:
-        """Return the seconds until the caller gives up; None when there is no deadline."""
-        ...
-
-    def emit(self, port: str, message: Message, *, key: str | None = None) -> Awaitable[None]:
-        """Publish a message; return when it is stored."""
-        ...
 
 
 class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
