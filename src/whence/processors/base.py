@@ -61,32 +61,25 @@ class Context(Protocol):
     @property
     def message_id(self) -> str:
         """Id of the message; the same when it is delivered again."""
-        ...
 
     @property
     def attempt(self) -> int:
         """1 on first delivery."""
-        ...
 
     def remaining_s(self) -> float | None:
         """Seconds until the caller gives up, never negative; None when the caller set no deadline."""
-        ...
 
     def is_bound(self, port: str) -> bool:
         """Return whether a port has a topic; only those of `optional_calls` may have none."""
-        ...
 
     async def call(self, port: str, message: Message, reply: type[M]) -> M:
         """Send a request through a port of `calls` and wait for its reply."""
-        ...
 
     def stream(self, port: str, message: Message) -> AsyncGenerator[Message, None]:
         """Send a request through a port of `calls` and yield its replies in order."""
-        ...
 
     async def emit(self, port: str, message: Message, *, key: str | None = None) -> None:
         """Publish through a port of `emits`; return when the message is stored."""
-        ...
 
 
 class Processor:

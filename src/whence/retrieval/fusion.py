@@ -19,30 +19,6 @@ import msgspec
 
 from whence.schema.search import Candidate
 
-#: Lowest score of a definition.
-MIN_BOOSTED_SCORE = 0.99
-#: Highest score of any other chunk beside a definition.
-MAX_UNBOOSTED_SCORE = math.nextafter(MIN_BOOSTED_SCORE, 0.0)
-_FITS = 3
-
-
-def boost_symbols(scores: Mapping[str, float], fits: Mapping[str, int]) -> dict[str, float]:
-    """Rank definitions above mentions for a query that is one name, such as `Cart.total`.
-
-    BM25 cannot tell a definition from a mention: a long class contains its own name less often, for its length,
-    than the members that return it. Every chunk that defines the symbol scores 0.99 + 0.01 (fit + score) / 3,
-    and no other chunk reaches 0.99. Measurements: docs/benchmarks.md.
-    """
-    if not fits:
-        return dict(scores)
-    return {
-        key: min(score, MAX_UNBOOSTED_SCORE)
-        if key not in fits
-        else MIN_BOOSTED_SCORE + (1.0 - MIN_BOOSTED_SCORE) * (fits[key] + score) / _FITS
-        for key, score in scores.items()
-    }
-
-
 Fusion = Literal["absolute", "rrf", "min_max"]
 RetrieverName = Literal["lexical", "dense"]
 
@@ -56,6 +32,12 @@ _HALF = 0.42
 _LEXICAL_HALF = 0.5
 #: Constant of reciprocal rank fusion, from Cormack, Clarke and Büttcher (SIGIR 2009).
 _RRF_K = 60
+#: Lowest score of a definition.
+MIN_BOOSTED_SCORE = 0.99
+#: Highest score of any other chunk beside a definition.
+MAX_UNBOOSTED_SCORE = math.nextafter(MIN_BOOSTED_SCORE, 0.0)
+#: Values of a fit, see `SymbolMatch`.
+_FITS = 3
 
 
 class ScoredChunk(msgspec.Struct):
@@ -91,38 +73,6 @@ def lexical_score(coverage: float) -> float:
         coverage: BM25 over the most that the query's own words could give, 0 to 1.
     """
     return min(1.0, (1 + _LEXICAL_HALF) * coverage / (coverage + _LEXICAL_HALF))
-
-
-def rank_candidates(
-    chunks: Mapping[str, ScoredChunk],
-    fused: Mapping[str, float],
-    *,
-    limit: int,
-    threshold: float,
-    gains: Mapping[str, float] | None = None,
-    fits: Mapping[str, int] | None = None,
-) -> tuple[Candidate, ...]:
-    """Rank chunks by score, ties by chunk id; definitions of the symbol that the query names come first.
-
-    Cost: n log n in the chunks.
-    """
-    named = fits or {}
-    final = boost_symbols(fused, named) if named else fused
-    order = sorted((-final[chunk_id], chunk_id) for chunk_id in chunks)
-    kept = (chunk_id for _, chunk_id in order if final[chunk_id] >= threshold)
-    return tuple(
-        Candidate(
-            chunk_id=chunk_id,
-            document_id=chunks[chunk_id].document_id,
-            score=final[chunk_id],
-            rank=rank,
-            dense_score=chunks[chunk_id].scores.get("dense"),
-            sparse_score=chunks[chunk_id].scores.get("lexical"),
-            graph_score=None if gains is None else gains.get(chunk_id, 0.0),
-            name_score=final[chunk_id] - fused[chunk_id] if chunk_id in named else None,
-        )
-        for rank, chunk_id in enumerate(islice(kept, limit), 1)
-    )
 
 
 def _absolute(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
@@ -161,3 +111,54 @@ FUSIONS: Mapping[Fusion, Callable[[Mapping[str, ScoredChunk]], dict[str, float]]
     "rrf": _reciprocal_ranks,
     "min_max": _min_max,
 }
+
+
+def boost_symbols(scores: Mapping[str, float], fits: Mapping[str, int]) -> dict[str, float]:
+    """Rank definitions above mentions for a query that is one name, such as `Cart.total`.
+
+    BM25 cannot tell a definition from a mention: a long class contains its own name less often, for its length,
+    than the members that return it. Every chunk that defines the symbol scores 0.99 + 0.01 (fit + score) / 3,
+    and no other chunk reaches 0.99. Measurements: docs/benchmarks.md.
+
+    Args:
+        scores: Of all chunks, 0 to 1.
+        fits: `SymbolMatch.fit` of those that define the symbol, at least one.
+    """
+    return {
+        key: min(score, MAX_UNBOOSTED_SCORE)
+        if key not in fits
+        else MIN_BOOSTED_SCORE + (1.0 - MIN_BOOSTED_SCORE) * (fits[key] + score) / _FITS
+        for key, score in scores.items()
+    }
+
+
+def rank_candidates(
+    chunks: Mapping[str, ScoredChunk],
+    fused: Mapping[str, float],
+    *,
+    limit: int,
+    threshold: float,
+    gains: Mapping[str, float] | None = None,
+    fits: Mapping[str, int] | None = None,
+) -> tuple[Candidate, ...]:
+    """Rank chunks by score, ties by chunk id; definitions of the symbol that the query names come first.
+
+    Cost: n log n in the chunks.
+    """
+    named = fits or {}
+    final = boost_symbols(fused, named) if named else fused
+    order = sorted((-final[chunk_id], chunk_id) for chunk_id in chunks)
+    kept = (chunk_id for _, chunk_id in order if final[chunk_id] >= threshold)
+    return tuple(
+        Candidate(
+            chunk_id=chunk_id,
+            document_id=chunks[chunk_id].document_id,
+            score=final[chunk_id],
+            rank=rank,
+            dense_score=chunks[chunk_id].scores.get("dense"),
+            sparse_score=chunks[chunk_id].scores.get("lexical"),
+            graph_score=None if gains is None else gains.get(chunk_id, 0.0),
+            name_score=final[chunk_id] - fused[chunk_id] if chunk_id in named else None,
+        )
+        for rank, chunk_id in enumerate(islice(kept, limit), 1)
+    )

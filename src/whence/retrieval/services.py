@@ -191,30 +191,24 @@ class RetrievalServices(Protocol):
     @property
     def mode(self) -> SearchMode:
         """How the search ranks."""
-        ...
 
     @property
     def fuses_scores(self) -> bool:
         """Whether the reranker joins its scores with those of retrieval."""
-        ...
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """Return one vector per text; `what` names them in errors."""
-        ...
 
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
         """Return the ranking of each query, or the error that it failed with."""
-        ...
 
     async def fetch(self, chunk_ids: Sequence[str]) -> Mapping[str, Any]:
         """Return texts by chunk id: a `ChunkText`, a `str`, or the error of one that failed."""
-        ...
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
     ) -> RerankReply:
         """Score passages for a query."""
-        ...
 
 
 class Caller(Protocol):
@@ -222,7 +216,6 @@ class Caller(Protocol):
 
     def call(self, port: str, message: Message, reply: type[M]) -> Awaitable[M]:
         """Send a request and return its reply."""
-        ...
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
