@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from whence.answering.trace_recorder import Sources
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Headers
 from whence.flow.client import FlowClient
@@ -220,7 +221,7 @@ async def test_a_run_can_be_repeated_exactly() -> None:
     resources = Resources(
         Settings({}),
         objects,
-        processor_arguments={"new_id": lambda: next(resources_ids), "unused": 1},
+        processor_arguments={"sources": Sources(new_id=lambda: next(resources_ids)), "unused": 1},
     )
     definition = load_flow("all-in-one")
     transport = MemoryTransport()

@@ -30,7 +30,7 @@ class Resources:
         settings: Settings of database and models.
         objects: Existing resources by kind; the caller closes them.
         processor_arguments: Keyword arguments for every processor whose constructor has one of that name, e.g.
-            `clock` and `new_id` for runs that can be repeated exactly.
+            `sources`, the origin of ids and times, for runs that can be repeated exactly.
     """
 
     def __init__(
