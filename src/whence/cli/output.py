@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,13 +29,9 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """Print a line to stderr, wrapped between words on a terminal."""
-    sys.stderr.write((_wrapped(text) if sys.stderr.isatty() else text) + "\n")
-
-
-def _wrapped(text: str) -> str:
-    import shutil
-
-    return Wrapping(shutil.get_terminal_size().columns).add(text, end=True)
+    if sys.stderr.isatty():
+        text = Wrapping(shutil.get_terminal_size().columns).add(text, end=True)
+    sys.stderr.write(text + "\n")
 
 
 def print_json(document: Any) -> None:
@@ -85,6 +82,7 @@ def plain_table(*names: str) -> Table:
 
     Args:
         names: Column headings; `>` before a name aligns the column right and does not wrap it, for numbers.
+            A column `snapshot` is not wrapped either, so that its ids can be copied.
     """
     from rich.table import Table
 
@@ -92,17 +90,10 @@ def plain_table(*names: str) -> Table:
     for name in names:
         if name.startswith(">"):
             table.add_column(name[1:], justify="right", no_wrap=True)
+        elif name == "snapshot":
+            table.add_column(name, no_wrap=True, min_width=36)
         else:
             table.add_column(name, overflow="fold")
-    return table
-
-
-def id_table(*names: str) -> Table:
-    """Return a `plain_table` whose column `snapshot` is never wrapped, so that its ids can be copied."""
-    table = plain_table(*names)
-    for column in table.columns:
-        if column.header == "snapshot":
-            column.no_wrap, column.min_width = True, 36
     return table
 
 

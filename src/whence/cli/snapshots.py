@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from whence.cli.output import console, id_table, note, note_some, print_json, progress
+from whence.cli.output import console, note, note_some, plain_table, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 from whence.engine.json_documents import select_fields
 
@@ -105,7 +105,7 @@ def _print_overview(overview: SnapshotOverview) -> None:
     if not overview.snapshots:
         note("no snapshots: whence import BUNDLE creates one")
         return
-    table = id_table("repository", "refs", "snapshot", "status", ">nodes", ">edges")
+    table = plain_table("repository", "refs", "snapshot", "status", ">nodes", ">edges")
     for one in overview.snapshots:
         table.add_row(
             escape(one.info.repo),
@@ -171,7 +171,7 @@ def import_bundles(
 
 
 def _print_import(result: ImportResult) -> None:
-    table = id_table("repository", "branch", "snapshot", ">nodes", ">edges", ">embedded")
+    table = plain_table("repository", "branch", "snapshot", ">nodes", ">edges", ">embedded")
     for one in result.imports:
         table.add_row(
             escape(one.repo),

@@ -75,10 +75,11 @@ class _Worker(Generic[T]):
     def __init__(
         self, open_resource: Callable[[], AbstractAsyncContextManager[T]], name: str
     ) -> None:
+        #: The loop and the resource, once it is open.
         self.ready: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, T]]
         self.ready = concurrent.futures.Future()
         self._open_resource = open_resource
-        self._stop: asyncio.Event | None = None
+        self._stop = asyncio.Event()
         # A daemon thread does not keep a program alive that ends without closing.
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
@@ -91,7 +92,7 @@ class _Worker(Generic[T]):
             loop, _ = self.ready.result()
         except Exception:  # noqa: BLE001 - it never started; the caller of `run` got the error
             return
-        if self._stop is not None and not loop.is_closed():
+        if not loop.is_closed():
             loop.call_soon_threadsafe(self._stop.set)
         if self.thread is not threading.current_thread():
             self.thread.join(_CLOSE_TIMEOUT_S)
@@ -104,7 +105,6 @@ class _Worker(Generic[T]):
                 self.ready.set_exception(error)
 
     async def _serve(self) -> None:
-        self._stop = asyncio.Event()
         async with self._open_resource() as resource:
             self.ready.set_result((asyncio.get_running_loop(), resource))
             await self._stop.wait()

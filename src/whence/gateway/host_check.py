@@ -7,9 +7,9 @@ request with an `Origin` must come from a page of the same host.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,6 +23,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Largest request body in bytes, far above the longest accepted question.
 MAX_BODY: Final = 2**20
 
+_SEND_LESS: Final = "send a smaller request"
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -53,7 +54,7 @@ class HostCheck:
         if refusal is not None:
             await refusal(scope, receive, send_secured)
             return
-        await self._app(scope, _LimitedBody(receive, self._max_body), send_secured)
+        await self._app(scope, _with_limit(receive, self._max_body), send_secured)
 
     def _refusal(self, headers: Headers) -> JsonResponse | None:
         host = headers.get("host", "")
@@ -69,9 +70,7 @@ class HostCheck:
             )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_body:
-            return _refused(
-                413, f"the request has more than {self._max_body} bytes", "send a smaller request"
-            )
+            return _refused(413, f"the request has more than {self._max_body} bytes", _SEND_LESS)
         return None
 
     def _is_allowed_host(self, host: str) -> bool:
@@ -82,22 +81,19 @@ class HostCheck:
             return False
 
 
-class _LimitedBody:
-    """Receives a body up to a size; a chunked body declares no length."""
+def _with_limit(receive: Receive, limit: int) -> Receive:
+    """Receive a body up to a size; a chunked body declares no length."""
+    received = 0
 
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive = receive
-        self._left = limit
-        self._limit = limit
-
-    async def __call__(self) -> MutableMapping[str, Any]:
-        message = await self._receive()
-        self._left -= len(message.get("body", b""))
-        if self._left < 0:
-            raise BadInput(
-                f"the request has more than {self._limit} bytes", hint="send a smaller request"
-            )
+    async def receiving() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise BadInput(f"the request has more than {limit} bytes", hint=_SEND_LESS)
         return message
+
+    return receiving
 
 
 def _refused(status: int, message: str, hint: str) -> JsonResponse:
