@@ -220,13 +220,9 @@ class Wrapping:
     def _placed(self, word: str, width: int) -> str:
         from rich.cells import cell_len
 
-        if word.startswith("\n"):
-            self._column = cell_len(word[1:])
-            return word
-        columns = cell_len(word)
-        if self._column and self._column + columns > width:
+        if self._column and self._column + cell_len(word) > width:
             word = "\n" + word.lstrip()
-            self._column = cell_len(word[1:])
-            return word
-        self._column += columns
+        if word.startswith("\n"):
+            self._column = 0
+        self._column += cell_len(word)
         return word

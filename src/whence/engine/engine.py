@@ -23,6 +23,8 @@ from whence.engine.search import SearchQuery, run_search
 from whence.engine.session import EngineSession
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.trace_access import explain, why_not
+from whence.provenance.trace import Trace
+from whence.provenance.why_not import WhyNot
 from whence.retrieval.pipeline import RERANK_BUDGET_S, check_text, search_match, search_mode
 from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.schema.access import Access, DocumentTags
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from whence.engine.retriever import Retriever
     from whence.flow.settings import Settings
     from whence.models.protocols import Embedder, Reranker, Writer
-    from whence.provenance.trace import Trace
-    from whence.provenance.why_not import WhyNot
     from whence.store.protocols import ChunkStore, CollectionInfo
 
 __all__ = ("ChunkCallback", "Engine", "ExplainCallback")

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import asdict
 
+from whence.provenance.erasing import erase_texts
+from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import NotFound
+from whence.store.chunk_ids import document_key
 
 if TYPE_CHECKING:
-    from whence.schema.document_rag import TraceRecord
     from whence.store.protocols import Store
 
 
@@ -80,9 +82,6 @@ async def _traces(
     store: Store, collection: str, document_id: str, erased_at: str
 ) -> AsyncIterator[tuple[TraceRecord, TraceRecord]]:
     """Yield each trace that names a document, and the same trace without words of it."""
-    from whence.provenance.erasing import erase_texts
-    from whence.store.chunk_ids import document_key
-
     for answer_id in await store.traces_about(collection, document_id):
         stored = await store.trace(answer_id)
         if stored is None:

@@ -9,6 +9,8 @@ import msgspec
 
 from whence.answering.state import collect_answer
 from whence.engine.trace_access import answer_not_found, load_trace
+from whence.provenance.redaction import chunk_ids
+from whence.provenance.trace import Trace, read_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
 from whence.schema.errors import BadInput
@@ -18,7 +20,6 @@ from whence.schema.texts import TextBudget
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.flow.client import FlowClient
-    from whence.provenance.trace import Trace
     from whence.schema.access import Access
 
 #: Decimal places to which scores are compared: another processor or library may round the last bits of a
@@ -50,8 +51,6 @@ async def replay(
     session: EngineSession, answer_id: str, access: Access, *, timeout_s: float = 120.0
 ) -> ReplayReport:
     """Ask a recorded question again and compare."""
-    from whence.provenance.redaction import chunk_ids
-
     recorded = await load_trace(session, answer_id, access)
     if not chunk_ids(recorded.trace) <= recorded.visible:
         raise answer_not_found(answer_id)
@@ -108,8 +107,6 @@ def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
 async def _ask_again(
     client: FlowClient, request: DocumentRagRequest | CodeRagRequest, timeout_s: float
 ) -> tuple[Trace, Answer]:
-    from whence.provenance.trace import read_trace
-
     triples: list[Triple] = []
 
     async def keep(of_stage: tuple[Triple, ...], _uri: str) -> None:

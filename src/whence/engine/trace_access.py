@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whence.provenance.redaction import chunk_ids, redact_trace
+from whence.provenance.trace import Trace, read_trace
+from whence.provenance.why_not import WhyNot
+from whence.provenance.why_not import why_not as reason_for
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
-    from whence.provenance.trace import Trace
-    from whence.provenance.why_not import WhyNot
     from whence.schema.document_rag import TraceRecord
     from whence.store.protocols import Store, TraceStore
 
@@ -41,9 +43,6 @@ async def load_trace(session: EngineSession, answer_id: str, access: Access) -> 
     does not exist for this reader. A deleted chunk hides nothing from readers who hold all rights of the
     question, if its document is deleted too or visible to them.
     """
-    from whence.provenance.redaction import chunk_ids
-    from whence.provenance.trace import read_trace
-
     check_text("the answer's id", answer_id)
     store = await session.store()
     is_recent = answer_id in session.recent_answers
@@ -63,8 +62,6 @@ async def load_trace(session: EngineSession, answer_id: str, access: Access) -> 
 
 async def explain(session: EngineSession, answer_id: str, access: Access) -> Trace:
     """Return the trace of an answer without the candidates that the reader may not see."""
-    from whence.provenance.redaction import redact_trace
-
     loaded = await load_trace(session, answer_id, access)
     return redact_trace(loaded.trace, loaded.visible)
 
@@ -74,8 +71,6 @@ async def why_not(session: EngineSession, item: str, answer_id: str, access: Acc
 
     An item that the reader may not see is answered like one that was never retrieved.
     """
-    from whence.provenance.why_not import why_not as reason_for
-
     check_text("the item's id", item)
     loaded = await load_trace(session, answer_id, access)
     return reason_for(loaded.trace, item, visible=loaded.visible)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 import msgspec
@@ -36,11 +36,15 @@ def check_trace(trace: Trace) -> list[Fault]:
     failed question is the first of these stages and an error. Cost: linear in the triples.
     """
     described = {triple.s.iri for triple in trace.triples}
+    parents: dict[str, list[str]] = defaultdict(list)
+    for triple in trace.triples:
+        if triple.p.iri == ns.PROV_WAS_DERIVED_FROM:
+            parents[triple.s.iri].append(triple.o.iri)
     return [
         *_wrong_graph(trace),
         *_missing_stages(trace),
-        *_wrong_parents(trace),
-        *_cycles(trace),
+        *_wrong_parents(trace, parents),
+        *_cycles(parents),
         *_dangling(trace, described),
         *_wrong_counts(trace),
         *_wrong_chunks(trace),
@@ -77,31 +81,20 @@ def _required(counts: Counter[str]) -> tuple[str, ...]:
     return chain[: last + 1]
 
 
-def _wrong_parents(trace: Trace) -> Iterator[Fault]:
+def _wrong_parents(trace: Trace, parents: Mapping[str, list[str]]) -> Iterator[Fault]:
     """Check that each stage derives from the one before it."""
     before = ""
     for stage in trace.stages:
-        if stage.stage == "question":
-            before = stage.uri
-            continue
-        parents = [
-            t.o.iri
-            for t in trace.triples
-            if t.s.iri == stage.uri and t.p.iri == ns.PROV_WAS_DERIVED_FROM
-        ]
-        if not parents:
+        found = parents.get(stage.uri)
+        if stage.stage != "question" and not found:
             yield Fault("no_parent", stage.uri, "it derives from nothing")
-        elif before and parents != [before]:
-            what = f"it derives from {', '.join(parents)}, not from {before}"
+        elif stage.stage != "question" and before and found != [before]:
+            what = f"it derives from {', '.join(found or ())}, not from {before}"
             yield Fault("wrong_parent", stage.uri, what)
         before = stage.uri
 
 
-def _cycles(trace: Trace) -> Iterator[Fault]:
-    parents: dict[str, list[str]] = defaultdict(list)
-    for triple in trace.triples:
-        if triple.p.iri == ns.PROV_WAS_DERIVED_FROM:
-            parents[triple.s.iri].append(triple.o.iri)
+def _cycles(parents: Mapping[str, list[str]]) -> Iterator[Fault]:
     try:
         TopologicalSorter(parents).prepare()
     except CycleError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,9 @@ _WIDTHS = {
 }
 
 
+_State: TypeAlias = Literal["bar", "kept", "cited"]
+
+
 class _Column(msgspec.Struct, frozen=True):
     stage: Stage
     x: float
@@ -49,7 +52,7 @@ class _Bar(msgspec.Struct, frozen=True):
     rank: int
     score: float | None
     reason_code: str
-    state: Literal["bar", "kept", "cited"]
+    state: _State
     dots: tuple[int, ...] = ()
 
     @property
@@ -79,8 +82,11 @@ class _Picture:
         self.trace = trace
         self.max_rows = max_rows
         self.canvas = Canvas()
-        self.cited = {citation.chunk_id for citation in trace.citations}
-        self.used = set(trace.used)
+        #: State of each chunk that the writer received.
+        self.states: dict[str, _State] = {
+            **dict.fromkeys(trace.used, "kept"),
+            **dict.fromkeys((citation.chunk_id for citation in trace.citations), "cited"),
+        }
         self.columns = _columns(trace)
         #: Right end and height of the last bar drawn of a chunk.
         self.bar_ends: dict[str, tuple[float, float]] = {}
@@ -156,7 +162,7 @@ class _Picture:
 
     def _exploration(self, column: _Column) -> float:
         trace = self.trace
-        kept = {selection.chunk_id for selection in trace.selections} | self.used
+        kept = {selection.chunk_id for selection in trace.selections} | {*trace.used}
         order = {concept: index for index, concept in enumerate(trace.concepts)}
         chosen = sorted(
             trace.candidates, key=lambda c: (c.chunk_id not in kept, c.rank, c.chunk_id)
@@ -167,7 +173,7 @@ class _Picture:
                 rank=candidate.rank,
                 score=candidate.score,
                 reason_code=candidate.reason_code,
-                state=self._state(candidate.chunk_id),
+                state=self.states.get(candidate.chunk_id, "bar"),
                 dots=tuple(order[c] for c in candidate.concepts if c in order),
             )
             for candidate in sorted(chosen, key=lambda c: (c.rank, c.chunk_id))
@@ -178,11 +184,6 @@ class _Picture:
             y += _ROW
         return y
 
-    def _state(self, chunk_id: str) -> Literal["bar", "kept", "cited"]:
-        if chunk_id in self.cited:
-            return "cited"
-        return "kept" if chunk_id in self.used else "bar"
-
     def _focus(self, column: _Column) -> float:
         codes = {c.chunk_id: c.reason_code for c in self.trace.candidates}
         bars = [
@@ -191,7 +192,7 @@ class _Picture:
                 rank=place,
                 score=selection.score,
                 reason_code=codes.get(selection.chunk_id, ""),
-                state=self._state(selection.chunk_id),
+                state=self.states.get(selection.chunk_id, "bar"),
             )
             for place, selection in enumerate(self.trace.selections, 1)
         ]
