@@ -212,7 +212,7 @@ class PassageGraph:
             passages=len(around.documents),
             links=len(around.links),
             named=len(around.named),
-            # As well as it is known.
+            # A sample gives no more digits.
             linked_share=round(self.linked_share, 1),
         )
         return Walk(final, gains, use)

@@ -225,7 +225,7 @@ async def find_candidates(
 
 
 class _Pooled(msgspec.Struct):
-    """What several rankings together say of one chunk."""
+    """One chunk in several rankings."""
 
     best_rank: int
     place: int
@@ -290,6 +290,7 @@ def _order(item: _Pooled) -> tuple[int, float, int]:
 
 
 def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ranking) -> None:
+    """Add one ranking to the pool; of a chunk that occurs twice in it the first place counts."""
     seen: set[str] = set()
     for given in ranking.candidates:
         match: Any = given if isinstance(given, Candidate) else _as_candidate(given)
@@ -307,7 +308,7 @@ def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ra
 
 
 def _as_candidate(match: Any) -> Candidate:
-    """Read what a client's match says; `score` may be None."""
+    """Read the match of a client as a candidate; `score` may be None."""
     names = ("score", "dense_score", "sparse_score", "graph_score", "name_score")
     scores: dict[str, Any] = {name: finite_number(getattr(match, name, None)) for name in names}
     chunk_id, document_id = getattr(match, "chunk_id", ""), getattr(match, "document_id", "")

@@ -22,7 +22,7 @@ class RetrievedChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reranking(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a hit stood before it was reranked, and what the reranker said."""
+    """Rank and score of a hit before it was reranked, and the reranker's score."""
 
     score: float
     """The reranker's, 0 to 1."""

@@ -115,7 +115,7 @@ class Embedded(msgspec.Struct, frozen=True):
     """Vectors of texts."""
 
     vectors: Sequence[Any]
-    """One per text, in order; what a vector is, is between embedding and search."""
+    """One per text, in order; only `embed` and `search` know their type."""
     model: EmbeddingModel | None = None
     """Model that made them, when known."""
 
