@@ -33,8 +33,7 @@ _PROBATION_S = 1.0
 _LEASE_MARGIN_S = 1.0
 #: Seconds after which another worker may take over a claimed message that has no deadline.
 _LEASE_S = 300.0
-
-#: Time that handlers get to unwind when they are stopped, in seconds.
+#: Time that handlers get to end when they are stopped, in seconds.
 _UNWIND_S = 1.0
 
 
@@ -47,7 +46,7 @@ class Worker:
         group: Consumer group to join.
         handler: Gets one message and yields its replies.
         concurrency: Messages handled at a time, 1 or more.
-        prefetch: Messages held at a time; half as many again as are handled when None.
+        prefetch: Messages held at a time; one and a half times `concurrency` when None.
         retry: Attempts and waits.
         ledger: Makes redelivery have one effect; without one a handler must be idempotent.
         reply_topic: Where replies go when the message names no topic for them; they are dropped when None.
@@ -255,6 +254,7 @@ class Worker:
         return True
 
     async def _claim(self, active: ActiveDelivery, ledger: Ledger) -> bool:
+        """Claim a message in the ledger; False when it is done, or another worker's."""
         state, lease_s = self._state, _LEASE_S
         if active.deadline is not None:
             lease_s = active.deadline - state.clock.time() + _LEASE_MARGIN_S
@@ -278,6 +278,7 @@ class Worker:
         return True
 
     async def _decide(self, active: ActiveDelivery, probation: Probation) -> bool:
+        """Return whether to handle a message that may have killed a worker."""
         delivery = active.delivery
         match probation.decide(delivery):
             case Decision.HANDLE:

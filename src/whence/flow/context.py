@@ -28,6 +28,14 @@ from whence.schema.errors import (
 from whence.schema.message import Message
 from whence.schema.topics import short_topic
 
+M = TypeVar("M", bound=Message)
+
+#: Seconds to wait for a reply when the caller set no deadline.
+DEFAULT_TIMEOUT_S = 120.0
+#: Share of the remaining time that a handler keeps for its own answer, and the most it keeps in seconds: twice
+#: the worker's margin, so that a handler still sees the failure of its call.
+_MARGIN_SHARE = 0.2
+_MARGIN_S = 0.1
 _TYPE, _PARENT, _STATE = Headers.TYPE, Headers.TRACEPARENT, Headers.TRACESTATE
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?\Z"
@@ -71,16 +79,6 @@ class TraceContext(msgspec.Struct, frozen=True):
         if self.state:
             headers[_STATE] = self.state
         return headers
-
-
-M = TypeVar("M", bound=Message)
-
-#: Seconds to wait for a reply when the caller set no deadline.
-DEFAULT_TIMEOUT_S = 120.0
-#: Share of the remaining time that a hop keeps for its own answer, and the most it keeps in seconds: twice the
-#: worker's margin, so that a handler still sees the failure of its call.
-_MARGIN_SHARE = 0.2
-_MARGIN_S = 0.1
 
 
 #: Observes one message within a `with` block. Arguments: name of the processor, type of the message, trace
