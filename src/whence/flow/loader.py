@@ -271,7 +271,8 @@ class _Builder:
         interfaces = self._interfaces(file.interfaces)
         # A topic that nothing serves may belong to the processor whose type is unknown.
         TopologyCheck(processors, interfaces, reader, complete=None not in built).run()
-        reader.raise_problems()
+        if reader.problems:
+            raise FlowError(reader.source, reader.problems)
         return FlowDefinition(
             name=file.flow,
             description=file.description,

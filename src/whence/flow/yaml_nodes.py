@@ -197,11 +197,6 @@ class TypedReader:
         """Return whether the file has a value under a path of keys."""
         return self._find(path) is not None
 
-    def raise_problems(self) -> None:
-        """Raise every problem as one error, if there is any."""
-        if self.problems:
-            raise FlowError(self.source, self.problems)
-
     def convert(self, node: yaml.Node, kind: Any, what: str) -> Any:
         """Return a node as a value of a type.
 

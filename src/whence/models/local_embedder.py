@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -103,11 +104,6 @@ class _Loaded(NamedTuple):
     tokenizer: Tokenizer
 
 
-class _Batch(NamedTuple):
-    rows: list[int]
-    ids: list[list[int]]
-
-
 class LocalEmbedder:
     """Embeds on this machine; the model is loaded for the first text.
 
@@ -170,13 +166,13 @@ class LocalEmbedder:
             tokens.extend(encoding.ids for encoding in encodings)
         batches = list(_batches(tokens))
 
-        def compute(batch: _Batch) -> NDArray[np.float32]:
-            ids = np.array(batch.ids, dtype=np.int64)
+        def compute(rows: list[int]) -> NDArray[np.float32]:
+            ids = np.array([tokens[row] for row in rows], dtype=np.int64)
             computed: NDArray[np.float32] = loaded.session.run(None, {"input_ids": ids})[0]
             return computed
 
-        for batch, rows in zip(batches, await self._workers.map(compute, batches), strict=True):
-            vectors[batch.rows] = rows
+        for rows, values in zip(batches, await self._workers.map(compute, batches), strict=True):
+            vectors[rows] = values
         return vectors
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -225,16 +221,11 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _batches(tokens: Sequence[Sequence[int]]) -> Iterator[_Batch]:
-    """Yield batches of texts of equal length, longest first, so that the threads end at about the same time."""
+def _batches(tokens: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yield rows of texts of equal length, longest first, so that the threads end at about the same time."""
     order = sorted(range(len(tokens)), key=lambda row: (-len(tokens[row]), row))
-    start = 0
-    while start < len(order):
-        length = len(tokens[order[start]])
+    for length, group in groupby(order, key=lambda row: len(tokens[row])):
+        rows = list(group)
         most = min(_BATCH_TEXTS, max(1, _BATCH_TOKENS // length))
-        end = start + 1
-        while end < min(start + most, len(order)) and len(tokens[order[end]]) == length:
-            end += 1
-        rows = order[start:end]
-        yield _Batch(rows, [list(tokens[row]) for row in rows])
-        start = end
+        for start in range(0, len(rows), most):
+            yield rows[start : start + most]

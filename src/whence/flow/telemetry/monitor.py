@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -100,26 +101,22 @@ def observe_with(observers: Sequence[Observer]) -> Observer | None:
 _INTERVAL_S = 5.0
 
 
+@dataclass
 class FlowMonitor:
     """The telemetry of one flow."""
 
-    def __init__(
-        self,
-        observer: Observer | None,
-        metrics: FlowMetrics | None = None,
-        endpoint: Endpoint | None = None,
-    ) -> None:
-        self.observer = observer
-        self._metrics = metrics
-        self._endpoint = endpoint
+    observer: Observer | None
+    """Observes the messages; None when no telemetry is requested."""
+    metrics: FlowMetrics | None = None
+    endpoint: Endpoint | None = None
 
     @asynccontextmanager
     async def watch(self, runtime: FlowRuntime) -> AsyncIterator[None]:
         """Check the health of a flow periodically within the block."""
-        if self._metrics is None or self._endpoint is None:
+        if self.metrics is None or self.endpoint is None:
             yield
             return
-        checks = _check_periodically(runtime, self._metrics, self._endpoint)
+        checks = _check_periodically(runtime, self.metrics, self.endpoint)
         task = asyncio.create_task(checks, name="whence-health")
         try:
             yield
