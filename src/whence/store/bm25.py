@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 T = TypeVar("T", str, int)
 
@@ -82,8 +81,6 @@ def impacts(tf: NDArray[np.uint16], length: NDArray[np.uint16], mean: float) -> 
 
     Cost: linear in n and in the greatest length; the norm of a length is computed once.
     """
-    import numpy as np
-
     lengths = np.arange(int(length.max(initial=0)) + 1, dtype=np.float64)
     norms: NDArray[np.float64] = K1 * (1.0 - B + B * lengths / mean)
     counts = tf.astype(np.float64)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from whence.schema.code import CodeNode, SnapshotInfo
 from whence.schema.embedding import EmbeddingModel
@@ -14,9 +14,6 @@ from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.results import content_digest
 from whence.store.validation import are_unit_vectors, check_model, describe_model, is_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Branch of a bundle without one; no snapshot is found by it.
 UNKNOWN_BRANCH = "(unknown)"

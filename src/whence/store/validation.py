@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from whence.schema.access import DocumentTags
 from whence.schema.document_rag import TraceRecord
@@ -16,9 +17,6 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import DocumentDraft
 from whence.store.protocols import CollectionInfo, EmbeddedDocument
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 #: A row of a B-tree holds 2704 bytes; an id shares it with the collection.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from whence.schema.access import Access
 from whence.schema.document_rag import TraceRecord
@@ -44,9 +44,6 @@ from whence.store.term_counts import (
     parse_lexical_query,
 )
 from whence.store.validation import check_dense_query, check_limit, check_trace, missing_collection
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class StoredDocument(msgspec.Struct):

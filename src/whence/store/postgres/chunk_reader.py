@@ -82,8 +82,9 @@ class PostgresTexts:
             return await connection.fetch(statement, *values)
 
 
-def _text(row: Any) -> ChunkText:
-    document = DocumentDraft(
+def row_document(row: Any) -> DocumentDraft:
+    """Return the document of a row, without chunks, tags and digests."""
+    return DocumentDraft(
         document_id=row["document_id"],
         chunks=(),
         title=row["title"],
@@ -91,6 +92,9 @@ def _text(row: Any) -> ChunkText:
         source_url=row["source_url"],
         metadata=msgspec.json.decode(row["metadata"]),
     )
+
+
+def _text(row: Any) -> ChunkText:
     chunk = ChunkDraft(
         content=row["content"],
         heading=row["heading"],
@@ -101,6 +105,6 @@ def _text(row: Any) -> ChunkText:
         chunk_id=row["chunk_key"],
         document_id=row["document_id"],
         content=row["content"],
-        metadata=chunk_metadata(document, chunk, row["index"]),
+        metadata=chunk_metadata(row_document(row), chunk, row["index"]),
         digest=row["digest"],
     )

@@ -25,6 +25,7 @@ from whence.schema.filters import (
 )
 from whence.schema.ingest import DocumentDraft
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
+from whence.store.postgres.chunk_reader import row_document
 from whence.store.postgres.collection_version import ReaderView
 from whence.store.postgres.driver import Connection
 from whence.store.results import filter_values
@@ -111,21 +112,11 @@ async def ensure_metadata_indexed(connection: Connection, collection_id: int) ->
     await connection.execute("DELETE FROM document_fact WHERE collection_id = $1", collection_id)
     last = -1
     while rows := await connection.fetch(_NEXT_DOCUMENTS, collection_id, last, _REBUILD_BATCH):
-        await index_metadata(connection, collection_id, ((row["id"], _draft(row)) for row in rows))
+        numbered = ((row["id"], row_document(row)) for row in rows)
+        await index_metadata(connection, collection_id, numbered)
         last = rows[-1]["id"]
     await connection.execute(
         "UPDATE collection SET facts_version = $2 WHERE id = $1", collection_id, METADATA_VERSION
-    )
-
-
-def _draft(row: Any) -> DocumentDraft:
-    return DocumentDraft(
-        document_id=row["document_id"],
-        chunks=(),
-        title=row["title"],
-        source_file=row["source_file"],
-        source_url=row["source_url"],
-        metadata=msgspec.json.decode(row["metadata"]),
     )
 
 
