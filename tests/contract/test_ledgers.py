@@ -111,7 +111,7 @@ class TestPostgresLedger(LedgerSuite):
         await late.release("g", "m")
 
         assert (await late.claim("g", "m", lease_s=5.0)).state is ClaimState.BUSY
-        await late.done("g", "m", digest="d")
+        await late.done("g", "m")
         assert (await now.claim("g", "m", lease_s=5.0)).state is ClaimState.DONE
 
     async def test_expired_rows_are_deleted(self, bench: PostgresBench) -> None:

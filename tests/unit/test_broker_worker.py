@@ -664,9 +664,9 @@ class FlakyLedger(MemoryLedger):
         self._strike("claim")
         return await super().claim(group, message_id, lease_s=lease_s)
 
-    async def done(self, group: str, message_id: str, *, digest: str = "") -> None:
+    async def done(self, group: str, message_id: str) -> None:
         self._strike("done")
-        await super().done(group, message_id, digest=digest)
+        await super().done(group, message_id)
 
     async def release(self, group: str, message_id: str) -> None:
         self._strike("release")
@@ -732,21 +732,6 @@ async def test_a_message_that_kills_its_workers_is_a_dead_letter() -> None:
 
     assert handled == []
     assert "died" in letter.headers[Headers.REASON]
-
-
-async def test_digest_distinguishes_results() -> None:
-    """The ledger stores a digest of the results: equal results, equal digests."""
-    transport = MemoryTransport()
-    ledger = MemoryLedger()
-    worker = await started(transport, echo, ledger=ledger, reply_topic=RESULTS)
-    for message_id, body in (("a", b"same"), ("b", b"same"), ("c", b"other")):
-        await transport.publish(TOPIC, body, headers={Headers.MESSAGE_ID: message_id})
-    await until(lambda: worker.counters.handled == 3)
-    await worker.aclose()
-    digests = [(await ledger.claim("g", name, lease_s=1)).digest for name in "abc"]
-
-    assert digests[0] == digests[1] != digests[2]
-    assert all(digests)
 
 
 async def test_dead_letter_topic_down_does_not_lose_or_spin() -> None:

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -176,9 +175,8 @@ class ActiveDelivery:
         self._subscription = subscription
         #: Attempts at this delivery so far.
         self._attempts = 0
-        #: Replies of this attempt that were published, their digest, and whether the last one is among them.
+        #: Replies of this attempt that were published, and whether the last one is among them.
         self._replies = 0
-        self._digest = blake2b(digest_size=16)
         self._ended = False
         #: Whether the handler is to stop, and whether its caller asked for that; else the worker closes.
         self._stopped = False
@@ -267,7 +265,6 @@ class ActiveDelivery:
         """Publish what the handler yields; a repeated attempt publishes it again under the same ids."""
         self._replies = 0
         self._ended = False
-        self._digest = blake2b(digest_size=16)
         message = IncomingMessage(self.delivery, self.attempt, self.deadline)
         async with aclosing(handler(message)) as replies:
             async for reply in replies:
@@ -304,8 +301,6 @@ class ActiveDelivery:
                 raise
             state.counters.replies += 1
             self._replies += 1
-            if state.ledger is not None:
-                self._digest.update(reply.payload)
         self._ended = self._ended or reply.end
 
     async def publish_error(self, error: WhenceError) -> bool:
@@ -342,9 +337,8 @@ class ActiveDelivery:
     async def _done(self) -> None:
         """Mark the handled message as done, then acknowledge it."""
         state = self._state
-        if (ledger := state.ledger) is not None:
-            digest = self._digest.hexdigest()
-            await self._settle(ledger.done, state.group, self.message_id, digest=digest)
+        if state.ledger is not None:
+            await self._settle(state.ledger.done, state.group, self.message_id)
         await self._settle(self._subscription.ack, self.delivery)
         state.counters.handled += 1
 

@@ -28,8 +28,8 @@ class Ledger(Protocol):
         """
         ...
 
-    async def done(self, group: str, message_id: str, *, digest: str = "") -> None:
-        """Mark a claimed message as done, with the digest of its result."""
+    async def done(self, group: str, message_id: str) -> None:
+        """Mark a claimed message as done."""
         ...
 
     async def release(self, group: str, message_id: str) -> None:
@@ -40,7 +40,6 @@ class Ledger(Protocol):
 @dataclass(slots=True)
 class _Record:
     expires_at: float
-    digest: str = ""
     deaths: int = 0
 
 
@@ -80,9 +79,8 @@ class MemoryLedger:
         now = self._clock.monotonic()
         self._forget(now)
         key = (group, message_id)
-        done = self._done.get(key)
-        if done is not None:
-            return Claim(state=ClaimState.DONE, digest=done.digest)
+        if key in self._done:
+            return Claim(state=ClaimState.DONE)
         record = self._claims.get(key)
         if record is None:
             self._claims[key] = _Record(now + lease_s)
@@ -93,11 +91,10 @@ class MemoryLedger:
         record.expires_at = now + lease_s
         return Claim(state=ClaimState.CLAIMED, deaths=record.deaths)
 
-    async def done(self, group: str, message_id: str, *, digest: str = "") -> None:
-        """Mark a claimed message as done, with the digest of its result."""
+    async def done(self, group: str, message_id: str) -> None:
+        """Mark a claimed message as done."""
         key = (group, message_id)
         record = self._claims.pop(key, None) or _Record(0.0)
-        record.digest = digest
         now = self._clock.monotonic()
         record.expires_at = now + self._keep_s
         self._done.pop(key, None)

@@ -27,8 +27,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     state: ClaimState
     """Whether the caller may go on."""
-    digest: str = ""
-    """Digest of the result, when it is done."""
     deaths: int = 0
     """Earlier claims that expired without a result."""
     retry_after_s: float = 0.0

@@ -29,20 +29,20 @@ _CLAIM = """
 INSERT INTO ledger AS l (member_group, message_id, owner, expires_at)
 VALUES ($1, $2, $3, now() + make_interval(secs => $4))
 ON CONFLICT (member_group, message_id) DO UPDATE
-SET owner = $3, done = false, digest = '', expires_at = now() + make_interval(secs => $4),
+SET owner = $3, done = false, expires_at = now() + make_interval(secs => $4),
     deaths = CASE WHEN l.done THEN 0 ELSE l.deaths + 1 END
 WHERE l.expires_at <= now()
 RETURNING deaths
 """
 _LOOK = """
-SELECT done, digest, greatest(0, extract(epoch FROM expires_at - now()))::float8 AS wait_s
+SELECT done, greatest(0, extract(epoch FROM expires_at - now()))::float8 AS wait_s
 FROM ledger WHERE member_group = $1 AND message_id = $2
 """
 _DONE = """
-INSERT INTO ledger (member_group, message_id, owner, done, digest, expires_at)
-VALUES ($1, $2, $3, true, $4, now() + make_interval(secs => $5))
+INSERT INTO ledger (member_group, message_id, owner, done, expires_at)
+VALUES ($1, $2, $3, true, now() + make_interval(secs => $4))
 ON CONFLICT (member_group, message_id) DO UPDATE
-SET done = true, digest = excluded.digest, expires_at = excluded.expires_at
+SET done = true, expires_at = excluded.expires_at
 """
 _RELEASE = """
 DELETE FROM ledger WHERE member_group = $1 AND message_id = $2 AND owner = $3 AND NOT done
@@ -117,10 +117,10 @@ class PostgresLedger:
             self._task = asyncio.create_task(self._keep_alive(), name="whence-ledger")
         return Claim(state=ClaimState.CLAIMED, deaths=deaths)
 
-    async def done(self, group: str, message_id: str, *, digest: str = "") -> None:
-        """Mark a message as completed, with the digest of its result."""
+    async def done(self, group: str, message_id: str) -> None:
+        """Mark a message as completed."""
         async with self._lend() as connection:
-            await connection.execute(_DONE, group, message_id, self._owner, digest, self._keep_s)
+            await connection.execute(_DONE, group, message_id, self._owner, self._keep_s)
         self._claims.pop((group, message_id), None)
 
     async def release(self, group: str, message_id: str) -> None:
@@ -173,7 +173,7 @@ async def _blocking_claim(connection: Connection, group: str, message_id: str) -
         # Released between the two statements.
         return Claim(state=ClaimState.BUSY, retry_after_s=_BUSY_S)
     if row["done"]:
-        return Claim(state=ClaimState.DONE, digest=row["digest"])
+        return Claim(state=ClaimState.DONE)
     return Claim(state=ClaimState.BUSY, retry_after_s=row["wait_s"])
 
 
