@@ -308,15 +308,15 @@ async def test_maintenance_does_not_affect_readers(
 async def test_the_memory_of_a_merge_is_bounded(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A merge of four times as many chunks keeps no more postings in memory: one band and one row."""
+    """A merge of four times as many chunks keeps no more postings in memory: one batch and one row."""
     monkeypatch.setattr(merging, "_BATCH_POSTINGS", 256)
     monkeypatch.setattr(posting_writer, "_ROW_POSTINGS", 32)
     merged: list[int] = []
-    band = merging.PostingLists
+    batch = merging.PostingLists
 
     def spy(*columns: Any) -> Any:
         merged.append(len(columns[0]))
-        return band(*columns)
+        return batch(*columns)
 
     monkeypatch.setattr(merging, "PostingLists", spy)
     await postgres_store.ensure_collection("c", MODEL)

@@ -45,7 +45,7 @@ Act = Callable[[Any], Awaitable[object]]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes at which a dozen chunks are due to be merged, in bands of some postings."""
+    """Sizes at which a dozen chunks are due to be merged, in batches of some postings."""
     monkeypatch.setattr(merge_policy, "MAX_SEGMENT_CHUNKS", 40)
     monkeypatch.setattr(merge_policy, "_MAX_SMALL_SEGMENTS", 3)
     monkeypatch.setattr(merge_policy, "_INLINE_CHUNKS", 4)
@@ -70,12 +70,12 @@ class Pause:
         self.begun = 0
         self.sources: set[int] = set()
         self._midway = midway
-        self._bands = 0
+        self._batches = 0
         self._begin, self._write = merging._write_merged, PostingLists.write
         monkeypatch.setattr(merging, "_write_merged", self._begun)
 
-        async def write(band: PostingLists, *where: Any) -> None:
-            await self._written(band, *where)
+        async def write(batch: PostingLists, *where: Any) -> None:
+            await self._written(batch, *where)
 
         monkeypatch.setattr(PostingLists, "write", write)
 
@@ -89,10 +89,10 @@ class Pause:
             await self._stop(midway=False)
         return merge
 
-    async def _written(self, *band: Any) -> None:
-        await self._write(*band)
-        self._bands += self.begun == 1
-        if self._bands == 1:
+    async def _written(self, *batch: Any) -> None:
+        await self._write(*batch)
+        self._batches += self.begun == 1
+        if self._batches == 1:
             await self._stop(midway=True)
 
     async def _stop(self, *, midway: bool) -> None:

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from whence.schema.errors import NotFound
+from whence.schema.errors import InternalError, NotFound
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.snapshots import expansion
-from whence.store.postgres.snapshots import importing as imports
 from whence.store.postgres.snapshots.catalogue import (
     SETS,
     SNAPSHOTS,
@@ -21,6 +20,7 @@ from whence.store.postgres.snapshots.catalogue import (
     snapshot_sets,
     write_set,
 )
+from whence.store.postgres.snapshots.importing import PostgresImport
 from whence.store.postgres.snapshots.removal import discard
 from whence.store.snapshot_documents import missing_set, missing_snapshot
 from whence.store.snapshot_protocols import (
@@ -95,15 +95,15 @@ class PostgresCode:
     @asynccontextmanager
     async def importing(self) -> AsyncIterator[CodeImport]:
         """Run an import for the time of a block; what it does not publish is removed."""
-        async with (
-            self._pool.connection() as connection,
-            imports.importing(
-                connection,
-                timeout_s=self._write_timeout_s,
-                clock=self._clock,
-            ) as run,
-        ):
-            yield run
+        async with self._pool.connection() as connection:
+            run = PostgresImport(connection, self._write_timeout_s, self._clock)
+            await run.sweep()
+            try:
+                yield run
+            except BaseException as error:
+                await run.abandon(error)
+                raise
+            await run.abandon(InternalError("the import ended before it was published"))
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
         """Make a set of published snapshots, replacing any of that name."""

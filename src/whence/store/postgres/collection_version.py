@@ -99,12 +99,14 @@ async def fetch_versioned(
     return rows
 
 
-async def read_version(connection: Connection, collection: str) -> CollectionVersion:
-    """Read the current version of a collection."""
+async def read_view(
+    connection: Connection, collection: str, access: Access, cache: ByteCache
+) -> ReaderView:
+    """Read the current version of a collection and what a reader may see of it."""
     row = await connection.fetchrow(_READ_VERSION, collection)
     if row is None:
         raise missing_collection(collection)
-    return CollectionVersion(
+    version = CollectionVersion(
         id=row["id"],
         info=CollectionInfo(name=row["name"], model=model_of(row)),
         version=row["version"],
@@ -116,13 +118,6 @@ async def read_version(connection: Connection, collection: str) -> CollectionVer
         indexed=row["indexed"],
         measured=row["measured"],
     )
-
-
-async def read_view(
-    connection: Connection, collection: str, access: Access, cache: ByteCache
-) -> ReaderView:
-    """Read the current version of a collection and what a reader may see of it."""
-    version = await read_version(connection, collection)
     classes = await allowed_classes(connection, access, version.epoch)
     return ReaderView(version, access, classes, cache)
 

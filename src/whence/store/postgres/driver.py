@@ -72,20 +72,14 @@ async def create_pool(url: str, **options: Any) -> Any:
     return await _create_pool(url, **options)
 
 
-@contextlib.asynccontextmanager
-async def snapshot(connection: Connection, *settings: str) -> AsyncIterator[None]:
+def snapshot(connection: Connection, *settings: str) -> AbstractAsyncContextManager[None]:
     """Read one state of the database for the time of a block, with settings that end with it."""
-    async with _transaction(
-        connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", settings
-    ):
-        yield
+    return _transaction(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", settings)
 
 
-@contextlib.asynccontextmanager
-async def writing(connection: Connection, *settings: str) -> AsyncIterator[None]:
+def writing(connection: Connection, *settings: str) -> AbstractAsyncContextManager[None]:
     """Write in one transaction for the time of a block, with settings that end with it."""
-    async with _transaction(connection, "BEGIN", settings):
-        yield
+    return _transaction(connection, "BEGIN", settings)
 
 
 async def set_local(connection: Connection, *settings: str) -> None:

@@ -70,9 +70,6 @@ CROSS JOIN LATERAL jsonb_object_keys(d.metadata) k{TAGS_JOIN} ORDER BY k, d.clas
 """  # noqa: S608 - only constants
 
 
-# --- writing ---------------------------------------------------------------------------------------
-
-
 async def index_metadata(
     connection: Connection, collection_id: int, numbered: Iterable[tuple[int, DocumentDraft]]
 ) -> None:
@@ -118,9 +115,6 @@ async def ensure_metadata_indexed(connection: Connection, collection_id: int) ->
     await connection.execute(
         "UPDATE collection SET facts_version = $2 WHERE id = $1", collection_id, METADATA_VERSION
     )
-
-
-# --- reading ---------------------------------------------------------------------------------------
 
 
 class _Arguments:

@@ -150,8 +150,6 @@ class EmbeddedServer:
         finally:
             lock.release()
 
-    # --- start ---------------------------------------------------------------------------------
-
     async def _ensure_running(self) -> None:
         async with self._start_lock():
             self._home.write_version()
@@ -234,8 +232,6 @@ class EmbeddedServer:
                     f"the database server is not ready after {self._start_timeout_s:g} s",
                     hint=f"it may still be recovering: see {self._home.log}, then try again",
                 )
-
-    # --- stop ----------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
         """End the server; the start lock and the users' lock must be held."""

@@ -9,12 +9,11 @@ content or the new one.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from whence.schema.code import SnapshotInfo
-from whence.schema.errors import BadInput, InternalError, WhenceError
+from whence.schema.errors import BadInput, WhenceError
 from whence.store.postgres.driver import Connection, errors
 from whence.store.postgres.errors import DRIVER_ERRORS
 from whence.store.postgres.lexical import reindexing
@@ -54,26 +53,8 @@ _FAIL = """
     WHERE id = $1"""
 
 
-@asynccontextmanager
-async def importing(
-    connection: Connection,
-    *,
-    timeout_s: float,
-    clock: Callable[[], datetime],
-) -> AsyncIterator[PostgresImport]:
-    """Run an import for the time of a block, on a connection that nothing else uses."""
-    run = PostgresImport(connection, timeout_s, clock)
-    await run.sweep()
-    try:
-        yield run
-    except BaseException as error:
-        await run.abandon(error)
-        raise
-    await run.abandon(InternalError("the import ended before it was published"))
-
-
 class PostgresImport:
-    """One import; implements `CodeImport`."""
+    """One import, on a connection that nothing else uses; implements `CodeImport`."""
 
     def __init__(
         self,
