@@ -21,7 +21,7 @@ from whence.store.snapshot_documents import missing_snapshot
 from whence.store.validation import is_text
 
 #: Reason of a truncated expansion.
-TRUNCATED_BY = "max_nodes"
+_TRUNCATED_BY = "max_nodes"
 
 _SNAPSHOT = f"""
     SELECT s.snapshot_id, s.repo, c.id, c.name, {EPOCH},
@@ -103,7 +103,7 @@ async def expand(
     connection: Connection, request: ExpandRequest, *, travel: bool = False
 ) -> ExpandResponse:
     """Expand nodes; see `GraphStore.expand`."""
-    check_expand(request)
+    _check_limits(request)
     async with snapshot(connection):
         if not is_text(request.snapshot):
             raise missing_snapshot(request.snapshot)
@@ -123,7 +123,7 @@ async def expand(
         return _response(row, seeds, walk, names)
 
 
-def check_expand(request: ExpandRequest) -> None:
+def _check_limits(request: ExpandRequest) -> None:
     """Check the limits of a request."""
     for name, value in (("max_depth", request.max_depth), ("max_nodes", request.max_nodes)):
         if value < 1:
@@ -320,7 +320,7 @@ def _response(
         nodes=nodes,
         edges=edges,
         truncated=walk.truncated,
-        reason=TRUNCATED_BY if walk.truncated else None,
+        reason=_TRUNCATED_BY if walk.truncated else None,
         collection=row["name"],
     )
 
