@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from whence.answering.trace_recorder import Sources
@@ -28,6 +29,7 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
+from whence.schema.texts import ChunkText
 from whence.testing.stub_clients import (
     NEVER,
     StubEmbeddings,
@@ -214,6 +216,17 @@ async def test_a_score_below_the_threshold_drops_a_candidate() -> None:
     assert bench.dropped() == {IDS[1]: "below_threshold"}
 
 
+async def test_a_score_that_is_not_finite_counts_as_none() -> None:
+    """NaN neither orders candidates nor reaches the trace."""
+    matches = [candidate(IDS[0], float("nan")), candidate(IDS[1], 0.2)]
+    bench = Bench(search=StubSearch(matches))
+
+    await bench.ask()
+
+    assert bench.given == [TEXTS[IDS[0]], TEXTS[IDS[1]]]
+    assert [one.score for one in bench.trace.candidates] == [None, 0.2]
+
+
 # Embedding
 
 
@@ -332,6 +345,21 @@ async def test_a_batched_reader_gets_one_request() -> None:
 
     assert bench.texts.calls == [tuple(IDS[:40])]
     assert bench.given == [TEXTS[i] for i in IDS[:40]]
+
+
+async def test_a_batched_reader_can_have_other_ids() -> None:
+    """A text belongs to the chunk that it was requested for, whatever id it has itself."""
+
+    class Renamed(StubTexts):
+        async def fetch_chunks(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
+            found = await super().fetch_chunks(chunk_ids)
+            return {key: msgspec.structs.replace(one, chunk_id="x") for key, one in found.items()}
+
+    bench = Bench(search=StubSearch(IDS[:2]), texts=Renamed(TEXTS), batched=True)
+
+    await bench.ask()
+
+    assert bench.given == [TEXTS[IDS[0]], TEXTS[IDS[1]]]
 
 
 async def test_missing_texts_are_dropped_with_their_reason() -> None:

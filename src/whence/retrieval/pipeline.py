@@ -293,7 +293,8 @@ def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ra
     """Add one ranking to the pool; of a chunk that occurs twice in it the first place counts."""
     seen: set[str] = set()
     for given in ranking.candidates:
-        match: Any = given if isinstance(given, Candidate) else _as_candidate(given)
+        sound = isinstance(given, Candidate) and math.isfinite(given.score)
+        match: Any = given if sound else _as_candidate(given)
         if not match.chunk_id or match.chunk_id in seen:
             continue
         seen.add(match.chunk_id)
@@ -344,7 +345,8 @@ async def read_passages(
     for one in candidates:
         text = texts.get(one.chunk_id)
         if isinstance(text, ChunkText):
-            passages.append(passage_of(text))
+            # A client of the caller may know the text under another id.
+            passages.append(msgspec.structs.replace(passage_of(text), chunk_id=one.chunk_id))
         elif isinstance(text, str):
             passages.append(Passage(chunk_id=one.chunk_id, text=text))
         elif reasons is not None:
