@@ -21,10 +21,10 @@ from whence.flow.settings import Settings
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
-from whence.schema.errors import BadInput, ModelMissing
+from whence.schema.errors import BadInput, ModelMissing, Unavailable
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
 from whence.store.memory.store import MemoryStore
-from whence.testing.stub_models import EchoWriter, FailingReranker, HashEmbedder, OverlapReranker
+from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 
 QUESTION = "Who keeps the key of the archive?"
 DOCUMENTS = {
@@ -142,7 +142,8 @@ async def test_indexing_again_changes_nothing() -> None:
 
 async def test_a_failing_reranker_degrades_the_answer() -> None:
     """The answer keeps the order of retrieval and names the reason."""
-    async with house("all-in-one", objects=models() | {"reranker": FailingReranker()}) as client:
+    reranker = OverlapReranker(error=Unavailable("the reranker does not answer"))
+    async with house("all-in-one", objects=models() | {"reranker": reranker}) as client:
         await fill(client)
         answer, _ = await ask(client)
 

@@ -26,8 +26,6 @@ from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 from whence.schema.prompt import PromptResult, Quote
 from whence.testing.stub_models import (
     EchoWriter,
-    FailingEmbedder,
-    FailingReranker,
     HashEmbedder,
     OverlapReranker,
 )
@@ -190,12 +188,12 @@ async def test_stub_similarity() -> None:
     assert scores == [2 / 3, 0.0, 0.0]
 
 
-async def test_failing_stubs_fail() -> None:
-    """The failing stubs raise the given error, `Unavailable` by default."""
+async def test_stubs_raise_their_error() -> None:
+    """A stub model with an error raises it in every call."""
     with pytest.raises(Unavailable):
-        await FailingEmbedder().embed(["text"])
+        await HashEmbedder(error=Unavailable("down")).embed(["text"])
     with pytest.raises(ModelMissing):
-        await FailingReranker(ModelMissing("gone")).score("query", ["text"])
+        await OverlapReranker(error=ModelMissing("gone")).score("query", ["text"])
 
 
 async def written(writer: ExtractiveWriter | EchoWriter, request: WriteRequest) -> PromptResult:
@@ -241,7 +239,7 @@ async def test_extractive_works_without_the_embedder() -> None:
         query="Who founded the library?",
         documents=("The library was founded by Helene Brandt.",),
     )
-    result = await written(ExtractiveWriter(FailingEmbedder()), request)
+    result = await written(ExtractiveWriter(HashEmbedder(error=Unavailable("down"))), request)
 
     assert result.text == "The library was founded by Helene Brandt. [1]"
 

@@ -17,6 +17,7 @@ from tests.support.store_adapters import StoredVectors, StoredWords
 from whence import Access, Retriever
 from whence.engine.protocols import FoundChunk
 from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import Unavailable
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument
@@ -26,7 +27,7 @@ from whence.testing.retriever_suite import (
     SparseRetrieverSuite,
     VectorStoreSuite,
 )
-from whence.testing.stub_models import FailingEmbedder, HashEmbedder
+from whence.testing.stub_models import HashEmbedder
 
 MODEL = EmbeddingModel(name="suite", revision="r1", precision="float32", dimension=3)
 
@@ -149,7 +150,7 @@ def test_hybrid_scores_each_chunk_by_both_retrievers() -> None:
         (Retriever(object(), object()), "vector store not initialized"),  # type: ignore[arg-type]
         (Retriever(None, PlainStore()), "embedder not available"),
         (Retriever(PlainEmbedder(), None), "vector store not initialized"),
-        (Retriever(FailingEmbedder(), PlainStore()), "embedder not available"),
+        (Retriever(HashEmbedder(error=Unavailable("")), PlainStore()), "embedder not available"),
         (Retriever(PlainEmbedder(), PlainStore({"id": "a"})), "vector store not available"),
         (Retriever(PlainEmbedder(), PlainStore(hit("a", float("nan")))), "no score"),
         (Retriever(PlainEmbedder(), PlainStore(), sparse=object()), "sparse retriever"),  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""Models without weights: deterministic, fast, and good enough that similar texts come out similar."""
+"""Models without weights: deterministic, fast, and good enough that similar texts come out similar.
+
+A model with an `error` raises it in every call.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.embedding import EmbeddingModel, Purpose
-from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.prompt import PromptResult, Quote
 
 if TYPE_CHECKING:
@@ -38,10 +40,16 @@ class HashEmbedder:
     max_tokens = 256
 
     def __init__(
-        self, dimension: int = 64, *, name: str = "stub-hash", delay_s: float = 0.0
+        self,
+        dimension: int = 64,
+        *,
+        name: str = "stub-hash",
+        delay_s: float = 0.0,
+        error: Exception | None = None,
     ) -> None:
         self.model = EmbeddingModel(name=name, revision="1", dimension=dimension)
         self._delay_s = delay_s
+        self._error = error
         self.calls: list[tuple[str, ...]] = []
         """Texts of every call so far."""
 
@@ -50,6 +58,8 @@ class HashEmbedder:
         import numpy as np
 
         self.calls.append(tuple(texts))
+        if self._error is not None:
+            raise self._error
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
         rows = np.zeros((len(texts), self.model.dimension), dtype=np.float32)
@@ -78,14 +88,17 @@ class HashEmbedder:
 class OverlapReranker:
     """Scores a document by the share of the query's words that it contains."""
 
-    def __init__(self, name: str = "stub-overlap") -> None:
+    def __init__(self, name: str = "stub-overlap", *, error: Exception | None = None) -> None:
         self.model = name
+        self._error = error
         self.calls: list[tuple[str, tuple[str, ...]]] = []
         """Query and documents of every call so far."""
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return one score per document, 0 to 1, in the order given."""
         self.calls.append((query, tuple(documents)))
+        if self._error is not None:
+            raise self._error
         wanted = set(_words(query))
         if not wanted:
             return [0.0] * len(documents)
@@ -137,27 +150,3 @@ class EchoWriter:
 
     async def aclose(self) -> None:
         """Hold nothing, free nothing."""
-
-
-class FailingEmbedder(HashEmbedder):
-    """Fails every call with the error given, or as a service that does not answer."""
-
-    def __init__(self, error: WhenceError | None = None) -> None:
-        super().__init__()
-        self._error = error or Unavailable("the stub embedder does not answer")
-
-    async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Raise the error."""
-        raise self._error
-
-
-class FailingReranker(OverlapReranker):
-    """Fails every call with the error given, or as a service that does not answer."""
-
-    def __init__(self, error: WhenceError | None = None) -> None:
-        super().__init__()
-        self._error = error or Unavailable("the stub reranker does not answer")
-
-    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Raise the error."""
-        raise self._error
