@@ -107,17 +107,15 @@ class EdgeList:
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, CodeKind], int] = {}
-        #: For each list of edges from one node: the node, the number of the relation, the number of edges.
         self._sources = array("i")
         self._relations = array("i")
-        self._lengths = array("i")
         self._targets = array("i")
 
     def add(self, source: int, targets: Sequence[int], relation: str, graph: CodeKind) -> None:
         """Add edges of one relation from one node; nodes are given by number."""
-        self._sources.append(source)
-        self._relations.append(self._names.setdefault((relation, graph), len(self._names)))
-        self._lengths.append(len(targets))
+        number = self._names.setdefault((relation, graph), len(self._names))
+        self._sources.extend([source] * len(targets))
+        self._relations.extend([number] * len(targets))
         self._targets.extend(targets)
 
     def unique(self, counts: Counter[tuple[str, str]]) -> SnapshotEdges:
@@ -125,9 +123,8 @@ class EdgeList:
 
         Relations are compared without regard to case, so `Calls` and `calls` are one edge. Cost: m log m.
         """
-        lengths = np.array(self._lengths, dtype=np.int32)
-        sources = np.repeat(np.array(self._sources, dtype=np.int32), lengths)
-        relations = np.repeat(np.array(self._relations, dtype=np.int32), lengths)
+        sources = np.array(self._sources, dtype=np.int32)
+        relations = np.array(self._relations, dtype=np.int32)
         targets = np.array(self._targets, dtype=np.int32)
         first = _is_first(sources, targets, _keys_of([name for name, _ in self._names])[relations])
         for (_, graph), number in self._names.items():

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class _Language(msgspec.Struct, frozen=True):
+    name: str
+    suffixes: tuple[str, ...]
     module: str
+    """Module of the grammar."""
     definitions: frozenset[str]
     """Functions, and types with members."""
     function: str = "language"
@@ -31,56 +34,62 @@ class _Language(msgspec.Struct, frozen=True):
     """Nodes above a definition that belong to it."""
 
 
-def _language(module: str, definitions: str, **options: str) -> _Language:
-    comments = frozenset({"comment", *options.pop("above", "").split()})
-    return _Language(module, frozenset(definitions.split()), comments=comments, **options)
+def _language(
+    name: str, suffixes: str, module: str, definitions: str, *, above: str = "", **options: str
+) -> _Language:
+    comments = frozenset({"comment", *above.split()})
+    kinds = frozenset(definitions.split())
+    return _Language(name, tuple(suffixes.split()), module, kinds, comments=comments, **options)
 
 
 _ECMA = (
     "function_declaration generator_function_declaration class_declaration abstract_class_declaration"
     " method_definition interface_declaration enum_declaration internal_module variable_declarator"
 )
-_LANGUAGES = {
-    ".py": _language("tree_sitter_python", "function_definition class_definition"),
-    ".cs": _language(
-        "tree_sitter_c_sharp",
-        "namespace_declaration class_declaration struct_declaration"
-        " interface_declaration record_declaration enum_declaration method_declaration"
-        " constructor_declaration destructor_declaration operator_declaration delegate_declaration",
+# fmt: off
+_LANGUAGES = (
+    _language(
+        "Python", ".py .pyi .pyw", "tree_sitter_python", "function_definition class_definition"
     ),
-    ".js": _language("tree_sitter_javascript", _ECMA),
-    ".ts": _language("tree_sitter_typescript", _ECMA, function="language_typescript"),
-    ".tsx": _language("tree_sitter_typescript", _ECMA, function="language_tsx"),
-    ".go": _language("tree_sitter_go", "function_declaration method_declaration type_spec"),
-    ".java": _language(
-        "tree_sitter_java",
+    _language(
+        "C#", ".cs", "tree_sitter_c_sharp",
+        "namespace_declaration class_declaration struct_declaration interface_declaration record_declaration"
+        " enum_declaration method_declaration constructor_declaration destructor_declaration"
+        " operator_declaration delegate_declaration",
+    ),
+    _language("JavaScript", ".js .jsx .mjs .cjs", "tree_sitter_javascript", _ECMA),
+    _language(
+        "TypeScript", ".ts .mts .cts", "tree_sitter_typescript", _ECMA, function="language_typescript"
+    ),
+    _language("TypeScript", ".tsx", "tree_sitter_typescript", _ECMA, function="language_tsx"),
+    _language(
+        "Go", ".go", "tree_sitter_go", "function_declaration method_declaration type_spec"
+    ),
+    _language(
+        "Java", ".java", "tree_sitter_java",
         "class_declaration interface_declaration enum_declaration record_declaration"
         " annotation_type_declaration method_declaration constructor_declaration",
         above="line_comment block_comment",
     ),
-    ".rs": _language(
-        "tree_sitter_rust",
+    _language(
+        "Rust", ".rs", "tree_sitter_rust",
         "function_item struct_item enum_item trait_item impl_item mod_item union_item macro_definition",
-        separator="::",
-        above="line_comment block_comment attribute_item",
+        above="line_comment block_comment attribute_item", separator="::",
     ),
-    ".c": _language(
-        "tree_sitter_c", "function_definition struct_specifier enum_specifier union_specifier"
+    _language(
+        "C", ".c", "tree_sitter_c",
+        "function_definition struct_specifier enum_specifier union_specifier",
     ),
-    ".cpp": _language(
-        "tree_sitter_cpp",
+    # The grammar of C++ also reads C headers.
+    _language(
+        "C++", ".cpp .cc .cxx .h .hh .hpp .hxx", "tree_sitter_cpp",
         "function_definition struct_specifier class_specifier enum_specifier union_specifier"
         " namespace_definition",
         separator="::",
     ),
-}
-_ALIASES = {
-    **dict.fromkeys((".pyi", ".pyw"), ".py"),
-    **dict.fromkeys((".jsx", ".mjs", ".cjs"), ".js"),
-    **dict.fromkeys((".mts", ".cts"), ".ts"),
-    # The grammar of C++ also reads C headers.
-    **dict.fromkeys((".h", ".hh", ".hpp", ".hxx", ".cc", ".cxx"), ".cpp"),
-}
+)
+# fmt: on
+_BY_SUFFIX = {suffix: language for language in _LANGUAGES for suffix in language.suffixes}
 #: Nodes around a definition that have no name: a decorator, `export`, a template.
 _WRAPPERS = frozenset(
     {"decorated_definition", "export_statement", "template_declaration", "lexical_declaration"}
@@ -124,10 +133,8 @@ def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
     A definition with the comments above it is a section with its qualified name as heading. Code that does not
     parse stays in the enclosing section. Cost is linear in the text.
     """
-    suffix = _ALIASES.get(suffix, suffix)
-    language = _LANGUAGES[suffix]
     tree = syntax_tree(text, suffix)
-    sections = tuple(_Finder(language).below(tree.root_node, (), 0))
+    sections = tuple(_Finder(_BY_SUFFIX[suffix]).below(tree.root_node, (), 0))
     # The offsets of each line without its end.
     rows: list[Span] = []
     start = 0
@@ -139,14 +146,13 @@ def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
 
 def syntax_tree(text: str, suffix: str) -> Tree:
     """Parse source code in the language of a file suffix, e.g. `.cs`."""
-    return _parser(_ALIASES.get(suffix, suffix)).parse(text.encode())
+    return _parser(_BY_SUFFIX[suffix]).parse(text.encode())
 
 
 @cache
-def _parser(suffix: str) -> Parser:
+def _parser(language: _Language) -> Parser:
     from tree_sitter import Language, Parser
 
-    language = _LANGUAGES[suffix]
     function: Callable[[], object] = getattr(import_module(language.module), language.function)
     return Parser(Language(function()))
 
@@ -297,18 +303,6 @@ def _block(
         yield Block(kind, path, tuple(parts))
 
 
-def _loader(name: str, *suffixes: str) -> Loader:
-    return Loader(name=name, suffixes=suffixes, parse_file=load_code)
-
-
-LOADERS = (
-    _loader("Python", ".py", ".pyi", ".pyw"),
-    _loader("C#", ".cs"),
-    _loader("TypeScript", ".ts", ".tsx", ".mts", ".cts"),
-    _loader("JavaScript", ".js", ".jsx", ".mjs", ".cjs"),
-    _loader("Go", ".go"),
-    _loader("Java", ".java"),
-    _loader("Rust", ".rs"),
-    _loader("C", ".c"),
-    _loader("C++", ".cpp", ".cc", ".cxx", ".h", ".hh", ".hpp", ".hxx"),
+LOADERS = tuple(
+    Loader(name=each.name, suffixes=each.suffixes, parse_file=load_code) for each in _LANGUAGES
 )
