@@ -133,9 +133,8 @@ class CSharpProject:
 
     def type_and_bases(self, owner: CSharpType) -> tuple[list[CSharpType], bool]:
         """Return a type and its bases, nearest first, and whether all of them are defined in the folder."""
-        known = self._hierarchies.get(owner.id)
-        if known is not None:
-            return known
+        if owner.id in self._hierarchies:
+            return self._hierarchies[owner.id]
         self._hierarchies[owner.id] = ([owner], True)
         types, is_complete = [owner], True
         for part, _, ref in owner.bases():

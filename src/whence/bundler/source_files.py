@@ -63,7 +63,7 @@ class _SourceReader:
         self._skipped: list[tuple[str, str]] = []
         self._digest = hashlib.sha256()
         self._is_generated = cache(_is_generated)
-        self._projects: dict[Path, str] = {}
+        self._project_of = cache(self._nearest_project)
 
     def sources(self) -> Sources:
         for found in find_files(self._root, _LANGUAGES.keys()):
@@ -104,14 +104,11 @@ class _SourceReader:
             SourceText(path=file.document_id, language=language, text=text, project=project)
         )
 
-    def _project_of(self, folder: Path) -> str:
+    def _nearest_project(self, folder: Path) -> str:
         """Return the name of the nearest project above a folder; empty if there is none."""
-        if folder not in self._projects:
-            names = sorted(each.stem for each in folder.glob("*.csproj"))
-            is_top = folder in (self._root, folder.parent)
-            inherited = "" if names or is_top else self._project_of(folder.parent)
-            self._projects[folder] = names[0] if names else inherited
-        return self._projects[folder]
+        names = [each.stem for each in folder.glob("*.csproj")]
+        is_top = folder in (self._root, folder.parent)
+        return min(names) if names else "" if is_top else self._project_of(folder.parent)
 
 
 def _is_generated(folder: Path) -> bool:

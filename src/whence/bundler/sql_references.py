@@ -36,6 +36,9 @@ _KEYWORDS = frozenset(
 )
 
 
+_STRINGS = ("STRING", "NATIONAL_STRING", "HEREDOC_STRING")
+
+
 class SqlReference(NamedTuple):
     """A name in a statement and the relation to the named object."""
 
@@ -91,7 +94,18 @@ class _Alias(NamedTuple):
 class _Scanner:
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
-        self._words = [self._word(token) for token in tokens]
+        kinds = [token.token_type.name for token in tokens]
+        self._is_string = [kind in _STRINGS for kind in kinds]
+        self._is_quoted = [kind == "IDENTIFIER" for kind in kinds]
+        #: Words and signs as they are written, empty for strings and quoted names.
+        self._texts = [
+            "" if kind in _STRINGS or kind == "IDENTIFIER" else token.text
+            for kind, token in zip(kinds, tokens, strict=True)
+        ]
+        #: Unquoted words in lower case, empty for other tokens.
+        self._words = [
+            text.lower() if text[:1].isalpha() or text[:1] == "_" else "" for text in self._texts
+        ]
         self._common = frozenset(self._common_tables())
         self._aliases: dict[str, list[_Alias]] = {}
         #: Written names that may be aliases: index in the result and position of the token.
@@ -123,7 +137,7 @@ class _Scanner:
             return self._single(at + 1, "FK")
         if word in ("create", "alter"):
             return self._create(at)
-        if word == "" and self._is_string(at):
+        if self._is_string[at]:
             self._string(self._tokens[at].text)
         elif word not in _KEYWORDS:
             return self._function(at)
@@ -255,10 +269,8 @@ class _Scanner:
     def _is_name(self, at: int) -> bool:
         if at >= len(self._tokens):
             return False
-        token = self._tokens[at]
-        if token.token_type.name == "IDENTIFIER":
-            return True
-        return bool(self._words[at]) and self._words[at] not in _KEYWORDS
+        word = self._words[at]
+        return self._is_quoted[at] or (word != "" and word not in _KEYWORDS)
 
     def _common_tables(self) -> Iterator[str]:
         """Yield the names before `AS (SELECT`, with or without a list of columns."""
@@ -286,18 +298,4 @@ class _Scanner:
         return self._words[at] if at < len(self._words) else ""
 
     def _text(self, at: int) -> str:
-        if not 0 <= at < len(self._tokens) or self._is_string(at):
-            return ""
-        token = self._tokens[at]
-        return "" if token.token_type.name == "IDENTIFIER" else token.text
-
-    def _is_string(self, at: int) -> bool:
-        return self._tokens[at].token_type.name in ("STRING", "NATIONAL_STRING", "HEREDOC_STRING")
-
-    @staticmethod
-    def _word(token: Token) -> str:
-        """Return an unquoted word in lower case; empty for other tokens."""
-        if token.token_type.name in ("IDENTIFIER", "STRING", "NATIONAL_STRING", "HEREDOC_STRING"):
-            return ""
-        word = token.text.lower()
-        return word if word[:1].isalpha() or word[:1] == "_" else ""
+        return self._texts[at] if 0 <= at < len(self._texts) else ""

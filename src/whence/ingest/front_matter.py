@@ -54,7 +54,9 @@ def read_front_matter(text: str) -> FrontMatter:
     close = closing.search(text, begin)
     block = text[begin : close.start() if close else len(text)]
     if not _looks_like_front_matter(block, fence):
-        _refuse_tags(block if close else block.lstrip().partition("\n")[0])
+        found = _TAGS.search(block if close else block.lstrip().partition("\n")[0])
+        if found:
+            raise BadInput(f"states {found[1]!r} between two lines `---` that are not front matter")
         return FrontMatter()
     if close is None:
         raise BadInput(f"the front matter is not closed by a line {fence!r}")
@@ -68,12 +70,6 @@ def _looks_like_front_matter(block: str, fence: str) -> bool:
     if first is None:
         return False
     return bool(_KEY.match(first)) if fence == "---" else "=" in first or first.startswith("[")
-
-
-def _refuse_tags(block: str) -> None:
-    found = _TAGS.search(block)
-    if found:
-        raise BadInput(f"states {found[1]!r} between two lines `---` that are not front matter")
 
 
 def _read_toml(block: str) -> dict[str, Any]:
