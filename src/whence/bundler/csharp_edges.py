@@ -18,6 +18,7 @@ from whence.bundler.csharp_project import (
     Value,
 )
 from whence.bundler.csharp_types import (
+    STRINGS,
     CSharpFile,
     CSharpMember,
     CSharpType,
@@ -35,10 +36,6 @@ from whence.ingest.loaders.source_code import node_text
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-STRINGS = frozenset(
-    {"string_literal", "verbatim_string_literal", "raw_string_literal"}
-    | {"interpolated_string_expression"}
-)
 _CONTENT = frozenset({"string_literal_content", "string_content", "raw_string_content"})
 
 

@@ -34,6 +34,7 @@ from whence.bundler.csharp_project import (
     Value,
 )
 from whence.bundler.csharp_types import (
+    STRINGS,
     CSharpMember,
     NameContext,
     TypeRef,
@@ -51,28 +52,23 @@ _MAX_DEPTH = 100
 _MAX_STEPS = 300
 #: Types that follow from the kind of an expression.
 _TYPES_BY_KIND = {
-    "string_literal": "string",
-    "verbatim_string_literal": "string",
-    "raw_string_literal": "string",
-    "interpolated_string_expression": "string",
-    "integer_literal": "int",
+    **dict.fromkeys(STRINGS, "string"),
+    **dict.fromkeys(("integer_literal", "sizeof_expression"), "int"),
+    **dict.fromkeys(("boolean_literal", "is_expression", "is_pattern_expression"), "bool"),
+    **dict.fromkeys(("lambda_expression", "anonymous_method_expression"), LAMBDA_TYPE),
     "real_literal": "double",
-    "boolean_literal": "bool",
     "character_literal": "char",
     "typeof_expression": "Type",
-    "is_expression": "bool",
-    "is_pattern_expression": "bool",
-    "sizeof_expression": "int",
-    "lambda_expression": LAMBDA_TYPE,
-    "anonymous_method_expression": LAMBDA_TYPE,
 }
 #: Expressions that have the value of their operand.
 _WRAPPERS = (
-    "parenthesized_expression",
-    "postfix_unary_expression",
-    "with_expression",
-    "checked_expression",
-)
+    "parenthesized_expression", "postfix_unary_expression", "with_expression", "checked_expression"
+)  # fmt: skip
+#: Expressions that state their type.
+_WITH_TYPE = (
+    "object_creation_expression", "cast_expression", "as_expression", "default_expression",
+    "array_creation_expression",
+)  # fmt: skip
 _COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
 
 
@@ -104,10 +100,7 @@ class ExpressionResolver:
             **dict.fromkeys(
                 ("member_access_expression", "qualified_name", "alias_qualified_name"), self._member
             ),
-            **dict.fromkeys(
-                ("object_creation_expression", "cast_expression", "as_expression"), self._stated
-            ),
-            **dict.fromkeys(("default_expression", "array_creation_expression"), self._stated),
+            **dict.fromkeys(_WITH_TYPE, self._stated),
             **dict.fromkeys(_WRAPPERS, self._operand),
             "predefined_type": lambda node, _: self._external(node_text(node)),
             "this": lambda _node, _depth: Instance(context.owner) if context.owner else "unknown",

@@ -35,7 +35,11 @@ _MEMBERS = {
 _FIELDS = frozenset({"field_declaration", "event_field_declaration"})
 #: Directives whose content belongs to the enclosing scope.
 _TRANSPARENT = frozenset({"preproc_if", "preproc_else", "preproc_elif", "preproc_region"})
-_COMMENT = "comment"
+#: Nodes of string literals.
+STRINGS = frozenset(
+    {"string_literal", "verbatim_string_literal", "raw_string_literal"}
+    | {"interpolated_string_expression"}
+)
 
 
 def field_of(node: Node | None, *names: str) -> Node | None:
@@ -88,7 +92,7 @@ class CSharpFile:
         before = node.prev_sibling
         while (
             before is not None
-            and before.type == _COMMENT
+            and before.type == "comment"
             and first.start_point.row - before.end_point.row <= 1
             and _begins_line(self.data, before.start_byte)
         ):

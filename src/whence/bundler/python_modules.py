@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from whence.bundler.code_graph import CodeGraph, Definition, shorten_id
 from whence.bundler.source_files import SourceText
 
@@ -27,16 +29,13 @@ class Imported(NamedTuple):
     """The imported name; empty if the module itself is bound."""
 
 
-class PythonFunction:
+class PythonFunction(msgspec.Struct, eq=False):
     """A function or method, with its overloads or the accessors of its property."""
 
-    def __init__(
-        self, local_id: str, node: FunctionNode, module: PythonModule, owner: PythonClass | None
-    ) -> None:
-        self.id = local_id
-        self.nodes = [node]
-        self.module = module
-        self.owner = owner
+    id: str
+    nodes: list[FunctionNode]
+    module: PythonModule
+    owner: PythonClass | None
 
     @property
     def node(self) -> FunctionNode:
@@ -57,21 +56,18 @@ class PythonFunction:
         )
 
 
-class PythonClass:
+class PythonClass(msgspec.Struct, eq=False):
     """A class, its members by name, and the values of its attributes."""
 
-    def __init__(
-        self, local_id: str, node: ast.ClassDef, module: PythonModule, qualified: str
-    ) -> None:
-        self.id = local_id
-        self.nodes = [node]
-        self.module = module
-        self.qualified = qualified
-        self.members: dict[str, PythonClass | PythonFunction] = {}
-        #: Annotations of attributes in the body of the class.
-        self.annotations: dict[str, ast.expr] = {}
-        #: Values of attributes in the body of the class.
-        self.values: dict[str, list[ast.expr]] = {}
+    id: str
+    nodes: list[ast.ClassDef]
+    module: PythonModule
+    qualified: str
+    members: dict[str, PythonClass | PythonFunction] = {}
+    annotations: dict[str, ast.expr] = {}
+    """Annotations of attributes in the body of the class."""
+    values: dict[str, list[ast.expr]] = {}
+    """Values of attributes in the body of the class."""
 
 
 #: A binding of a name in a module; None for a variable.
@@ -217,7 +213,7 @@ class _Reader:
         if isinstance(same, PythonFunction):
             same.nodes.append(node)
             return None
-        function = PythonFunction(local_id, node, module, owner)
+        function = PythonFunction(local_id, [node], module, owner)
         module.functions.append(function)
         return function
 
@@ -228,7 +224,7 @@ class _Reader:
             found = same
             found.nodes.append(node)
         else:
-            found = PythonClass(local_id, node, self._module, qualified)
+            found = PythonClass(local_id, [node], self._module, qualified)
             self._module.classes.append(found)
         for statement in statements(node.body):
             if isinstance(statement, _DEFINITIONS):

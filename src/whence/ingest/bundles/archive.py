@@ -135,21 +135,14 @@ class MemberStream:
             raise _damaged(self.location, error) from error
 
 
-class Archive:
+class Archive(msgspec.Struct, frozen=True):
     """An open bundle: its members by name, and their bytes."""
 
-    def __init__(
-        self,
-        name: str,
-        sizes: Mapping[str, int],
-        opener: Callable[[str], IO[bytes]],
-        limits: BundleLimits,
-    ) -> None:
-        self.name = name
-        #: Unpacked size of each member in bytes, by its name with `/`.
-        self.sizes = sizes
-        self.limits = limits
-        self._opener = opener
+    name: str
+    sizes: Mapping[str, int]
+    """Unpacked size of each member in bytes, by its name with `/`."""
+    opener: Callable[[str], IO[bytes]]
+    limits: BundleLimits
 
     def location(self, member: str) -> Location:
         """Return the location of a member."""
@@ -160,7 +153,7 @@ class Archive:
         """Open a member for reading."""
         location = self.location(member)
         try:
-            stream = self._opener(member)
+            stream = self.opener(member)
         except _DAMAGE as error:
             raise _damaged(location, error) from error
         with stream:

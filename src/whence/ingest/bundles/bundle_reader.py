@@ -148,7 +148,7 @@ class BundleReader:
         for label in sorted(unknown):
             local = node.local_id
             message = f"{location}: the label {label!r} of {local!r} is not in the vocabulary"
-            self._warn(BundleWarning(code="unknown_label", message=message))
+            self._warn("unknown_label", message)
         self._unknown_labels |= unknown
 
     def _add_edges(self, located: LocatedEdges) -> None:
@@ -173,12 +173,12 @@ class BundleReader:
             absent = " and ".join(map(repr, dict.fromkeys(missing)))
             edge = f"{source!r} -{located.relation}-> {target!r}"
             message = f"{location}: the edge {edge} is left out: no node {absent}"
-            self._warn(BundleWarning(code="dangling_edge", message=message))
+            self._warn("dangling_edge", message)
 
-    def _warn(self, warning: BundleWarning) -> None:
+    def _warn(self, code: str, message: str) -> None:
         self._warning_count += 1
         if len(self._warnings) < MAX_WARNINGS:
-            self._warnings.append(warning)
+            self._warnings.append(BundleWarning(code=code, message=message))
 
     def _all_warnings(self) -> tuple[BundleWarning, ...]:
         omitted = self._warning_count - len(self._warnings)

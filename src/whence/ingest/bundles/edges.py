@@ -15,7 +15,6 @@ from whence.ingest.bundles.archive import Archive, Location
 from whence.ingest.bundles.bundle import Layout
 from whence.ingest.bundles.json_stream import object_elements
 from whence.ingest.bundles.tables import csv_rows, first_text
-from whence.schema.code import BundleWarning
 from whence.schema.code_ids import CodeKind
 from whence.schema.relations import CS_DEPENDENCY, normalize_relation
 from whence.store.snapshot_protocols import SnapshotEdges
@@ -40,7 +39,7 @@ def read_edges(
     archive: Archive,
     layout: Layout,
     *,
-    warn: Callable[[BundleWarning], None],
+    warn: Callable[[str, str], None],
 ) -> Iterator[LocatedEdges]:
     """Yield all edges in the order of the bundle, those of C# nodes first, repeats included.
 
@@ -84,7 +83,7 @@ def _dependencies(archive: Archive, member: str) -> Iterator[LocatedEdges]:
 
 
 def _table_edges(
-    archive: Archive, member: str, graph: CodeKind, warn: Callable[[BundleWarning], None]
+    archive: Archive, member: str, graph: CodeKind, warn: Callable[[str, str], None]
 ) -> Iterator[LocatedEdges]:
     with archive.open(member) as stream:
         for row in csv_rows(
@@ -96,7 +95,7 @@ def _table_edges(
                 relation = first_text(row.cells, *_RELATION_NAMES, default=_DEFAULT_RELATION)
             if not source or not target:
                 message = f"{row.location}: the edge from {source!r} to {target!r} lacks an end"
-                warn(BundleWarning(code="edge_without_end", message=message))
+                warn("edge_without_end", message)
                 continue
             stored = f"{graph}_{relation}"
             yield LocatedEdges(row.location, graph, source, (target,), stored)

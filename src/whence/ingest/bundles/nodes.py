@@ -13,7 +13,7 @@ from whence.ingest.bundles.json_stream import array_elements
 from whence.ingest.bundles.tables import Row, csv_rows, first_text, integer, text_lines, whole_text
 from whence.ingest.strict_json import parse_json, parse_object
 from whence.schema.access import DocumentTags
-from whence.schema.code import BundleWarning, CodeNode, SnapshotInfo
+from whence.schema.code import CodeNode, SnapshotInfo
 from whence.schema.code_ids import CodeKind, canonical_id, validate_local_id
 from whence.schema.errors import BadInput
 
@@ -116,7 +116,7 @@ def read_nodes(
     layout: Layout,
     snapshot: SnapshotInfo,
     *,
-    warn: Callable[[BundleWarning], None],
+    warn: Callable[[str, str], None],
 ) -> Iterator[tuple[Location, CodeNode]]:
     """Yield all nodes with their locations in the order of the bundle, C# first, repeats included.
 
@@ -223,7 +223,7 @@ def _csv_nodes(
     archive: Archive,
     layout: Layout,
     snapshot: SnapshotInfo,
-    warn: Callable[[BundleWarning], None],
+    warn: Callable[[str, str], None],
 ) -> Iterator[tuple[Location, CodeNode]]:
     """Yield SQL nodes in the older form: one CSV row each, the text in a file that the row names."""
     assert layout.sql_nodes is not None
@@ -246,16 +246,14 @@ def _with_parsed_tags(cells: Mapping[str, str]) -> dict[str, Any]:
     return record
 
 
-def _body_text(
-    row: Row, archive: Archive, layout: Layout, warn: Callable[[BundleWarning], None]
-) -> str:
+def _body_text(row: Row, archive: Archive, layout: Layout, warn: Callable[[str, str], None]) -> str:
     path = first_text(row.cells, "body_path").replace("\\", "/")
     if not path:
         return ""
     member = next((name for name in layout.body_names(path) if name in archive.sizes), None)
     if member is None:
         message = f"{row.location}: {path!r}, the body of {row.cells.get('key')!r}, is missing"
-        warn(BundleWarning(code="missing_body", message=message))
+        warn("missing_body", message)
         return ""
     text = archive.read_text(member)
     with archive.location(member).prefix_errors():
