@@ -267,23 +267,18 @@ def parse_type(node: Node | None) -> TypeRef | None:
         inner = parse_type(field_of(node, "type"))
         return TypeRef("[]", (inner,)) if inner else None
     if kind == "generic_name":
-        return _generic(node)
+        listed = child_of_type(node, "type_argument_list")
+        args = listed.named_children if listed is not None else ()
+        found = tuple(parse_type(each) or TypeRef("?") for each in args)
+        if listed is not None and not found:
+            # `typeof(Dictionary<,>)` has commas only.
+            found = (TypeRef("?"),) * (listed.text or b"").count(b",")
+        return TypeRef(node_text(child_of_type(node, "identifier")), found)
     if kind in ("qualified_name", "alias_qualified_name"):
         last = parse_type(node.named_children[-1])
         first = node_text(node.named_children[0])
         return last and TypeRef(f"{first}.{last.name}", last.args)
     return None
-
-
-def _generic(node: Node) -> TypeRef:
-    name = node_text(next(child for child in node.named_children if child.type == "identifier"))
-    arguments: tuple[TypeRef, ...] = ()
-    for child in node.named_children:
-        if child.type == "type_argument_list":
-            found = [parse_type(each) or TypeRef("?") for each in child.named_children]
-            # `typeof(Dictionary<,>)` has commas only.
-            arguments = tuple(found) or (TypeRef("?"),) * (child.text or b"").count(b",")
-    return TypeRef(name, arguments)
 
 
 class _Reader:

@@ -18,12 +18,7 @@ from whence.bundler.code_graph import (
 )
 from whence.bundler.source_files import SourceText
 from whence.bundler.sql_references import SqlReference, is_sql, sql_references
-from whence.ingest.loaders.sql import (
-    SqlStatement,
-    contains_batch_end,
-    skip_comments,
-    sql_statements,
-)
+from whence.ingest.loaders.sql import BATCH_END, SqlStatement, skip_comments, sql_statements
 from whence.schema.code_ids import SQL_PREFIX, validate_local_id
 from whence.schema.errors import BadInput
 
@@ -48,7 +43,7 @@ _ROUTINES = frozenset({*_CALLABLE, "Trigger", "View"})
 _TSQL = re.compile(
     r"(?im)^[ \t]*GO[ \t]*;?[ \t]*$|\[?\bdbo\]?\s*\.|\bNVARCHAR\b|\bEXEC\s|\bDECLARE\s+@|\bNOCOUNT\b"
 )
-_BATCH_END = re.compile(r"(?i)\s*(?:^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$\s*)+\Z", re.MULTILINE)
+_LAST_BATCH_ENDS = re.compile(rf"\s*(?:{BATCH_END.pattern}\s*)+\Z", BATCH_END.flags)
 _FIRST_WORD = re.compile(r"\w+")
 _IGNORED_STATEMENTS = frozenset(
     {"set", "use", "go", "print", "begin", "commit", "rollback", "end", "start", "drop", "if"}
@@ -185,8 +180,8 @@ class _Reader:
         # Id and table of the previous INSERT: consecutive ones into a table form one node.
         last = ("", "")
         for statement, (start, end) in self._with_routines():
-            text = _BATCH_END.sub("", self._text[start:end]).rstrip()
-            source_text = _BATCH_END.sub("", self._source.text[start:end]).rstrip()
+            text = _LAST_BATCH_ENDS.sub("", self._text[start:end]).rstrip()
+            source_text = _LAST_BATCH_ENDS.sub("", self._source.text[start:end]).rstrip()
             number += 1
             named = self._named(statement, text)
             if named is not None:
@@ -213,9 +208,8 @@ class _Reader:
         for statement in self._split():
             is_routine = self._is_tsql and _KINDS.get(statement.kind) in _ROUTINES
             if routine is not None:
-                if not is_routine and not contains_batch_end(
-                    text, routine.span[0], statement.span[0]
-                ):
+                is_same_batch = not BATCH_END.search(text, routine.span[0], statement.span[0])
+                if is_same_batch and not is_routine:
                     end = statement.span[1]
                     continue
                 yield routine, (routine.span[0], end)

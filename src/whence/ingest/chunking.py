@@ -171,7 +171,8 @@ class Chunker:
             counts = self._count([_embedded(text, chunk) for chunk in chunks])
             large: list[_ChunkSpan] = []
             for chunk, count in zip(chunks, counts, strict=True):
-                if count <= self._limit or _is_smallest(chunk):
+                is_smallest = chunk.span[1] - chunk.span[0] == 1 and not chunk.section.header
+                if count <= self._limit or is_smallest:
                     fitted.append(chunk)
                 else:
                     large += _halved(text, chunk)
@@ -310,10 +311,6 @@ def _embedded(text: str, chunk: _ChunkSpan) -> str:
 
 def _utf8_length(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _is_smallest(chunk: _ChunkSpan) -> bool:
-    return chunk.span[1] - chunk.span[0] == 1 and not chunk.section.header
 
 
 def _halved(text: str, chunk: _ChunkSpan) -> list[_ChunkSpan]:

@@ -243,7 +243,13 @@ def _folder(root: Path, location: Location, limits: BundleLimits) -> Archive:
         member = location.in_member(name)
         if _is_system_file(name):
             continue
-        sizes[name] = _regular_size(path, member)
+        try:
+            status = path.lstat()
+        except OSError as error:
+            raise _damaged(member, error) from error
+        if not stat.S_ISREG(status.st_mode):
+            raise member.error("is a link or another special file", "put the file itself there")
+        sizes[name] = status.st_size
         if len(sizes) > limits.max_members:
             raise location.error(f"holds more than {limits.max_members:,} files")
     _check_total(sizes, location, limits)
@@ -265,16 +271,6 @@ def _files(root: Path, location: Location) -> Iterator[Path]:
         links = [name for name in folders if Path(folder, name).is_symlink()]
         for name in sorted(names) + links:
             yield Path(folder, name)
-
-
-def _regular_size(path: Path, member: Location) -> int:
-    try:
-        status = path.lstat()
-    except OSError as error:
-        raise _damaged(member, error) from error
-    if not stat.S_ISREG(status.st_mode):
-        raise member.error("is a link or another special file", "put the file itself there")
-    return status.st_size
 
 
 def _safe_name(name: str, location: Location) -> str:

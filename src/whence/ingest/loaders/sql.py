@@ -14,7 +14,7 @@ from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, lines, spans_between
 
 #: The batch separator of SQL Server's tools, on a line of its own.
-_BATCH = re.compile(r"^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$", re.IGNORECASE | re.MULTILINE)
+BATCH_END = re.compile(r"^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$", re.IGNORECASE | re.MULTILINE)
 #: Text without a statement, after the end of one.
 _NO_STATEMENT = re.compile(r"(?:GO|[\W\d])*", re.IGNORECASE)
 _COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))+", re.DOTALL)
@@ -87,11 +87,6 @@ def sql_statements(text: str) -> Iterator[SqlStatement]:
             yield SqlStatement(span, " ".join(named["kind"].lower().split()), _parts(named))
 
 
-def contains_batch_end(text: str, start: int, end: int) -> bool:
-    """Return whether a batch ends between two offsets."""
-    return _BATCH.search(text, start, end) is not None
-
-
 def skip_comments(text: str, start: int, end: int) -> int:
     """Return the offset after the comments and the space at `start`."""
     comments = _COMMENTS.match(text, start, end)
@@ -109,7 +104,7 @@ def _parts(named: re.Match[str]) -> tuple[str, ...]:
 def _statements(text: str) -> Iterator[Span]:
     """Yield the statements with the comments above them; a batch separator belongs to the batch before it."""
     start = 0
-    for border in (*(found.end() for found in _BATCH.finditer(text)), len(text)):
+    for border in (*(found.end() for found in BATCH_END.finditer(text)), len(text)):
         yield from spans_between(text, start, border, _ends(text, start, border))
         start = border
 
