@@ -214,11 +214,9 @@ def find_constructors(
 
 def find_property(project: CSharpProject, of: CSharpType | None, name: str) -> CSharpMember | None:
     """Return the property or event of a type or its bases."""
-    for one in project.type_and_bases(of)[0] if of is not None else ():
-        for member in one.members.get(name, ()):
-            if member.kind in ("Property", "Event"):
-                return member
-    return None
+    types = project.type_and_bases(of)[0] if of is not None else ()
+    named = (member for one in types for member in one.members.get(name, ()))
+    return next((member for member in named if member.kind in ("Property", "Event")), None)
 
 
 def _extends(
@@ -375,12 +373,11 @@ def is_task(value: Value) -> bool:
     return isinstance(value, ExternalInstance) and last_part(value.ref.name) in _TASKS
 
 
-class CollectionTypes:
+class CollectionTypes(NamedTuple):
     """Types of what library collections contain."""
 
-    def __init__(self, project: CSharpProject, type_parameters: Container[str]) -> None:
-        self._project = project
-        self._type_parameters = type_parameters
+    project: CSharpProject
+    type_parameters: Container[str]
 
     def element(self, value: Value) -> Value:
         """Return an element of a collection, or the result of a task."""
@@ -388,8 +385,8 @@ class CollectionTypes:
             return ExternalInstance(TypeRef("KeyValuePair", value.ref.args), value.context)
         if isinstance(value, ExternalInstance) and len(value.ref.args) == 1:
             ref = value.ref.args[0]
-            if ref.name not in self._type_parameters:
-                return self._project.instance_of(ref, value.context)
+            if ref.name not in self.type_parameters:
+                return self.project.instance_of(ref, value.context)
         return "unknown"
 
     def call_result(self, receiver: ExternalInstance, name: str) -> Value:
@@ -412,7 +409,7 @@ class CollectionTypes:
         if len(args) != 2:
             return "external"
         if name in ("Key", "Value"):
-            return self._project.instance_of(args[name == "Value"], receiver.context)
+            return self.project.instance_of(args[name == "Value"], receiver.context)
         if name in ("Keys", "Values"):
             ref = TypeRef("IEnumerable", (args[name == "Values"],))
             return ExternalInstance(ref, receiver.context)
@@ -421,28 +418,25 @@ class CollectionTypes:
     def out_value(self, receiver: ExternalInstance) -> Value:
         """Return what a method such as `TryGetValue` assigns to its `out` parameter."""
         args = receiver.ref.args
-        return self._project.instance_of(args[-1], receiver.context) if args else "unknown"
+        return self.project.instance_of(args[-1], receiver.context) if args else "unknown"
 
 
 #: Methods that every object has.
 OBJECT_METHODS = frozenset({"Equals", "GetHashCode", "GetType", "ToString", "ReferenceEquals"})
 
 
-class NameResolver:
+class NameResolver(NamedTuple):
     """Resolves names in one type or file."""
 
-    def __init__(
-        self, project: CSharpProject, context: NameContext, collections: CollectionTypes
-    ) -> None:
-        self._project = project
-        self._context = context
-        self._collections = collections
+    project: CSharpProject
+    context: NameContext
+    collections: CollectionTypes
 
     def base(self) -> Value:
         """Return `base`: an instance of the nearest base class."""
-        if self._context.owner is None:
+        if self.context.owner is None:
             return "unknown"
-        types, is_complete = self._project.type_and_bases(self._context.owner)
+        types, is_complete = self.project.type_and_bases(self.context.owner)
         for one in types[1:]:
             if not one.is_interface:
                 return Instance(one)
@@ -450,16 +444,16 @@ class NameResolver:
 
     def name(self, name: str, ref: TypeRef | None) -> Value:
         """Return a field, property, type or namespace."""
-        for owner in self._context.owners():
-            found = self._project.field(Instance(owner), name)
+        for owner in self.context.owners():
+            found = self.project.field(Instance(owner), name)
             if found is not None:
                 return found
-        named = self._project.type_of(ref, self._context) if ref else None
+        named = self.project.type_of(ref, self.context) if ref else None
         if isinstance(named, CSharpType):
             return TypeValue(named)
         if named == "ambiguous":
             return "ambiguous"
-        namespace = self._project.namespace(name)
+        namespace = self.project.namespace(name)
         if namespace is not None:
             return namespace
         # A capital begins the name of a library type; other names may be inherited from a library.
@@ -470,34 +464,34 @@ class NameResolver:
         """Return a member of a namespace, type or object."""
         if isinstance(receiver, NamespaceValue):
             full = f"{receiver.name}.{name}"
-            named = self._project.type_named(full)
-            return TypeValue(named) if named else self._project.namespace(full) or "external"
+            named = self.project.type_named(full)
+            return TypeValue(named) if named else self.project.namespace(full) or "external"
         if isinstance(receiver, Instance | TypeValue):
-            found = self._project.field(receiver, name)
+            found = self.project.field(receiver, name)
             if found is not None:
                 return found
-            inner = self._project.type_named(f"{receiver.of.full_name}.{name}")
+            inner = self.project.type_named(f"{receiver.of.full_name}.{name}")
             if inner is not None and isinstance(receiver, TypeValue):
                 return TypeValue(inner)
             if receiver.of.parts[0].node.type == "enum_declaration":
                 return Instance(receiver.of)
-            return "unknown" if self._project.type_and_bases(receiver.of)[1] else "external"
+            return "unknown" if self.project.type_and_bases(receiver.of)[1] else "external"
         if isinstance(receiver, ExternalInstance):
-            return self._collections.member(receiver, name)
+            return self.collections.member(receiver, name)
         return receiver
 
     def unqualified_call(
         self, name: str, arguments: Sequence[Argument], *, is_local: bool
     ) -> tuple[list[CSharpMember], Value]:
         """Return the methods that a call without a receiver may invoke, and the implied receiver."""
-        for owner in self._context.owners():
-            found = find_methods(self._project, TypeValue(owner), name, arguments)
+        for owner in self.context.owners():
+            found = find_methods(self.project, TypeValue(owner), name, arguments)
             if found:
                 return found, Instance(owner)
-        for ref in self._context.file.static_usings:
-            one = self._project.type_of(ref, self._context)
+        for ref in self.context.file.static_usings:
+            one = self.project.type_of(ref, self.context)
             if isinstance(one, CSharpType):
-                found = find_methods(self._project, TypeValue(one), name, arguments)
+                found = find_methods(self.project, TypeValue(one), name, arguments)
                 if found:
                     return found, "unknown"
         if is_local:
@@ -506,5 +500,5 @@ class NameResolver:
         return [], "external" if is_external else "unknown"
 
     def _has_external_base(self) -> bool:
-        owner = self._context.owner
-        return owner is not None and not self._project.type_and_bases(owner)[1]
+        owner = self.context.owner
+        return owner is not None and not self.project.type_and_bases(owner)[1]

@@ -173,10 +173,9 @@ class CSharpProject:
     def field(self, value: Instance | TypeValue, name: str) -> Value | None:
         """Return the value of a field or property; None if it does not exist."""
         for one in self.type_and_bases(value.of)[0]:
-            if name not in one.fields:
-                continue
-            context = one.parts[0].context._replace(owner=one)
-            return self._with_arguments(one.fields[name], context, self.as_base(value, one))
+            if name in one.fields:
+                context = one.parts[0].context._replace(owner=one)
+                return self._with_arguments(one.fields[name], context, self.as_base(value, one))
         return None
 
     def return_value(self, member: CSharpMember, receiver: Value) -> Value:
