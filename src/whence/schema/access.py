@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from functools import lru_cache
-from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from whence.schema.errors import BadInput
 
@@ -32,9 +32,9 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         # Every request has rights; the default needs no check.
         if self.acl_tags is not _NO_TAGS:
-            _set_tags(self, "acl_tags", frozenset)
+            force_setattr(self, "acl_tags", _checked_tags(self.acl_tags, "acl_tags"))
         if self.labels is not _NO_TAGS:
-            _set_tags(self, "labels", frozenset)
+            force_setattr(self, "labels", _checked_tags(self.labels, "labels"))
         _check_clearance(self.clearance)
 
     @classmethod
@@ -81,25 +81,21 @@ class DocumentTags(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         # Every document has tags; the default needs no check.
         if self.acl != ():
-            _set_tags(self, "acl", _sorted_unique)
+            force_setattr(self, "acl", tuple(sorted(_checked_tags(self.acl, "acl"))))
         if self.labels != ():
-            _set_tags(self, "labels", _sorted_unique)
+            force_setattr(self, "labels", tuple(sorted(_checked_tags(self.labels, "labels"))))
         _check_clearance(self.clearance)
 
 
-def _sorted_unique(tags: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(tags)))
-
-
-def _set_tags(struct: msgspec.Struct, field: str, build: Any) -> None:
-    value = getattr(struct, field)
+def _checked_tags(value: object, field: str) -> frozenset[str]:
+    """Return the tags of a field, each once."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise BadInput(f"{field} must be a list of strings, not {value!r}")
     tags = list(value)
     for tag in tags:
         if not isinstance(tag, str) or not tag or "\0" in tag:
             raise BadInput(f"{field} holds {tag!r}: a tag is a non-empty string without NUL")
-    msgspec.structs.force_setattr(struct, field, build(tags))
+    return frozenset(tags)
 
 
 def _check_clearance(level: object) -> None:

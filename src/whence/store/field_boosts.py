@@ -49,14 +49,9 @@ def parse_field_boosts(values: Mapping[str, int]) -> FieldBoosts:
     for name, weight in values.items():
         if name not in _LEAST:
             raise BadInput(f"no field {name!r} to boost", hint=f"use one of {', '.join(_LEAST)}")
+        hint = f"give {_LEAST[name]} to {MAX_BOOST}"
         if isinstance(weight, bool) or not isinstance(weight, int):
-            raise BadInput(
-                f"the boost of {name} must be an integer, not {weight!r}", hint=_range(name)
-            )
+            raise BadInput(f"the boost of {name} must be an integer, not {weight!r}", hint=hint)
         if not _LEAST[name] <= weight <= MAX_BOOST:
-            raise BadInput(f"the boost of {name} cannot be {weight}", hint=_range(name))
+            raise BadInput(f"the boost of {name} cannot be {weight}", hint=hint)
     return FieldBoosts(**values)
-
-
-def _range(name: str) -> str:
-    return f"give {_LEAST[name]} to {MAX_BOOST}"
