@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.loop_thread import LoopThread
@@ -72,7 +71,7 @@ class Retriever:
         self._sparse = sparse
         self._access = access
         self._fusion = fusion
-        self._thread: LoopThread[Any] = LoopThread(_no_resource)
+        self._thread: LoopThread[Any] = LoopThread(nullcontext)
 
     def search(
         self, query_text: str, top_k: int = 5, similarity_threshold: float = 0.5
@@ -115,12 +114,7 @@ class Retriever:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _check_ready(self) -> None:
@@ -286,11 +280,6 @@ class _PlainServices:
     ) -> RerankReply:
         """Refuse: a plain retriever has no reranker."""
         raise RetrieverNotReady("reranker not available: a Retriever has none")
-
-
-@asynccontextmanager
-async def _no_resource() -> AsyncIterator[None]:
-    yield None
 
 
 def _check_methods(what: str, collaborator: object, methods: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from whence.provenance.reasons import DROP_REASONS, describe_reason
+from whence.provenance.reasons import DROP_REASONS, OUTCOMES
 from whence.provenance.redaction import redact_trace
 from whence.provenance.stage_records import SCORE_PREDICATES, CandidateRecord, Scalar
 from whence.provenance.trace import Trace
@@ -72,14 +72,14 @@ def _distance(code: str, candidate: CandidateRecord) -> tuple[int, int, int, int
     return (
         code != "cited",
         code in DROP_REASONS,
-        -_STAGE_ORDER[describe_reason(code).stage],
+        -_STAGE_ORDER[OUTCOMES[code].stage],
         candidate.rerank_rank or candidate.rank,
         candidate.chunk_id,
     )
 
 
 def _answer(chunk_id: str, code: str, numbers: dict[str, Scalar]) -> WhyNot:
-    meaning = describe_reason(code)
+    meaning = OUTCOMES[code]
     return WhyNot(
         chunk_id=chunk_id,
         stage=meaning.stage,
