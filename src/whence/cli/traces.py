@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from whence.provenance.why_not import WhyNot
 
 _FORMATS = ("tree", "json", "nquads", "trig", "jsonld", "svg")
-_STAGES = ("question", "grounding", "exploration", "focus", "synthesis")
 #: Lines printed of each side of a difference; JSON has all.
 _MAX_LINES = 8
 
@@ -90,14 +89,11 @@ def _print_reason(reason: WhyNot) -> None:
     out = console()
     out.print(reason.chunk_id, style="bold", markup=False, soft_wrap=True)
     out.print(f"{reason.stage}: {reason.code} - {reason.reason}", markup=False, soft_wrap=True)
-    out.print(
-        facts_table(
-            {
-                name.replace("_", " "): f"{value:.4g}" if isinstance(value, float) else value
-                for name, value in reason.numbers.items()
-            }
-        )
-    )
+    numbers = {
+        name.replace("_", " "): f"{value:.4g}" if isinstance(value, float) else value
+        for name, value in reason.numbers.items()
+    }
+    out.print(facts_table(numbers))
 
 
 def replay(context: typer.Context, answer_id: _AnswerId, *, access: ReaderAccess) -> int:
@@ -122,7 +118,7 @@ def _print_replay(report: ReplayReport) -> None:
     for difference in report.differs:
         if difference.stage == first:
             _print_difference(out, difference)
-    later = sorted({d.stage for d in report.differs if d.stage != first}, key=_STAGES.index)
+    later = dict.fromkeys(one.stage for one in report.differs if one.stage != first)
     if later:
         out.print(f"later stages differ too: {', '.join(later)}; --json lists all differences")
 

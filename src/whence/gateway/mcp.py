@@ -32,18 +32,8 @@ _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _SERVER: Final = "io.modelcontextprotocol/serverInfo"
 
 _PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD = -32700, -32600, -32601
-_INVALID_PARAMS, _INTERNAL = -32602, -32603
+_INVALID_PARAMS = -32602
 _HEADER_MISMATCH, _UNSUPPORTED_REVISION = -32020, -32022
-#: HTTP status of a protocol error in an enveloped exchange; handshake revisions answer 200.
-_STATUSES: Final = {
-    _PARSE_ERROR: 400,
-    _INVALID_REQUEST: 400,
-    _INVALID_PARAMS: 400,
-    _HEADER_MISMATCH: 400,
-    _UNSUPPORTED_REVISION: 400,
-    _NO_METHOD: 404,
-    _INTERNAL: 500,
-}
 #: Time for which clients may cache the list of tools.
 _TTL_MS: Final = 3_600_000
 
@@ -144,8 +134,9 @@ class Mcp:
             _check(message, headers, enveloped=enveloped)
             result = await self._result(message, caller, enveloped=enveloped)
         except _ProtocolError as refused:
-            status = _STATUSES[refused.code] if enveloped else 200
-            return _failed(message["id"], refused, status=status)
+            status = 404 if refused.code == _NO_METHOD else 400
+            # Handshake revisions answer an error with 200.
+            return _failed(message["id"], refused, status=status if enveloped else 200)
         return McpReply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     async def _result(
