@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,9 +15,13 @@ _TREE_WIDTH = 110
 def render_trace(trace: Trace, form: str) -> str:
     """Return a trace as text: `tree`, `svg`, `nquads`, `trig` or `jsonld`."""
     if form == "tree":
-        from whence.provenance.render.tree import tree_text
+        from rich.console import Console
 
-        return tree_text(trace, width=_TREE_WIDTH)
+        from whence.provenance.render.tree import to_tree
+
+        out = StringIO()
+        Console(file=out, width=_TREE_WIDTH).print(to_tree(trace))
+        return out.getvalue()
     if form == "svg":
         from whence.provenance.render.svg import to_svg
 
