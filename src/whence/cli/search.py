@@ -6,6 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess
@@ -45,6 +46,7 @@ def search(
     """Find the passages that match a query best, among those you may see."""
     from whence.engine.search import SearchQuery
     from whence.retrieval.pipeline import check_dense_query, search_match, search_mode
+    from whence.retrieval.results import SearchReport
     from whence.schema.filters import parse_filter_options, parse_filters
 
     # Checked before anything starts, and also for an empty query.
@@ -54,7 +56,8 @@ def search(
     parse_filters(conditions)
     if not query.strip():
         message = "the query is empty: enter a word or a question"
-        _print(context, query, mode, None, {}, threshold, message)
+        report = SearchReport(results=[], latency_ms={"total": 0.0})
+        _print(context, query, mode, report, threshold, message)
         return 0
     check_dense_query(query, top_k, threshold)
     request = SearchQuery(
@@ -79,7 +82,8 @@ def search(
         warm_up=mode != "bm25",
     )
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
-    _print(context, query, mode, report, latency, threshold)
+    report = msgspec.structs.replace(report, latency_ms=latency)
+    _print(context, query, mode, report, threshold)
     return 0
 
 
@@ -87,22 +91,19 @@ def _print(
     context: typer.Context,
     query: str,
     mode: str,
-    report: SearchReport | None,
-    latency: dict[str, float],
+    report: SearchReport,
     threshold: float,
     message: str = "",
 ) -> None:
     from whence.engine.json_documents import result_message, search_document
 
     if as_json(context):
-        print_json(search_document(query, mode, report, latency_ms=latency, message=message))
+        print_json(search_document(query, mode, report, message=message))
         return
-    if report is None or not report.results:
-        note(message or result_message(report))
-    else:
+    if report.results:
         _print_hits(report)
-    if report is None:
-        return
+    else:
+        note(message or result_message(report))
     best = report.best_score
     if not report.results and best is not None and best < threshold:
         lower = math.floor(best * 10) / 10

@@ -33,34 +33,28 @@ def answer_document(answer: Answer) -> dict[str, Any]:
     }
 
 
-def result_message(report: SearchReport | None) -> str:
+def result_message(report: SearchReport) -> str:
     """Return the number of results as a message."""
-    found = len(report.results) if report else 0
+    found = len(report.results)
     return {0: "no results found", 1: "1 result"}.get(found, f"{found} results")
 
 
 def search_document(
-    query: str,
-    mode: str,
-    report: SearchReport | None,
-    *,
-    latency_ms: dict[str, float] | None = None,
-    message: str = "",
+    query: str, mode: str, report: SearchReport, *, message: str = ""
 ) -> dict[str, Any]:
-    """Return the JSON document of a search."""
-    latency = latency_ms or (report.latency_ms if report else {})
+    """Return the JSON document of a search; the message is the number of results by default."""
     document: dict[str, Any] = {
         "query": query,
         "mode": mode,
-        "hits": report.results if report else [],
-        "best_score": report.best_score if report else None,
+        "hits": report.results,
+        "best_score": report.best_score,
         "message": message or result_message(report),
-        "degraded": report.degraded if report else [],
-        "graph": report.graph if report else None,
-        "reranker": report.reranker if report else "",
-        "latency_ms": latency or {"total": 0.0},
+        "degraded": report.degraded,
+        "graph": report.graph,
+        "reranker": report.reranker,
+        "latency_ms": report.latency_ms,
     }
-    if report and report.snapshot_id:
+    if report.snapshot_id:
         document["snapshot_id"] = report.snapshot_id
     return document
 
