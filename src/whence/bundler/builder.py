@@ -221,11 +221,8 @@ def _read_line(path: Path) -> str:
 
 
 def _packed_reference(common: Path, name: str) -> str:
-    for line in _read_line(common / "packed-refs").splitlines():
-        sha, _, ref = line.partition(" ")
-        if ref == name:
-            return sha
-    return ""
+    rows = (line.partition(" ") for line in _read_line(common / "packed-refs").splitlines())
+    return next((sha for sha, _, ref in rows if ref == name), "")
 
 
 #: The earliest time that the zip format can express.

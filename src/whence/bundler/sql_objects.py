@@ -186,8 +186,10 @@ class _Reader:
             named = self._named(statement, text)
             if named is not None:
                 last = ("", "")
-                local_id = self._define(*named, source_text)
-                yield _NodeStatement(local_id, named[1], self._source.path, text)
+                kind, schema, name = named
+                local_id = self._objects.id_of(schema, name)
+                self._objects.add(self._add(local_id, kind, source_text, name, schema))
+                yield _NodeStatement(local_id, schema, self._source.path, text)
                 continue
             verb, target = _verb_and_target(text)
             if not verb or verb in _IGNORED_STATEMENTS:
@@ -196,7 +198,8 @@ class _Reader:
             own = shorten_id(f"{SQL_PREFIX}{self._source.path}#{number}")
             local_id = last[0] if same else own
             last = (local_id, target if verb == "insert" else "")
-            self._statement(local_id, number, verb, source_text)
+            title = f"{verb.upper()} {self._source.path}#{number}"
+            self._add(local_id, "Statement", source_text, title)
             schema = self._objects.default_schema
             yield _NodeStatement(local_id, schema, self._source.path, text)
 
@@ -258,31 +261,20 @@ class _Reader:
             return None
         return kind, schema, name[-1]
 
-    def _define(self, kind: str, schema: str, name: str, text: str) -> str:
+    def _add(
+        self, local_id: str, kind: str, text: str, member: str, schema: str = ""
+    ) -> Definition:
         definition = Definition(
-            id=self._objects.id_of(schema, name),
+            id=local_id,
             language="sql",
             symbol_type=kind,
             file=self._source.path,
             text=text,
             class_name=schema,
-            member=name,
+            member=member,
         )
-        self._objects.add(definition)
         self._graph.add_definition(definition)
-        return definition.id
-
-    def _statement(self, local_id: str, number: int, verb: str, text: str) -> None:
-        self._graph.add_definition(
-            Definition(
-                id=local_id,
-                language="sql",
-                symbol_type="Statement",
-                file=self._source.path,
-                text=text,
-                member=f"{verb.upper()} {self._source.path}#{number}",
-            )
-        )
+        return definition
 
 
 def _without_templates(text: str) -> str:

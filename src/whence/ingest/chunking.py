@@ -106,9 +106,11 @@ class Chunker:
         counts = self._count([document.text[slice(*span)] for span in spans] + candidates)
         sizes = dict(zip(spans, counts, strict=False))
         header_sizes = dict(zip(candidates, counts[len(spans) :], strict=True))
-        sections = [
-            self._section(path, blocks, headers[path], header_sizes) for path, blocks in groups
-        ]
+        sections: list[_Section] = []
+        for path, blocks in groups:
+            header = next((h for h in headers[path] if header_sizes[h] <= self._limit // 4), "")
+            budget = self._limit - header_sizes.get(header, 0)
+            sections.append(_Section(path, header, budget, blocks))
         smallest = min((section.budget for section in sections), default=self._limit)
         cuts = self._split_oversized(document.text, sizes, smallest)
         chunks = [
@@ -136,16 +138,6 @@ class Chunker:
             return chunk
         size, header_size = self._count([embedded, header])
         return chunk if size <= self._limit and header_size <= self._limit // 4 else None
-
-    def _section(
-        self,
-        path: tuple[str, ...],
-        blocks: tuple[Block, ...],
-        headers: Sequence[str],
-        sizes: dict[str, int],
-    ) -> _Section:
-        header = next((h for h in headers if sizes[h] <= self._limit // 4), "")
-        return _Section(path, header, self._limit - sizes.get(header, 0), blocks)
 
     def _split_oversized(
         self, text: str, sizes: dict[Span, int], budget: int

@@ -20,6 +20,12 @@ _CHUNK_FIELDS = ("source_file", "section_path", "header_path", "heading", "chunk
 _TAG_FIELDS = ("acl", "clearance")
 
 
+#: Names of types in error messages.
+_KINDS: dict[type, str] = {
+    dict: "an object", list: "a list", bool: "a boolean", int: "a number", float: "a number"
+}  # fmt: skip
+
+
 def validate_id(value: object, name: str = "id") -> str:
     """Return a document id; an integer becomes its decimal digits."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -106,14 +112,7 @@ def validate_text(value: str, name: str) -> None:
 
 
 def _kind(value: object) -> str:
-    names = {
-        dict: "an object",
-        list: "a list",
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-    }
-    return "nothing" if value is None else names.get(type(value), type(value).__name__)
+    return "nothing" if value is None else _KINDS.get(type(value), type(value).__name__)
 
 
 #: Names of the access tags in front matter and records.
