@@ -165,10 +165,10 @@ class CSharpMember:
 class CSharpType:
     """A class, struct, interface, record, enum or delegate, with all parts of a partial type."""
 
-    def __init__(self, local_id: str, full_name: str, owner: CSharpType | None, part: Part) -> None:
+    def __init__(self, local_id: str, full_name: str, part: Part) -> None:
         self.id = local_id
         self.full_name = full_name
-        self.owner = owner
+        self.owner = part.context.owner
         self.parts = [part]
         self.type_parameters = _type_parameters(part.node)
         self.members: dict[str, list[CSharpMember]] = defaultdict(list)
@@ -203,11 +203,8 @@ class CSharpType:
         """Yield its base types with the part and node that name them."""
         for part in self.parts:
             for child in part.node.named_children:
-                if child.type != "base_list":
-                    continue
-                for base in child.named_children:
-                    named = field_of(base, "type") or base
-                    found = parse_type(named)
+                for base in child.named_children if child.type == "base_list" else ():
+                    found = parse_type(field_of(base, "type") or base)
                     if found is not None and base.type != "argument_list":
                         yield part, base, found
 
@@ -217,10 +214,7 @@ def read_file(
 ) -> CSharpFile:
     """Parse a file and add its types and members; code that does not parse is skipped."""
     file = CSharpFile(source)
-    tree = _parse(source, graph)
-    reader = _Reader(file, types, graph)
-    reader.scope(tree.root_node, "", None)
-    reader.top_level_statements()
+    _Reader(file, types, graph).read(_parse(source, graph).root_node)
     return file
 
 
@@ -289,14 +283,15 @@ class _Reader:
         self._types = types
         self._graph = graph
 
-    def scope(self, node: Node | None, namespace: str, owner: CSharpType | None) -> None:
+    def _scope(self, node: Node | None, namespace: str, owner: CSharpType | None) -> None:
         for child in node.named_children if node is not None else ():
             if child.type == "file_scoped_namespace_declaration":
                 # The declarations that follow are its siblings in the tree.
                 namespace = node_text(field_of(child, "name"))
             namespace = self._declaration(child, namespace, owner)
 
-    def top_level_statements(self) -> None:
+    def read(self, root: Node) -> None:
+        self._scope(root, "", None)
         if self._file.statements:
             text = "\n".join(self._file.text_of(node) for node in self._file.statements)
             self._define(id=self._file.path, symbol_type="Program", text=text, class_name="Program")
@@ -308,9 +303,9 @@ class _Reader:
         elif kind == "namespace_declaration":
             name = node_text(field_of(node, "name"))
             inner = f"{namespace}.{name}" if namespace else name
-            self.scope(field_of(node, "body"), inner, owner)
+            self._scope(field_of(node, "body"), inner, owner)
         elif kind == "file_scoped_namespace_declaration" or kind in _TRANSPARENT:
-            self.scope(node, namespace, owner)
+            self._scope(node, namespace, owner)
         elif kind in _TYPES:
             self._type(node, namespace, owner)
         elif kind in _MEMBERS and owner is not None:
@@ -349,7 +344,7 @@ class _Reader:
         else:
             several = self._types.setdefault(full, [])
             local_id = f"{full}@{self._file.path}" if several else full
-            found = CSharpType(shorten_id(local_id), full, owner, part)
+            found = CSharpType(shorten_id(local_id), full, part)
             several.append(found)
         self._define(
             id=found.id,
@@ -359,7 +354,7 @@ class _Reader:
         )
         for parameter in _parameters(child_of_type(node, "parameter_list")):
             found.fields[parameter.name] = parameter.type
-        self.scope(field_of(node, "body"), namespace, found)
+        self._scope(field_of(node, "body"), namespace, found)
 
     def _known(self, full: str, node: Node) -> CSharpType | None:
         """Return the type that this declaration is another part of."""

@@ -17,13 +17,6 @@ from whence.schema.errors import BadInput
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-class Line(NamedTuple):
-    """One line with its line end."""
-
-    location: Location
-    text: str
-
-
 class Row(NamedTuple):
     """One row of a table."""
 
@@ -33,8 +26,8 @@ class Row(NamedTuple):
     """Value by column; a column beyond the end of a short row is absent."""
 
 
-def text_lines(stream: MemberStream, max_bytes: int) -> Iterator[Line]:
-    """Yield the lines of a member; memory holds one."""
+def text_lines(stream: MemberStream, max_bytes: int) -> Iterator[tuple[Location, str]]:
+    """Yield the lines of a member with their line ends and locations; memory holds one."""
     number = 0
     while data := stream.readline(max_bytes + 1):
         number += 1
@@ -45,14 +38,14 @@ def text_lines(stream: MemberStream, max_bytes: int) -> Iterator[Line]:
         if len(data) > max_bytes:
             raise location.error(f"is longer than {max_bytes:,} bytes, the limit for one line")
         text = location.decode(data)
-        yield Line(location, text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text)
+        yield location, text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text
 
 
 def csv_rows(
     stream: MemberStream, max_bytes: int, *, required: Sequence[Sequence[str]]
 ) -> Iterator[Row]:
     """Yield the rows of a table whose first row names the columns; blank lines are skipped."""
-    reader = csv.reader((line.text for line in text_lines(stream, max_bytes)), strict=True)
+    reader = csv.reader((text for _, text in text_lines(stream, max_bytes)), strict=True)
     columns: list[str] | None = None
     while True:
         try:
