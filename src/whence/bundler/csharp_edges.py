@@ -161,12 +161,9 @@ class _EdgeFinder:
         for part in one.parts:
             self._graph.enter(one.id, part.context.file.path)
             body = field_of(part.node, "body")
+            members = body.named_children if body is not None else ()
             own = [child for child in part.node.named_children if child.type in _TYPE_PARTS]
-            own += [
-                child
-                for child in (body.named_children if body is not None else ())
-                if child.type in _TYPE_MEMBERS
-            ]
+            own += [child for child in members if child.type in _TYPE_MEMBERS]
             inside = part.context._replace(owner=one)
             resolver = ExpressionResolver(self._project, inside, (), (), own)
             for node in own:
@@ -310,8 +307,7 @@ class _EdgeFinder:
     def _object_initializer(self, node: Node, resolver: ExpressionResolver) -> None:
         """Visit `new X { A = 1 }`, where `A` is a member of `X`."""
         for child in node.named_children:
-            left = field_of(child, "left")
-            right = field_of(child, "right")
+            left, right = field_of(child, "left"), field_of(child, "right")
             if child.type != "assignment_expression" or left is None or right is None:
                 self._visit(child, resolver)
                 continue

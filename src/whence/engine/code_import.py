@@ -129,7 +129,10 @@ class CodeImporter:
             # After all bundles are read: an error in the last one should not cost hours of embedding.
             for one in staged:
                 await self._embed(one)
-            refs = list(tags) or [_ref(bundle) for bundle in bundles]
+            refs = list(tags) or [
+                bundle.name if bundle.snapshot.branch == UNKNOWN_BRANCH else bundle.snapshot.branch
+                for bundle in bundles
+            ]
             _, made = await run.publish(set_name=set_name, refs=refs)
         return ImportResult(
             imports=[one.report_entry() for one in staged],
@@ -275,11 +278,6 @@ def _requests(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
             start, size = place, 0
         size += len(text)
     yield start, len(texts)
-
-
-def _ref(bundle: Bundle) -> str:
-    branch = bundle.snapshot.branch
-    return bundle.name if branch == UNKNOWN_BRANCH else branch
 
 
 def _first_error(group: BaseExceptionGroup[WhenceError]) -> WhenceError:

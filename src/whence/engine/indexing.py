@@ -171,7 +171,8 @@ class _IndexRun:
             if isinstance(item, LoadedDocument):
                 self._note_read(item.draft.document_id, item.kind)
                 batch.drafts.append(item.draft)
-                batch.size += _characters(item.draft)
+                chunks = item.draft.chunks
+                batch.size += sum(len(one.content) + len(one.embed_text) for one in chunks)
             elif isinstance(item, Unchanged):
                 self._note_read(item.document_id, item.kind)
                 self.report.documents.unchanged += 1
@@ -224,7 +225,3 @@ class _IndexRun:
         if self._progress is not None:
             total = self._total
             self._progress(self._done, None if total is None else max(total, self._done))
-
-
-def _characters(draft: DocumentDraft) -> int:
-    return sum(len(chunk.content) + len(chunk.embed_text) for chunk in draft.chunks)
