@@ -171,9 +171,9 @@ def main() -> None:
     if options.json:
         print(json.dumps({"shared_vocabulary": plain, "full_account": full, "ratio": ratio}))
         return
-    print(f"{'':12}{'shared':>10}{'full':>10}{'ratio':>8}")
+    print(f"{'':12}{'shared':>12}{'full':>12}{'ratio':>8}")
     for key in plain:
-        print(f"{key:12}{plain[key]:10.3f}{full[key]:10.3f}{ratio[key]:8.2f}")
+        print(f"{key:12}{plain[key]:12.3f}{full[key]:12.3f}{ratio[key]:8.2f}")
 
 
 if __name__ == "__main__":
