@@ -56,10 +56,11 @@ _COUNT_INCOMPLETE = """
     LEFT JOIN chunk_terms t ON t.ord = n.ord LEFT JOIN chunk c ON c.ord = n.ord
     LEFT JOIN document d ON d.id = c.document AND d.collection_id = n.collection_id
     LEFT JOIN sec_class g ON g.id = d.class_id WHERE n.collection_id = $1"""
-# By the primary key of chunks.
+# By the primary keys of chunks and vectors. `OFFSET 0` makes the server look each vector up: a join would read
+# all vectors of the snapshot at every call.
 _TEXTS = """
     SELECT c.ord, c.embed_text FROM chunk c WHERE c.collection_id = $1 AND c.ord > $2
-    AND NOT EXISTS (SELECT FROM chunk_vec v WHERE v.ord = c.ord) ORDER BY c.ord LIMIT $3"""
+    AND NOT EXISTS (SELECT FROM chunk_vec v WHERE v.ord = c.ord OFFSET 0) ORDER BY c.ord LIMIT $3"""
 _SET_MODEL = """
     UPDATE collection SET model_name = $2, model_revision = $3, model_precision = $4, dimension = $5
     WHERE id = $1"""
