@@ -1,12 +1,12 @@
-"""Measure hybrid search by 64 clients: both retrievers of the store against one SQL statement.
+"""Measure hybrid search by 64 clients: the retrievers of the store against one plain SQL statement for each.
 
-The statement is that of a plain setup: it takes the reader's tags, the vector and the words, resolves
-rights, walks an HNSW index, sums BM25 and fuses both by reciprocal ranks, on tables of its own on the same
-server through a pool of the same size. Its `ef_search` is the lowest with a recall of .99 for the ten
-nearest; both are printed. The store runs both retrievers at the depth of the statement, and the ranks are
-fused here. Readers see half of the chunks, and each query is used once per form. The forms take turns in
-short rounds. Processor time includes the server. Run `python -m benchmarks.bench_hybrid`; `--chunks 200000`
-is the larger size, `--home` keeps the database, `--json` prints one JSON document.
+The statements are those of a plain setup: each takes the reader's tags and resolves rights; one walks an HNSW
+index, the other sums BM25, on tables of their own on the same server through a pool of the same size. The
+`ef_search` is the lowest with a recall of .99 for the ten nearest; both are printed. Both sides rank to the
+same depth, run their two retrievers at the same time, and fuse the ranks here. Readers see half of the chunks,
+and each query is used once per side. The sides take turns in short rounds. Processor time includes the server.
+Run `python -m benchmarks.bench_hybrid`; `--chunks 200000` is the larger size, `--home` keeps the database,
+`--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import itertools
 import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 import asyncpg
@@ -28,7 +28,6 @@ from benchmarks.bench_lexical import postmaster_of
 from benchmarks.corpus import DIMENSION, READERS, Texts, fill, settled, unit_vectors
 from benchmarks.cpu import cpu_s
 from benchmarks.kept import add_options, opened
-from whence.schema.search import Candidate
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore
 from whence.text.analysis import ANALYZER_VERSION
@@ -70,31 +69,27 @@ _NEAR = f"""
 SELECT ord FROM (SELECT ord, e <#> $1 AS distance FROM one_vector WHERE {_SEEN}
     ORDER BY e <#> $1 LIMIT {DEPTH}) n ORDER BY distance LIMIT {LIMIT}
 """
-_ONE_STATEMENT = f"""
+_DENSE = f"""
+SELECT c.chunk_key FROM (SELECT ord, e <#> $1 AS distance FROM one_vector WHERE {_SEEN}
+    ORDER BY e <#> $1 LIMIT {DEPTH}) n JOIN one_chunk c USING (ord) ORDER BY n.distance, c.chunk_key
+"""
+_WORDS = f"""
 WITH q AS MATERIALIZED (
     SELECT t.id AS term, ln(1 + (l.chunks - t.df + 0.5)::float8 / (t.df + 0.5)::float8) AS idf
     FROM whence.lexicon l JOIN whence.term t ON t.collection_id = l.collection_id
-    WHERE t.term = ANY($3::text[])),
-dense AS (
-    SELECT ord, row_number() OVER (ORDER BY distance) AS place FROM (
-        SELECT ord, e <#> $1 AS distance FROM one_vector WHERE {_SEEN}
-        ORDER BY e <#> $1 LIMIT {DEPTH}) n ORDER BY distance),
+    WHERE t.term = ANY($1::text[])),
 words AS (
-    SELECT ord, row_number() OVER (ORDER BY score DESC, ord) AS place FROM (
-        SELECT u.ord, sum(q.idf * u.impact) AS score FROM q JOIN one_posting p ON p.term = q.term,
-            LATERAL unnest(p.ids, p.impacts, p.classes) u(ord, impact, class_id)
-        WHERE u.{_SEEN} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {DEPTH}) n),
-fused AS (
-    SELECT ord, coalesce(1e0::float8 / (60 + d.place), 0) + coalesce(1e0::float8 / (60 + w.place), 0) AS score
-    FROM dense d FULL JOIN words w USING (ord) ORDER BY 2 DESC, 1 LIMIT {LIMIT})
-SELECT c.chunk_key, f.score FROM fused f JOIN one_chunk c USING (ord) ORDER BY 2 DESC, 1
+    SELECT u.ord, sum(q.idf * u.impact) AS score FROM q JOIN one_posting p ON p.term = q.term,
+        LATERAL unnest(p.ids, p.impacts, p.classes) u(ord, impact, class_id)
+    WHERE u.{_SEEN} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {DEPTH})
+SELECT c.chunk_key FROM words w JOIN one_chunk c USING (ord) ORDER BY w.score DESC, w.ord
 """
 
 
 async def _load(
     ask: Callable[[int], Awaitable[Any]], questions: Iterator[int], seconds: float
 ) -> tuple[float, list[float]]:
-    """Let all clients ask for a while; gives questions a second and the times in milliseconds."""
+    """Let all clients ask for a while; return questions a second and the times in milliseconds."""
     times: list[float] = []
     started = time.perf_counter()
 
@@ -108,12 +103,12 @@ async def _load(
     return len(times) / (time.perf_counter() - started), times
 
 
-def _joined(*legs: list[Candidate]) -> list[tuple[float, str]]:
-    """Join rankings by reciprocal ranks."""
+def _joined(*rankings: Iterable[str]) -> list[tuple[float, str]]:
+    """Join rankings of chunk ids by reciprocal ranks."""
     scores: dict[str, float] = {}
-    for leg in legs:
-        for place, one in enumerate(leg, 1):
-            scores[one.chunk_id] = scores.get(one.chunk_id, 0.0) + 1.0 / (60 + place)
+    for ranking in rankings:
+        for place, chunk_id in enumerate(ranking, 1):
+            scores[chunk_id] = scores.get(chunk_id, 0.0) + 1.0 / (60 + place)
     return heapq.nsmallest(LIMIT, ((-score, key) for key, score in scores.items()))
 
 
@@ -132,7 +127,7 @@ def _recall(found: list[list[str]], right: list[list[str]]) -> float:
     return sum(len({*one} & {*nearest}) for one, nearest in pairs) / LIMIT / len(right)
 
 
-async def _recall_of_legs(store: PostgresStore, vectors: Any, right: list[list[str]]) -> float:
+async def _recall_of_store(store: PostgresStore, vectors: Any, right: list[list[str]]) -> float:
     found = [
         await store.search_dense("bench", one, limit=DEPTH, access=READERS[READER])
         for one in vectors
@@ -143,7 +138,7 @@ async def _recall_of_legs(store: PostgresStore, vectors: Any, right: list[list[s
 async def _statement_pool(
     server: EmbeddedServer, size: int, vectors: Any, right: list[list[str]]
 ) -> tuple[Any, int, float]:
-    """Open a pool for the statement; gives the `ef_search` that it needs, and its recall."""
+    """Open a pool for the statements; return the `ef_search` that it needs, and its recall."""
     tags = sorted(READERS[READER].acl_tags)
     for ef_search in _EF:
         pool = await asyncpg.create_pool(
@@ -217,26 +212,29 @@ async def _compare(
     words = [list(dict.fromkeys(query.split())) for query in queries]
     right = await _right(store, vectors[:40])
     pool, ef_search, recall = await _statement_pool(server, store.pool.size, vectors[:40], right)
-    own = await _recall_of_legs(store, vectors[:40], right)
+    own = await _recall_of_store(store, vectors[:40], right)
 
-    async def legs(n: int) -> None:
+    async def from_store(n: int) -> None:
         found = await asyncio.gather(
             store.search_dense("bench", vectors[n], limit=DEPTH, access=access),
             store.search_lexical("bench", queries[n], limit=DEPTH, access=access),
         )
-        _joined(*found)
+        _joined(*((one.chunk_id for one in ranking) for ranking in found))
 
-    async def statement(n: int) -> None:
-        await pool.fetch(_ONE_STATEMENT, vectors[n], tags, words[n])
+    async def from_statements(n: int) -> None:
+        found = await asyncio.gather(
+            pool.fetch(_DENSE, vectors[n], tags), pool.fetch(_WORDS, words[n], tags)
+        )
+        _joined(*((row["chunk_key"] for row in rows) for rows in found))
 
-    found = await _turns({"legs": legs, "statement": statement}, seconds, postmaster)
+    found = await _turns({"store": from_store, "statements": from_statements}, seconds, postmaster)
     await pool.close()
     return {
         "ef_search": ef_search,
-        "recall": {"legs": own, "statement": recall},
+        "recall": {"store": own, "statements": recall},
         **found,
-        "ratio": found["legs"]["per_s"] / found["statement"]["per_s"],
-        "cpu_ratio": found["statement"]["cpu_ms"] / found["legs"]["cpu_ms"],
+        "ratio": found["store"]["per_s"] / found["statements"]["per_s"],
+        "cpu_ratio": found["statements"]["cpu_ms"] / found["store"]["cpu_ms"],
     }
 
 
@@ -270,13 +268,13 @@ async def _turns(
 def report(result: dict[str, Any]) -> None:
     """Print for people."""
     print(f"{result['chunks']} chunks, {result['clients']} clients, reader sees {READER}")
-    for name, words in (("legs", "two legs of the store"), ("statement", "one plain statement")):
+    for name, words in (("store", "two retrievers"), ("statements", "two plain statements")):
         found = result[name]
         print(
             f"{words:24} {found['per_s']:7.0f} a second, p50 {found['p50_ms']:7.1f} ms, processors"
-            f" {found['cpu_ms']:6.1f} ms, recall@{LIMIT} of the dense leg {result['recall'][name]:.3f}"
+            f" {found['cpu_ms']:6.1f} ms, recall@{LIMIT} dense {result['recall'][name]:.3f}"
         )
-    print(f"ef_search of the statement: {result['ef_search']}")
+    print(f"ef_search of the statements: {result['ef_search']}")
     print(f"ratio {result['ratio']:.2f}, by the processors' time {result['cpu_ratio']:.2f}")
 
 

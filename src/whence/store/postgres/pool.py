@@ -32,6 +32,8 @@ _ACQUIRE_TIMEOUT_S = 30.0
 _LOCK_TIMEOUT_S = 60.0
 #: Throughput levels off at four to eight connections per core; more only queue inside the server.
 _CONNECTIONS_PER_CORE = 4
+#: Most connections of a pool by default; several processes share the server's `max_connections`.
+_MOST_CONNECTIONS = 32
 
 
 class ConnectionPool:
@@ -64,15 +66,14 @@ class ConnectionPool:
 
         Args:
             source: A URL `postgresql://...`, or an embedded server that was started.
-            size: Most connections of the first pool, 1 or more; None for four per core. The second has half as
-                many.
+            size: Most connections of each pool, 1 or more; None for four per core, at most 32.
             statement_timeout_s: Longest a statement may take, in seconds.
         """
         server = source if isinstance(source, EmbeddedServer) else None
         url = source if isinstance(source, str) else source.url()
         check_url(url)
         where = address(url)
-        most = size or _CONNECTIONS_PER_CORE * (os.cpu_count() or 1)
+        most = size or min(_MOST_CONNECTIONS, _CONNECTIONS_PER_CORE * (os.cpu_count() or 1))
         with _translated(where):
             vector_schema = await _migrate(url)
             settings = _settings(vector_schema, statement_timeout_s)
@@ -89,7 +90,7 @@ class ConnectionPool:
                 "hnsw.iterative_scan": "relaxed_order",
             }
             search_pool = await _create(
-                url, vector_schema, 0, max(1, most // 2), search_settings, reset=_keep_settings
+                url, vector_schema, 0, most, search_settings, reset=_keep_settings
             )
         return cls(pool, search_pool, where, server)
 
@@ -107,7 +108,7 @@ class ConnectionPool:
 
     @property
     def size(self) -> int:
-        """Most connections of the first pool."""
+        """Most connections of each pool."""
         size: int = self._pool.get_max_size()
         return size
 

@@ -178,8 +178,8 @@ class PostgresStore:
 
         Args:
             source: A URL `postgresql://...`, or an embedded server that was started.
-            pool_size: Most connections at once, 1 or more; None for four per core. Half as many are opened
-                beside them for short searches.
+            pool_size: Most connections at once, 1 or more; None for four per core, at most 32. As many are
+                opened beside them for short searches.
             statement_timeout_s: Longest a read may take, in seconds.
             write_timeout_s: Longest one statement of a write may take, in seconds.
             clock: Returns the time a trace is recorded, with its zone.

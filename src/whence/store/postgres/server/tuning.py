@@ -37,7 +37,7 @@ def server_arguments(memory: int, disk: int) -> list[str]:
         "maintenance_work_mem": f"{max(64, min(quarter_mb, 512))}MB",
         # Room for a bulk load between two checkpoints, but never much of a small disk.
         "max_wal_size": f"{max(128, min(disk // 20 // _MB, 4096))}MB",
-        "max_connections": "100",
+        "max_connections": "200",
         # An embedded server has no replicas: the least journal that still survives a crash.
         "wal_level": "minimal",
         "max_wal_senders": "0",
