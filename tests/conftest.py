@@ -27,8 +27,10 @@ pytest.register_assert_rewrite("whence.testing", "tests.support")
 _numbers = itertools.count()
 
 # How fast examples are made depends on what else the machine does, and says nothing about the code.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared")
+_SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", _SHARED, max_examples=40)
+settings.register_profile("thorough", _SHARED, max_examples=500)
+settings.load_profile("ci")
 
 
 @pytest.hookimpl(optionalhook=True)
