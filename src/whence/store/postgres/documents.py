@@ -191,7 +191,7 @@ class PostgresDocuments:
     async def _writing(
         self, connection: Connection, collection: str
     ) -> AsyncIterator[LockedCollection]:
-        """Write to a locked collection in one transaction, then start the maintenance that is due."""
+        """Write to a locked collection in one transaction, then start due maintenance."""
         async with writing(connection, *write_settings(self._timeout_s)):
             locked = await lock_collection(connection, collection)
             await reindexing.ensure_indexed(connection, locked.id)
