@@ -239,10 +239,12 @@ def test_a_question_about_code_is_answered_with_its_trace(code: Any) -> None:
     answer = asked.json
     assert answer["found"]
     assert answer["citations"][0]["document_id"].startswith(f"Fake::{SECOND}::")
-    assert [stage["stage"] for stage in answer["stages"]][2:] == [
-        "exploration",
-        "focus",
-        "synthesis",
+    assert [(stage["stage"], stage["label"]) for stage in answer["stages"]] == [
+        ("question", "query processing"),
+        ("grounding", "query processing"),
+        ("exploration", "retrieval"),
+        ("focus", "reranking"),
+        ("synthesis", "generation"),
     ]
     explained = code("explain", answer["answer_id"], *FINANCE, "--format", "json")
     trace = explained.json

@@ -103,6 +103,17 @@ def test_an_unknown_form_is_refused() -> None:
     assert "nquads" in caught.value.hint
 
 
+#: Both names of each stage.
+LABELS = {
+    "question": "query processing",
+    "grounding": "query processing",
+    "exploration": "retrieval",
+    "focus": "reranking",
+    "synthesis": "generation",
+    "error": "error",
+}
+
+
 @ALL
 def test_json_has_the_documented_shape(name: str) -> None:
     """The document has the documented keys, plain strings and completeness, and is valid JSON."""
@@ -117,6 +128,7 @@ def test_json_has_the_documented_shape(name: str) -> None:
     assert {"s", "p", "o", "g", "o_kind", "datatype"} == shown["triples"][0].keys()
     uris = [stage["uri"] for stage in shown["stages"]]
     assert [stage["derived_from"] for stage in shown["stages"]] == [None, *uris[:-1]]
+    assert {stage["stage"]: stage["label"] for stage in shown["stages"]}.items() <= LABELS.items()
 
 
 def test_json_lists_faults() -> None:

@@ -13,7 +13,7 @@ _CITATION = (
     *("marker", "chunk_id", "document_id", "source_file", "source_url"),
     *("heading", "quote", "outdated"),
 )
-_STAGE = ("stage", "duration_ms", "candidates_in", "candidates_out")
+_STAGE = ("stage", "label", "duration_ms", "candidates_in", "candidates_out")
 
 
 def answer_document(answer: Answer) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from whence.provenance.stage_records import (
     StageRun,
 )
 from whence.provenance.stages import answer_id_from_uri, answer_uris, id_from_iri, read_scalar
-from whence.schema.document_rag import Citation
+from whence.schema.document_rag import STAGE_LABELS, Citation
 from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
 from whence.schema.terms import Term, Triple
@@ -39,14 +39,10 @@ STAGE_TYPES: Mapping[str, str] = {
     "synthesis": ns.TG_SYNTHESIS,
     "error": ns.TG_ERROR,
 }
-#: The field's term for each stage; triples keep the names of the shared vocabulary.
+#: Headings of stages for people.
 STAGE_TITLES: Mapping[str, str] = {
+    **{stage: label.capitalize() for stage, label in STAGE_LABELS.items()},
     "question": "Question",
-    "grounding": "Query processing",
-    "exploration": "Retrieval",
-    "focus": "Reranking",
-    "synthesis": "Generation",
-    "error": "Error",
 }
 
 
@@ -56,7 +52,6 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     """`question`, `grounding`, `exploration`, `focus`, `synthesis` or `error`."""
     uri: str
-    label: str = ""
     derived_from: str = ""
     """IRI of the stage before it; empty for the question."""
     in_token: int | None = None
@@ -64,6 +59,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     """Language model or writer, when recorded."""
     run: StageRun = StageRun()
+
+    @property
+    def label(self) -> str:
+        """The field's term for the stage, e.g. `retrieval`."""
+        return STAGE_LABELS[self.stage]
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,7 +270,6 @@ def _read_stage(name: str, uri: str, nodes: _Nodes) -> Stage:
     return Stage(
         stage=name,
         uri=uri,
-        label=node.text(ns.RDFS_LABEL),
         derived_from=node.iri(ns.PROV_WAS_DERIVED_FROM),
         in_token=node.integer(ns.TG_IN_TOKEN),
         out_token=node.integer(ns.TG_OUT_TOKEN),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 from whence.schema.access import Access
 from whence.schema.message import Message
@@ -90,6 +91,17 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Why the document is out of date by its own metadata; empty when it is current."""
 
 
+#: The field's term for each stage; triples and `stage` keep the names of the shared vocabulary.
+STAGE_LABELS: Final[Mapping[str, str]] = {
+    "question": "query processing",
+    "grounding": "query processing",
+    "exploration": "retrieval",
+    "focus": "reranking",
+    "synthesis": "generation",
+    "error": "error",
+}
+
+
 class StageReport(Message, frozen=True, kw_only=True, gc=False):
     """One stage in numbers; only candidates that the reader may see are counted."""
 
@@ -101,6 +113,11 @@ class StageReport(Message, frozen=True, kw_only=True, gc=False):
     """Chunks (in `grounding`: questions) that entered."""
     candidates_out: int = 0
     """Chunks (in `grounding`: concepts) that left."""
+
+    @property
+    def label(self) -> str:
+        """The field's term for the stage, e.g. `retrieval`; of an unknown stage its name."""
+        return STAGE_LABELS.get(self.stage, self.stage)
 
 
 class Answer(Message, frozen=True, kw_only=True):
