@@ -453,14 +453,17 @@ async def test_reading_one_by_one_has_one_timeout_for_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "texts", "says"),
-    [([], {}, NOTHING_FOUND), (IDS[:2], {}, NOTHING_READABLE)],
+    ("found", "texts", "says", "code"),
+    [
+        ([], {}, NOTHING_FOUND, "nothing_retrieved"),
+        (IDS[:2], {}, NOTHING_READABLE, "no_text_readable"),
+    ],
     ids=["nothing found", "nothing readable"],
 )
 async def test_without_a_text_no_model_is_called(
-    found: list[str], texts: dict[str, str], says: str
+    found: list[str], texts: dict[str, str], says: str, code: str
 ) -> None:
-    """The answer states that nothing was found; the trace still ends with a synthesis."""
+    """The answer states that nothing was found, and why; the trace still ends with a synthesis."""
     reranker = StubReranker()
     bench = Bench(search=StubSearch(found), texts=StubTexts(texts), reranker=reranker)
 
@@ -470,6 +473,9 @@ async def test_without_a_text_no_model_is_called(
     assert (bench.prompt.documents, reranker.calls) == ([], [])
     assert bench.stages == ["question", "grounding", "exploration", "synthesis"]
     assert bench.trace.found is False
+    assert result.refusal is not None
+    assert result.refusal.code == code
+    assert bench.trace.refusal == result.refusal
 
 
 async def test_nothing_found_reaches_a_streaming_reader() -> None:

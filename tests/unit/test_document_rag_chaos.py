@@ -131,7 +131,8 @@ async def test_a_question_always_ends_in_a_valid_state(
         return
     assert trace.failure is None
     assert [stored[chunk_id] for chunk_id in trace.used] == given_documents
-    assert outcome.found == bool(given_documents)
+    assert outcome.found == bool(outcome.citations) == (outcome.refusal is None)
+    assert trace.refusal == outcome.refusal
     assert {c.chunk_id for c in outcome.citations} <= set(trace.used)
     assert [s.stage for s in outcome.stages] == stages
     told = [d for stage in trace.stages for d in stage.run.degraded]

@@ -30,7 +30,7 @@ from whence.provenance.stages import (
 )
 from whence.provenance.trace import Trace, read_trace
 from whence.provenance.why_not import why_not
-from whence.schema.document_rag import Citation
+from whence.schema.document_rag import BestPassage, Citation, Refusal
 from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple, iri
@@ -55,6 +55,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     """As the last stage knows them."""
     kept: tuple[Selection, ...] | None
     citations: tuple[Citation, ...]
+    refusal: Refusal | None
     run: StageRun
 
     def triples(self, order: random.Random | None = None) -> list[Triple]:
@@ -88,6 +89,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
             reranked=self.kept is not None,
             dropped=dropped,
             citations=self.citations,
+            refusal=self.refusal,
             run=self.run,
         )
         return out
@@ -157,15 +159,31 @@ def stories(draw: st.DrawFn) -> Story:
     kept = tuple(Selection(c.chunk_id, draw(st.floats(0, 1))) for c in in_focus)
     given_chunks = [c for c in candidates if not c.reason_code]
     citations = tuple(
-        Citation(marker=n, chunk_id=c.chunk_id, document_id=c.document_id, quote=draw(texts))
+        Citation(
+            marker=n,
+            chunk_id=c.chunk_id,
+            document_id=c.document_id,
+            quote=draw(texts),
+            highlights=draw(st.sampled_from([(), ((0, 1),), ((0, 1), (3, 9))])),
+        )
         for n, c in enumerate(given_chunks[:2], 1)
     )
+    refusal = None
+    if candidates and draw(st.booleans()):
+        best = BestPassage(draw(st.sampled_from(candidates)).chunk_id, draw(st.floats(0, 1)))
+        refusal = Refusal(
+            code="below_evidence_floor",
+            reason=draw(texts),
+            best=draw(st.sampled_from([best, None])),
+            floor=draw(scores),
+        )
     return Story(
         question=draw(texts),
         concepts=concepts,
         candidates=tuple(candidates),
         kept=kept if reranks else None,
         citations=citations,
+        refusal=refusal,
         run=draw(stage_facts()),
     )
 
@@ -182,6 +200,7 @@ def test_a_built_trace_is_read_back(story: Story) -> None:
     assert trace.explored == tuple(c.chunk_id for c in story.candidates if not at(c, "exploration"))
     assert trace.selections == (story.kept or ())
     assert trace.citations == story.citations
+    assert trace.refusal == story.refusal
     assert [stage.run for stage in trace.stages] == [story.run] * len(trace.stages)
     assert check_trace(trace) == []
 
@@ -204,10 +223,13 @@ def names_in(trace: Trace) -> set[str]:
 
 @given(stories(), st.data())
 def test_a_redacted_trace_names_nothing_hidden(story: Story, data: st.DataObject) -> None:
-    """A redacted trace has no hidden id, no gap and no fault."""
+    """A redacted trace has no hidden id, no number of a hidden passage, no gap and no fault."""
     trace = read_trace(story.triples())
     visible = frozenset(c for c in chunk_ids(trace) if data.draw(st.booleans()))
     seen = redact_trace(trace, visible)
+    best = trace.refusal.best if trace.refusal else None
+    if best is not None and best.chunk_id not in visible:
+        assert seen.refusal is None
 
     assert chunk_ids(seen) <= visible
     assert not names_in(seen) & (chunk_ids(trace) - visible)

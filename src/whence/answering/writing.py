@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from whence.answering.evidence import text_digest
 from whence.answering.state import Question, SaveAnswerCallback
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.stages import answer_uris, synthesis_triples
 from whence.retrieval.services import Passage, outdated
-from whence.schema.document_rag import Answer, Citation
+from whence.schema.document_rag import Answer, BestPassage, Citation, Refusal
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult, Quote
 
@@ -24,12 +26,22 @@ NOTHING_FOUND = "Nothing was found that could answer this question."
 NOTHING_READABLE = "Passages were found for this question, but none of their texts could be read."
 
 
+class _Written(msgspec.Struct, frozen=True):
+    """What the writer wrote, checked; without a refusal the citations support it."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    result: PromptResult
+    refusal: Refusal | None
+
+
 async def write_answer(question: Question, passages: Sequence[Passage]) -> Answer:
     """Have the answer written from passages, best first; without passages no model is called."""
     trace = question.trace
     trace.begin("synthesis")
     given, dropped = _within_limits(question, passages)
-    text, citations, result = await _write(question, given)
+    written = await _write(question, given)
+    text, citations, result = written.text, written.citations, written.result
     saved = False
     if question.save_answer is not None and text and trace.wanted:
         saved = await _save(question, question.save_answer, text)
@@ -38,7 +50,8 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         full = {
             "dropped": dropped,
             "citations": citations,
-            "found": bool(given),
+            "found": written.refusal is None,
+            "refusal": written.refusal,
             "answer_digest": text_digest(text),
         }
     await trace.end(
@@ -60,7 +73,8 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         answer_id=trace.answer_id,
         question=question.text,
         text=text,
-        found=bool(given),
+        found=written.refusal is None,
+        refusal=written.refusal,
         citations=citations,
         model=result.model or "",
         in_token=result.in_token,
@@ -98,9 +112,7 @@ def _within_limits(
     return kept, dropped
 
 
-async def _write(
-    question: Question, passages: Sequence[Passage]
-) -> tuple[str, tuple[Citation, ...], PromptResult]:
+async def _write(question: Question, passages: Sequence[Passage]) -> _Written:
     """Have the text written; end the stream of pieces exactly once."""
     trace, callback = question.trace, question.on_piece
     pieces: list[str] = []
@@ -114,10 +126,10 @@ async def _write(
             await callback(text, end_of_stream)
 
     if not passages:
-        codes = {one.reason_code for one in question.candidates.values()}
-        text = NOTHING_READABLE if codes & {"fetch_failed", "text_missing"} else NOTHING_FOUND
+        refusal = _refusal_without_passages(question)
+        text = NOTHING_READABLE if refusal.code == "no_text_readable" else NOTHING_FOUND
         await send(text, True)
-        return text, (), PromptResult()
+        return _Written(text, (), PromptResult(), refusal)
     result = await question.deadline.limit(
         "writing the answer",
         partial(question.writer.write_answer, question.text, passages, send if callback else None),
@@ -138,7 +150,42 @@ async def _write(
     citations, faults = map_citations(text, result.quotes, passages)
     for fault in faults:
         trace.degrade("prompt", "citation_invalid", fault)
-    return text, citations, result
+    return _Written(text, citations, result, _refusal(citations, result, passages))
+
+
+def _refusal_without_passages(question: Question) -> Refusal:
+    """Return why there is no passage to answer from."""
+    candidates = question.candidates.values()
+    unread = [one for one in candidates if one.reason_code in ("fetch_failed", "text_missing")]
+    if unread:
+        reason = f"The texts of {len(unread)} passages that were found could not be read."
+        return Refusal(code="no_text_readable", reason=reason)
+    best = max(
+        (BestPassage(one.chunk_id, one.score) for one in candidates if one.score is not None),
+        key=lambda one: one.score,
+        default=None,
+    )
+    if best is None:
+        return Refusal(code="nothing_retrieved", reason="The search returned no passages.")
+    floor = question.options.threshold
+    reason = f"The best passage found scores {best.score:.2f}; a search result needs {floor:.2f}."
+    return Refusal(code="nothing_retrieved", reason=reason, best=best, floor=floor)
+
+
+def _refusal(
+    citations: Sequence[Citation], result: PromptResult, passages: Sequence[Passage]
+) -> Refusal | None:
+    """Return why a text is no answer; None when citations support it."""
+    short = result.shortfall
+    if short is not None:
+        best = BestPassage(passages[short.marker - 1].chunk_id, short.score)
+        return Refusal(
+            code="below_evidence_floor", reason=short.reason, best=best, floor=short.floor
+        )
+    if citations:
+        return None
+    reason = f"The text cites none of the {len(passages)} passages that the writer received."
+    return Refusal(code="below_evidence_floor", reason=reason)
 
 
 async def _save(question: Question, callback: SaveAnswerCallback, text: str) -> bool:
@@ -180,10 +227,10 @@ def map_citations(
         The citations by marker, then in the order of the quotes: one for each quote, or one without. Then a
         line for each marker out of range and quote that is not verbatim in its passage, which are left out.
     """
-    quoted: dict[int, dict[str, None]] = defaultdict(dict)
+    quoted: dict[int, dict[str, Quote]] = defaultdict(dict)
     for quote in quotes:
         if quote.text:
-            quoted[quote.marker][quote.text] = None
+            quoted[quote.marker].setdefault(quote.text, quote)
     faults: list[str] = []
     citations: list[Citation] = []
     for marker in sorted(markers_of(text)):
@@ -191,21 +238,22 @@ def map_citations(
             faults.append(f"marker [{marker}] names none of the {len(passages)} documents")
             continue
         passage = passages[marker - 1]
-        verbatim = [text for text in quoted[marker] if text in passage.text]
+        verbatim = [quote for text, quote in quoted[marker].items() if text in passage.text]
         if len(verbatim) < len(quoted[marker]):
             faults.append(f"a quote of marker [{marker}] is not in its document")
-        citations += [_citation(marker, passage, text) for text in verbatim or [""]]
+        citations += [_citation(passage, quote) for quote in verbatim or [Quote(marker, "")]]
     return tuple(citations), tuple(faults)
 
 
-def _citation(marker: int, passage: Passage, quote: str) -> Citation:
+def _citation(passage: Passage, quote: Quote) -> Citation:
     metadata = passage.metadata
     names = ("source_file", "source_url", "heading")
     return Citation(
-        marker=marker,
+        marker=quote.marker,
         chunk_id=passage.chunk_id,
         document_id=passage.document_id,
-        quote=quote,
+        quote=quote.text,
+        highlights=quote.highlights,
         outdated=outdated(metadata),
         **{name: one for name in names if isinstance(one := metadata.get(name), str)},
     )

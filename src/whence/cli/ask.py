@@ -133,6 +133,8 @@ def print_answer(
 
     if not text_printed:
         out.print(answer.text, markup=False, soft_wrap=False)
+    if answer.refusal is not None:
+        out.print(answer.refusal.reason, markup=False, style="dim")
     if answer.citations:
         out.print()
     # One line a marker, also when a marker has several quotes.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _CITATION = (
     *("marker", "chunk_id", "document_id", "source_file", "source_url"),
-    *("heading", "quote", "outdated"),
+    *("heading", "quote", "highlights", "outdated"),
 )
 _STAGE = ("stage", "label", "duration_ms", "candidates_in", "candidates_out")
 
@@ -23,6 +23,7 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "question": answer.question,
         "answer": answer.text,
         "found": answer.found,
+        "refusal": answer.refusal,
         "citations": [select_fields(one, _CITATION) for one in answer.citations],
         "model": answer.model,
         "degraded": [select_fields(one, ("stage", "reason", "code")) for one in answer.degraded],

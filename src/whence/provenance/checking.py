@@ -15,7 +15,10 @@ from whence.provenance.trace import STAGE_TYPES, Trace
 
 #: Predicates of a stage that link to nodes which the trace must describe. `tg:selectedChunk` links a focus to
 #: such a node, but an exploration to the chunk itself, which the store describes.
-_LINKS = (ns.PROV_WAS_DERIVED_FROM, ns.WH_CANDIDATE, ns.WH_CITATION, ns.WH_DEGRADATION, ns.WH_EDGE)
+_LINKS = (
+    *(ns.PROV_WAS_DERIVED_FROM, ns.WH_CANDIDATE, ns.WH_CITATION),
+    *(ns.WH_DEGRADATION, ns.WH_EDGE, ns.WH_REFUSAL),
+)
 
 
 class Fault(msgspec.Struct, frozen=True):

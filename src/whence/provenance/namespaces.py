@@ -188,7 +188,13 @@ WH_CITATION = WH + "citation"
 WH_CITATION_TYPE = WH + "Citation"
 WH_MARKER = WH + "marker"
 WH_QUOTE = WH + "quote"
+#: Offsets in the quote of the words that answer, as a JSON array of pairs.
+WH_HIGHLIGHTS = WH + "highlights"
 WH_FOUND = WH + "found"
+#: From the answer to why there is none; its `wh:chunk` and `wh:score` are those of the best passage.
+WH_REFUSAL = WH + "refusal"
+WH_REFUSAL_TYPE = WH + "Refusal"
+WH_FLOOR = WH + "floor"
 WH_ANSWER_DIGEST = WH + "answerDigest"
 
 # Named graphs.

@@ -81,7 +81,9 @@ class _Redaction:
                 self.without_parent.add(subject)
             elif predicate == ns.WH_CHUNK:
                 self.chunk_of[subject] = id_from_iri(target)
-            elif predicate == ns.WH_DEGRADATION and target.startswith(f"{subject}/degradation/"):
+            elif (predicate == ns.WH_REFUSAL and _visible_refusal(trace, visible)) or (
+                predicate == ns.WH_DEGRADATION and target.startswith(f"{subject}/degradation/")
+            ):
                 self.names[target] = target
         reranked = sorted(
             (candidate.rerank_rank, candidate.rank, candidate.chunk_id)
@@ -125,7 +127,9 @@ class _Redaction:
     def _of_stage(self, triple: Triple) -> Iterable[Triple]:
         target = triple.o.iri
         match triple.p.iri:
-            case ns.WH_CANDIDATE | ns.WH_CITATION | ns.WH_EDGE | ns.TG_SELECTED_CHUNK:
+            case (
+                ns.WH_CANDIDATE | ns.WH_CITATION | ns.WH_EDGE | ns.WH_REFUSAL | ns.TG_SELECTED_CHUNK
+            ):
                 if target in self.names:
                     yield replace(triple, o=iri(self.names[target]))
                 elif triple.p.iri == ns.TG_SELECTED_CHUNK and id_from_iri(target) in self.visible:
@@ -146,6 +150,12 @@ class _Redaction:
         if is_message and any(hidden in text for hidden in self.hidden_ids):
             return replace(triple, o=literal(WITHHELD))
         return triple
+
+
+def _visible_refusal(trace: Trace, visible: frozenset[str]) -> bool:
+    """Return whether the numbers of a refusal are those of a visible passage, or of none."""
+    best = trace.refusal.best if trace.refusal else None
+    return best is None or best.chunk_id in visible
 
 
 def _hidden_ids(trace: Trace, visible: frozenset[str]) -> frozenset[str]:

@@ -35,7 +35,7 @@ from whence.provenance.stage_records import (
     Selection,
     StageRun,
 )
-from whence.schema.document_rag import Citation
+from whence.schema.document_rag import Citation, Refusal
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
 
@@ -193,6 +193,7 @@ def synthesis_triples(
     dropped: Iterable[CandidateRecord] = (),
     citations: Sequence[Citation] = (),
     found: bool | None = None,
+    refusal: Refusal | None = None,
     answer_digest: str = "",
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
@@ -200,8 +201,8 @@ def synthesis_triples(
 
     The answer derives from the focus stage when `reranked`, and has an IRI of its own when its text is `saved`.
     `dropped` are the candidates dropped at this stage, with their reason; `citations` are in order of their
-    markers; `found` is False when there was no text to answer from; `answer_digest` is the SHA-256 of the
-    answer's text, hexadecimal.
+    markers; `found` is False when no citation supports an answer, and `refusal` says why; `answer_digest` is
+    the SHA-256 of the answer's text, hexadecimal.
     """
     uris = answer_uris(answer_id)
     stage = iri(uris.synthesis)
@@ -222,9 +223,29 @@ def synthesis_triples(
             (node, ns.WH_CHUNK, _id_term(citation.chunk_id)),
             (node, ns.WH_DOCUMENT, literal(document) if document else None),
             (node, ns.WH_QUOTE, literal(quoted) if quoted else None),
+            (node, ns.WH_HIGHLIGHTS, _json_term(citation.highlights)),
         )
+    if refusal is not None:
+        rows += _refusal_rows(stage, refusal)
     types, parent = (ns.TG_SYNTHESIS, ns.TG_ANSWER), uris.focus if reranked else uris.exploration
     return _triples(stage, "Synthesis", types, parent, rows, run)
+
+
+def _refusal_rows(stage: Term, refusal: Refusal) -> tuple[_Row, ...]:
+    node, best, floor = iri(f"{stage.iri}/refusal"), refusal.best, refusal.floor
+    return (
+        (stage, ns.WH_REFUSAL, node),
+        (node, ns.RDF_TYPE, _shared_iri(ns.WH_REFUSAL_TYPE)),
+        (node, ns.WH_CODE, literal(refusal.code)),
+        (node, ns.WH_MESSAGE, literal(refusal.reason)),
+        (node, ns.WH_CHUNK, _id_term(best.chunk_id) if best else None),
+        (node, ns.WH_SCORE, double(best.score) if best else None),
+        (node, ns.WH_FLOOR, None if floor is None else double(floor)),
+    )
+
+
+def _json_term(pairs: Sequence[tuple[int, int]]) -> Term | None:
+    return literal(json.dumps(pairs), ns.RDF_JSON) if pairs else None
 
 
 def failure_triples(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import get_args
+from typing import cast, get_args
 
 import msgspec
 
@@ -25,7 +25,7 @@ from whence.provenance.stage_records import (
     StageRun,
 )
 from whence.provenance.stages import answer_id_from_uri, answer_uris, id_from_iri, read_scalar
-from whence.schema.document_rag import STAGE_LABELS, Citation
+from whence.schema.document_rag import STAGE_LABELS, BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
 from whence.schema.terms import Term, Triple
@@ -97,7 +97,9 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     citations: tuple[Citation, ...] = ()
     """Sources of the answer's markers, in order."""
     found: bool | None = None
-    """False when there was no text to answer from; None when not recorded."""
+    """False when no citation supports an answer; None when not recorded."""
+    refusal: Refusal | None = None
+    """Why there is no answer."""
     answer_document: str = ""
     """IRI under which the answer's text is stored."""
     answer_digest: str = ""
@@ -167,6 +169,7 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
         ),
         citations=_read_citations(synthesis, nodes),
         found=synthesis.boolean(ns.WH_FOUND),
+        refusal=_read_refusal(synthesis, nodes),
         answer_document=synthesis.iri(ns.TG_DOCUMENT),
         answer_digest=synthesis.text(ns.WH_ANSWER_DIGEST),
         failure=None if error is None else _read_failure(error),
@@ -358,8 +361,33 @@ def _read_citations(synthesis: _Node, nodes: _Nodes) -> tuple[Citation, ...]:
             chunk_id=node.id(ns.WH_CHUNK),
             document_id=node.text(ns.WH_DOCUMENT),
             quote=node.text(ns.WH_QUOTE),
+            highlights=_read_highlights(node),
         )
         for node in _linked(synthesis, ns.WH_CITATION, nodes)
+    )
+
+
+def _read_highlights(node: _Node) -> tuple[tuple[int, int], ...]:
+    try:
+        return msgspec.json.decode(
+            node.text(ns.WH_HIGHLIGHTS) or "[]", type=tuple[tuple[int, int], ...]
+        )
+    except msgspec.MsgspecError:
+        return ()
+
+
+def _read_refusal(synthesis: _Node, nodes: _Nodes) -> Refusal | None:
+    found = _linked(synthesis, ns.WH_REFUSAL, nodes)
+    code = found[0].text(ns.WH_CODE) if found else ""
+    if code not in get_args(RefusalCode):
+        return None
+    node = found[0]
+    chunk_id, score = node.id(ns.WH_CHUNK), node.number(ns.WH_SCORE)
+    return Refusal(
+        code=cast("RefusalCode", code),
+        reason=node.text(ns.WH_MESSAGE),
+        best=BestPassage(chunk_id, score) if chunk_id and score is not None else None,
+        floor=node.number(ns.WH_FLOOR),
     )
 
 

@@ -8,6 +8,7 @@ from whence.provenance.reasons import DROP_REASONS, OUTCOMES
 from whence.provenance.redaction import redact_trace
 from whence.provenance.stage_records import SCORE_PREDICATES, CandidateRecord, Scalar
 from whence.provenance.trace import Trace
+from whence.schema.document_rag import Refusal
 
 #: Order of the stages that can drop a candidate; a document is answered by its chunk that came furthest.
 _STAGE_ORDER = {"exploration": 0, "focus": 1, "synthesis": 2}
@@ -25,6 +26,8 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     numbers: dict[str, Scalar] = {}
     """Ranks, scores and limits that led to the decision, as far as they were recorded."""
+    refusal: Refusal | None = None
+    """Why the question has no answer, when it has none."""
 
 
 def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
@@ -42,9 +45,9 @@ def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
         if item in {candidate.chunk_id, candidate.document_id}
     ]
     if not found:
-        return _answer(item, "not_retrieved", _trace_numbers(trace))
+        return _answer(trace, item, "not_retrieved", {})
     code, best = min(found, key=lambda pair: _distance(*pair))
-    return _answer(best.chunk_id, code, _trace_numbers(trace) | _candidate_numbers(best))
+    return _answer(trace, best.chunk_id, code, _candidate_numbers(best))
 
 
 class _Outcomes:
@@ -78,14 +81,15 @@ def _distance(code: str, candidate: CandidateRecord) -> tuple[int, int, int, int
     )
 
 
-def _answer(chunk_id: str, code: str, numbers: dict[str, Scalar]) -> WhyNot:
+def _answer(trace: Trace, chunk_id: str, code: str, numbers: dict[str, Scalar]) -> WhyNot:
     meaning = OUTCOMES[code]
     return WhyNot(
         chunk_id=chunk_id,
         stage=meaning.stage,
         code=code,
         reason=meaning.explanation,
-        numbers=numbers,
+        numbers=_trace_numbers(trace) | numbers,
+        refusal=trace.refusal,
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
+
+import msgspec
 
 from whence.schema.access import Access
 from whence.schema.message import Message
@@ -87,6 +89,8 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Nearest heading above the passage."""
     quote: str = ""
     """The passage, verbatim."""
+    highlights: tuple[tuple[int, int], ...] = ()
+    """Offsets in `quote`, `(start, end)`, of the words that answer; in order, not overlapping."""
     outdated: str = ""
     """Why the document is out of date by its own metadata; empty when it is current."""
 
@@ -120,6 +124,34 @@ class StageReport(Message, frozen=True, kw_only=True, gc=False):
         return STAGE_LABELS.get(self.stage, self.stage)
 
 
+RefusalCode = Literal[
+    "nothing_retrieved", "below_evidence_floor", "term_not_in_documents", "no_text_readable"
+]
+"""Why a question has no answer."""
+
+
+class BestPassage(msgspec.Struct, frozen=True):
+    """The passage that comes nearest to an answer."""
+
+    chunk_id: str
+    """The passage."""
+    score: float
+    """0 to 1, comparable with the floor of the refusal."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a question has no answer."""
+
+    code: RefusalCode
+    """Code of the reason."""
+    reason: str
+    """A sentence with the numbers behind the refusal."""
+    best: BestPassage | None = None
+    """None when no passage was scored."""
+    floor: float | None = None
+    """Least score of an answer; None when nothing was compared with it."""
+
+
 class Answer(Message, frozen=True, kw_only=True):
     """The answer and its sources."""
 
@@ -132,7 +164,9 @@ class Answer(Message, frozen=True, kw_only=True):
     text: str
     """The answer with `[n]` markers, or the statement that nothing was found."""
     found: bool = True
-    """False when no text was found and the writer was not called."""
+    """False when no citation supports an answer."""
+    refusal: Refusal | None = None
+    """Why there is no answer; None when there is one, and when a language model found none."""
     citations: tuple[Citation, ...] = ()
     """In order of their markers."""
     model: str = ""

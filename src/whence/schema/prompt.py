@@ -16,6 +16,21 @@ class Quote(msgspec.Struct, frozen=True):
     """Number in the answer's `[n]`; 1 is the first document of the prompt."""
     text: str
     """The passage, verbatim from that document."""
+    highlights: tuple[tuple[int, int], ...] = ()
+    """Offsets in `text` of the words that answer."""
+
+
+class Shortfall(msgspec.Struct, frozen=True):
+    """Why a writer that only quotes gives no answer."""
+
+    reason: str
+    """A sentence with the numbers."""
+    marker: int
+    """Number of the best document."""
+    score: float
+    """Its score, 0 to 1."""
+    floor: float
+    """Least score of an answer."""
 
 
 class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,6 +47,8 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     model: str | None = None
     quotes: tuple[Quote, ...] = ()
     """Passages behind the markers of the text, in order of first use."""
+    shortfall: Shortfall | None = None
+    """Why there is no answer; None when there is one, and for language models."""
     language_model: bool | None = None
     """False when no language model was used; None when unknown."""
     template: str = ""

@@ -26,7 +26,8 @@ def _value(hint: Any, name: str) -> Any:
     if origin in (Union, types.UnionType):
         return _value(next(arg for arg in get_args(hint) if arg is not types.NoneType), name)
     if origin is tuple:
-        return (_value(get_args(hint)[0], name),)
+        items = get_args(hint)
+        return tuple(_value(one, name) for one in items if one is not Ellipsis)
     if origin is dict:
         return {"key": "value", "number": 7}
     values: dict[Any, Any] = {

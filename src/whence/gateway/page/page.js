@@ -118,6 +118,7 @@ function showAnswer(answer) {
       ? make("a", { href: `#source-${marker[1]}`, textContent: part }) : part;
   });
   $("answer").replaceChildren(...parts);
+  if (answer.refusal) $("answer").append(make("p", { className: "place", textContent: answer.refusal.reason }));
   showNotes(answer.degraded);
   $("list-title").textContent = "Sources";
   $("list-title").hidden = answer.citations.length === 0;
@@ -127,12 +128,25 @@ function showAnswer(answer) {
       source(citation.document_id, citation.source_url), " ",
       make("span", { className: "place", textContent: citation.heading }));
     if (citation.outdated) item.append(make("span", { className: "old", textContent: ` out of date: ${citation.outdated}` }));
-    if (citation.quote) item.append(make("blockquote", { textContent: citation.quote }));
+    if (citation.quote) item.append(quoteOf(citation));
     // A marker links to the first of its quotes.
     if (!seen.has(citation.marker)) item.id = `source-${citation.marker}`;
     seen.add(citation.marker);
     $("list").append(item);
   }
+}
+
+/** Return a quote with the words that answer in bold. Offsets count code points, not UTF-16 units. */
+function quoteOf({ quote, highlights }) {
+  const characters = [...quote];
+  const block = make("blockquote");
+  let at = 0;
+  for (const [start, end] of highlights) {
+    block.append(characters.slice(at, start).join(""), make("b", { textContent: characters.slice(start, end).join("") }));
+    at = end;
+  }
+  block.append(characters.slice(at).join(""));
+  return block;
 }
 
 function source(documentId, url) {
@@ -218,7 +232,8 @@ async function whyNot(item) {
       const shown = typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value;
       return `${name.replaceAll("_", " ")} ${shown}`;
     });
-    $("why-told").textContent = `${reason.stage}: ${reason.reason}\n${numbers.join(" · ")}`;
+    const refused = reason.refusal ? `\nno answer: ${reason.refusal.reason}` : "";
+    $("why-told").textContent = `${reason.stage}: ${reason.reason}\n${numbers.join(" · ")}${refused}`;
   } catch (error) {
     $("why-told").textContent = error.message;
   }

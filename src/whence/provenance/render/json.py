@@ -77,6 +77,7 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
                 "citations": [_row(citation) for citation in trace.citations],
                 "used": list(trace.used),
                 "found": trace.found,
+                "refusal": to_builtins(trace.refusal),
                 "answer_document": trace.answer_document or None,
                 "answer_digest": trace.answer_digest or None,
                 **use,

@@ -248,9 +248,10 @@ class _Picture:
     def _synthesis(self, column: _Column) -> float:
         y = float(_BODY)
         if self.trace.found is False:
-            text = "nothing was found to answer from"
-            self.canvas.text(column.x, y + 14, text, column.width, kind="warn", size=12)
-            y += _ROW
+            refusal = self.trace.refusal
+            for line in wrap(refusal.reason if refusal else "no answer", column.width, 12, lines=4):
+                self.canvas.text(column.x, y + 14, line, column.width, kind="warn", size=12)
+                y += _ROW
         canvas, x, width = self.canvas, column.x + 40, column.width
         for citation in self.trace.citations:
             quote = wrap(citation.quote, width - 56, 11.5, lines=3)

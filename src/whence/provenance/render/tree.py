@@ -144,7 +144,9 @@ def _add_more(node: Tree, count: int) -> None:
 
 def _add_citations(branch: Tree, trace: Trace) -> None:
     if trace.found is False:
-        branch.add(Text("nothing was found to answer from", style="yellow"))
+        refusal = trace.refusal
+        why = f"no answer, {refusal.code}: {refusal.reason}" if refusal else "no answer"
+        branch.add(Text(one_line(why), style="yellow"))
     for citation in trace.citations:
         marker = (f"[{citation.marker}] ", "bold green")
         node = branch.add(_styled(marker, (one_line(citation.chunk_id), "")))
