@@ -42,7 +42,6 @@ async def main() -> None:
                     "lunch, salary bands and the merger",
                     collection="access-rules",
                     access=access,
-                    threshold=0.0,
                 )
                 print(f"{name}: {', '.join(sorted(hit.document_id for hit in hits))}")
 

@@ -91,6 +91,51 @@ def test_filters_restrict_the_results(cli: Any, handbook: Path) -> None:
     assert "status" in unknown.err
 
 
+def test_filtered_lists_are_full(cli: Any, handbook: Path) -> None:
+    """Under a filter a list has `top_k` hits or all that match, weak ones under one line after the others."""
+    query = ("search", "how many days of annual leave", "--filter", "document_id^=security/")
+    every = cli(*query, "--top-k", "500", "--json").json["hits"]
+    found = cli(*query, "--json").json["hits"]
+    printed = cli("search", "how many days of annual leave", "--top-k", "500").out
+    before, _, after = printed.partition("Weak matches, with scores below 0.5:")
+
+    assert len(every) > 5
+    assert found == every[:5]
+    assert found[-1]["weak"]
+    assert "annual-leave.md" in before
+    assert "security/" in after
+    assert "Weak matches" not in after
+
+
+#: One word in one document each, with the query that must find it.
+SHORT_QUERIES = {
+    "C#": "Delegates are types in C#.",
+    "C++": "A destructor of C++ has no result.",
+    "C": "The language C has pointers.",
+    "R": "Data frames hold tables in R.",
+    "42": "The limit is 42 requests per minute.",
+    "休暇": "年次有給休暇は二十日です。",
+    "Отпуск": "Отпуск длится двадцать дней.",
+}
+
+
+def test_one_character_is_a_query(own: Any, tmp_path: Path) -> None:
+    """A query and a question may have one character, of any script; the passage with it comes first."""
+    corpus = tmp_path / "corpus.jsonl"
+    records = [{"_id": query, "text": text} for query, text in SHORT_QUERIES.items()]
+    corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
+    own("index", corpus)
+
+    for query in SHORT_QUERIES:
+        for mode in ("hybrid", "bm25"):
+            hits = own("search", query, "--mode", mode, "--json").json["hits"]
+            assert hits[0]["document_id"] == query
+            assert not hits[0]["weak"]
+        assert own("ask", query, "--json").code == 0
+    dense = own("search", "R", "--mode", "dense", "--json").json["hits"]
+    assert len(dense) == 5
+
+
 def test_odd_tags_are_kept_and_compared_exactly(own: Any, tmp_path: Path) -> None:
     """Tags with quotes, commas, Unicode or 10 kB are compared exactly, also among 5,000 tags."""
     tags = ["it's", 'a "b"', "a,b", "{x}", "日本語", "x" * 10_000]

@@ -35,7 +35,7 @@ def search(
     *,
     mode: Annotated[str, typer.Option(help="hybrid, dense (or semantic) or bm25.")] = "hybrid",
     top_k: Annotated[int, typer.Option("--top-k", help="Maximum number of hits.")] = 5,
-    threshold: Annotated[float, typer.Option(help="Minimum score, 0 to 1.")] = 0.5,
+    threshold: Annotated[float, typer.Option(help="Minimum score, 0 to 1.")] = 0.0,
     filters: Filter = None,
     match: _Match = "any",
     rerank: _Rerank = False,
@@ -45,7 +45,7 @@ def search(
 ) -> int:
     """Find the passages that match a query best, among those you may see."""
     from whence.engine.search import SearchQuery
-    from whence.retrieval.pipeline import check_dense_query, search_match, search_mode
+    from whence.retrieval.pipeline import check_search, search_match, search_mode
     from whence.retrieval.results import SearchReport
     from whence.schema.filters import parse_filter_options, parse_filters
 
@@ -59,7 +59,7 @@ def search(
         report = SearchReport(results=[], latency_ms={"total": 0.0})
         _print(context, query, mode, report, threshold, message)
         return 0
-    check_dense_query(query, top_k, threshold)
+    check_search(query, top_k, threshold)
     request = SearchQuery(
         query=query,
         top_k=top_k,
@@ -120,10 +120,15 @@ def _print_hits(report: SearchReport) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from whence.retrieval.results import WEAK_SCORE
     from whence.retrieval.services import outdated
 
     out = console()
+    weak = False
     for hit in report.results:
+        if hit.weak and not weak:
+            weak = True
+            out.print(f"[yellow]Weak matches, with scores below {WEAK_SCORE:g}:[/]", end="\n\n")
         place = escape(str(hit.chunk.metadata["section_path"]))
         former = f" [dim]was {hit.reranking.rank_before}.[/]" if hit.reranking else ""
         head = f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]"

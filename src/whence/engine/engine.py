@@ -167,7 +167,7 @@ class Engine:
         query: str,
         *,
         top_k: int = 5,
-        threshold: float = 0.5,
+        threshold: float = 0.0,
         mode: str = "hybrid",
         access: Access = _PUBLIC,
         collection: str = "default",

@@ -35,9 +35,7 @@ async def _search(
     engine: Engine, query: str, mode: str, limit: int, collection: str, access: Access
 ) -> SearchReport:
     """Search a collection without a threshold."""
-    request = SearchQuery(
-        query=query, top_k=limit, threshold=0.0, mode=mode, access=access, collection=collection
-    )
+    request = SearchQuery(query=query, top_k=limit, mode=mode, access=access, collection=collection)
     return await engine.search_report(request)
 
 

@@ -35,9 +35,13 @@ def answer_document(answer: Answer) -> dict[str, Any]:
 
 
 def result_message(report: SearchReport) -> str:
-    """Return the number of results as a message."""
+    """Return the number of results as a message, and how many of them are weak."""
     found = len(report.results)
-    return {0: "no results found", 1: "1 result"}.get(found, f"{found} results")
+    weak = sum(one.weak for one in report.results)
+    message = {0: "no results found", 1: "1 result"}.get(found, f"{found} results")
+    if not weak:
+        return message
+    return f"{message}, {'all' if weak == found > 1 else weak} weak"
 
 
 def search_document(

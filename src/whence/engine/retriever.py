@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
+from whence.evaluation.searcher import MIN_QUERY
 from whence.retrieval.fusion import Fusion
 from whence.retrieval.hybrid import HybridSearch
 from whence.retrieval.hybrid import Retriever as HybridRetriever
-from whence.retrieval.pipeline import check_dense_query, search
+from whence.retrieval.pipeline import check_search, search
+from whence.retrieval.results import WEAK_SCORE
 from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, NotFound, WhenceError
@@ -74,7 +76,7 @@ class Retriever:
         self._thread: LoopThread[Any] = LoopThread(nullcontext)
 
     def search(
-        self, query_text: str, top_k: int = 5, similarity_threshold: float = 0.5
+        self, query_text: str, top_k: int = 5, similarity_threshold: float = WEAK_SCORE
     ) -> list[RetrievalResult]:
         """Find the chunks that fit best; waits for the result.
 
@@ -90,20 +92,20 @@ class Retriever:
             ValueError: An argument is out of range.
             RuntimeError: The vector store is not initialized, or the embedder is not available.
         """
-        check_dense_query(query_text, top_k, similarity_threshold)
+        check_search(query_text, top_k, similarity_threshold, min_characters=MIN_QUERY)
         self._check_ready()
         return self._thread.run(
             lambda resource: self._run(resource, query_text, top_k, similarity_threshold)
         )
 
     async def asearch(
-        self, query_text: str, top_k: int = 5, similarity_threshold: float = 0.5
+        self, query_text: str, top_k: int = 5, similarity_threshold: float = WEAK_SCORE
     ) -> list[RetrievalResult]:
         """Find the chunks that fit best, in the event loop that is running.
 
         Arguments, result and errors are those of `search`.
         """
-        check_dense_query(query_text, top_k, similarity_threshold)
+        check_search(query_text, top_k, similarity_threshold, min_characters=MIN_QUERY)
         self._check_ready()
         return await self._run(None, query_text, top_k, similarity_threshold)
 

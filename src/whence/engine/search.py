@@ -27,11 +27,11 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What to search for, where, and with which rights."""
 
     query: str
-    """At least three characters."""
+    """Any text that is not blank."""
     top_k: int = 5
     """Most results, 1 or more."""
-    threshold: float = 0.5
-    """Lowest score, 0 to 1."""
+    threshold: float = 0.0
+    """Lowest score, 0 to 1. Hits below 0.5 are `weak`."""
     mode: str = "hybrid"
     """`hybrid`, `dense` (or `semantic`) or `bm25`."""
     access: Access = Access.public()

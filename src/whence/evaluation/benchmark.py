@@ -116,7 +116,7 @@ class ModeScores(msgspec.Struct, frozen=True, kw_only=True):
     mrr_at_10: float = msgspec.field(name="mrr@10")
     latency_ms: LatencyPercentiles
     queries_refused: int = 0
-    """Queries that cannot be searched for, such as those of fewer than three characters."""
+    """Queries that cannot be searched for, such as blank ones."""
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-#: Shortest query that can be searched for, in characters.
+#: Shortest query of a suite and of a `Retriever`, in characters; other searches take any that is not blank.
 MIN_QUERY = 3
 
 

@@ -41,13 +41,12 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class SearchBody(_Body, frozen=True, kw_only=True):
     """Find passages."""
 
-    query: Annotated[
-        str, msgspec.Meta(description="Words or a question, at least three characters.")
-    ]
+    query: Annotated[str, msgspec.Meta(description="Words or a question.")]
     top_k: Annotated[int, msgspec.Meta(ge=1, description="Maximum number of hits.")] = 5
-    threshold: Annotated[float, msgspec.Meta(ge=0, le=1, description="Minimum score, 0 to 1.")] = (
-        0.5
-    )
+    threshold: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="Minimum score, 0 to 1; hits below 0.5 are `weak`."),
+    ] = 0.0
     mode: _Mode = "hybrid"
     collection: _Collection = ""
     filters: _Filters = {}

@@ -34,10 +34,9 @@ T = TypeVar("T")
 #: Seconds that reranking may take; on two busy cores loading the model and reading takes half of them.
 RERANK_BUDGET_S = 10.0
 _MAX_BUDGET_S = 600.0
-_MIN_QUERY = 3
 _TEXT_HINT = "give a word or a question"
 _TOP_K_HINT = "it is the most results that are wanted, 1 or more"
-_THRESHOLD_HINT = "0 keeps every result, 0.5 is the default"
+_THRESHOLD_HINT = "0 keeps every result"
 _MATCHES: dict[str, Match] = {"any": "any", "all": "all"}
 _MODES: dict[str, SearchMode] = {
     "hybrid": "hybrid",
@@ -80,12 +79,12 @@ def _look_up(what: str, name: str, known: Mapping[str, T]) -> T:
         raise BadInput(f"unknown {what} {name!r}", hint=f"use one of {', '.join(known)}") from None
 
 
-def check_dense_query(query: str, top_k: int, threshold: float) -> None:
+def check_search(query: str, top_k: int, threshold: float, *, min_characters: int = 1) -> None:
     """Refuse arguments of a search that are out of range.
 
     Raises:
-        BadInput: The query has fewer than three characters besides spaces or is no valid text, `top_k` is no
-            positive integer, or the threshold is not in 0 to 1.
+        BadInput: The query has fewer than `min_characters` characters besides spaces at its ends or is no valid
+            text, `top_k` is no positive integer, or the threshold is not in 0 to 1.
     """
     if not isinstance(query, str):
         raise BadInput(f"query_text must be a string, not {type(query).__name__}", hint=_TEXT_HINT)
@@ -93,8 +92,10 @@ def check_dense_query(query: str, top_k: int, threshold: float) -> None:
     if not stripped:
         raise BadInput("query_text cannot be empty", hint=_TEXT_HINT)
     check_text("query_text", query)
-    if len(stripped) < _MIN_QUERY:
-        raise BadInput(f"query_text must have at least {_MIN_QUERY} characters", hint=_TEXT_HINT)
+    if len(stripped) < min_characters:
+        raise BadInput(
+            f"query_text must have at least {min_characters} characters", hint=_TEXT_HINT
+        )
     if isinstance(top_k, bool) or not isinstance(top_k, int):
         raise BadInput(f"top_k must be an integer, not {top_k!r}", hint=_TOP_K_HINT)
     if top_k < 1:
@@ -132,7 +133,7 @@ async def search(
     query: str,
     *,
     top_k: int,
-    threshold: float,
+    threshold: float = 0.0,
     rerank: bool = False,
     no_reranker: str = "",
 ) -> SearchReport:
@@ -142,11 +143,11 @@ async def search(
     beginning counts, and the report says so.
 
     Raises:
-        BadInput: As for `check_dense_query`, or a filter is invalid or has a key that no visible document has.
+        BadInput: As for `check_search`, or a filter is invalid or has a key that no visible document has.
         NotFound: The collection does not exist.
         Unavailable: A service that is needed does not answer.
     """
-    check_dense_query(query, top_k, threshold)
+    check_search(query, top_k, threshold)
     query, cut = truncate_query(query)
     marks = [time.perf_counter()]
     vector, not_embedded = await _embed(services, query)

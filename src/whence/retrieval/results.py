@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from whence.schema.search import Degradation, GraphUse
+
+#: Scores below it are weak, as those of most passages for queries without an answer, see `fusion`. It is also
+#: the default threshold of `Retriever.search`.
+WEAK_SCORE: Final = 0.5
 
 
 class RetrievedChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +53,11 @@ class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     `name_score` (what its name added) of a hit that goes by the very name that the query is."""
     reranking: Reranking | None = None
     """Set when the hits were reranked."""
+    weak: bool = False
+    """Whether the score is below 0.5; always computed from it."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "weak", self.similarity_score < WEAK_SCORE)
 
 
 class SearchReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from whence.evaluation.searcher import MIN_QUERY
 from whence.evaluation.validation.target import (
     Passage,
     RetrievedPassages,
@@ -16,7 +15,7 @@ from whence.evaluation.validation.target import (
     TargetInfo,
 )
 from whence.schema.access import Access
-from whence.schema.errors import BadInput, ModelMismatch
+from whence.schema.errors import ModelMismatch
 
 if TYPE_CHECKING:
     from whence.models.protocols import Embedder
@@ -57,8 +56,6 @@ class QdrantTarget:
 
     async def search(self, query: str, *, limit: int) -> RetrievedPassages:
         """Find the best passages, without a threshold."""
-        if len(query.strip()) < MIN_QUERY:
-            raise BadInput(f"query_text must have at least {MIN_QUERY} characters")
         started = time.perf_counter()
         vectors = await self._embedder.embed([query], "query")
         embedded = time.perf_counter()

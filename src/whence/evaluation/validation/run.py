@@ -185,6 +185,8 @@ class _Runner:
             return QueryOutcome(query=query, error=message, partial=True)
         started = self.clock()
         try:
+            if len(query.query_text.strip()) < MIN_QUERY:
+                raise BadInput(f"query_text must have at least {MIN_QUERY} characters")
             async with asyncio.timeout(min(limits.timeout_s, self._left_s())):
                 found = await self.target.search(
                     query.query_text, limit=max(limits.top_k, query.min_results, _MIN_RESULTS)

@@ -197,13 +197,16 @@ async function search(query) {
   const mine = begin();
   try {
     const response = await call("v1/search", {
-      body: { query, top_k: Number($("top-k").value) || 8, threshold: 0, ...options() }, signal: mine.signal,
+      body: { query, top_k: Number($("top-k").value) || 8, ...options() }, signal: mine.signal,
     });
     const found = await response.json();
     showNotes(found.degraded);
     $("list-title").textContent = found.message;
     $("list-title").hidden = false;
-    $("list").append(...found.hits.map(hitItem));
+    const weak = found.hits.findIndex((hit) => hit.weak);
+    const items = found.hits.map(hitItem);
+    if (weak >= 0) items.splice(weak, 0, make("li", { className: "weak", textContent: "Weak matches, with scores below 0.5:" }));
+    $("list").append(...items);
     end(mine);
   } catch (error) {
     end(mine, error);
