@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.fake_bundles import fake_head_sha
+
+from whence.flow.loader import find_flow
 
 FIRST = "d4578e80-0513-581a-8e08-fcc69a9c50b0"
 SECOND = "a4e24b9f-4d29-5249-8c8a-aaaf2b376f0b"
@@ -259,6 +262,59 @@ def test_a_question_about_code_is_answered_with_its_trace(code: Any) -> None:
     assert {one["chunk_id"] for one in exploration["walked"]} >= set(exploration["seeds"])
     replayed = code("replay", answer["answer_id"], *FINANCE, "--json")
     assert replayed.json.get("identical"), replayed.err + replayed.out
+
+
+def flow_with(folder: Path, **defaults: str) -> Path:
+    """Write the shipped flow for code with other defaults of its parameters."""
+    text = find_flow("code-rag").read_text(encoding="utf-8")
+    for name, default in defaults.items():
+        pattern = rf"(  {name.replace('_', '-')}:\n    type: \w+\n    default: ).+"
+        text, count = re.subn(pattern, rf"\g<1>{default}", text)
+        assert count == 1, name
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_flow_limits_the_graph_and_explain_shows_rights(code: Any, tmp_path: Path) -> None:
+    """Node cap and relations of a flow hold for a question; `explain` shows them and the rights."""
+    flow = flow_with(tmp_path, graph_nodes="4", graph_relations="[Executes, WritesTo]")
+    asked = code(
+        "ask", "table_Payments proc_ProcessPayment", "--mode", "bm25", "--flow", flow,
+        "--snapshot", "release-1.0", *FINANCE, "--label", "internal", "--json",
+    )  # fmt: skip
+    assert asked.code == 0, asked.err
+    rights = (*FINANCE, "--label", "internal")
+    trace = code("explain", asked.json["answer_id"], *rights, "--json").json
+    stages = {one["stage"]: one for one in trace["stages"]}
+    settings = stages["question"]["settings"]
+    walk = stages["exploration"]
+
+    assert settings["graph_max_nodes"] == 4
+    assert settings["graph_edge_allowlist"] == '["Executes", "WritesTo"]'
+    assert walk["edges"]
+    assert {one["relation"] for one in walk["edges"]} <= {"Executes", "WritesTo"}
+    assert len(walk["walked"]) == 4
+    assert trace["access"] == {
+        "acl": ["finance", "security"],
+        "labels": ["internal"],
+        "clearance": 0,
+    }
+    printed = code("explain", asked.json["answer_id"], *rights).out
+    assert "rights acl finance, security; labels internal" in printed
+    # Its names may be unknown to a reader with fewer rights.
+    others = code("explain", asked.json["answer_id"], "--json")
+    assert others.code in (0, 3)
+    assert "security" not in others.out or others.json["access"] is None
+
+
+@pytest.mark.parametrize("name", ["graph_nodes", "graph_relations"])
+def test_a_flow_with_a_wrong_limit_is_refused(code: Any, tmp_path: Path, name: str) -> None:
+    """`run --check` refuses a limit of the graph that is out of range or of the wrong type."""
+    flow = flow_with(tmp_path, **{name: "0"})
+    result = code("run", flow, "--check").assert_error(2)
+
+    assert name.replace("_", "-") in result.err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from tests.support.code_edges import CodeEdge
 from tests.support.graph_model import GraphModel
 
+from whence.answering.requests import CodeRagParameters
 from whence.answering.trace_recorder import Sources
 from whence.processors.code_rag import CodeRagProcessor
 from whence.processors.graph_expander import GraphExpanderProcessor
@@ -83,12 +84,15 @@ class Store:
         ]
 
 
-def world(**changes: Any) -> tuple[CodeRagProcessor, StubContext, Store]:
+def world(
+    parameters: CodeRagParameters | None = None, **changes: Any
+) -> tuple[CodeRagProcessor, StubContext, Store]:
     """Return the processor and its services: a search that finds `a` and `e`, edges a-b-c, a-d."""
     store = Store()
     tags = {node(n): DocumentTags(("hr",)) if n == "d" else DocumentTags() for n in NAMES}
     edges = [
-        CodeEdge(from_id=node(a), to_id=node(b), relation="cs_dep") for a, b in ("ab", "bc", "ad")
+        CodeEdge(from_id=node(a), to_id=node(b), relation=relation)
+        for (a, b), relation in (("ab", "cs_calls"), ("bc", "cs_uses"), ("ad", "cs_dep"))
     ]
     found = [
         Candidate(chunk_id=chunk(n), document_id=node(n), score=score, rank=rank)
@@ -109,7 +113,7 @@ def world(**changes: Any) -> tuple[CodeRagProcessor, StubContext, Store]:
         ),
     }
     sources = Sources(new_id=lambda: "answer-1")
-    processor = CodeRagProcessor(store=store, sources=sources)  # type: ignore[arg-type]
+    processor = CodeRagProcessor(parameters, store=store, sources=sources)  # type: ignore[arg-type]
     return processor, StubContext(answers | changes), store
 
 
@@ -210,6 +214,36 @@ async def test_an_unknown_relation_is_refused() -> None:
     assert (await ask(processor, context, relations=("inherits",))).found
 
 
+@pytest.mark.parametrize(
+    ("parameters", "asked", "walked", "settings"),
+    [
+        ({}, {}, "abc", (2, 120, "*")),
+        ({"max_nodes": 2}, {}, "ab", (2, 2, "*")),
+        ({"max_nodes": 2}, {"doc_limit": 3}, "abc", (2, 3, "*")),
+        ({"relations": ("Calls",)}, {}, "ab", (2, 120, '["Calls"]')),
+        ({"relations": ("uses",)}, {"relations": ("calls",)}, "ab", (2, 120, '["calls"]')),
+        ({"relations": ("uses",)}, {"relations": ("*",)}, "abc", (2, 120, "*")),
+        ({"max_depth": 1}, {}, "ab", (1, 120, "*")),
+    ],
+)
+async def test_the_flow_limits_the_walk(
+    parameters: dict[str, Any], asked: dict[str, Any], walked: str, settings: tuple[int, int, str]
+) -> None:
+    """Depth, node cap and relations are the flow's unless the request says otherwise; the trace has them."""
+    processor, context, _ = world(CodeRagParameters(**parameters))
+    await ask(processor, context, **asked)
+    trace = trace_of(context)
+    question = trace.stage("question")
+    assert question is not None
+    recorded = question.run.settings
+
+    assert [one.chunk_id for one in read_graph_walk(trace).nodes] == [chunk(n) for n in walked]
+    assert settings == tuple(
+        recorded[f"graph_{name}"] for name in ("max_depth", "max_nodes", "edge_allowlist")
+    )
+    assert (recorded["repo"], recorded["snapshot_id"]) == ("R", "s")
+
+
 async def test_a_replaced_snapshot_fails_the_question() -> None:
     """A walk over another import than the search's is refused; there is no answer from two imports."""
     processor, context, _ = world()
@@ -227,7 +261,8 @@ async def test_invalid_questions_call_no_service() -> None:
     processor, context, _ = world()
     wrong = [
         CodeRagRequest(access=Access(), question="why?"),
-        request(doc_limit=0),
+        request(doc_limit=-1),
+        request(doc_limit=501),
         request(seed_limit=-1),
         request(budget=TextBudget(kind="chars", limit=0)),
     ]

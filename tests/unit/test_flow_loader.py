@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from whence.broker.transport import RetryPolicy
 from whence.flow.definition import FlowDefinition, check_report
-from whence.flow.loader import load_flow, parse_flow
+from whence.flow.loader import find_flow, load_flow, parse_flow
 from whence.flow.registry import Registry
 from whence.flow.yaml_nodes import MAX_BYTES, FlowError
 from whence.processors.base import Processor, Service
@@ -300,6 +300,12 @@ BROKEN = {
         "type: interger",
         "did you mean 'integer'?",
     ),
+    "list of other things": (
+        "type: integer\n    default: 10",
+        "type: list\n    default: [a, 1]",
+        "default: [a, 1]",
+        "must be of type list, not ['a', 1]",
+    ),
     "range turned round": ("maximum: 50", "maximum: 0", "maximum: 0", "is below its minimum"),
     "no replica": ("replicas: 2", "replicas: 0", "replicas: 0", "expected `int` >= 1"),
     "too many replicas": ("replicas: 2", "replicas: 65", "replicas: 65", "expected `int` <= 64"),
@@ -511,6 +517,22 @@ def test_values_are_read_as_on_a_command_line() -> None:
         parse(GOOD, values={"limit": "seven"})
     with pytest.raises(ConfigError, match="did you mean 'limit'"):
         parse(GOOD, values={"limits": 7})
+
+
+def test_a_list_is_read_from_the_file_and_from_a_command_line() -> None:
+    """A parameter of type list gives a processor several strings; on a command line commas divide them."""
+    text = find_flow("code-rag").read_text().replace("default: []", "default: [Calls, FK]")
+
+    def relations(**values: Any) -> Any:
+        flow = parse(text, values={name.replace("_", "-"): one for name, one in values.items()})
+        (processor,) = flow.only(("code-rag",))
+        return processor.parameters.relations  # type: ignore[attr-defined]
+
+    assert relations() == ("Calls", "FK")
+    assert relations(graph_relations="ReadsFrom, WritesTo") == ("ReadsFrom", "WritesTo")
+    assert relations(graph_relations=[]) == ()
+    with pytest.raises(FlowError, match="'relations' in parameters of processor 'code-rag'"):
+        relations(graph_relations=[" "])
 
 
 def test_only_selects_processors_in_order() -> None:

@@ -157,6 +157,12 @@ class CodeRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknown_fi
     """Nodes found by the search to start from."""
     max_depth: Annotated[int, msgspec.Meta(ge=1, le=100)] = 2
     """Most steps from a seed."""
+    max_nodes: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 120
+    """Most nodes, seeds included, of a request without a `doc_limit`."""
+    relations: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=r"\S")], ...], msgspec.Meta(max_length=100)
+    ] = ()
+    """Relations to follow, with or without prefix, in any case; empty, or `*`, for all."""
     direction: Direction = "out"
     """Which way edges are walked."""
     prioritize: Prioritize = "balanced"
@@ -220,6 +226,7 @@ async def answer_code_request(
         NotFound: The snapshot does not exist.
     """
     _check_code_request(message, parameters)
+    message = replace(message, doc_limit=message.doc_limit or parameters.max_nodes)
     if message.snapshot:
         record = await store.resolve_snapshot(message.snapshot, within=message.set_name)
     else:
@@ -234,7 +241,7 @@ async def answer_code_request(
             seeds=(),
             max_depth=message.max_depth or parameters.max_depth,
             max_nodes=message.doc_limit,
-            relations=message.relations,
+            relations=message.relations or parameters.relations,
             direction=message.direction or parameters.direction,
         ),
         plan=TextPlan(
@@ -248,12 +255,13 @@ async def answer_code_request(
     settings: dict[str, Scalar] = {
         "flow": CODE_RAG,
         "collection": code.collection,
+        "repo": record.info.repo,
         "snapshot_id": walk.snapshot,
         "mode": message.mode or parameters.mode,
         "seed_limit": code.seed_limit,
         "graph_max_depth": walk.max_depth,
         "graph_max_nodes": walk.max_nodes,
-        "graph_edge_allowlist": json.dumps(walk.relations) if walk.relations else "*",
+        "graph_edge_allowlist": json.dumps(walk.relations) if walk.follows_some else "*",
         "graph_direction": walk.direction,
         "prioritize": plan.prioritize,
         "budget_kind": plan.budget.kind,
@@ -310,9 +318,9 @@ def _answer(
 
 
 def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) -> None:
-    check_question(message.question, message.doc_limit, max_bytes=parameters.max_question_bytes)
-    for name, value in (("seed_limit", message.seed_limit), ("max_depth", message.max_depth)):
-        if value < 0:
+    check_question(message.question, 1, max_bytes=parameters.max_question_bytes)
+    for name in ("seed_limit", "max_depth", "doc_limit"):
+        if (value := getattr(message, name)) < 0:
             raise BadInput(f"{name} must be at least 1, not {value}")
     if message.doc_limit > parameters.max_doc_limit:
         most = parameters.max_doc_limit

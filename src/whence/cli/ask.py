@@ -25,6 +25,8 @@ _FETCH_LIMIT_HELP = (
     "Candidates before reranking; 0 for three times --doc-limit. The reranker reads the best third."
 )
 
+_DOC_LIMIT_HELP = "Passages given to the writer, 20 by default; of code, nodes, by default as many as the flow says."
+
 _Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is written.")]
 _Flow = Annotated[
     str | None,
@@ -36,7 +38,7 @@ def ask(
     context: typer.Context,
     question: Annotated[str, typer.Argument(help="The question.")],
     *,
-    doc_limit: Annotated[int, typer.Option(help="Passages given to the writer.")] = 20,
+    doc_limit: Annotated[int | None, typer.Option(help=_DOC_LIMIT_HELP)] = None,
     fetch_limit: Annotated[int, typer.Option(help=_FETCH_LIMIT_HELP)] = 0,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
     stream: _Stream = False,
@@ -53,7 +55,7 @@ def ask(
     from whence.schema.filters import parse_filter_options, parse_filters
 
     # Checked before anything starts.
-    check_question(question, doc_limit, fetch_limit)
+    check_question(question, 1 if doc_limit is None else doc_limit, fetch_limit)
     check_timeout(timeout)
     if mode is not None:
         search_mode(mode)
@@ -67,11 +69,12 @@ def ask(
     live = stream and not as_json(context)
     options: dict[str, Any] = {
         "access": access,
-        "doc_limit": doc_limit,
         "mode": mode,
         "timeout_s": timeout,
         "chunk_callback": printer.print_piece if live else None,
     }
+    if doc_limit is not None:
+        options["doc_limit"] = doc_limit
     if choice is None:
         options |= {"fetch_limit": fetch_limit, "rerank": not no_rerank, "filters": conditions}
     answer = _ask(context, question, flow, choice, options)

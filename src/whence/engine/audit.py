@@ -217,10 +217,4 @@ def _flattened(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]
 
 
 def _rights(access: object) -> dict[str, Any] | None:
-    if not isinstance(access, Access):
-        return None
-    return {
-        "acl": sorted(access.acl_tags),
-        "labels": sorted(access.labels),
-        "clearance": access.clearance,
-    }
+    return access.by_option() if isinstance(access, Access) else None

@@ -7,7 +7,13 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout, collect_answer
+from whence.answering.state import (
+    ChunkCallback,
+    ExplainCallback,
+    check_question,
+    check_timeout,
+    collect_answer,
+)
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.node_texts import AroundNode, FetchReport, NodeChunks
 from whence.engine.results import ImportResult, SnapshotOverview
@@ -226,7 +232,7 @@ class CodeSnapshots:
         *,
         snapshot: str | SnapshotChoice,
         access: Access = _PUBLIC,
-        doc_limit: int = 20,
+        doc_limit: int | None = None,
         mode: str | None = None,
         timeout_s: float = 120.0,
         chunk_callback: ChunkCallback | None = None,
@@ -234,10 +240,13 @@ class CodeSnapshots:
     ) -> Answer:
         """Answer a question from a snapshot: search, expand over dependencies, write from the texts that fit.
 
-        `doc_limit` is the most nodes, seeds included; other arguments and errors are those of `Engine.ask`.
+        `doc_limit` is the most nodes, seeds included, None for the flow's own; other arguments and errors are
+        those of `Engine.ask`.
         """
         check_text("the question", question)
         check_timeout(timeout_s)
+        if doc_limit is not None:
+            check_question(question, doc_limit)
         choice = SnapshotChoice.of(snapshot)
         request = CodeRagRequest(
             access=access,
@@ -245,7 +254,7 @@ class CodeSnapshots:
             snapshot=choice.snapshot,
             set_name=choice.set_name,
             snapshot_source=cast("SnapshotSource", choice.source or "primary"),
-            doc_limit=doc_limit,
+            doc_limit=doc_limit or 0,
             mode=None if mode is None else search_mode(mode),
             streaming=chunk_callback is not None,
         )

@@ -95,7 +95,7 @@ def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
         seed_limit=settings["seed_limit"],
         doc_limit=settings["graph_max_nodes"],
         max_depth=settings["graph_max_depth"],
-        relations=() if relations == "*" else tuple(msgspec.json.decode(relations)),
+        relations=("*",) if relations == "*" else tuple(msgspec.json.decode(relations)),
         direction=settings["graph_direction"],
         prioritize=settings["prioritize"],
         budget=TextBudget(kind=settings["budget_kind"], limit=settings["budget_limit"]),

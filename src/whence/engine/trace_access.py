@@ -61,9 +61,14 @@ async def load_trace(session: EngineSession, answer_id: str, access: Access) -> 
 
 
 async def explain(session: EngineSession, answer_id: str, access: Access) -> Trace:
-    """Return the trace of an answer without the candidates that the reader may not see."""
+    """Return the trace of an answer without the candidates that the reader may not see.
+
+    A reader who has all rights of the question sees them; their names may be unknown to others.
+    """
     loaded = await load_trace(session, answer_id, access)
-    return redact_trace(loaded.trace, loaded.visible)
+    asked = loaded.record.access
+    trace = redact_trace(loaded.trace, loaded.visible)
+    return msgspec.structs.replace(trace, access=asked if access.covers(asked) else None)
 
 
 async def why_not(session: EngineSession, item: str, answer_id: str, access: Access) -> WhyNot:

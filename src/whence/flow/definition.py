@@ -26,14 +26,14 @@ MAX_PROCESSORS = 256
 
 # A field of `ProcessorDefinition` is called `type`, which hides the builtin in its class body.
 ProcessorClass: TypeAlias = type[Processor]
-ParameterKind = Literal["string", "integer", "number", "boolean", "choice"]
+ParameterKind = Literal["string", "integer", "number", "boolean", "choice", "list"]
 
 
 class ParameterFile(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter of the whole flow as its file declares it."""
 
     type: ParameterKind
-    """`choice` is one of the strings in `choices`."""
+    """`choice` is one of the strings in `choices`; `list` is a list of strings."""
     default: Any
     minimum: float | int | None = None
     maximum: float | int | None = None

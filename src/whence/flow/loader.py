@@ -128,6 +128,7 @@ _TYPES: Mapping[str, Any] = {
     "number": float,
     "boolean": bool,
     "choice": str,
+    "list": list[str],
 }
 _NUMERIC = ("integer", "number")
 
@@ -206,6 +207,8 @@ def _parse_option(given: Any, kind: str) -> Any:
     """Return a value given as a string, as on a command line, in the parameter's type where it fits."""
     if not isinstance(given, str) or kind in ("string", "choice"):
         return given
+    if kind == "list":
+        return [word.strip() for word in given.split(",") if word.strip()]
     try:
         return msgspec.convert(given.strip(), _TYPES[kind], strict=False)
     except msgspec.ValidationError:

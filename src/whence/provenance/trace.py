@@ -25,6 +25,7 @@ from whence.provenance.stage_records import (
     StageRun,
 )
 from whence.provenance.stages import answer_id_from_uri, answer_uris, id_from_iri, read_scalar
+from whence.schema.access import Access
 from whence.schema.document_rag import STAGE_LABELS, BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
@@ -80,6 +81,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     answer_id: str
     question: str = ""
+    access: Access | None = None
+    """Rights of the reader who asked; not part of the triples, None when unknown or withheld."""
     asked_at: str = ""
     """ISO 8601."""
     stages: tuple[Stage, ...] = ()

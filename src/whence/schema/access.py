@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -41,6 +42,14 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
     def public(cls) -> Access:
         """Return the rights of an unknown reader: untagged documents only."""
         return cls()
+
+    def by_option(self) -> dict[str, Any]:
+        """Return the rights as options name them: `{acl, labels, clearance}`, lists sorted."""
+        return {
+            "acl": sorted(self.acl_tags),
+            "labels": sorted(self.labels),
+            "clearance": self.clearance,
+        }
 
     @lru_cache(maxsize=4096)  # noqa: B019 - values, small and few, asked for on every row
     def allows(self, tags: DocumentTags) -> bool:

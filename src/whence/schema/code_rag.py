@@ -33,12 +33,12 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
     """Id of the answer; generated when empty. A redelivered question has the same id."""
     seed_limit: int = 0
     """Nodes of the search that the walk starts from, 1 or more; 0 for the flow's own."""
-    doc_limit: int = 20
-    """Most nodes, seeds included, 1 or more."""
+    doc_limit: int = 0
+    """Most nodes, seeds included, 1 or more; 0 for the flow's own."""
     max_depth: int = 0
     """Most steps from a seed, 1 or more; 0 for the flow's own."""
     relations: tuple[str, ...] = ()
-    """Relations to follow, with or without prefix; empty for all."""
+    """Relations to follow, with or without prefix; empty for the flow's own, `*` for all."""
     direction: Direction | None = None
     """Direction of the walk; None for the flow's own."""
     prioritize: Prioritize | None = None

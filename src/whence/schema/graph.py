@@ -61,6 +61,11 @@ class ExpandRequest(Message, frozen=True, kw_only=True):
     seed_only: bool = False
     """True expands the seeds only."""
 
+    @property
+    def follows_some(self) -> bool:
+        """Whether only some relations are followed."""
+        return bool(self.relations) and "*" not in self.relations
+
 
 class ExpandResponse(Message, frozen=True, kw_only=True):
     """The nodes and edges around the seeds."""

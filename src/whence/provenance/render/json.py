@@ -24,6 +24,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "answer_id": trace.answer_id,
         "question": trace.question,
         "asked_at": trace.asked_at,
+        "access": None if trace.access is None else trace.access.by_option(),
         "graph": GRAPH_RETRIEVAL,
         "stages": [_stage(stage, trace) for stage in trace.stages],
         "complete": not faults,

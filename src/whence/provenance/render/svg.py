@@ -16,7 +16,7 @@ import msgspec
 from whence.provenance.checking import check_trace
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.render.svg_canvas import Canvas, text_length, wrap
-from whence.provenance.render.text import format_duration, one_line, stage_counts
+from whence.provenance.render.text import format_duration, one_line, rights_text, stage_counts
 from whence.provenance.trace import STAGE_TITLES, Stage, Trace
 
 _MARGIN = 28
@@ -117,7 +117,9 @@ class _Picture:
         self.canvas.text(_MARGIN, 40, question, room, kind="h1", size=19)
         faults = check_trace(trace)
         state = "complete" if not faults else f"not complete: {len(faults)} faults"
-        line = " · ".join(part for part in (trace.asked_at, trace.answer_id, state) if part)
+        rights = "" if trace.access is None else rights_text(trace.access)
+        parts = (trace.asked_at, trace.answer_id, rights, state)
+        line = " · ".join(part for part in parts if part)
         self.canvas.text(_MARGIN, 62, line, room, kind="soft" if not faults else "bad", size=12)
 
     def _column(self, column: _Column) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from whence.provenance.trace import Trace
+from whence.schema.access import Access
 
 #: Characters that reverse the direction of the text around them, and could disguise it.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -45,6 +46,20 @@ def format_duration(duration_ms: float | None) -> str:
     if duration_ms < 10:
         return f"{duration_ms:.1f} ms"
     return f"{duration_ms:.0f} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.2f} s"
+
+
+def rights_text(access: Access) -> str:
+    """Describe the rights of a reader.
+
+    >>> rights_text(Access()), rights_text(Access({"hr", "finance"}, {"internal"}, 2))
+    ('public documents only', 'acl finance, hr; labels internal; clearance 2')
+    """
+    given = [
+        f"{name} {', '.join(value) if isinstance(value, list) else value}"
+        for name, value in access.by_option().items()
+        if value
+    ]
+    return one_line("; ".join(given)) or "public documents only"
 
 
 def stage_counts(stage: str, trace: Trace) -> list[str]:

@@ -11,7 +11,13 @@ from rich.tree import Tree
 from whence.provenance.checking import check_trace
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.render.text import format_duration, one_line, shorten, stage_counts
+from whence.provenance.render.text import (
+    format_duration,
+    one_line,
+    rights_text,
+    shorten,
+    stage_counts,
+)
 from whence.provenance.stage_records import StageRun
 from whence.provenance.trace import STAGE_TITLES, Stage, Trace
 
@@ -27,6 +33,8 @@ def to_tree(trace: Trace) -> Tree:
     """Return the chain as a tree: what each stage received, kept and dropped, and why."""
     root = Tree(_styled(("Question ", "bold"), (one_line(trace.question), "")))
     root.add(_styled(("answer ", "dim"), (trace.answer_id, "")))
+    if trace.access is not None:
+        root.add(_styled(("rights ", "dim"), (rights_text(trace.access), "")))
     for stage in trace.stages:
         branch = root if stage.stage == "question" else root.add(_title(stage, trace))
         _add_contents(branch, stage.stage, trace)
