@@ -55,7 +55,8 @@ def test_html_keeps_the_main_content() -> None:
     )
 
     assert document.text == (
-        "One two\n\nFirst line.\n\nbare text\n\n- a\n  - b\n\nx | y\n1 | 2\n\ndef f():\n    pass"
+        "One two\n\nFirst line.\n\nbare text\n\n- a\n  - b\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n"
+        "```\ndef f():\n    pass\n```"
     )
     assert (document.title, document.source_url) == ("T - Site", "https://example.org/a")
     assert document.blocks[0] == Block("heading", ("One two",), ((0, 7),))
@@ -131,7 +132,7 @@ def test_pdf_keeps_pages_headings_and_words() -> None:
         ),
         ("prose", ("Chapter 1",), ["Next."]),
     ]
-    assert len(document.pages) == 3
+    assert [place.page for place in document.places] == [1, 2, 3]
     assert "Handbook" not in document.text
 
 
@@ -176,7 +177,7 @@ def test_word_has_headings_and_tables() -> None:
     assert told(document)[1:] == [
         ("heading", ("Pay & more",), ["Pay & more"]),
         ("prose", ("Pay & more",), ["Text."]),
-        ("atomic", ("Pay & more",), ["a | b", "1 | 2"]),
+        ("atomic", ("Pay & more",), ["| a | b |", "| 1 | 2 |"]),
     ]
     assert document.title == "Book"
 

@@ -27,8 +27,11 @@ def load_recipe(file: SourceFile, data: bytes) -> ParsedDocument:
     title, *ingredients = data.decode().splitlines()
     text = TextBuilder()
     text.add_heading(1, title)
-    text.add_lines(ingredients)
-    return build_document(file, text.text, text.blocks, title=title)
+    with text.block():
+        for ingredient in ingredients:
+            with text.item():
+                text.add_paragraph(ingredient)
+    return build_document(file, text.text, text.blocks, title=title, places=text.places)
 
 
 RECIPES = Loader(name="recipe", suffixes=(".recipe",), parse_file=load_recipe, is_binary=True)
@@ -69,7 +72,7 @@ def test_a_plugin_loads_files_of_its_suffix(
 
     assert isinstance(loaded, LoadedDocument)
     assert (loaded.kind, loaded.draft.title) == ("recipe", "GIF89a tea")
-    assert [chunk.content for chunk in loaded.draft.chunks] == ["GIF89a tea\n\nwater\nleaves"]
+    assert [chunk.content for chunk in loaded.draft.chunks] == ["GIF89a tea\n\n- water\n- leaves"]
 
 
 def test_another_version_of_a_plugin_loads_known_files_again(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from whence.schema.access import DocumentTags
+from whence.schema.places import Place
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span, paragraphs
 
@@ -25,6 +27,12 @@ class Block(NamedTuple):
     """Headings above the block, the top one first; a heading includes itself."""
     parts: tuple[Span, ...]
     """Sentences, items, rows or lines, in order; at least one, none blank. Chunks begin and end at parts."""
+    items: tuple[int, ...] = ()
+    """Indexes of the parts that begin an item, a row or a paragraph of code; an item that fits is kept in one
+    chunk. Empty: each part is one."""
+    leads: tuple[tuple[Span, ...], ...] = ()
+    """For each part the header of its table or the terms of its definition, if they stand before it: they are
+    embedded with a chunk that begins at the part. Empty when no part has any."""
 
 
 class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +51,8 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
     source_file: str = ""
     source_url: str = ""
     metadata: dict[str, Any] = {}
-    pages: tuple[int, ...] = ()
-    """Offset of each page in the text; empty for documents without pages."""
+    places: tuple[Place, ...] = ()
+    """Where the parts of the text stand in the file, by offset; empty when the format has no such places."""
 
 
 def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) -> tuple[Block, ...]:
@@ -53,6 +61,18 @@ def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) ->
         Block("prose", path, tuple(sentence_spans(text, *span)))
         for span in paragraphs(text, start, end)
     )
+
+
+def line_places(text: str, blocks: Iterable[Block]) -> tuple[Place, ...]:
+    """Return the places of all parts of a text that has the lines of its file. Cost: linear in the text."""
+    places: list[Place] = []
+    done, line = 0, 1
+    for start, end in (span for block in blocks for span in block.parts):
+        first = line + text.count("\n", done, start)
+        done, line = end, first + text.count("\n", start, end)
+        if not places or (places[-1].line_start, places[-1].line_end) != (first, line):
+            places.append(Place(char_start=start, line_start=first, line_end=line))
+    return tuple(places)
 
 
 def push_heading(outline: Outline, level: int, title: str) -> Outline:

@@ -15,6 +15,7 @@ from whence.ingest.field_validation import (
 )
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
+from whence.schema.places import Place
 
 #: Longest heading, in characters; each chunk below it repeats it.
 MAX_HEADING = 200
@@ -30,7 +31,7 @@ def build_document(
     front: FrontMatter = _NO_FRONT_MATTER,
     title: str = "",
     encoding: str = "",
-    pages: tuple[int, ...] = (),
+    places: tuple[Place, ...] = (),
 ) -> ParsedDocument:
     """Return the document of a file.
 
@@ -41,7 +42,7 @@ def build_document(
         front: Its front matter, which takes precedence.
         title: Title found in the text.
         encoding: Detected encoding other than UTF-8; it becomes metadata.
-        pages: Offset of each page.
+        places: Where parts of the text stand in the file: `blocks.line_places` if the text is that of the file.
     """
     tags = parse_tags(front.values)
     source_url, rest = split_source_url(front.values)
@@ -60,7 +61,7 @@ def build_document(
         source_file=file.document_id,
         source_url=source_url or quote(file.document_id),
         metadata=validate_metadata(rest if not encoding else rest | {"encoding": encoding}),
-        pages=pages,
+        places=places,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,9 +23,11 @@ from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.places import Place, place_of
+from whence.store.document_text import gaps_between
 
 #: Changes when documents must be stored again, e.g. because their text is analysed in another way.
-_VERSION = b"whence document 1\n"
+_VERSION = b"whence document 2\n"
 
 
 def content_hash(draft: DocumentDraft) -> str:
@@ -285,9 +286,12 @@ def _draft(
 ) -> DocumentDraft:
     if len(parsed.text) > MAX_DRAFT_BYTES:
         raise _too_long(len(parsed.text))
+    chunks = _with_pages(chunker.split(parsed), parsed.places)
     draft = DocumentDraft(
         document_id=parsed.document_id,
-        chunks=_with_pages(chunker.split(parsed), parsed.pages),
+        chunks=chunks,
+        gaps=gaps_between(parsed.text, chunks),
+        places=parsed.places,
         title=parsed.title,
         source_file=parsed.source_file,
         source_url=parsed.source_url,
@@ -302,11 +306,12 @@ def _draft(
     return draft
 
 
-def _with_pages(chunks: tuple[ChunkDraft, ...], pages: Sequence[int]) -> tuple[ChunkDraft, ...]:
+def _with_pages(chunks: tuple[ChunkDraft, ...], places: Sequence[Place]) -> tuple[ChunkDraft, ...]:
     """Add to each chunk the page it begins on."""
-    if not pages:
+    if not any(place.page for place in places):
         return chunks
-    return tuple(replace(chunk, page=bisect.bisect_right(pages, chunk.start)) for chunk in chunks)
+    found = ((chunk, place_of(places, chunk.start, chunk.end)) for chunk in chunks)
+    return tuple(replace(chunk, page=place.page if place else 0) for chunk, place in found)
 
 
 def _too_long(size: int) -> BadInput:

@@ -1,18 +1,43 @@
-"""Build text and blocks for formats whose files are not text, such as PDF; offsets count in the built text."""
+"""Write the text, the blocks and the places of a document in the form in which all texts are stored.
+
+The form can be read as plain text and as Markdown. It has no markup of its source: roles, directives, targets,
+tags, entities, emphasis, underlines and addresses of links are gone, their words stay.
+
+- A blank line stands between blocks; no line ends in white space.
+- A *heading* is a line without marks.
+- A *paragraph* is one line, with single spaces. Code inside it stands in single backticks.
+- An *item* of a list begins with `- `, or `1. ` and so on; what belongs to it is indented to the width of
+  this mark. Items follow line by line; a blank line stands between them if one is inside the item above.
+- A *definition* is its terms, a line each, and below them what is said of them, indented by four spaces. A
+  blank line stands between definitions. Settings, functions and options that a text documents are definitions.
+- A *table* is lines of cells, `| a | b |`; a line `|---|---|` stands below its header, if it has one.
+- *Code* of several lines stands between lines of three backticks; the first may name its language.
+- Notes, warnings and the like are paragraphs that begin with `Note: ` and so on; quotations are paragraphs.
+
+Lists, tables and definitions contain other blocks with a deeper indent. Source code, SQL and records are not
+rewritten: their text is that of the file.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from whence.ingest.blocks import Block, Outline, heading_path, push_heading
 from whence.ingest.document_builder import MAX_HEADING, shorten
+from whence.schema.places import Place
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span
 
-_SEPARATOR = "\n\n"
+#: In a text given to a builder: the file has a line end here, the text has not even a space.
+LINE_END = "\x0b"
+DEFINITION_INDENT = " " * 4
+_BLANK_LINE = "\n\n"
 #: Control characters, surrogates and noncharacters, which damaged files contain.
 _INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_LINE_ENDS = re.compile("[\n\x0b]")
 
 
 def collapse_spaces(text: str) -> str:
@@ -20,15 +45,48 @@ def collapse_spaces(text: str) -> str:
     return " ".join(_INVALID.sub("", text).split())
 
 
+def code_span(text: str) -> str:
+    """Return inline code in backticks; without them if it has some itself, or is empty.
+
+    >>> code_span("x = 1"), code_span("`x`")
+    ('`x = 1`', '`x`')
+    """
+    bare = text.strip()
+    return f"`{bare}`" if bare and "`" not in bare else bare
+
+
 class TextBuilder:
-    """A text and its blocks, written in order and separated by blank lines."""
+    r"""A text with its blocks and places, written in order.
+
+    A text that is given may contain line ends; each, like `LINE_END`, is one of the file. `line` is the line
+    of the file, from 1, on which a text begins; 0 for formats without lines.
+    """
 
     def __init__(self) -> None:
+        self.page = 0
+        """Page of what is added next; 0 for none."""
+        self.anchor = ""
+        """Id of the element of what is added next; empty for none."""
         self._pieces: list[str] = []
         self._length = 0
         self._outline: Outline = []
         self._blocks: list[Block] = []
-        self._pages: list[int] = []
+        self._places: list[Place] = []
+        self._parts: list[Span] = []
+        self._items: list[int] = []
+        self._leads: list[tuple[Span, ...]] = []
+        self._depth = 0
+        self._terms: tuple[Span, ...] = ()
+        """Terms of the definitions that are open."""
+        self._glued: tuple[int, int, int] | None = None
+        """Terms that wait for the first part of their definition: offset, first and last line."""
+        self._indent = ""
+        self._mark = ""
+        """Mark of the item that begins with the next line."""
+        self._separator = _BLANK_LINE
+        self._lead_in = ""
+        self._begins_item = False
+        self._blank_lines = 0
 
     @property
     def text(self) -> str:
@@ -41,52 +99,269 @@ class TextBuilder:
         return tuple(self._blocks)
 
     @property
-    def pages(self) -> tuple[int, ...]:
-        """The offset of each page."""
-        return tuple(self._pages)
+    def places(self) -> tuple[Place, ...]:
+        """The places of the parts so far, those that say the same as the one before left out."""
+        return tuple(self._places)
 
-    def begin_page(self) -> None:
-        """Begin a page."""
-        self._pages.append(self._length)
-
-    def add_heading(self, level: int, text: str) -> None:
-        """Add a heading; 1 is the top level."""
-        line = collapse_spaces(text)
-        if not line:
+    def add_heading(self, level: int, text: str, *, line: int = 0) -> None:
+        """Add a heading, 1 is the top level; inside a list or a definition it is a paragraph."""
+        words = collapse_spaces(text)
+        if not words:
             return
-        start = self._write(line)
-        self._outline = push_heading(self._outline, level, shorten(line, MAX_HEADING))
-        self._blocks.append(Block("heading", heading_path(self._outline), ((start, self._length),)))
+        if self._depth:
+            self.add_paragraph(text, line=line)
+            return
+        start = self._write(words)
+        self._outline = push_heading(self._outline, level, shorten(words, MAX_HEADING))
+        self._add_part((start, self._length), line, line and line + _count_lines(text))
+        self._end_block("heading")
 
-    def add_paragraph(self, text: str) -> None:
+    def lead_in(self, words: str) -> None:
+        """Let the next paragraph begin with words such as `Note` and a colon, or be these words."""
+        self._lead_in = f"{collapse_spaces(words).rstrip(':.')}: "
+
+    def add_paragraph(self, text: str, *, line: int = 0) -> None:
         """Add a paragraph, with single spaces for white space."""
-        line = collapse_spaces(text)
-        if not line:
+        words, starts = _joined(text)
+        if not words:
             return
-        start = self._write(line)
-        parts = tuple(
-            (start + begin, start + end) for begin, end in sentence_spans(line, 0, len(line))
+        lead, self._lead_in = self._lead_in, ""
+        words, starts = lead + words, [0, *(len(lead) + at for at in starts[1:])]
+        start = self._write(words)
+        body = self._length - len(words)
+        for begin, end in sentence_spans(words, 0, len(words)):
+            first, last = (bisect_right(starts, at) - 1 for at in (begin, end - 1))
+            lines = (line + first, line + last) if line else (0, 0)
+            self._add_part((body + begin if begin else start, body + end), *lines)
+        self._end_block("prose")
+
+    def _write_lead_in(self) -> None:
+        """Write the words that wait for a paragraph above a block that is none."""
+        if self._lead_in:
+            words, self._lead_in = self._lead_in, ""
+            self.add_paragraph(words)
+
+    def add_code(self, lines: Sequence[str], *, language: str = "", line: int = 0) -> None:
+        """Add code; blank lines at its ends are left out, so is the indent that all lines share."""
+        kept = [_INVALID.sub("", each).rstrip().expandtabs(4) for each in lines]
+        first = next((at for at, each in enumerate(kept) if each), len(kept))
+        while kept and not kept[-1]:
+            kept.pop()
+        kept = kept[first:]
+        if not kept:
+            return
+        margin = min(_indent_of(each) for each in kept if each)
+        self._write_lead_in()
+        fence = "```" if not any(each.lstrip().startswith("```") for each in kept) else "````"
+        start = self._write(fence + language)
+        self._separator = "\n"
+        last = max(at for at, each in enumerate(kept) if each)
+        follows_blank = False
+        for at, each in enumerate(kept):
+            if not each:
+                self._raw("\n")
+                follows_blank = True
+                continue
+            begin = self._write(each[margin:]) + _indent_of(each) - margin
+            self._separator = "\n"
+            if at == last:
+                self._write(fence)
+            own = line and line + first + at
+            self._begins_item |= follows_blank
+            self._add_part((start if at == 0 else begin, self._length), own, own)
+            follows_blank = False
+        self._end_block("atomic")
+
+    def add_table(
+        self, rows: Sequence[Sequence[str]], *, has_header: bool = True, lines: Sequence[int] = ()
+    ) -> None:
+        """Add a table.
+
+        Args:
+            rows: Texts of the cells of each row; rows may differ in length.
+            has_header: Whether the first row is the header.
+            lines: Line of the file on which each row begins.
+        """
+        numbered = [
+            ([collapse_spaces(cell) for cell in row], lines[at] if lines else 0)
+            for at, row in enumerate(rows)
+        ]
+        kept = [(row, line) for row, line in numbered if any(row)]
+        if not kept:
+            return
+        self._write_lead_in()
+        header: tuple[Span, ...] = ()
+        begin = begin_line = -1
+        for at, (row, line) in enumerate(kept):
+            start = self._write(f"| {' | '.join(row)} |".replace("|  |", "| |"))
+            self._separator = "\n"
+            if at == 0 and has_header:
+                header = ((start, self._length),)
+                self._write("|" + "---|" * len(row))
+                self._separator = "\n"
+                if len(kept) > 1:
+                    begin, begin_line = start, line
+                    continue
+            self._begins_item = True
+            leads = self._terms if begin >= 0 else self._terms + header
+            own = (begin if begin >= 0 else start, self._length)
+            self._add_part(own, begin_line if begin >= 0 else line, line, leads)
+            begin = -1
+        self._end_block("atomic")
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Add a list or definitions: what is added meanwhile is one block, or part of the one that is open."""
+        self._write_lead_in()
+        self._depth += 1
+        if self._depth > 1 and self._separator == _BLANK_LINE and not self._mark:
+            self._separator = "\n"
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            self._end_block("atomic")
+            self._separator = _BLANK_LINE
+
+    @contextmanager
+    def item(self, mark: str = "- ") -> Iterator[None]:
+        """Add an item of a list, within a `block`; what is added meanwhile belongs to it."""
+        indent = self._indent
+        self._mark, self._indent = indent + mark, indent + " " * len(mark)
+        self._begins_item = True
+        begin = self._length
+        blank_lines = self._blank_lines + (begin > 0 and self._separator == _BLANK_LINE)
+        try:
+            yield
+        finally:
+            self._mark, self._indent = "", indent
+            self._begins_item = True
+            if self._length > begin:
+                is_loose = self._blank_lines > blank_lines
+                self._separator = _BLANK_LINE if is_loose else "\n"
+
+    @contextmanager
+    def definition(self, terms: Sequence[str], *, line: int = 0) -> Iterator[None]:
+        """Add a definition, within a `block`; what is added meanwhile is what is said of the terms."""
+        indent, outer = self._indent, self._terms
+        self._separator = _BLANK_LINE if self._length else ""
+        self._begins_item = True
+        for at, term in enumerate(filter(None, map(collapse_spaces, terms))):
+            start = self._write(term)
+            self._separator = "\n"
+            begin = self._glued[0] if self._glued and at else start
+            self._glued = (begin, line, line + at if line else 0)
+            self._terms = (*self._terms, (start, self._length))
+        self._indent = indent + DEFINITION_INDENT
+        try:
+            yield
+        finally:
+            self._flush_glued()
+            self._indent, self._terms = indent, outer
+            self._separator = _BLANK_LINE
+
+    def _flush_glued(self) -> None:
+        """Make a part of terms without a definition."""
+        if self._glued is not None:
+            start, first, last = self._glued
+            self._glued = None
+            self._add_part((start, self._length), first, last)
+
+    def _add_part(
+        self, span: Span, first: int, last: int, leads: tuple[Span, ...] | None = None
+    ) -> None:
+        if self._glued is not None:
+            begin, term_first, _ = self._glued
+            span, first = (begin, span[1]), term_first or first
+            self._glued = None
+        if self._begins_item:
+            self._items.append(len(self._parts))
+            self._begins_item = False
+        self._parts.append(span)
+        above = self._terms if leads is None else leads
+        self._leads.append(tuple(lead for lead in above if lead[0] < span[0]))
+        place = Place(
+            char_start=span[0],
+            line_start=first,
+            line_end=max(first, last),
+            page=self.page,
+            anchor=self.anchor,
         )
-        self._blocks.append(Block("prose", heading_path(self._outline), parts))
+        if not self._places or _differ(self._places[-1], place):
+            self._places.append(place)
 
-    def add_lines(self, lines: Sequence[str]) -> None:
-        """Add a list, a table or code, which is split between lines only."""
-        present = [line for line in (_INVALID.sub("", line).rstrip() for line in lines) if line]
-        if not present:
+    def _end_block(self, kind: str) -> None:
+        self._separator = _BLANK_LINE
+        if self._depth or not self._parts:
             return
-        start = self._write("\n".join(present))
-        parts: list[Span] = []
-        for line in present:
-            indent = len(line) - len(line.lstrip())
-            parts.append((start + indent, start + len(line)))
-            start += len(line) + 1
-        self._blocks.append(Block("atomic", heading_path(self._outline), tuple(parts)))
+        block = Block(
+            "heading" if kind == "heading" else "prose" if kind == "prose" else "atomic",
+            heading_path(self._outline),
+            tuple(self._parts),
+            tuple(self._items),
+            tuple(self._leads) if any(self._leads) else (),
+        )
+        self._blocks.append(block)
+        self._parts, self._items, self._leads = [], [], []
+        self._begins_item = False
 
-    def _write(self, piece: str) -> int:
-        if self._pieces:
-            self._pieces.append(_SEPARATOR)
-            self._length += len(_SEPARATOR)
-        start = self._length
+    def _write(self, words: str) -> int:
+        """Write a line below the separator; return the offset of its mark or first character."""
+        if self._length:
+            self._raw(self._separator)
+            self._blank_lines += self._separator == _BLANK_LINE
+        self._separator = _BLANK_LINE
+        lead, self._mark = self._mark or self._indent, ""
+        mark = lead.lstrip()
+        self._raw(lead)
+        start = self._length - len(mark)
+        self._raw(words)
+        return start
+
+    def _raw(self, piece: str) -> None:
         self._pieces.append(piece)
         self._length += len(piece)
-        return start
+
+
+def _differ(one: Place, other: Place) -> bool:
+    return (one.line_start, one.line_end, one.page, one.anchor) != (
+        other.line_start,
+        other.line_end,
+        other.page,
+        other.anchor,
+    )
+
+
+def _indent_of(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _count_lines(text: str) -> int:
+    return len(_LINE_ENDS.findall(text.rstrip()))
+
+
+def _joined(text: str) -> tuple[str, list[int]]:
+    """Return a text as one line, and the offset in it at which each line of the file begins."""
+    pieces: list[str] = []
+    starts: list[int] = []
+    length = 0
+    done = 0
+    space = False
+    for found in (*_LINE_ENDS.finditer(text), None):
+        end = found.start() if found else len(text)
+        raw = text[done:end]
+        words = collapse_spaces(raw)
+        if words and pieces and (space or raw[0].isspace()):
+            pieces.append(" ")
+            length += 1
+        starts.append(length)
+        if words:
+            pieces.append(words)
+            length += len(words)
+            space = raw[-1].isspace()
+        else:
+            space = space or bool(raw)
+        if found:
+            space = space or found[0] == "\n"
+            done = found.end()
+    return "".join(pieces), starts

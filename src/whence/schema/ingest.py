@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.message import Message
+from whence.schema.places import Place
 
 OutcomeKind = Literal["added", "updated", "unchanged", "failed"]
 
@@ -15,7 +16,7 @@ class ChunkDraft(Message, frozen=True, kw_only=True):
     """One chunk before it is stored."""
 
     content: str
-    """The text, verbatim from the source; never blank."""
+    """The text, verbatim from the document's text; never blank."""
     start: int = 0
     """Offset of the first character in the document's text."""
     end: int = 0
@@ -51,6 +52,11 @@ class DocumentDraft(Message, frozen=True, kw_only=True):
     """SHA-256 of everything stored except the tags, hexadecimal."""
     source_digest: str = ""
     """Fingerprint of the source and the way it was read; empty when unknown. Not part of `digest`."""
+    gaps: tuple[str, ...] = ()
+    """White space of the text before each chunk, empty where it overlaps the one before; none when the offsets
+    of the chunks tell it."""
+    places: tuple[Place, ...] = ()
+    """Where the parts of the text stand in the file, by offset."""
 
 
 class IngestRequest(Message, frozen=True, kw_only=True):

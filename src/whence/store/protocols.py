@@ -18,6 +18,7 @@ from whence.schema.filters import Filters
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
+from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.field_boosts import FieldBoosts
@@ -249,6 +250,24 @@ class ChunkStore(Protocol):
 
 
 @runtime_checkable
+class SupportsDocumentTexts(Protocol):
+    """Returns whole documents as they are stored, and where their parts stand in their files."""
+
+    async def document_texts(
+        self, collection: str, ids: Sequence[str], access: Access
+    ) -> dict[str, DocumentText]:
+        """Return the texts of documents that exist and are visible, by the ids asked for.
+
+        Cost: linear in the texts.
+
+        Args:
+            collection: Its name.
+            ids: Of documents, or of chunks: then of the document that has the chunk.
+            access: Rights of the reader; hidden and missing documents are both absent.
+        """
+
+
+@runtime_checkable
 class SupportsDocumentListing(Protocol):
     """Lists documents and remembers which source each was made of, so that unchanged sources are skipped."""
 
@@ -339,6 +358,7 @@ class GraphStore(Protocol):
 
 class Store(
     ChunkStore,
+    SupportsDocumentTexts,
     SupportsDocumentListing,
     SupportsEffects,
     TraceStore,

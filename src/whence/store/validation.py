@@ -104,6 +104,7 @@ def _check_draft(draft: DocumentDraft) -> None:
     check_texts((draft.digest, draft.title, *sources), name)
     check_json(draft.metadata, f"the metadata of {name}")
     check_tags(draft.tags, name)
+    check_texts((*draft.gaps, *(place.anchor for place in draft.places)), f"the text of {name}")
     for chunk in draft.chunks:
         if not 0 <= chunk.page < 2**31:
             raise BadInput(f"{name} has a chunk on page {chunk.page}")

@@ -275,6 +275,7 @@ class DocumentSuite:
         assert await store.remove_documents(name, ["d"]) == 0
         assert ids_of(await search_all(store, name)) == ["e"]
         assert await store.chunk_texts(name, [f"urn:chunk:{name}:d:0"], EVERYTHING) == []
+        assert await store.document_texts(name, ["d"], EVERYTHING) == {}
         assert info is not None
         assert (info.documents, info.chunks) == (1, 1)
 

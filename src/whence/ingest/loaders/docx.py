@@ -39,7 +39,9 @@ def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
     text = TextBuilder()
     if root is not None:
         write_html(text, root)
-    return build_document(file, text.text, text.blocks, title=first_heading(text.blocks))
+    return build_document(
+        file, text.text, text.blocks, title=first_heading(text.blocks), places=text.places
+    )
 
 
 def _html(data: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from whence.ingest.document_builder import MAX_HEADING, build_document, first_he
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import TextBuilder, collapse_spaces
+from whence.ingest.text_builder import TextBuilder, code_span, collapse_spaces
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -53,6 +53,13 @@ _BLOCKS = _LISTS.union(
         " form header hgroup hr html li main nav p pre section summary table tbody td tfoot th thead tr"
     ),
 )
+_CODE = _tags("code tt kbd samp")
+#: Classes of terms that are signatures, as Sphinx writes them.
+_SIGNATURES = _tags("sig sig-object")
+_LANGUAGE = re.compile(r"(?:^|\s)(?:highlight|language|lang|brush)[-:]\s?([\w+#.-]{1,20})")
+_NO_LANGUAGE = _tags("default none text plain plaintext output notranslate source")
+#: Most rows or columns that a cell spans.
+_MAX_SPAN = 100
 _META_CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE
 )
@@ -84,7 +91,15 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
     write_html(text, _main_content(page))
     front = FrontMatter({name: value for name, value in values.items() if value})
     title = first_heading(text.blocks)
-    return build_document(file, text.text, text.blocks, front=front, title=title, encoding=encoding)
+    return build_document(
+        file,
+        text.text,
+        text.blocks,
+        front=front,
+        title=title,
+        encoding=encoding,
+        places=text.places,
+    )
 
 
 def write_html(text: TextBuilder, root: LexborNode) -> None:
@@ -97,69 +112,186 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
             continue
         text.add_paragraph("".join(words))
         words = []
+        anchor, own = text.anchor, _anchor(child)
+        text.anchor = own or anchor
         _write_block(text, child, tag)
+        # What follows a heading belongs to it; what follows any other element does not.
+        if own and tag not in _HEADINGS:
+            text.anchor = anchor
     text.add_paragraph("".join(words))
+
+
+def _anchor(node: LexborNode) -> str:
+    """Return the id of an element, or for a heading that of the anchor inside it."""
+    found = (node.attributes.get("id") or "").strip()
+    if not found and node.tag in _HEADINGS:
+        inner = node.css_first("[id], a[name]")
+        if inner is not None:
+            found = inner.attributes.get("id") or inner.attributes.get("name") or ""
+    return "" if found.isspace() else found
 
 
 def _write_block(text: TextBuilder, node: LexborNode, tag: str) -> None:
     if tag in _HEADINGS:
-        text.add_heading(_HEADINGS[tag], _inline(node))
+        text.add_heading(_HEADINGS[tag], _inline(node, has_code=False))
     elif tag == "table":
         _write_table(text, node)
     elif tag == "pre":
-        text.add_lines(node.text().expandtabs(4).split("\n"))
+        text.add_code(node.text().split("\n"), language=_language(node))
+    elif tag == "dl":
+        _write_definitions(text, node)
     elif tag in _LISTS:
-        text.add_lines(list(_items(node, "")))
+        _write_list(text, node, tag)
+    elif "admonition-title" in _classes(node):
+        text.lead_in(_inline(node))
     else:
         write_html(text, node)
 
 
+def _write_list(text: TextBuilder, node: LexborNode, tag: str) -> None:
+    start = node.attributes.get("start") or ""
+    number = int(start) if tag == "ol" and start.isdecimal() and len(start) < 6 else 1
+    with text.block():
+        for child in node.iter():
+            if child.tag != "li":
+                _write_block(text, child, child.tag or "")
+                continue
+            anchor = text.anchor
+            text.anchor = _anchor(child) or anchor
+            with text.item(f"{number}. " if tag == "ol" else "- "):
+                write_html(text, child)
+            text.anchor = anchor
+            number += 1
+
+
+def _write_definitions(text: TextBuilder, node: LexborNode) -> None:
+    """Write a list of definitions; those of one term may be several elements."""
+    with text.block():
+        terms: list[LexborNode] = []
+        bodies: list[LexborNode] = []
+        for child in (*_definition_parts(node), None):
+            if terms and (child is None or (child.tag == "dt" and bodies)):
+                _write_definition(text, terms, bodies)
+                terms, bodies = [], []
+            if child is not None and child.tag == "dt":
+                terms.append(child)
+            elif child is not None and terms:
+                bodies.append(child)
+            elif child is not None:
+                write_html(text, child)
+
+
+def _definition_parts(node: LexborNode) -> Iterator[LexborNode]:
+    """Yield the terms and descriptions of a list, which may be grouped in `<div>`s."""
+    for child in node.iter():
+        if child.tag == "div":
+            yield from _definition_parts(child)
+        elif child.tag in ("dt", "dd"):
+            yield child
+
+
+def _write_definition(
+    text: TextBuilder, terms: Sequence[LexborNode], bodies: Sequence[LexborNode]
+) -> None:
+    anchor = text.anchor
+    text.anchor = next(filter(None, map(_anchor, terms)), anchor)
+    with text.definition([_term(node) for node in terms]):
+        for node in bodies:
+            write_html(text, node)
+    text.anchor = anchor
+
+
+def _term(node: LexborNode) -> str:
+    """Return a term; the signature of a function is code."""
+    if _SIGNATURES.isdisjoint(_classes(node)):
+        return _inline(node)
+    return code_span(collapse_spaces(_inline(node, has_code=False)))
+
+
 def _write_table(text: TextBuilder, table: LexborNode) -> None:
     """Write a table as rows; a table that contains other blocks is layout."""
-    if any(table.css_matches(tag) for tag in ("table table", "h1, h2, h3", "ul, ol", "p + p")):
+    has_header = table.css_first("th") is not None
+    layout = ("table table", "h1, h2, h3", *(() if has_header else ("ul, ol", "p + p")), "pre")
+    if any(table.css_matches(selector) for selector in layout):
         write_html(text, table)
         return
     for caption in table.css("caption"):
         text.add_paragraph(_inline(caption))
-    rows = [
-        [collapse_spaces(_inline(cell)) for cell in row.css("td, th")] for row in table.css("tr")
-    ]
-    text.add_lines([" | ".join(row) for row in rows if any(row)])
+    rows = [row.css("td, th") for row in table.css("tr")]
+    is_head = bool(rows) and all(cell.tag == "th" for cell in rows[0])
+    text.add_table(_grid(rows), has_header=is_head and len(rows) > 1)
 
 
-def _items(node: LexborNode, indent: str) -> Iterator[str]:
-    """Yield the items of a list as lines, those of nested lists indented."""
-    number = 0
-    for item in node.iter():
-        if item.tag in _LISTS:
-            yield from _items(item, indent + "  ")
-            continue
-        number += 1
-        mark = {"ol": f"{number}. ", "dl": ""}.get(node.tag or "", "- ")
-        words: list[str] = []
-        inner: list[LexborNode] = []
-        for child in item.iter(include_text=True):
-            if child.tag in _LISTS:
-                inner.append(child)
-            else:
-                words.append(_inline(child) + (" " if child.tag in _BLOCKS else ""))
-        line = collapse_spaces("".join(words))
-        if line:
-            yield f"{indent}{'  ' if item.tag == 'dd' else mark}{line}"
-        for each in inner:
-            yield from _items(each, indent + "  ")
+def _grid(rows: Sequence[Sequence[LexborNode]]) -> list[list[str]]:
+    """Return the texts of cells; a cell that spans rows stands in each, one that spans columns in the first."""
+    grid: list[list[str]] = []
+    spanning: dict[int, tuple[int, str]] = {}
+    for row in rows:
+        cells: list[str] = []
+        pending = list(row)[::-1]
+        while pending or len(cells) in spanning:
+            column = len(cells)
+            if column in spanning:
+                left, words = spanning.pop(column)
+                cells.append(words)
+                if left > 1:
+                    spanning[column] = (left - 1, words)
+                continue
+            node = pending.pop()
+            words = collapse_spaces(_inline(node))
+            down = _span(node, "rowspan")
+            for offset in range(_span(node, "colspan")):
+                cells.append("" if offset else words)
+                if down > 1:
+                    spanning[column + offset] = (down - 1, cells[-1])
+        grid.append(cells)
+    return grid
 
 
-def _inline(node: LexborNode) -> str:
-    """Return the text of an element, with space around blocks and line breaks."""
+def _span(node: LexborNode, name: str) -> int:
+    stated = (node.attributes.get(name) or "").strip()
+    return min(max(1, int(stated)), _MAX_SPAN) if stated.isdecimal() and len(stated) < 6 else 1
+
+
+def _language(node: LexborNode) -> str:
+    """Return the language of code, as classes of the element or of one around or in it name it."""
+    around = [node, *filter(None, (node.css_first("code"), node.parent))]
+    if node.parent is not None and node.parent.parent is not None:
+        around.append(node.parent.parent)
+    for each in around:
+        found = _LANGUAGE.search(each.attributes.get("class") or "")
+        if found and found[1].lower() not in _NO_LANGUAGE:
+            return found[1].lower()
+    return ""
+
+
+def _classes(node: LexborNode) -> frozenset[str]:
+    return frozenset((node.attributes.get("class") or "").split())
+
+
+def _inline(node: LexborNode, *, has_code: bool = True) -> str:
+    """Return the text of an element, with space around blocks and line breaks, and code in backticks."""
     if node.tag == "-text":
         return node.text_content or ""
     if node.tag in ("br", "hr"):
         return "\n"
     if node.tag in ("-comment", "_comment", "!--"):
         return ""
-    words = "".join(_inline(child) for child in node.iter(include_text=True))
+    if has_code and node.tag in _CODE:
+        return _around(code_span, "".join(_inline(n, has_code=False) for n in _nodes(node)))
+    words = "".join(_inline(child, has_code=has_code) for child in _nodes(node))
     return f" {words} " if node.tag in _BLOCKS else words
+
+
+def _nodes(node: LexborNode) -> Iterator[LexborNode]:
+    return node.iter(include_text=True)
+
+
+def _around(change: Callable[[str], str], words: str) -> str:
+    """Change a text without the space around it."""
+    bare = words.strip()
+    lead = words[: len(words) - len(words.lstrip())]
+    return f"{lead}{change(collapse_spaces(bare))}{words[len(words.rstrip()) :]}" if bare else words
 
 
 def _holds_block(node: LexborNode) -> bool:

@@ -12,6 +12,7 @@ from whence.ingest.blocks import (
     Outline,
     ParsedDocument,
     heading_path,
+    line_places,
     prose_blocks,
     push_heading,
 )
@@ -39,7 +40,15 @@ def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
     front = read_front_matter(text)
     blocks = markdown_blocks(text, front.end)
     tops = (block.path[0] for block in blocks if block.kind == "heading" and len(block.path) == 1)
-    return build_document(file, text, blocks, front=front, title=next(tops, ""), encoding=encoding)
+    return build_document(
+        file,
+        text,
+        blocks,
+        front=front,
+        title=next(tops, ""),
+        encoding=encoding,
+        places=line_places(text, blocks),
+    )
 
 
 def markdown_blocks(text: str, start: int = 0) -> tuple[Block, ...]:

@@ -77,7 +77,7 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
     every = (line for page in pages for line in page)
     compounds = {word.casefold() for line in every for word in _HYPHENATED.findall(line.text)}
     for page in pages:
-        text.begin_page()
+        text.page += 1
         for lines in _paragraphs(page, levels):
             level = levels.get(lines[0].height)
             words = _join_lines([line.text for line in lines], compounds)
@@ -86,7 +86,7 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
             else:
                 text.add_heading(level, words)
     title = title or first_heading(text.blocks)
-    return build_document(file, text.text, text.blocks, title=title, pages=text.pages)
+    return build_document(file, text.text, text.blocks, title=title, places=text.places)
 
 
 def _read_pages(data: bytes) -> tuple[str, list[_Page]]:

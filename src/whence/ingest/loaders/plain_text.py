@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whence.ingest.blocks import ParsedDocument, prose_blocks
+from whence.ingest.blocks import ParsedDocument, line_places, prose_blocks
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
 from whence.ingest.front_matter import read_front_matter
@@ -15,7 +15,9 @@ def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = prose_blocks(text, front.end, len(text))
-    return build_document(file, text, blocks, front=front, encoding=encoding)
+    return build_document(
+        file, text, blocks, front=front, encoding=encoding, places=line_places(text, blocks)
+    )
 
 
 LOADERS = (

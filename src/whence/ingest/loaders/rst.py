@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from whence.ingest.blocks import Block, Outline, ParsedDocument, heading_path, push_heading
+from whence.ingest.blocks import (
+    Block,
+    Outline,
+    ParsedDocument,
+    heading_path,
+    line_places,
+    push_heading,
+)
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
 from whence.ingest.front_matter import read_front_matter
@@ -49,7 +56,15 @@ def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
     front = read_front_matter(text)
     blocks = rst_blocks(text, front.end)
     title = first_heading(blocks)
-    return build_document(file, text, blocks, front=front, title=title, encoding=encoding)
+    return build_document(
+        file,
+        text,
+        blocks,
+        front=front,
+        title=title,
+        encoding=encoding,
+        places=line_places(text, blocks),
+    )
 
 
 def rst_blocks(text: str, start: int = 0) -> tuple[Block, ...]:

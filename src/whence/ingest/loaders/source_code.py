@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.ingest.blocks import Block, BlockKind, ParsedDocument
+from whence.ingest.blocks import Block, BlockKind, ParsedDocument, line_places
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
 from whence.ingest.loaders.base import Loader
@@ -124,7 +124,14 @@ def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of source code; its title is its path."""
     text, encoding = decode_text(data)
     blocks = code_blocks(text, file.suffix)
-    return build_document(file, text, blocks, title=file.document_id, encoding=encoding)
+    return build_document(
+        file,
+        text,
+        blocks,
+        title=file.document_id,
+        encoding=encoding,
+        places=line_places(text, blocks),
+    )
 
 
 def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:

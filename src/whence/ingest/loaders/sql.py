@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from whence.ingest.blocks import Block, ParsedDocument
+from whence.ingest.blocks import Block, ParsedDocument, line_places
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
 from whence.ingest.loaders.base import Loader
@@ -56,7 +56,11 @@ class SqlStatement(NamedTuple):
 def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of SQL; its title is its path."""
     text, encoding = decode_text(data)
-    return build_document(file, text, sql_blocks(text), title=file.document_id, encoding=encoding)
+    blocks = sql_blocks(text)
+    places = line_places(text, blocks)
+    return build_document(
+        file, text, blocks, title=file.document_id, encoding=encoding, places=places
+    )
 
 
 def sql_blocks(text: str) -> tuple[Block, ...]:

@@ -23,10 +23,12 @@ from whence.schema.filters import (
 )
 from whence.schema.idempotency import EffectKind
 from whence.schema.ingest import DocumentDraft
+from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.bm25 import mean_length, query_weights, share
 from whence.store.chunk_ids import chunk_key, document_key
+from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.field_boosts import FieldBoosts
 from whence.store.protocols import CollectionInfo, StoredTrace
 from whence.store.results import (
@@ -275,6 +277,20 @@ class MemorySearch(MemoryPart):
             msgspec.structs.replace(one.text, metadata=dict(one.text.metadata))
             for one in self._requested(collection, chunk_ids, access)
         ]
+
+    async def document_texts(
+        self, collection: str, ids: Sequence[str], access: Access
+    ) -> dict[str, DocumentText]:
+        """Return the texts of visible documents, by id asked; see `ChunkStore`."""
+        wanted = requested_documents(collection, ids)
+        found = self._collections.get(collection)
+        stored = {} if found is None else found.documents
+        asked = {one for one, _ in wanted.values()} & stored.keys()
+        drafts = [stored[one].draft for one in asked if access.allows(stored[one].draft.tags)]
+        texts = {
+            one.document_id: document_text(collection, one, one.gaps, one.places) for one in drafts
+        }
+        return select_texts(wanted, texts)
 
     async def visible_chunks(
         self, collection: str, chunk_ids: Sequence[str], access: Access

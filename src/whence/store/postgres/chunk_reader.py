@@ -1,4 +1,4 @@
-"""Chunks in PostgreSQL by their ids: the reader's rights are part of every statement."""
+"""Chunks and texts in PostgreSQL by their ids: the reader's rights are part of every statement."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.places import DocumentText, Place
 from whence.schema.texts import ChunkText
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import parse_chunk_key
+from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.results import chunk_metadata
@@ -35,6 +37,15 @@ _TEXTS = (
 )
 _VISIBLE = f"SELECT c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
 _KNOWN = "SELECT c.chunk_key" + _REQUESTED.format(collection=1, ids=2, indexes=3)
+
+_DOCUMENTS = f"""
+SELECT d.document_id, d.title, d.source_file, d.source_url, d.metadata, d.gaps, d.places,
+    array(SELECT row(c.content, c.span_start, c.span_end, c.heading, c.page)
+        FROM chunk c WHERE c.document = d.id ORDER BY c.index) AS chunks, {DOCUMENT_TAGS}
+FROM collection n JOIN document d ON d.collection_id = n.id AND d.document_id = ANY($5::text[])
+JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
+WHERE n.name = $4
+"""  # noqa: S608 - only constants
 
 
 def requested_values(access: Access, collection: str, chunk_ids: Sequence[str]) -> tuple[Any, ...]:
@@ -61,6 +72,19 @@ class PostgresTexts:
         values = requested_values(access, collection, chunk_ids)
         rows = await self._fetch(_TEXTS, collection, values)
         return [_text(row) for row in allowed_rows(rows, access, "texts")]
+
+    async def document_texts(
+        self, collection: str, ids: Sequence[str], access: Access
+    ) -> dict[str, DocumentText]:
+        """Return the texts of documents that exist and are visible, by id asked; see `ChunkStore`."""
+        wanted = requested_documents(collection, filter(is_text, ids))
+        values = (*access_values(access), collection, list({one for one, _ in wanted.values()}))
+        rows = await self._fetch(_DOCUMENTS, collection, values)
+        found = {
+            row["document_id"]: _document_text(collection, row)
+            for row in allowed_rows(rows, access, "document texts")
+        }
+        return select_texts(wanted, found)
 
     async def visible_chunks(
         self, collection: str, chunk_ids: Sequence[str], access: Access
@@ -92,6 +116,16 @@ def row_document(row: Any) -> DocumentDraft:
         source_url=row["source_url"],
         metadata=msgspec.json.decode(row["metadata"]),
     )
+
+
+def _document_text(collection: str, row: Any) -> DocumentText:
+    chunks = tuple(
+        ChunkDraft(content=content, start=start, end=end, heading=heading, page=page)
+        for content, start, end, heading, page in row["chunks"]
+    )
+    draft = msgspec.structs.replace(row_document(row), chunks=chunks)
+    places = msgspec.json.decode(row["places"], type=tuple[Place, ...])
+    return document_text(collection, draft, row["gaps"], places)
 
 
 def _text(row: Any) -> ChunkText:

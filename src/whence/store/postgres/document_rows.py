@@ -14,7 +14,7 @@ from whence.store.validation import json_text
 
 _DOCUMENT_COLUMNS = (
     "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
-    "source_file", "source_url", "metadata", "source_digest",
+    "source_file", "source_url", "metadata", "source_digest", "gaps", "places",
 )  # fmt: skip
 _CHUNK_COLUMNS = (
     "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
@@ -85,6 +85,8 @@ def _document_rows(collection_id: int, numbered: _Numbered) -> Iterator[tuple[An
             draft.source_url,
             json_text(draft.metadata),
             draft.source_digest,
+            draft.gaps,
+            json_text(draft.places),
         )
 
 

@@ -125,8 +125,8 @@ class PostgresStore:
 
         texts = PostgresTexts(pool)
         self.chunk_texts = texts.chunk_texts
-        self.visible_chunks = texts.visible_chunks
-        self.known_chunks = texts.known_chunks
+        self.document_texts = texts.document_texts
+        self.visible_chunks, self.known_chunks = texts.visible_chunks, texts.known_chunks
 
         self.find_symbols = PostgresSymbols(maintenance, views.cache).find_symbols
         links = PostgresLinks(pool, maintenance, views.cache)

@@ -1,0 +1,86 @@
+"""Stored texts of documents, and where their parts stand in the files they were read from."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from whence.schema.message import Message
+
+
+class Place(Message, frozen=True, kw_only=True, array_like=True, gc=False):
+    """Where the text from an offset up to the next place stands in its file."""
+
+    char_start: int
+    """Offset in the stored text, in characters."""
+    line_start: int = 0
+    """First line of the file, from 1; 0 when the format has no lines."""
+    line_end: int = 0
+    """Last line of the file, not before the first; 0 when the format has no lines."""
+    page: int = 0
+    """Page, slide or sheet, from 1; 0 when the format has none."""
+    anchor: str = ""
+    """Id of the element or of the nearest heading of an HTML page; empty when there is none."""
+
+
+class StoredPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A chunk as a span of the stored text of its document: `text[char_start:char_end]` is its content."""
+
+    id: str
+    """IRI of the chunk."""
+    char_start: int
+    """Offset of its first character."""
+    char_end: int
+    """Offset after its last character."""
+    heading: str = ""
+    """Nearest heading above."""
+    page: int = 0
+    """Page it begins on, from 1; 0 when the document has none."""
+
+
+class DocumentText(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored document as one text."""
+
+    document_id: str
+    source_file: str
+    source_url: str
+    title: str
+    text: str
+    """What the offsets of chunks, citations and places count in."""
+    chunks: tuple[StoredPassage, ...]
+    """In the order of the text."""
+    places: tuple[Place, ...] = ()
+    """By offset, ascending; empty when nothing is known, as of documents stored by an earlier version."""
+    metadata: dict[str, Any] = {}
+    """The document's own metadata."""
+
+
+def place_of(places: Sequence[Place], start: int, end: int) -> Place | None:
+    """Return where a span of a stored text stands in the file; None when that is not known.
+
+    Lines reach from the first to the last of all places in the span; page and anchor are those of its start.
+    Cost: logarithmic in the places, linear in those of the span.
+
+    Args:
+        places: Of the document, by offset.
+        start: Offset of the first character of the span.
+        end: Offset after its last character.
+    """
+    first = bisect_right(places, start, key=_offset) - 1
+    if first < 0:
+        return None
+    inside = places[first : max(first + 1, bisect_left(places, end, key=_offset))]
+    lined = [place for place in inside if place.line_start]
+    return msgspec.structs.replace(
+        places[first],
+        char_start=start,
+        line_start=min((place.line_start for place in lined), default=0),
+        line_end=max((place.line_end for place in lined), default=0),
+    )
+
+
+def _offset(place: Place) -> int:
+    return place.char_start

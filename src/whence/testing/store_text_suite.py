@@ -1,0 +1,104 @@
+"""Whole texts of documents in a store; part of `store_suite`."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.places import DocumentText, Place, StoredPassage
+from whence.store.document_text import gaps_between
+from whence.store.protocols import EmbeddedDocument, Store
+from whence.testing.store_samples import (
+    EVERYTHING,
+    QUERY,
+    any_access,
+    any_tags,
+    fill_collection,
+    make_document,
+    on_one_store,
+)
+
+
+class DocumentTextSuite:
+    """A document is stored as one text with places, and read with the rights of the reader."""
+
+    async def test_a_document_is_one_text(self, store: Store) -> None:
+        """The text has the chunks at their offsets, with what stood between, and its places."""
+        text = "Title\n\nOne. Two.\n    Three"
+        spans = ((0, 11), (7, 16), (21, 26))
+        chunks = tuple(
+            ChunkDraft(content=text[start:end], start=start, end=end, heading="Title", page=2)
+            for start, end in spans
+        )
+        places = (
+            Place(char_start=0, line_start=1, line_end=2),
+            Place(char_start=7, line_start=4, line_end=4, page=3, anchor="two"),
+        )
+        draft = DocumentDraft(
+            document_id="d",
+            chunks=chunks,
+            title="Title",
+            source_file="d.md",
+            source_url="urn:d",
+            metadata={"year": 2024},
+            gaps=gaps_between(text, chunks),
+            places=places,
+        )
+        vectors = np.array([QUERY] * 3, np.float32)
+        name = await fill_collection(store, EmbeddedDocument(draft=draft, vectors=vectors))
+        ids = [f"urn:chunk:{name}:d:{index}" for index in range(4)]
+        found = await store.document_texts(name, ["d", ids[2], ids[3], "e", "\0"], Access.public())
+
+        assert list(found) == ["d", ids[2]]
+        assert found["d"] == found[ids[2]]
+        assert found["d"] == DocumentText(
+            document_id="d",
+            source_file="d.md",
+            source_url="urn:d",
+            title="Title",
+            text=text,
+            chunks=tuple(
+                StoredPassage(id=one, char_start=start, char_end=end, heading="Title", page=2)
+                for one, (start, end) in zip(ids, spans, strict=False)
+            ),
+            places=places,
+            metadata={"year": 2024},
+        )
+        assert await store.document_texts("nowhere", ["d"], EVERYTHING) == {}
+
+    async def test_a_text_without_gaps_keeps_its_offsets(self, store: Store) -> None:
+        """Of a document stored without what stands between its chunks, spaces and line ends take the place."""
+        chunks = tuple(
+            ChunkDraft(content=content, start=start, end=start + len(content))
+            for content, start in (("One.", 3), ("Two.", 8), ("Three.", 14))
+        )
+        consistent = DocumentDraft(document_id="a", chunks=chunks)
+        loose = DocumentDraft(
+            document_id="b", chunks=(ChunkDraft(content="One."), ChunkDraft(content="Two."))
+        )
+        name = await fill_collection(
+            store,
+            EmbeddedDocument(draft=consistent, vectors=np.array([QUERY] * 3, np.float32)),
+            EmbeddedDocument(draft=loose, vectors=np.array([QUERY] * 2, np.float32)),
+        )
+        found = await store.document_texts(name, ["a", "b"], Access.public())
+
+        assert found["a"].text == " \n\nOne.\nTwo.\n\nThree."
+        assert found["b"].text == "One.\n\nTwo."
+        for one in found.values():
+            contents = [one.text[chunk.char_start : chunk.char_end] for chunk in one.chunks]
+            assert contents == ["One.", "Two.", "Three."][: len(contents)]
+
+    @given(tags=any_tags, access=any_access)
+    @on_one_store
+    async def test_a_hidden_text_is_missing(
+        self, store: Store, tags: DocumentTags, access: Access
+    ) -> None:
+        """A reader gets the text of a document exactly if its tags allow it, by any of its ids."""
+        name = await fill_collection(store, make_document("d", tags=tags), make_document("e"))
+        ids = ["d", "e", f"urn:chunk:{name}:d:0"]
+        found = await store.document_texts(name, ids, access)
+
+        assert list(found) == (ids if access.allows(tags) else ["e"])
