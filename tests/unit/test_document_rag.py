@@ -74,7 +74,6 @@ class Bench:
             reranker,
             fetch_chunks=self.texts.fetch_chunks if batched else None,
             options=RagOptions(**options),
-            settings={"collection": "default"},
             new_id=lambda: "answer-1",
             clock=lambda: datetime(2025, 1, 2, tzinfo=UTC),
             monotonic=lambda: 5.0,
@@ -1059,7 +1058,7 @@ async def test_cancelling_a_question_cancels_its_calls() -> None:
     all_started = asyncio.Event()
 
     class Slow(StubSearch):
-        async def query(self, vector: Any, limit: int) -> list[Any]:
+        async def query(self, *, vector: Any, limit: int, collection: str) -> list[Any]:
             started.append("search")
             if len(started) == 3:
                 all_started.set()

@@ -146,7 +146,7 @@ async def test_an_answer_comes_last_with_its_citations() -> None:
 
     assert [is_last(reply) for reply in replies] == [False] * 5 + [True]
     assert (answer.answer_id, answer.question, answer.text) == ("a1", "Why?", "So [1].")
-    assert (answer.model, answer.in_token, answer.out_token) == ("llm", 5, 2)
+    assert (answer.model, answer.in_token, answer.out_token) == ("llm", 14, 2)
     assert [(c.chunk_id, c.source_file, c.heading, c.quote) for c in answer.citations] == [
         ("urn:chunk:4", "doc.md", "H", "Text")
     ]

@@ -1,88 +1,55 @@
-"""`DocumentRag`: questions answered over any clients, without a bus."""
+"""`DocumentRag`: questions answered over any clients, without a bus.
+
+The class, its arguments and what it calls are those of TrustGraph's class of this name, so that callers and
+stub clients of one work with the other.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, Final, Literal
 
+import msgspec
+
+from whence.answering.evidence import read_concepts
 from whence.answering.pipeline import answer
-from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
+from whence.answering.plain_services import (
+    EmbeddingClient,
+    FetchChunk,
+    FetchChunks,
+    KeywordClient,
+    PlainServices,
+    PromptClient,
+    RerankerClient,
+    SearchClient,
+)
 from whence.answering.state import (
     ChunkCallback,
     ExplainCallback,
+    Question,
     RagOptions,
     SaveAnswerCallback,
     check_question,
     new_question,
 )
 from whence.answering.trace_recorder import Sources, new_answer_id, utc_now
-from whence.provenance.stage_records import Scalar
-from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
+from whence.retrieval import services
+from whence.retrieval.fusion import reciprocal_ranks
+from whence.retrieval.pipeline import find_candidates, read_passages
+from whence.retrieval.services import Deadline
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, DocumentRagRequest
-from whence.schema.embedding import EmbeddingModel
-from whence.schema.errors import InternalError, NotFound, WhenceError
-from whence.schema.prompt import PromptResult
 from whence.schema.search import SearchMode
 
-FetchChunk = Callable[[str], Awaitable[str]]
-"""Takes a chunk id and returns its text."""
-FetchChunks = Callable[[Sequence[str]], Awaitable[Mapping[str, Any]]]
-"""Takes chunk ids and returns the texts that exist, `str` or `ChunkText`, by id."""
-
-
-class PromptClient(Protocol):
-    """Writes concepts and answers."""
-
-    def prompt(self, template_id: str, *, variables: Mapping[str, Any]) -> Awaitable[PromptResult]:
-        """Fill a template and return the reply to it."""
-        ...
-
-    def document_prompt(
-        self,
-        *,
-        query: str,
-        documents: Sequence[str],
-        streaming: bool = False,
-        chunk_callback: ChunkCallback | None = None,
-        outdated: Sequence[int] = (),
-    ) -> Awaitable[PromptResult]:
-        """Answer a question from documents; `outdated` is passed only where some are."""
-        ...
-
-
-class EmbeddingClient(Protocol):
-    """Makes vectors."""
-
-    def embed(self, texts: Sequence[str], /) -> Awaitable[Sequence[Any]]:
-        """Return one vector per text; what a vector is, is between this and the search."""
-        ...
-
-
-class SearchClient(Protocol):
-    """Searches."""
-
-    def query(self, vector: Any, /, *, limit: int) -> Awaitable[Sequence[Any]]:
-        """Return matches, best first; objects with `chunk_id` and perhaps scores."""
-        ...
-
-
-class RerankerClient(Protocol):
-    """Reranks."""
-
-    def rerank(
-        self,
-        *,
-        queries: Sequence[Mapping[str, str]],
-        documents: Sequence[Mapping[str, str]],
-        limit: int,
-    ) -> Awaitable[Sequence[Any]]:
-        """Return the best documents, objects with `document_id` and `score`."""
-        ...
+RetrievalMode = Literal["vector", "keyword", "hybrid"]
+_MODES: Final[Mapping[str, SearchMode]] = {
+    "vector": "dense",
+    "keyword": "bm25",
+    "hybrid": "hybrid",
+}
 
 
 class DocumentRag:
@@ -94,12 +61,20 @@ class DocumentRag:
         doc_embeddings_client: Searches with vectors.
         fetch_chunk: Takes a chunk id and returns its text.
         reranker_client: Chooses among the candidates; None for the order of retrieval.
+        verbose: Whether each step, the question and the documents are logged at debug level.
+        kw_index_client: Searches with words.
+        retrieval_mode: `vector` searches with the vectors of concepts, `keyword` with the words of the
+            question, `hybrid` with both; their rankings are joined by weighted reciprocal rank fusion.
+        vector_weight: Weight of the vectors' ranking in `hybrid`, 0 or more.
+        keyword_weight: Weight of the words' ranking in `hybrid`, 0 or more.
         fetch_chunks: Reads all texts in one request; used in place of `fetch_chunk` when given.
-        options: Limits and choices.
-        settings: More that the trace records of every question, e.g. `collection`.
+        options: Limits and choices; by default the concepts are searched and not the question itself.
         new_id: Makes ids of answers.
         clock: Time of day in UTC.
         monotonic: Clock in seconds that never goes back.
+
+    Raises:
+        ValueError: The mode is unknown or needs a `kw_index_client`, or the weights are invalid.
     """
 
     def __init__(
@@ -109,27 +84,40 @@ class DocumentRag:
         doc_embeddings_client: SearchClient,
         fetch_chunk: FetchChunk,
         reranker_client: RerankerClient | None = None,
+        verbose: bool = False,
+        kw_index_client: KeywordClient | None = None,
+        retrieval_mode: RetrievalMode = "vector",
+        vector_weight: float = 1.0,
+        keyword_weight: float = 1.0,
         *,
         fetch_chunks: FetchChunks | None = None,
         options: RagOptions | None = None,
-        settings: Mapping[str, Scalar] | None = None,
         new_id: Callable[[], str] = new_answer_id,
         clock: Callable[[], datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        _check_modes(retrieval_mode, kw_index_client, (vector_weight, keyword_weight))
         self.prompt_client = prompt_client
         self.embeddings_client = embeddings_client
         self.doc_embeddings_client = doc_embeddings_client
         self.fetch_chunk = fetch_chunk
         self.reranker_client = reranker_client
+        self.verbose = verbose
+        self.kw_index_client = kw_index_client
+        self.retrieval_mode = retrieval_mode
+        self.vector_weight, self.keyword_weight = vector_weight, keyword_weight
         self.fetch_chunks = fetch_chunks
-        self.options = options or RagOptions()
-        self._settings = dict(settings or {})
+        self.options = options or RagOptions(search_question=False)
+        if retrieval_mode == "keyword":
+            self.options = msgspec.structs.replace(self.options, max_concepts=0)
         self._sources = Sources(new_id, clock, monotonic)
+        self._services("", Deadline()).log("DocumentRag initialized")
 
     async def query(
         self,
         query: str,
+        workspace: str = "default",
+        collection: str = "default",
         doc_limit: int = 20,
         fetch_limit: int = 0,
         streaming: bool = False,
@@ -141,10 +129,12 @@ class DocumentRag:
         answer_id: str = "",
         deadline_s: float | None = None,
     ) -> Answer:
-        """Answer one question.
+        """Answer one question; `text, usage = await rag.query(...)` unpacks the answer.
 
         Args:
             query: The question.
+            workspace: Not used: the clients know their own.
+            collection: Passed to the searches.
             doc_limit: Most chunks given to the writer, 1 or more.
             fetch_limit: Candidates retrieved for the reranker, at least `doc_limit`; 0 for three times that.
             streaming: Whether `chunk_callback` gets the text as it is written.
@@ -166,127 +156,159 @@ class DocumentRag:
             fetch_limit=fetch_limit,
             rerank=rerank,
         )
-        options = self.options
-        check_question(query, doc_limit, fetch_limit, max_bytes=options.max_question_bytes)
-        deadline = options.deadline(deadline_s, self._sources.monotonic)
-        services = _PlainServices(self, deadline, options)
+        check_question(query, doc_limit, fetch_limit, max_bytes=self.options.max_question_bytes)
+        deadline = self.options.deadline(deadline_s, self._sources.monotonic)
+        plain = self._services(collection, deadline)
+        plain.log("Constructing prompt...")
+        question = self._question(message, plain, explain_callback)
+        question.on_piece = chunk_callback if streaming else None
+        question.save_answer = save_answer_callback
+        result = await answer(question)
+        plain.log("Query processing complete")
+        return result
+
+    def _question(
+        self,
+        message: DocumentRagRequest,
+        plain: PlainServices,
+        explain_callback: ExplainCallback | None,
+    ) -> Question:
         question = new_question(
             message,
-            options,
+            self.options,
             self._sources,
-            retrieval=services,
-            writer=services,
-            deadline=deadline,
+            retrieval=plain,
+            writer=plain,
+            deadline=plain.deadline,
             has_reranker=self.reranker_client is not None,
-            settings=self._settings,
+            settings={"collection": plain.collection, "mode": plain.mode},
             listener=None
             if explain_callback is None
             else lambda event: explain_callback(event.triples, event.explain_id),
         )
-        question.on_piece = chunk_callback if streaming else None
-        question.save_answer = save_answer_callback
-        return await answer(question)
+        if self.retrieval_mode == "hybrid":
+            question.rank_weights = (self.vector_weight, self.keyword_weight)
+        return question
 
-
-@dataclass(frozen=True, slots=True)
-class _PlainServices:
-    """The clients of a `DocumentRag` as the services of one question."""
-
-    rag: DocumentRag
-    deadline: Deadline
-    options: RagOptions
-
-    mode: ClassVar[SearchMode] = "dense"
-    fuses_scores: ClassVar[bool] = False
-
-    async def extract_concepts(self, query: str) -> PromptResult:
-        """Return search phrases for a question, one a line."""
-        return await self.rag.prompt_client.prompt(EXTRACT_CONCEPTS, variables={"query": query})
-
-    async def write_answer(
-        self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
-    ) -> PromptResult:
-        """Answer a question; a simple client gets only the arguments that apply."""
-        optional: dict[str, Any] = {}
-        if old := outdated_numbers(passages):
-            optional["outdated"] = old
-        if on_piece is not None:
-            optional |= {"streaming": True, "chunk_callback": on_piece}
-        documents = [one.text for one in passages]
-        return await self.rag.prompt_client.document_prompt(
-            query=query, documents=documents, **optional
+    def _services(self, collection: str, deadline: Deadline) -> PlainServices:
+        return _services_of(
+            self, collection, deadline, self.options, self.verbose, self.fetch_chunks
         )
 
-    async def embed(self, texts: Sequence[str], what: str) -> Embedded:
-        """See `RetrievalServices.embed`."""
-        vectors = await self.deadline.limit(
-            f"embedding {what}",
-            lambda: self.rag.embeddings_client.embed(texts),
-            self.options.embedding_timeout_s,
+
+class Query:
+    """The searches of one question in parts, for code that calls them one by one.
+
+    Args:
+        rag: Has the clients and the retrieval mode, as a `DocumentRag` does.
+        workspace: Not used: the clients know their own.
+        collection: Passed to the searches.
+        verbose: Whether each step is logged at debug level.
+        fetch_limit: Most chunks, 1 or more; the concepts share it.
+        track_usage: Called with each reply of the prompt client.
+    """
+
+    def __init__(
+        self,
+        rag: Any,
+        workspace: str,
+        collection: str,
+        verbose: bool,
+        fetch_limit: int = 20,
+        track_usage: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.rag = rag
+        self.workspace = workspace
+        self.collection = collection
+        self.verbose = verbose
+        self.fetch_limit = fetch_limit
+        self.track_usage = track_usage
+
+    async def extract_concepts(self, query: str) -> list[str]:
+        """Return search phrases for a question, the question itself when there are none."""
+        result = await self._services().extract_concepts(query)
+        if self.track_usage is not None:
+            self.track_usage(result)
+        return list(read_concepts(result.text or "", limit=RagOptions().max_concepts)) or [query]
+
+    async def get_vectors(self, concepts: Sequence[str]) -> Sequence[Any]:
+        """Return the vectors of concepts."""
+        return (await self._services().embed(concepts, "concepts")).vectors
+
+    async def get_docs(
+        self, concepts: Sequence[str], query: str = ""
+    ) -> tuple[list[str], list[str]]:
+        """Return the texts and the ids of the best chunks, in one order; `query` is searched by its words."""
+        plain, limit = self._services(), self.fetch_limit
+        queries = [services.Query(query, None, limit)] if plain.mode != "dense" else []
+        if plain.mode != "bm25":
+            share = max(1, limit // max(1, len(concepts)))
+            vectors = await self.get_vectors(concepts)
+            queries += [
+                services.Query(concept, vector, share)
+                for concept, vector in zip(concepts, vectors, strict=True)
+            ]
+        weights = None
+        if plain.mode == "hybrid":
+            weights = (self.rag.vector_weight, self.rag.keyword_weight)
+        found = await find_candidates(plain, queries, limit=limit, weights=weights)
+        passages = await read_passages(plain, found.kept)
+        return [one.text for one in passages], [one.chunk_id for one in passages]
+
+    def _services(self) -> PlainServices:
+        options = RagOptions()
+        return _services_of(self.rag, self.collection, Deadline(), options, self.verbose, None)
+
+
+def rrf_fuse(
+    ranked_lists: Sequence[Sequence[Any]], weights: Sequence[float], limit: int
+) -> list[Any]:
+    """Return the best matches of several rankings by the sum of `weight / (60 + rank)`.
+
+    Of a chunk that several rankings have the first match is returned; ties keep the order of first occurrence.
+    Matches without a chunk id are left out, and count in the ranks of those after them.
+    """
+    first: dict[str, Any] = {}
+    for match in (match for ranking in ranked_lists for match in ranking):
+        first.setdefault(match.chunk_id, match)
+    scores = reciprocal_ranks(
+        ([match.chunk_id for match in ranking] for ranking in ranked_lists), weights
+    )
+    order = sorted(filter(None, scores), key=lambda chunk_id: -scores[chunk_id])
+    return [first[chunk_id] for chunk_id in order[:limit]]
+
+
+def _services_of(
+    rag: Any,
+    collection: str,
+    deadline: Deadline,
+    options: RagOptions,
+    verbose: bool,
+    fetch_chunks: FetchChunks | None,
+) -> PlainServices:
+    return PlainServices(
+        prompts=rag.prompt_client,
+        embeddings=rag.embeddings_client,
+        vectors=rag.doc_embeddings_client,
+        keywords=rag.kw_index_client,
+        reranker=getattr(rag, "reranker_client", None),
+        fetch_chunk=rag.fetch_chunk,
+        fetch_chunks=fetch_chunks,
+        mode=_MODES.get(rag.retrieval_mode, "dense"),
+        collection=collection,
+        deadline=deadline,
+        options=options,
+        verbose=verbose,
+    )
+
+
+def _check_modes(mode: str, keywords: object, weights: tuple[float, float]) -> None:
+    if mode not in _MODES:
+        raise ValueError(f"retrieval_mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    if mode != "vector" and keywords is None:
+        raise ValueError(f"retrieval_mode {mode!r} needs a kw_index_client")
+    if not all(math.isfinite(one) and one >= 0 for one in weights) or not any(weights):
+        raise ValueError(
+            "vector_weight and keyword_weight must be 0 or more, and not both 0,"
+            f" not {weights[0]} and {weights[1]}"
         )
-        count = len(vectors) if hasattr(vectors, "__len__") else 0
-        if count != len(texts):
-            raise InternalError(f"embedding {what} gave {count} vectors for {len(texts)} texts")
-        model = getattr(vectors[0], "model", None)
-        return Embedded(vectors, model if isinstance(model, EmbeddingModel) else None)
-
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
-        """See `RetrievalServices.search`."""
-        return await asyncio.gather(*map(self._search, queries))
-
-    async def _search(self, query: Query) -> Ranking | WhenceError:
-        try:
-            matches = await self.deadline.limit(
-                "searching",
-                lambda: self.rag.doc_embeddings_client.query(query.vector, limit=query.limit),
-                self.options.search_timeout_s,
-            )
-        except WhenceError as error:
-            return error
-        return Ranking(matches)
-
-    async def fetch(self, chunk_ids: Sequence[str]) -> Mapping[str, Any]:
-        """Return all texts from one request where the client can do that, else a few at once."""
-        timeout_s = self.options.texts_timeout_s
-        fetch_chunks = self.rag.fetch_chunks
-        if fetch_chunks is not None:
-            return await self.deadline.limit(
-                "reading the texts", lambda: fetch_chunks(chunk_ids), timeout_s
-            )
-        slots = asyncio.Semaphore(self.options.fetch_concurrency)
-        deadline = self.deadline.within(timeout_s)
-        texts = await asyncio.gather(
-            *(self._fetch_one(chunk_id, slots, deadline) for chunk_id in chunk_ids)
-        )
-        return dict(zip(chunk_ids, texts, strict=True))
-
-    async def _fetch_one(self, chunk_id: str, slots: asyncio.Semaphore, deadline: Deadline) -> Any:
-        """Return one text, None when it does not exist, or the error."""
-        async with slots:
-            try:
-                return await deadline.limit(
-                    f"reading chunk {chunk_id}",
-                    lambda: self.rag.fetch_chunk(chunk_id),
-                    self.options.texts_timeout_s,
-                )
-            except NotFound:
-                return None
-            except WhenceError as error:
-                return error
-
-    async def rerank(
-        self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
-    ) -> RerankReply:
-        """Have the best passages chosen."""
-        reranker = self.rag.reranker_client
-        assert reranker is not None
-        documents = [{"id": str(index), "text": one.text} for index, one in enumerate(passages)]
-        results = await self.deadline.limit(
-            "reranking",
-            lambda: reranker.rerank(
-                queries=[{"id": "0", "text": query}], documents=documents, limit=limit
-            ),
-            self.options.rerank_timeout_s,
-            share=0.5,
-        )
-        return RerankReply(results)

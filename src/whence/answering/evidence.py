@@ -35,8 +35,8 @@ class ProcessedQuery(msgspec.Struct, frozen=True):
 
     concepts: tuple[str, ...]
     """Search phrases that a language model made of the question, or the question itself."""
-    embedded: Embedded | WhenceError
-    """The question's vector, or the error of embedding it."""
+    embedded: Embedded | WhenceError | None
+    """The question's vector, the error of embedding it, or None when it is not searched by a vector."""
 
 
 async def process_query(question: Question) -> ProcessedQuery:
@@ -45,25 +45,18 @@ async def process_query(question: Question) -> ProcessedQuery:
     A failure to extract concepts degrades: the question alone is searched. Without a language model the
     question is the only concept.
     """
-    trace, text = question.trace, question.text
+    trace, text, options = question.trace, question.text, question.options
     trace.begin("grounding")
-    result, embedded = await asyncio.gather(
-        _or_error(
-            question.deadline.limit(
-                "naming concepts",
-                partial(question.writer.extract_concepts, text),
-                question.options.concepts_timeout_s,
-                share=0.3,
-            )
-        ),
-        _or_error(question.retrieval.embed([text], "the question")),
-    )
+    result: PromptResult | WhenceError
+    embedded: Embedded | WhenceError | None
+    result, embedded = await asyncio.gather(_name_concepts(question), _embed_question(question))
     if isinstance(result, WhenceError):
         reason = f"no concepts were named, the question alone is searched: {result.message}"
         trace.degrade("prompt", "concepts_failed", reason)
         result = PromptResult(text="")
+    question.replies.append(result)
     by_model = result.language_model is not False
-    extracted = read_concepts(result.text or "", limit=question.options.max_concepts)
+    extracted = read_concepts(result.text or "", limit=options.max_concepts)
     concepts = (extracted if by_model else ()) or (text,)
     await trace.end(
         partial(
@@ -80,6 +73,26 @@ async def process_query(question: Question) -> ProcessedQuery:
     return ProcessedQuery(concepts, embedded)
 
 
+async def _name_concepts(question: Question) -> PromptResult | WhenceError:
+    options = question.options
+    if not options.max_concepts:
+        return PromptResult()
+    return await _or_error(
+        question.deadline.limit(
+            "naming concepts",
+            partial(question.writer.extract_concepts, question.text),
+            options.concepts_timeout_s,
+            share=0.3,
+        )
+    )
+
+
+async def _embed_question(question: Question) -> Embedded | WhenceError | None:
+    if question.retrieval.mode == "bm25" or not question.options.search_question:
+        return None
+    return await _or_error(question.retrieval.embed([question.text], "the question"))
+
+
 async def _or_error(call: Awaitable[T]) -> T | WhenceError:
     """Return the result of a call, or its error: whether that matters depends on the caller."""
     try:
@@ -90,36 +103,40 @@ async def _or_error(call: Awaitable[T]) -> T | WhenceError:
 
 def _plan_queries(
     question: Question,
-    own: Embedded | WhenceError,
+    own: Embedded | WhenceError | None,
     concepts: Sequence[str],
     embedded: Embedded | WhenceError,
 ) -> list[Query]:
     """Return the queries to search for: the question's own first, then one per concept.
 
-    The question itself is always searched, to the whole depth of the pool: concepts may miss its point, or find
-    the same chunks. The concepts share the pool equally.
+    The question itself is searched to the whole depth of the pool: concepts may miss its point, or find the
+    same chunks. The concepts share the pool equally. A query without a vector is searched by its words alone.
     """
     text, pool, trace = question.text, question.pool_limit, question.trace
-    if not isinstance(own, WhenceError):
-        queries = [Query(text, own.vectors[0], pool)]
-    elif question.retrieval.mode != "dense":
+    mode = question.retrieval.mode
+    by_words = mode == "bm25" or question.rank_weights is not None
+    queries = [Query(text, None, pool)] if by_words else []
+    if isinstance(own, Embedded):
+        queries.append(Query(text, own.vectors[0], pool))
+    elif own is not None and mode != "dense":
         reason = f"words alone find candidates, the question could not be embedded: {own.message}"
         trace.degrade("embedding", "question_not_embedded", reason)
         queries = [Query(text, None, pool)]
-    elif isinstance(embedded, WhenceError) or not concepts:
-        raise own
-    else:
+    elif own is not None:
+        if isinstance(embedded, WhenceError) or not concepts:
+            raise own
         reason = f"only concepts are searched, not the question itself: {own.message}"
         trace.degrade("embedding", "question_not_embedded", reason)
-        queries = []
     if isinstance(embedded, WhenceError):
+        if not queries:
+            raise embedded
         reason = f"only the question itself is searched: {embedded.message}"
         trace.degrade("embedding", "concepts_not_embedded", reason)
         return queries
     share = max(1, pool // max(1, len(concepts)))
+    vectors = embedded.vectors or [None] * len(concepts)
     return queries + [
-        Query(concept, vector, share)
-        for concept, vector in zip(concepts, embedded.vectors, strict=True)
+        Query(concept, vector, share) for concept, vector in zip(concepts, vectors, strict=True)
     ]
 
 
@@ -176,8 +193,11 @@ async def find(
     """Search for the question and its concepts, without reading texts."""
     own = processed.embedded
     embedded: Embedded | WhenceError = Embedded(())
-    concepts = [concept for concept in processed.concepts if concept != question.text]
-    if concepts:
+    by_words = question.retrieval.mode == "bm25"
+    # The question is one of the concepts where it is not searched anyway.
+    searched = question.text if own is not None or by_words else ""
+    concepts = [concept for concept in processed.concepts if concept != searched]
+    if concepts and not by_words:
         embedded = await _or_error(question.retrieval.embed(concepts, "concepts"))
     for one in (own, embedded):
         if isinstance(one, Embedded) and one.model is not None:
@@ -194,6 +214,7 @@ async def find(
         limit=limit,
         threshold=question.options.threshold,
         cut_code=cut_code,
+        weights=question.rank_weights,
     )
     for degradation in found.degraded:
         question.trace.note(degradation)

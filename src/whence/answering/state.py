@@ -124,8 +124,10 @@ class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Candidates with a score below it are dropped."""
     drop_duplicates: bool = False
     """Whether of passages with equal texts only the best ranked is kept."""
-    max_concepts: Annotated[int, msgspec.Meta(ge=1, le=64)] = 10
-    """Most concepts that are searched for, the question itself not counted."""
+    max_concepts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 10
+    """Most concepts that are searched for, the question itself not counted; with 0 none are asked for."""
+    search_question: bool = True
+    """Whether the question itself is searched beside its concepts; it always is where there are none."""
     max_context_chars: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Most characters of text given to the writer, 0 for no limit. A text is taken whole or skipped; the
     best one is always taken."""
@@ -179,12 +181,16 @@ class Question:
     """Candidates that are retrieved and read; never fewer than the writer is given."""
     settings: Mapping[str, Scalar]
     """More that the trace records of the question, e.g. `collection`."""
+    rank_weights: tuple[float, float] | None = None
+    """Weights of the rankings by vectors and by words where these are separate searches, else None."""
     on_piece: ChunkCallback | None = None
     save_answer: SaveAnswerCallback | None = None
 
     candidates: dict[str, CandidateRecord] = field(default_factory=dict)
     """All candidates by chunk id, in order of rank, with what is known of them."""
     models: dict[str, ModelUse] = field(default_factory=dict)
+    replies: list[PromptResult] = field(default_factory=list)
+    """What the writer replied to each call."""
     selected: bool = False
     """Whether a selection (the `focus` stage) chose the passages for the writer."""
 
@@ -199,6 +205,7 @@ class Question:
             "threshold": options.threshold,
             "drop_duplicates": options.drop_duplicates,
             "max_concepts": options.max_concepts,
+            "search_question": options.search_question,
             "max_context_chars": options.max_context_chars,
         }
         for role, model in self.models.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -77,12 +77,17 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         refusal=written.refusal,
         citations=citations,
         model=result.model or "",
-        in_token=result.in_token,
-        out_token=result.out_token,
+        in_token=_sum(one.in_token for one in question.replies),
+        out_token=_sum(one.out_token for one in question.replies),
         degraded=tuple(trace.degraded),
         stages=tuple(trace.reports),
         latency_ms=trace.elapsed_ms(),
     )
+
+
+def _sum(tokens: Iterable[int | None]) -> int | None:
+    known = [count for count in tokens if count is not None]
+    return sum(known) if known else None
 
 
 def _within_limits(
@@ -135,6 +140,7 @@ async def _write(question: Question, passages: Sequence[Passage]) -> _Written:
         partial(question.writer.write_answer, question.text, passages, send if callback else None),
         question.options.answer_timeout_s,
     )
+    question.replies.append(result)
     text = result.text or "".join(pieces)
     await send("", True)
     if not text.strip():

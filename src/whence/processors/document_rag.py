@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from whence.answering.document_rag import DocumentRag
+from whence.answering.document_rag import DocumentRag, Query, rrf_fuse
 from whence.answering.requests import DocumentRagParameters, answer_document_request
 from whence.answering.state import (
     OVERFETCH_FACTOR,
@@ -23,6 +23,7 @@ from whence.processors.base import (
     Context,
     StreamingProcessor,
 )
+from whence.retrieval.fusion import RRF_K
 from whence.schema.document_rag import DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.message import Message
 
@@ -30,11 +31,14 @@ __all__ = (
     "NOTHING_FOUND",
     "NOTHING_READABLE",
     "OVERFETCH_FACTOR",
+    "RRF_K",
     "DocumentRag",
     "DocumentRagParameters",
     "DocumentRagProcessor",
     "ExplainCallback",
+    "Query",
     "RagOptions",
+    "rrf_fuse",
 )
 
 

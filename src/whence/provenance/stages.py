@@ -227,7 +227,10 @@ def synthesis_triples(
         )
     if refusal is not None:
         rows += _refusal_rows(stage, refusal)
-    types, parent = (ns.TG_SYNTHESIS, ns.TG_ANSWER), uris.focus if reranked else uris.exploration
+    types, parent = (
+        (ns.TG_SYNTHESIS, ns.TG_ANSWER_TYPE),
+        uris.focus if reranked else uris.exploration,
+    )
     return _triples(stage, "Synthesis", types, parent, rows, run)
 
 
@@ -273,7 +276,7 @@ def failure_triples(
         (node, ns.WH_MESSAGE, literal(message)),
         (node, ns.WH_HINT, literal(hint) if hint else None),
     ]
-    return _triples(node, "Error", (ns.TG_ERROR,), getattr(uris, derived_from), rows, run)
+    return _triples(node, "Error", (ns.TG_ERROR_TYPE,), getattr(uris, derived_from), rows, run)
 
 
 def _triples(

@@ -38,7 +38,7 @@ STAGE_TYPES: Mapping[str, str] = {
     "exploration": ns.TG_EXPLORATION,
     "focus": ns.TG_FOCUS,
     "synthesis": ns.TG_SYNTHESIS,
-    "error": ns.TG_ERROR,
+    "error": ns.TG_ERROR_TYPE,
 }
 #: Headings of stages for people.
 STAGE_TITLES: Mapping[str, str] = {

@@ -11,7 +11,7 @@ of queries about something else get none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Literal
 
@@ -31,7 +31,7 @@ _HALF = 0.42
 #: The same for words alone, over the coverage of the query.
 _LEXICAL_HALF = 0.5
 #: Constant of reciprocal rank fusion, from Cormack, Clarke and Büttcher (SIGIR 2009).
-_RRF_K = 60
+RRF_K = 60
 #: Lowest score of a definition.
 MIN_BOOSTED_SCORE = 0.99
 #: Highest score of any other chunk beside a definition.
@@ -81,11 +81,21 @@ def _absolute(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
 
 def _reciprocal_ranks(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
     """Return the sum of 1 / (60 + rank) over the retrievers, scaled so that first in both is 1."""
-    fused = dict.fromkeys(chunks, 0.0)
-    for found in _by_retriever(chunks):
-        order = sorted(found, key=lambda chunk_id: (-found[chunk_id], chunk_id))
-        for rank, chunk_id in enumerate(order, 1):
-            fused[chunk_id] += (_RRF_K + 1) / (_RRF_K + rank) / 2
+    orders = [
+        sorted(found, key=lambda chunk_id: (-found[chunk_id], chunk_id))
+        for found in _by_retriever(chunks)
+    ]
+    return dict.fromkeys(chunks, 0.0) | reciprocal_ranks(orders, [(RRF_K + 1) / 2] * len(orders))
+
+
+def reciprocal_ranks(
+    rankings: Iterable[Iterable[str]], weights: Iterable[float]
+) -> dict[str, float]:
+    """Return the sum of `weight / (60 + rank)` over the rankings by id, in order of first occurrence."""
+    fused: dict[str, float] = {}
+    for ranking, weight in zip(rankings, weights, strict=True):
+        for rank, chunk_id in enumerate(ranking, 1):
+            fused[chunk_id] = fused.get(chunk_id, 0.0) + weight / (RRF_K + rank)
     return fused
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import not_
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +18,8 @@ import msgspec
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.fusion import MAX_UNBOOSTED_SCORE
-from whence.retrieval.rerank import RERANK_DEPTH, blended_score, finite_number, read_reranking
+from whence.retrieval.pooling import fuse_rankings, pool_candidates
+from whence.retrieval.rerank import RERANK_DEPTH, blended_score, read_reranking
 from whence.retrieval.results import Reranking, RetrievalResult, RetrievedChunk, SearchReport
 from whence.retrieval.services import Passage, Query, Ranking, RetrievalServices
 from whence.schema.errors import (
@@ -26,7 +29,7 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
-from whence.schema.search import Candidate, Degradation, GraphUse, Match, SearchMode, truncate_query
+from whence.schema.search import Degradation, GraphUse, Match, SearchMode, truncate_query
 from whence.schema.texts import ChunkText
 
 T = TypeVar("T")
@@ -202,123 +205,49 @@ async def find_candidates(
     limit: int,
     threshold: float = 0.0,
     cut_code: DropCode = "over_limit",
+    weights: tuple[float, float] | None = None,
 ) -> Found:
-    """Search for all queries and pool what they find; a query that fails is left out."""
-    rankings: list[tuple[str, Ranking]] = []
+    """Search for all queries and pool what they find; a query that fails is left out.
+
+    Args:
+        services: Search.
+        queries: At least one.
+        limit: Most candidates that are not dropped.
+        threshold: Candidates with a score below it are dropped.
+        cut_code: Why those after the limit are dropped.
+        weights: See `fuse_rankings`, where queries without a vector are searched elsewhere than those with one.
+    """
+    rankings: list[tuple[Query, Ranking]] = []
     errors: list[WhenceError] = []
     degraded: dict[Degradation, None] = {}
     for query, reply in zip(queries, await services.search(queries), strict=True):
         if isinstance(reply, WhenceError):
             errors.append(reply)
         else:
-            rankings.append((query.text, reply))
+            rankings.append((query, reply))
             degraded |= dict.fromkeys(reply.degraded)
     if errors and not rankings:
         raise errors[0]
     if errors:
         reason = f"{len(errors)} of {len(queries)} searches failed: {errors[0].message}"
         degraded[Degradation(stage="search", code="search_failed", reason=reason)] = None
+    named = [(query.text, ranking) for query, ranking in rankings]
+    if weights is None:
+        candidates = pool_candidates(named, limit=limit, threshold=threshold, cut_code=cut_code)
+    else:
+        by_words = [query.vector is None for query, _ in rankings]
+        candidates = fuse_rankings(
+            compress(named, map(not_, by_words)),
+            compress(named, by_words),
+            weights,
+            limit=limit,
+            threshold=threshold,
+            cut_code=cut_code,
+        )
     return Found(
-        candidates=pool_candidates(rankings, limit=limit, threshold=threshold, cut_code=cut_code),
+        candidates=candidates,
         degraded=tuple(degraded),
         graphs=tuple(found.graph for _, found in rankings if found.graph is not None),
-    )
-
-
-class _Pooled(msgspec.Struct):
-    """One chunk in several rankings."""
-
-    best_rank: int
-    place: int
-    """Place of the ranking that ranked it best."""
-    match: Any
-    """The `Candidate` with the best score; one without a score when no ranking has one."""
-    concepts: dict[str, None] = {}
-    """Queries that found it, in order."""
-
-
-def pool_candidates(
-    rankings: Iterable[tuple[str, Ranking]],
-    *,
-    limit: int,
-    threshold: float = 0.0,
-    cut_code: DropCode = "over_fetch_limit",
-) -> list[CandidateRecord]:
-    """Merge the rankings of several queries into one, each chunk once.
-
-    Rankings are interleaved: first the best of each, then the second best of each, and so on, so that no query
-    crowds out another. Scores of different queries are not comparable enough to sort by; they break ties, then
-    the order of the rankings does. A match without a chunk id is left out.
-
-    Returns:
-        All candidates in order, ranks from 1 without gaps, those that are dropped with their reason.
-
-    Cost: n log n for n matches over all rankings.
-    """
-    pool: dict[str, _Pooled] = {}
-    for place, (concept, ranking) in enumerate(rankings):
-        _add_ranking(pool, place, concept, ranking)
-    candidates: list[CandidateRecord] = []
-    places = limit
-    for rank, item in enumerate(sorted(pool.values(), key=_order), start=1):
-        match, code = item.match, ""
-        if match.score is not None and match.score < threshold:
-            code = "below_threshold"
-        elif places <= 0:
-            code = cut_code
-        else:
-            places -= 1
-        candidates.append(
-            CandidateRecord(
-                chunk_id=match.chunk_id,
-                rank=rank,
-                document_id=match.document_id,
-                score=match.score,
-                dense_score=match.dense_score,
-                sparse_score=match.sparse_score,
-                graph_score=match.graph_score,
-                name_score=match.name_score,
-                concepts=tuple(item.concepts),
-                reason_code=code,
-            )
-        )
-    return candidates
-
-
-def _order(item: _Pooled) -> tuple[int, float, int]:
-    score = item.match.score
-    return item.best_rank, -math.inf if score is None else -score, item.place
-
-
-def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ranking) -> None:
-    """Add one ranking to the pool; of a chunk that occurs twice in it the first place counts."""
-    seen: set[str] = set()
-    for given in ranking.candidates:
-        sound = isinstance(given, Candidate) and math.isfinite(given.score)
-        match: Any = given if sound else _as_candidate(given)
-        if not match.chunk_id or match.chunk_id in seen:
-            continue
-        seen.add(match.chunk_id)
-        rank = len(seen)
-        item = pool.setdefault(match.chunk_id, _Pooled(rank, place, match))
-        item.concepts[concept] = None
-        if rank < item.best_rank:
-            item.best_rank, item.place = rank, place
-        best = item.match.score
-        if match.score is not None and (best is None or match.score > best):
-            item.match = match
-
-
-def _as_candidate(match: Any) -> Candidate:
-    """Read the match of a client as a candidate; `score` may be None."""
-    names = ("score", "dense_score", "sparse_score", "graph_score", "name_score")
-    scores: dict[str, Any] = {name: finite_number(getattr(match, name, None)) for name in names}
-    chunk_id, document_id = getattr(match, "chunk_id", ""), getattr(match, "document_id", "")
-    return Candidate(
-        chunk_id=chunk_id if isinstance(chunk_id, str) else "",
-        document_id=document_id if isinstance(document_id, str) else "",
-        rank=0,
-        **scores,
     )
 
 

@@ -36,6 +36,7 @@ from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult, Qu
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import (
     Candidate,
+    ChunkMatch,
     Degradation,
     SearchQuery,
     SearchRequest,

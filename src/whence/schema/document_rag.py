@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, Literal, TypedDict
 
 import msgspec
 
@@ -152,6 +152,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Least score of an answer; None when nothing was compared with it."""
 
 
+class Usage(TypedDict):
+    """What an answer cost."""
+
+    in_token: int | None
+    out_token: int | None
+    model: str | None
+
+
 class Answer(Message, frozen=True, kw_only=True):
     """The answer and its sources."""
 
@@ -172,9 +180,9 @@ class Answer(Message, frozen=True, kw_only=True):
     model: str = ""
     """Writer of the text; empty when it was not called."""
     in_token: int | None = None
-    """Tokens the model read, when known."""
+    """Tokens that models read for concepts and answer, when known."""
     out_token: int | None = None
-    """Tokens the model wrote, when known."""
+    """Tokens that models wrote for concepts and answer, when known."""
     degraded: tuple[Degradation, ...] = ()
     """What was left out, and why."""
     stages: tuple[StageReport, ...] = ()
@@ -186,6 +194,15 @@ class Answer(Message, frozen=True, kw_only=True):
     def id(self) -> str:
         """The same as `answer_id`."""
         return self.answer_id
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and model, None where not known."""
+        return Usage(in_token=self.in_token, out_token=self.out_token, model=self.model or None)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the text and the usage, so that `text, usage = answer` works."""
+        return iter((self.text, self.usage))
 
 
 class TraceRecord(Message, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Literal
 
+import msgspec
+
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.message import Message
@@ -69,6 +71,15 @@ class Candidate(Message, frozen=True, kw_only=True, gc=False):
     """Part of `score` that comes from links between passages, 0 to 1; None when links were not used."""
     name_score: float | None = None
     """Part of `score` for a name equal to the query's identifier; None when there is no such match."""
+
+
+class ChunkMatch(msgspec.Struct, frozen=True, gc=False):
+    """The least that a search of one's own returns: a chunk and perhaps its score."""
+
+    chunk_id: str
+    """Id of the chunk."""
+    score: float | None = None
+    """Score that orders the ranking, higher is better; None when only the order is known."""
 
 
 class GraphUse(Message, frozen=True, kw_only=True, gc=False):

@@ -16,12 +16,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
-import msgspec
-
 from whence.schema.errors import NotFound
 from whence.schema.prompt import PromptResult, Quote
 from whence.schema.rerank import RerankerResult
-from whence.schema.search import Candidate
+from whence.schema.search import Candidate, ChunkMatch
 from whence.schema.texts import ChunkText
 
 
@@ -31,12 +29,6 @@ class _Never(Exception):
 
 #: Given as the error of a stub: it waits until it is cancelled.
 NEVER: Final[Exception] = _Never()
-
-
-class ChunkMatch(msgspec.Struct, frozen=True):
-    """A match without scores: the least that a search may return."""
-
-    chunk_id: str
 
 
 def candidate(chunk_id: str, score: float, rank: int = 1, document_id: str = "") -> Candidate:
@@ -149,10 +141,13 @@ class StubSearch:
     error: Exception | None = None
     calls: list[tuple[Any, int]] = field(default_factory=list, init=False)
     """Vector and limit of each call."""
+    collections: list[str] = field(default_factory=list, init=False)
+    """Collection of each call."""
 
-    async def query(self, vector: Any, limit: int) -> list[Any]:
+    async def query(self, *, vector: Any, limit: int, collection: str) -> list[Any]:
         """Return at most `limit` matches."""
         self.calls.append((vector, limit))
+        self.collections.append(collection)
         await _fail(self.error)
         matches = self.matches(vector, limit) if callable(self.matches) else self.matches
         return [ChunkMatch(m) if isinstance(m, str) else m for m in matches][:limit]

@@ -1,0 +1,212 @@
+"""Any clients as the services of one question, without a bus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
+from whence.answering.state import ChunkCallback, RagOptions
+from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import InternalError, NotFound, WhenceError
+from whence.schema.prompt import PromptResult
+from whence.schema.search import SearchMode
+
+logger = logging.getLogger(__name__)
+
+FetchChunk = Callable[[str], Awaitable[str]]
+"""Takes a chunk id and returns its text."""
+FetchChunks = Callable[[Sequence[str]], Awaitable[Mapping[str, Any]]]
+"""Takes chunk ids and returns the texts that exist, `str` or `ChunkText`, by id."""
+
+
+class PromptClient(Protocol):
+    """Writes concepts and answers."""
+
+    def prompt(self, template_id: str, *, variables: Mapping[str, Any]) -> Awaitable[PromptResult]:
+        """Fill a template and return the reply to it."""
+        ...
+
+    def document_prompt(
+        self,
+        *,
+        query: str,
+        documents: Sequence[str],
+        streaming: bool = False,
+        chunk_callback: ChunkCallback | None = None,
+        outdated: Sequence[int] = (),
+    ) -> Awaitable[PromptResult]:
+        """Answer a question from documents; `outdated` is passed only where some are."""
+        ...
+
+
+class EmbeddingClient(Protocol):
+    """Makes vectors."""
+
+    def embed(self, texts: Sequence[str], /) -> Awaitable[Sequence[Any]]:
+        """Return one vector per text; what a vector is, is between this and the search."""
+        ...
+
+
+class SearchClient(Protocol):
+    """Searches."""
+
+    def query(self, *, vector: Any, limit: int, collection: str) -> Awaitable[Sequence[Any]]:
+        """Return matches, best first; a `ChunkMatch` or another object with `chunk_id` and perhaps scores."""
+        ...
+
+
+class KeywordClient(Protocol):
+    """Searches for words."""
+
+    def query(self, *, query: str, limit: int, collection: str) -> Awaitable[Sequence[Any]]:
+        """Return matches, best first, as `SearchClient.query` does."""
+        ...
+
+
+class RerankerClient(Protocol):
+    """Reranks."""
+
+    def rerank(
+        self,
+        *,
+        queries: Sequence[Mapping[str, str]],
+        documents: Sequence[Mapping[str, str]],
+        limit: int,
+    ) -> Awaitable[Sequence[Any]]:
+        """Return the best documents, objects with `document_id` and `score`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainServices:
+    """Clients as the services of one question.
+
+    A query with a vector goes to `vectors`, one without to `keywords`.
+    """
+
+    fuses_scores: ClassVar[bool] = False
+
+    prompts: PromptClient
+    embeddings: EmbeddingClient
+    vectors: SearchClient
+    keywords: KeywordClient | None
+    reranker: RerankerClient | None
+    fetch_chunk: FetchChunk
+    fetch_chunks: FetchChunks | None
+    mode: SearchMode
+    collection: str
+    deadline: Deadline
+    options: RagOptions
+    verbose: bool
+
+    def log(self, message: str, *values: object) -> None:
+        """Log at debug level when verbose: the only level at which questions and texts are logged."""
+        if self.verbose:
+            logger.debug(message, *values)
+
+    async def extract_concepts(self, query: str) -> PromptResult:
+        """Return search phrases for a question, one a line."""
+        result = await self.prompts.prompt(EXTRACT_CONCEPTS, variables={"query": query})
+        self.log("Extracted concepts: %s", result.text)
+        return result
+
+    async def write_answer(
+        self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
+    ) -> PromptResult:
+        """Answer a question; a simple client gets only the arguments that apply."""
+        optional: dict[str, Any] = {}
+        if old := outdated_numbers(passages):
+            optional["outdated"] = old
+        if on_piece is not None:
+            optional |= {"streaming": True, "chunk_callback": on_piece}
+        documents = [one.text for one in passages]
+        self.log("Invoking LLM...")
+        self.log("Query: %s; documents: %s", query, documents)
+        return await self.prompts.document_prompt(query=query, documents=documents, **optional)
+
+    async def embed(self, texts: Sequence[str], what: str) -> Embedded:
+        """See `RetrievalServices.embed`."""
+        self.log("Computing embeddings...")
+        vectors = await self.deadline.limit(
+            f"embedding {what}",
+            lambda: self.embeddings.embed(texts),
+            self.options.embedding_timeout_s,
+        )
+        count = len(vectors) if hasattr(vectors, "__len__") else 0
+        if count != len(texts):
+            raise InternalError(f"embedding {what} gave {count} vectors for {len(texts)} texts")
+        model = getattr(vectors[0], "model", None)
+        return Embedded(vectors, model if isinstance(model, EmbeddingModel) else None)
+
+    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+        """See `RetrievalServices.search`."""
+        self.log("Getting chunks from embeddings store...")
+        return await asyncio.gather(*map(self._search, queries))
+
+    async def _search(self, query: Query) -> Ranking | WhenceError:
+        call: Callable[..., Awaitable[Sequence[Any]]]
+        if query.vector is not None:
+            call = partial(self.vectors.query, vector=query.vector)
+        else:
+            assert self.keywords is not None
+            call = partial(self.keywords.query, query=query.text)
+        call = partial(call, limit=query.limit, collection=self.collection)
+        try:
+            timeout_s = self.options.search_timeout_s
+            matches = await self.deadline.limit("searching", call, timeout_s)
+        except WhenceError as error:
+            return error
+        self.log("Got %d chunks", len(matches))
+        return Ranking(matches)
+
+    async def fetch(self, chunk_ids: Sequence[str]) -> Mapping[str, Any]:
+        """Return all texts from one request where the client can do that, else a few at once."""
+        timeout_s = self.options.texts_timeout_s
+        fetch_chunks = self.fetch_chunks
+        if fetch_chunks is not None:
+            return await self.deadline.limit(
+                "reading the texts", lambda: fetch_chunks(chunk_ids), timeout_s
+            )
+        slots = asyncio.Semaphore(self.options.fetch_concurrency)
+        deadline = self.deadline.within(timeout_s)
+        texts = await asyncio.gather(
+            *(self._fetch_one(chunk_id, slots, deadline) for chunk_id in chunk_ids)
+        )
+        return dict(zip(chunk_ids, texts, strict=True))
+
+    async def _fetch_one(self, chunk_id: str, slots: asyncio.Semaphore, deadline: Deadline) -> Any:
+        """Return one text, None when it does not exist, or the error."""
+        async with slots:
+            try:
+                return await deadline.limit(
+                    f"reading chunk {chunk_id}",
+                    lambda: self.fetch_chunk(chunk_id),
+                    self.options.texts_timeout_s,
+                )
+            except NotFound:
+                return None
+            except WhenceError as error:
+                return error
+
+    async def rerank(
+        self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
+    ) -> RerankReply:
+        """Have the best passages chosen."""
+        reranker = self.reranker
+        assert reranker is not None
+        documents = [{"id": str(index), "text": one.text} for index, one in enumerate(passages)]
+        results = await self.deadline.limit(
+            "reranking",
+            lambda: reranker.rerank(
+                queries=[{"id": "0", "text": query}], documents=documents, limit=limit
+            ),
+            self.options.rerank_timeout_s,
+            share=0.5,
+        )
+        return RerankReply(results)
