@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess
+from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess, TraceFile
 from whence.cli.output import Wrapping, console, note, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from whence.engine.engine import Engine
@@ -46,6 +48,7 @@ def ask(
     filters: Filter = None,
     timeout: Annotated[float, typer.Option(help="Time limit in seconds.")] = 120.0,
     flow: _Flow = None,
+    trace: TraceFile = None,
     snapshot: ChosenSnapshot,
     access: ReaderAccess,
 ) -> int:
@@ -77,7 +80,7 @@ def ask(
         options["doc_limit"] = doc_limit
     if choice is None:
         options |= {"fetch_limit": fetch_limit, "rerank": not no_rerank, "filters": conditions}
-    answer = _ask(context, question, flow, choice, options)
+    answer = _ask(context, question, flow, choice, options, trace)
     if as_json(context):
         from whence.engine.json_documents import answer_document
 
@@ -97,6 +100,7 @@ def _ask(
     flow: str | None,
     snapshot: SnapshotChoice | None,
     options: dict[str, Any],
+    trace: Path | None,
 ) -> Answer:
     """Ask about a snapshot of code, or about the documents when none is given."""
 
@@ -112,6 +116,7 @@ def _ask(
         reads=f"collection {settings_of(context).collection!r}",
         warm_up=options["mode"] != "bm25" and models,
         flow=flow or ("all-in-one" if snapshot is None else "code-rag"),
+        trace=trace,
     )
 
 

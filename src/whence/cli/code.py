@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from whence.cli.options import ReaderAccess, RequiredSnapshot
+from whence.cli.options import ReaderAccess, RequiredSnapshot, TraceFile
 from whence.cli.output import console, note, print_json
 from whence.cli.session import as_json, run_with_engine
 from whence.engine.json_documents import select_fields
@@ -45,6 +45,7 @@ def expand(
     seed_only: Annotated[
         bool, typer.Option("--seed-only", help="Expand only the seeds themselves.")
     ] = False,
+    trace: TraceFile = None,
     access: ReaderAccess,
 ) -> int:
     """Show the dependencies around nodes of code, among those you may see."""
@@ -60,6 +61,7 @@ def expand(
             seed_only=seed_only,
             access=access,
         ),
+        trace=trace,
     )
     if as_json(context):
         parts = {
@@ -109,6 +111,7 @@ def fetch(
     settings: Annotated[
         Path | None, typer.Option(metavar="FILE", help="YAML or JSON file with settings.")
     ] = None,
+    trace: TraceFile = None,
     access: ReaderAccess,
 ) -> int:
     """Print the texts of code nodes that fit into a budget, and why others were skipped."""
@@ -123,6 +126,7 @@ def fetch(
             prioritize=prioritize,
             access=access,
         ),
+        trace=trace,
     )
     if as_json(context):
         parts = {

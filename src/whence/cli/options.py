@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
@@ -185,6 +186,14 @@ RequiredSnapshot = Annotated[SnapshotChoice, OptionGroup(_SNAPSHOT_OPTIONS, _req
 
 ChosenSnapshot = Annotated[SnapshotChoice | None, OptionGroup(_SNAPSHOT_OPTIONS, _chosen_snapshot)]
 """Snapshot of code to read; without options, None."""
+
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", metavar="FILE", help="File for a JSON trace of what ran: filters, hits, timings."
+    ),
+]
+"""File of the pipeline trace; None for none."""
 
 Filter = Annotated[
     list[str] | None,

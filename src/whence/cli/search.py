@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess
+from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess, TraceFile
 from whence.cli.output import console, note, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
 
@@ -40,6 +40,7 @@ def search(
     match: _Match = "any",
     rerank: _Rerank = False,
     rerank_budget: _RerankBudget = 10.0,
+    trace: TraceFile = None,
     snapshot: ChosenSnapshot,
     access: ReaderAccess,
 ) -> int:
@@ -80,6 +81,7 @@ def search(
         reads=f"collection {request.collection!r}",
         flow="search",
         warm_up=mode != "bm25",
+        trace=trace,
     )
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
     report = msgspec.structs.replace(report, latency_ms=latency)

@@ -71,6 +71,7 @@ class Engine:
         flow: Name of a shipped flow, or path of a flow file.
         only: Processors of the flow to start; all of them when empty.
         warm_up: True loads the embedding model while connecting; "questions" loads the reranker too.
+        trace: File that is replaced by the pipeline trace of each search, question, expansion and fetch.
 
     Raises:
         ConfigError: A setting or the flow file is wrong.
@@ -91,6 +92,7 @@ class Engine:
         flow: str | Path = "all-in-one",
         only: Iterable[str] = (),
         warm_up: bool | Literal["questions"] = False,
+        trace: str | os.PathLike[str] | None = None,
     ) -> None:
         from whence.flow.settings import Settings
 
@@ -105,15 +107,17 @@ class Engine:
         }
         options = {name: value for name, value in given.items() if value and isinstance(value, str)}
         objects = {name: value for name, value in given.items() if value and name not in options}
+        settings = (settings or Settings.load()).replace(**options)
+        traced = trace is not None or settings.trace_dir is not None
         self._session = EngineSession(
-            (settings or Settings.load()).replace(**options),
-            objects,
-            flow=flow,
-            only=tuple(only),
-            warm_up=warm_up,
+            settings, objects, flow=flow, only=tuple(only), warm_up=warm_up, traced=traced
         )
         self.code = CodeSnapshots(self._session)
         audit_calls(self, _AUDITED, self._session.audit_log)
+        if traced:
+            from whence.engine.pipeline_trace import trace_engine
+
+            trace_engine(self, None if trace is None else Path(trace), settings.trace_dir)
 
     async def __aenter__(self) -> Self:
         await self._session.open()

@@ -47,6 +47,7 @@ class FetchedNode(msgspec.Struct, frozen=True, kw_only=True):
 class FetchReport(msgspec.Struct, frozen=True, kw_only=True):
     """The texts that fit into a budget, and a decision for every node of the request."""
 
+    repo: str
     snapshot_id: str
     node_texts: list[FetchedNode]
     """In the order in which they were taken."""
@@ -122,6 +123,7 @@ class NodeChunks:
         ]
         counts = [one.tokens for one in nodes]
         return FetchReport(
+            repo=info.repo,
             snapshot_id=info.snapshot_id,
             node_texts=nodes,
             decisions=[

@@ -44,6 +44,7 @@ class EngineSession:
         flow: str | Path,
         only: tuple[str, ...],
         warm_up: bool | Literal["questions"],
+        traced: bool = False,
     ) -> None:
         self.settings = settings
         self.objects = objects
@@ -56,6 +57,7 @@ class EngineSession:
         self.retrievers: weakref.WeakSet[Retriever] = weakref.WeakSet()
         self.loop: asyncio.AbstractEventLoop | None = None
         self._warm_up = warm_up
+        self._traced = traced
         self._stack = AsyncExitStack()
 
     @property
@@ -139,14 +141,19 @@ class EngineSession:
         stack.push_async_callback(transport.aclose)
         if connecting is not None:
             await connecting
+        make_client = FlowClient
+        if self._traced:
+            from whence.engine.traced_client import TracedClient
+
+            make_client = TracedClient
         if not self.runs_flow:
-            client = FlowClient(
+            client = make_client(
                 definition, transport, absent_after_s=_ABSENT_AFTER_S, new_id=new_answer_id
             )
             return client, resources
         running = run_flow(definition, transport, resources, only=self.only)
         await stack.enter_async_context(running)
-        return FlowClient(definition, transport), resources
+        return make_client(definition, transport), resources
 
 
 async def _load_models(resources: Resources, *, reranker: bool) -> None:

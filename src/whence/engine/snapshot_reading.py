@@ -99,6 +99,7 @@ async def search_snapshot(
         results = [
             replace(one, chunk=replace(one.chunk, id=one.document_id)) for one in report.results
         ]
-        return replace(report, results=results, snapshot_id=record.info.snapshot_id)
+        info = record.info
+        return replace(report, results=results, repo=info.repo, snapshot_id=info.snapshot_id)
 
     return await read_snapshot(store, choice, read)

@@ -98,5 +98,10 @@ def write_text(path: Path, text: str) -> None:
 
 def check_folder(path: Path | None) -> None:
     """Check that a file can be written later; None is no file."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise BadInput(f"cannot write {path}", hint="make the folder first, and name a file in it")
+    if path is None:
+        return
+    replaceable = path.is_file() or not path.exists()
+    if not replaceable or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise BadInput(
+            f"cannot write {path}", hint="name a file in a folder that exists and can be written"
+        )

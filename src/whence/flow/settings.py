@@ -91,6 +91,11 @@ SETTINGS: Final = (
         " `stderr` for standard error. Nothing is logged when it is not set.",
     ),
     Setting(
+        "trace_dir",
+        "WHENCE_TRACE_DIR",
+        "Folder in which each search, question, expansion and fetch leaves a JSON file of what ran.",
+    ),
+    Setting(
         "openai_api_key",
         "OPENAI_API_KEY",
         "Key for OpenAI's API or a server that speaks it.",
@@ -221,6 +226,12 @@ class Settings:
     def models(self) -> Path | None:
         """Folder of the local models, absolute; None for the usual places."""
         chosen = self.get("models")
+        return Path(chosen).expanduser().absolute() if chosen else None
+
+    @property
+    def trace_dir(self) -> Path | None:
+        """Folder of pipeline traces, absolute; None when none are written."""
+        chosen = self.get("trace_dir")
         return Path(chosen).expanduser().absolute() if chosen else None
 
     @property

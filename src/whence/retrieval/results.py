@@ -73,6 +73,8 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the passage graph did; None when it took no part."""
     latency_ms: dict[str, float] = {}
     """`embedding`, `search`, `texts`, `total`, and `rerank` when that was asked for, in milliseconds."""
+    repo: str | None = None
+    """Repository of the snapshot of code that was searched, when it was one."""
     snapshot_id: str | None = None
     """The snapshot of code that was searched, when it was one."""
     best_score: float | None = None

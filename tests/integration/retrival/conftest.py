@@ -16,7 +16,6 @@ import posixpath
 import shutil
 import zipfile
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,9 +121,8 @@ class Log:
         self.cases: list[str] = []
 
     def trace(self, case: str, document: dict[str, Any]) -> None:
-        """Write the trace of a case to a file of its own and to `latest.json`."""
-        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        text = json.dumps({"case": case, "generated_utc": now, **document}, indent=2) + "\n"
+        """Keep the trace of a case in a file of its own and as `latest.json`."""
+        text = json.dumps({"case": case, **document}, indent=2) + "\n"
         self.cases.append(case)
         for name in (case, "latest"):
             (self.traces / f"{name}.json").write_text(text, encoding="utf-8")
@@ -146,8 +144,11 @@ class Retrieval:
         imported: ImportResult,
         bundles: Sequence[RawBundle],
         log: Log,
+        trace_file: Path,
     ) -> None:
         self._runner = runner
+        self._trace_file = trace_file
+        self._traced: list[tuple[object, dict[str, Any]]] = []
         self.engine = engine
         self.imported = imported
         self.log = log
@@ -161,6 +162,17 @@ class Retrieval:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Wait for work on the engine's own loop."""
         return self._runner.run(work)
+
+    def traced(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for work and keep the trace that the engine wrote of it."""
+        self._trace_file.unlink(missing_ok=True)
+        result = self.run(work)
+        self._traced.append((result, json.loads(self._trace_file.read_text(encoding="utf-8"))))
+        return result
+
+    def trace_of(self, result: object) -> dict[str, Any]:
+        """Return the trace that the engine wrote of the operation with this result."""
+        return next(trace for one, trace in self._traced if one is result)
 
     def snapshot(self, source: str = "primary") -> SnapshotRecord:
         """Return the first or second snapshot of the set."""
@@ -190,7 +202,7 @@ class Retrieval:
         self, question: str, mode: str, access: Access, *, source: str = "primary", top_k: int = 10
     ) -> SearchReport:
         """Search a snapshot of the set, without a threshold."""
-        return self.run(
+        return self.traced(
             self.engine.search_report(
                 SearchQuery(
                     query=question,
@@ -207,7 +219,7 @@ class Retrieval:
         self, seeds: Sequence[str], access: Access, *, source: str = "primary", **limits: Any
     ) -> ExpandResponse:
         """Expand nodes of a snapshot of the set."""
-        return self.run(
+        return self.traced(
             self.engine.code.expand(
                 seeds, snapshot=SnapshotChoice(set_name=SET, source=source), access=access, **limits
             )
@@ -226,7 +238,7 @@ class Retrieval:
     ) -> FetchReport:
         """Fetch texts of nodes of a snapshot of the set; everyone's rights unless others are given."""
         kind, limit = ("chars", chars) if chars else ("tokens", tokens)
-        return self.run(
+        return self.traced(
             self.engine.code.fetch(
                 seeds,
                 graph,
@@ -236,18 +248,6 @@ class Retrieval:
                 access=self.everyone(source) if access is None else access,
             )
         )
-
-    def filters(self, access: Access, source: str) -> dict[str, Any]:
-        """Return what a search was narrowed by: the snapshot and the reader's rights."""
-        record = self.snapshot(source)
-        filters: dict[str, Any] = {
-            "repo": record.info.repo,
-            "snapshot_id": record.info.snapshot_id,
-            "acl_tags_any": sorted(access.acl_tags),
-        }
-        if access.labels:
-            filters["classification_labels_all"] = sorted(access.labels)
-        return filters
 
     def security(self, local_ids: Iterable[str], source: str) -> str:
         """Return the rights that nodes ask for, in the form of the log."""
@@ -261,176 +261,103 @@ class Retrieval:
     def log_search(
         self,
         case: str,
-        question: str,
-        mode: str,
-        access: Access,
         report: SearchReport,
         *,
-        source: str = "primary",
         texts: FetchReport | None = None,
     ) -> None:
-        """Write a search case to the readable log and to its trace."""
-        local_ids = [local(hit.document_id) for hit in report.results]
-        filters = self.filters(access, source)
-        files = [self.bundle(source).nodes[one].name for one in local_ids]
+        """Write a search case to the readable log and keep its trace."""
+        trace = self.trace_of(report)
+        source, state = trace["snapshot_source"], trace["state_after"]
+        local_ids = [local(one) for one in state["retrieval_seed_nodes"]]
+        files = [posixpath.basename(one) for one in state["observed_sources"]]
         self.log.block(
             "test_results_latest.log",
             [
                 ("Case", case),
-                ("Question", question),
-                ("Search mode", mode),
+                ("Question", trace["question"]),
+                ("Search mode", trace["search_mode"]),
                 ("Snapshot source", source),
-                ("Applied filters", json.dumps(filters)),
+                ("Applied filters", json.dumps(state["retrieval_filters"])),
                 ("Observed results", ", ".join(files)),
                 ("Observed security", self.security(local_ids, source)),
             ],
         )
-        self.log.trace(
-            case,
-            {
-                "question": question,
-                "search_mode": mode,
-                "snapshot_source": source,
-                "observed_sources": files,
-                "state_after": {
-                    "search_type": mode,
-                    "snapshot_source": source,
-                    "retrieval_filters": filters,
-                    "retrieval_seed_nodes": [hit.document_id for hit in report.results],
-                    "retrieval_hits": [
-                        {"id": hit.document_id, "rank": hit.rank, "score": hit.similarity_score}
-                        for hit in report.results
-                    ],
-                    "node_texts": [
-                        {"id": one.id, "chars": one.chars, "tokens": one.tokens}
-                        for one in (texts.node_texts if texts else ())
-                    ],
-                },
-            },
-        )
+        if texts is not None:
+            trace["fetch"] = self.trace_of(texts)
+            state["node_texts"] = trace["fetch"]["state_after"]["node_texts"]
+        self.log.trace(case, trace)
 
     def log_graph(
         self,
         case: str,
-        access: Access,
         reply: ExpandResponse,
         *,
-        source: str,
-        max_depth: int,
-        max_nodes: int,
-        relations: Sequence[str] | None,
         untrimmed: ExpandResponse,
     ) -> None:
-        """Write an expansion to the graph log and to its trace.
+        """Write an expansion to the graph log and keep its trace.
 
         Args:
             case: Its name.
-            access: The reader's rights.
             reply: What was found.
-            source: Which snapshot.
-            max_depth: The limit asked for.
-            max_nodes: Likewise.
-            relations: Likewise; None for all.
             untrimmed: The same expansion for a reader of everything.
         """
-        filters = self.filters(access, source)
-        settings = {
-            "graph_max_depth": max_depth,
-            "graph_max_nodes": max_nodes,
-            "graph_edge_allowlist": relations,
-        }
+        trace = self.trace_of(reply)
+        source, state = trace["snapshot_source"], trace["state_after"]
+        whole = self.trace_of(untrimmed)["state_after"]["graph_debug"]
+        debug = state["graph_debug"]
         removed = {
-            "nodes": len(untrimmed.nodes) - len(reply.nodes),
-            "edges": len(untrimmed.edges) - len(reply.edges),
+            "nodes": whole["expanded_count"] - debug["expanded_count"],
+            "edges": whole["edges_count"] - debug["edges_count"],
         }
-        kinds = sorted({edge.relation for edge in reply.edges})
-        nodes = [f"{node.local_id}@{node.depth}" for node in reply.nodes]
-        edges = [f"{local(e.from_id)} --{e.relation}--> {local(e.to_id)}" for e in reply.edges]
+        settings = ("graph_max_depth", "graph_max_nodes", "graph_edge_allowlist")
+        nodes = [f"{local(one['id'])}@{one['depth']}" for one in state["graph_nodes"]]
+        edges = [
+            f"{local(one['from_id'])} --{one['edge_type']}--> {local(one['to_id'])}"
+            for one in state["graph_edges"]
+        ]
+        seeds = ", ".join(map(local, state["retrieval_seed_nodes"]))
+        found = [local(one) for one in state["graph_expanded_nodes"]]
         self.log.block(
             "graph_results_latest.log",
             [
                 ("Case", case),
                 ("Snapshot source", source),
-                *((name, json.dumps(value)) for name, value in settings.items()),
-                ("Applied filters", json.dumps(filters)),
-                ("Seeds", ", ".join(map(local, reply.seeds))),
+                *((name, json.dumps(state[name])) for name in settings),
+                ("Applied filters", json.dumps(state["retrieval_filters"])),
+                ("Seeds", seeds),
                 ("Nodes", f"{len(nodes)}: {', '.join(nodes)}"),
                 ("Edges", f"{len(edges)}: {'; '.join(edges)}"),
-                ("Relations", ", ".join(kinds)),
-                ("Truncated", str(reply.truncated).lower()),
+                ("Relations", ", ".join(debug["relations"])),
+                ("Truncated", str(debug["truncated"]).lower()),
                 ("Removed by security", f"{removed['nodes']} nodes, {removed['edges']} edges"),
-                ("Observed security", self.security([n.local_id for n in reply.nodes], source)),
+                ("Observed security", self.security(found, source)),
             ],
         )
-        self.log.trace(
-            f"graph_{case}",
-            {
-                "question": f"dependency tree {case}: {', '.join(map(local, reply.seeds))}",
-                "search_mode": "graph",
-                "snapshot_source": source,
-                "state_after": {
-                    "snapshot_source": source,
-                    "retrieval_filters": filters,
-                    **settings,
-                    "retrieval_seed_nodes": reply.seeds,
-                    "graph_expanded_nodes": [node.id for node in reply.nodes],
-                    "graph_edges": [
-                        {"from_id": e.from_id, "to_id": e.to_id, "edge_type": e.relation}
-                        for e in reply.edges
-                    ],
-                    "graph_debug": {
-                        "seed_count": len(reply.seeds),
-                        "expanded_count": len(reply.nodes),
-                        "edges_count": len(reply.edges),
-                        "truncated": reply.truncated,
-                        "reason": reply.reason,
-                        "removed_by_security": removed,
-                    },
-                },
-            },
-        )
+        debug["removed_by_security"] = removed
+        named = {"question": f"dependency tree {case}: {seeds}", "search_mode": "graph"}
+        self.log.trace(f"graph_{case}", trace | named)
 
-    def log_fetch(
-        self, case: str, report: FetchReport, prioritize: str, *, source: str = "primary"
-    ) -> None:
-        """Write a fetch to its log and to its trace."""
-        access = self.everyone(source)
-        taken = [one.local_id for one in report.node_texts]
-        budget = {"kind": report.budget.kind, "limit": report.budget.limit}
-        decisions = [f"{local(one.id)}: {one.action} ({one.reason})" for one in report.decisions]
+    def log_fetch(self, case: str, report: FetchReport) -> None:
+        """Write a fetch to its log and keep its trace."""
+        trace = self.trace_of(report)
+        state = trace["state_after"]
+        taken = [local(one["id"]) for one in state["node_texts"]]
+        decisions = [
+            f"{local(one['id'])}: {one['action']} ({one['reason']})" for one in state["decisions"]
+        ]
         self.log.block(
             "fetch_texts_results_latest.log",
             [
                 ("Case", case),
-                ("Prioritization mode", prioritize),
-                ("Budget", json.dumps(budget)),
-                ("Used", json.dumps(report.used)),
+                ("Prioritization mode", state["prioritization_mode"]),
+                ("Budget", json.dumps(state["budget"])),
+                ("Used", json.dumps(state["used"])),
                 ("Node texts", ", ".join(taken)),
                 ("Decisions", "; ".join(decisions)),
             ],
         )
-        self.log.trace(
-            f"fetch_{case}",
-            {
-                "question": f"fetch node texts {case}",
-                "search_mode": "fetch",
-                "snapshot_source": source,
-                "state_after": {
-                    "retrieval_filters": self.filters(access, source),
-                    "prioritization_mode": prioritize,
-                    "budget": budget,
-                    "used": report.used,
-                    "node_texts": [
-                        {"id": n.id, "is_seed": n.is_seed, "chars": n.chars, "tokens": n.tokens}
-                        for n in report.node_texts
-                    ],
-                    "decisions": [
-                        {"id": one.id, "action": one.action, "reason": one.reason}
-                        for one in report.decisions
-                    ],
-                },
-            },
-        )
+        named = {"question": f"fetch node texts {case}", "search_mode": "fetch"}
+        self.log.trace(f"fetch_{case}", trace | named)
 
 
 def local(canonical: str) -> str:
@@ -475,11 +402,12 @@ def retrieval(
         folder = tmp_path_factory.mktemp("log")
     log = Log(Path(os.environ.get("INTEGRATION_LOG_DIR") or folder), whole=not SPREAD)
     with asyncio.Runner() as runner:
-        engine = Engine(home=new_home(tmp_path_factory.mktemp("retrival")))
+        trace_file = tmp_path_factory.mktemp("trace") / "trace.json"
+        engine = Engine(home=new_home(tmp_path_factory.mktemp("retrival")), trace=trace_file)
         runner.run(engine.__aenter__())
         try:
             imported = runner.run(engine.code.import_bundles(bundle_paths, set_name=SET))
             bundles = [RawBundle(path) for path in bundle_paths]
-            yield Retrieval(runner, engine, imported, bundles, log)
+            yield Retrieval(runner, engine, imported, bundles, log, trace_file)
         finally:
             runner.run(engine.__aexit__(None, None, None))

@@ -52,16 +52,7 @@ def grow(
     reply = retrieval.expand(seeds, reader, source=source, **limits, **more)
     untrimmed = retrieval.expand(seeds, everyone, source=source, **limits, **more)
     name = case if source == "primary" else f"{case}_secondary"
-    retrieval.log_graph(
-        name,
-        reader,
-        reply,
-        source=source,
-        max_depth=max_depth,
-        max_nodes=120,
-        relations=relations,
-        untrimmed=untrimmed,
-    )
+    retrieval.log_graph(name, reply, untrimmed=untrimmed)
     ids = {node.id for node in reply.nodes}
     assert len(ids) == len(reply.nodes) <= 120
     assert max(node.depth for node in reply.nodes) <= max_depth

@@ -25,7 +25,8 @@ def tokens_of(retrieval: Any, *nodes: str) -> dict[str, int]:
 
 def check(retrieval: Any, case: str, report: Any, mode: str, wanted: int) -> None:
     """Log a fetch and check what holds of every one."""
-    retrieval.log_fetch(case, report, mode)
+    retrieval.log_fetch(case, report)
+    assert retrieval.trace_of(report)["state_after"]["prioritization_mode"] == mode
     nodes = retrieval.bundle().nodes
     for one in report.node_texts:
         assert one.text == nodes[one.local_id].text

@@ -120,7 +120,7 @@ def check(
     seeds = [hit.document_id for hit in report.results]
     assert seeds, "the search found nothing"
     texts = retrieval.fetch(seeds, tokens=8000, source=source)
-    retrieval.log_search(case, question, mode, access, report, source=source, texts=texts)
+    retrieval.log_search(case, report, texts=texts)
     words = "\n".join(one.text for one in texts.node_texts).lower()
     files = {hit.chunk.metadata["source_file"].rsplit("/", 1)[-1] for hit in report.results}
 

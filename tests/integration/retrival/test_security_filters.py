@@ -126,7 +126,7 @@ def test_what_is_found_is_allowed(retrieval: Any, case: str, access: Access, mod
     visible = retrieval.visible(access)
     if mode == "hybrid":
         ten = retrieval.search(QUESTION, mode, access)
-        retrieval.log_search(case, QUESTION, mode, access, ten)
+        retrieval.log_search(case, ten)
         assert ten.results == report.results[:10]
 
     assert found

@@ -48,8 +48,11 @@ def test_traces_tell_what_was_asked_and_with_which_filters(folder: Path) -> None
         assert trace["question"]
         assert trace["search_mode"]
         assert trace["snapshot_source"] in ("primary", "secondary")
+        assert trace["snapshot_set"] == "Fake_snapshot"
         assert filters["repo"] == "Fake"
         assert filters["snapshot_id"]
+        assert trace["error"] is None
+        assert trace["duration_ms"] > 0
         assert isinstance(filters["acl_tags_any"], list)
 
 
