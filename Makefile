@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test proofs check format docs bench bench-quality gate integration-retrieval lock clean
+.PHONY: help setup dev demo test proofs check format docs bench bench-quality bench-answers gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -59,6 +59,9 @@ bench: dev ## Measure the claims of the README; prints ratios
 QUALITY_DATA ?= ../shared/data
 bench-quality: dev ## Measure search on open test collections; writes docs/, fails when a promise is broken
 	$(BIN)/python -m benchmarks.quality $(QUALITY_DATA) --write $(QUALITY)
+
+bench-answers: dev ## Ask our questions about documentation from package indexes; prints what answers hold
+	$(BIN)/python -m benchmarks.answers $(ANSWERS)
 
 gate: setup ## Refuse what makes retrieval of the example handbook worse
 	@tools/gate.sh
