@@ -118,13 +118,12 @@ class RetrieverSuite:
     def test_search_meets_performance_requirement(self, library: Any) -> None:
         """A search over 1000 documents takes less than half a second."""
         retriever = _filled(library, 1000)
-        times = []
-        for _ in range(3):  # The machine may be busy with something else for a moment.
-            start = time.perf_counter()
-            results = retriever.search("test query", top_k=5)
-            times.append(time.perf_counter() - start)
 
-        assert min(times) < 0.5
+        start = time.perf_counter()
+        results = retriever.search("test query", top_k=5)
+        elapsed = time.perf_counter() - start
+
+        assert elapsed < 0.5
         assert len(results) <= 5
 
     # --- ranges ------------------------------------------------------------------------------------

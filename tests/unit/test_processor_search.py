@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,11 @@ VECTOR = np.array([0.6, 0.8], "<f4").tobytes()
 class FixedStore:
     """A store with one collection and one hit."""
 
-    def __init__(self, model: EmbeddingModel = MODEL, fault: str = "") -> None:
+    def __init__(
+        self, model: EmbeddingModel = MODEL, fault: str = "", hits: Sequence[Candidate] = (HIT,)
+    ) -> None:
         self.model = model
+        self.hits = hits
         self.fault = fault.split()
         self.looked_up = 0
         self.searches: list[dict[str, Any]] = []
@@ -36,7 +40,7 @@ class FixedStore:
     async def search_dense(self, collection: str, vector: Any, **options: Any) -> list[Candidate]:
         self._fail("search_dense")
         self.searches.append({"collection": collection, "vector": vector.tolist(), **options})
-        return [HIT]
+        return list(self.hits)
 
     async def search_lexical(self, collection: str, text: str, **options: Any) -> list[Candidate]:
         self._fail("search_lexical")
@@ -121,6 +125,32 @@ async def test_rights_limit_and_threshold_reach_the_store() -> None:
         Access({"hr"}),
         0.25,
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "threshold", "scores"),
+    [
+        (4, 0.0, [0.9, 0.5, 0.0, 0.0]),
+        (2, 0.0, [0.9, 0.5]),
+        (4, 0.5, [0.9, 0.5]),
+        (4, 0.51, [0.9]),
+        (4, 1.0, []),
+    ],
+)
+async def test_a_dense_search_is_cut_whatever_the_store_returns(
+    limit: int, threshold: float, scores: list[float]
+) -> None:
+    """At most `limit` hits, the threshold itself included; a negative cosine scores 0 and is kept as it is."""
+    cosines = (0.9, 0.5, 0.0, -0.4, -0.7)
+    hits = [
+        Candidate(chunk_id=f"urn:{rank}", document_id="d", score=one, rank=rank, dense_score=one)
+        for rank, one in enumerate(cosines, 1)
+    ]
+    search = SearchProcessor(store=FixedStore(hits=hits))
+    reply = await search.handle(request(limit=limit, threshold=threshold), StubContext())
+
+    assert [one.score for one in reply.candidates] == scores
+    assert [one.dense_score for one in reply.candidates] == list(cosines[: len(scores)])
 
 
 async def test_words_alone_rank_on_the_same_scale() -> None:

@@ -128,6 +128,48 @@ def test_any_objects_can_be_stores() -> None:
     assert (limit, access) == (5, Access({"hr"}))
 
 
+COSINES = {"c": 0.2, "f": -0.6, "a": 0.9, "e": -0.2, "b": 0.5, "d": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("top_k", "threshold", "found"),
+    [
+        (10, 0.0, "abcdef"),
+        (3, 0.0, "abc"),
+        (1, 0.0, "a"),
+        (10, 0.5, "ab"),
+        (10, 0.5000001, "a"),
+        (10, 0.9, "a"),
+        (1, 0.2, "a"),
+        (10, 1.0, ""),
+    ],
+)
+def test_dense_retrieval_is_cut_sorted_and_clipped(
+    top_k: int, threshold: float, found: str
+) -> None:
+    """Of a store that keeps no order and no limit the best `top_k` remain, the threshold itself included.
+
+    A negative cosine scores 0 and ties with a cosine of 0 by id; the breakdown keeps the cosine.
+    """
+    store = PlainStore(*(hit(name, score) for name, score in COSINES.items()))
+    results = Retriever(PlainEmbedder(), store).search("query", top_k, threshold)
+
+    assert "".join(one.chunk.id for one in results) == found
+    assert [one.rank for one in results] == list(range(1, len(found) + 1))
+    assert [one.similarity_score for one in results] == [max(0.0, COSINES[one]) for one in found]
+    assert [one.score_breakdown["dense_score"] for one in results] == [COSINES[n] for n in found]
+
+
+def test_a_store_without_a_limit_gives_no_more_candidates() -> None:
+    """In hybrid retrieval each store counts for its best 100 hits, or `top_k` when that is more."""
+    many = PlainStore(*(hit(f"c{n:03}", 1 - n / 1000) for n in range(150)))
+    sparse = PlainStore(hit("c149", 0.5))
+    Retriever(PlainEmbedder(), many, sparse=sparse).search("query", 5, 0.0)
+    scored = [one for one in sparse.asked if isinstance(one[0], str) and one[0] != "query"]
+
+    assert scored == [tuple(f"c{n:03}" for n in range(100))]
+
+
 def test_hybrid_scores_each_chunk_by_both_retrievers() -> None:
     """Every chunk that either retriever found has the true scores of both."""
     store, sparse = (

@@ -128,8 +128,8 @@ class HybridSearch:
         if not fits:
             # The order of the retriever stays: two shares may have one score.
             scored = (msgspec.structs.replace(one, score=lexical_score(one.score)) for one in found)
-            kept = [one for one in scored if one.score >= self.threshold][: self.limit]
-            return SearchResponse(candidates=tuple(kept), degraded=tuple(self.degraded))
+            kept = kept_candidates(scored, self.limit, self.threshold)
+            return SearchResponse(candidates=kept, degraded=tuple(self.degraded))
         covered = {one.chunk_id: one.score for one in found}
         # One factor leads from every share to the part of the query that it covers.
         factor = next((one.score / one.sparse_score for one in found if one.sparse_score), 1.0)
@@ -266,6 +266,17 @@ class HybridSearch:
         self.degraded.append(Degradation(stage="search", code=code, reason=reason))
 
 
+def kept_candidates(
+    ranking: Iterable[Candidate], limit: int, threshold: float
+) -> tuple[Candidate, ...]:
+    """Return the first `limit` candidates whose score reaches the threshold.
+
+    A score below 0, that of a negative cosine, counts as 0.
+    """
+    scored = (one if one.score >= 0 else msgspec.structs.replace(one, score=0.0) for one in ranking)
+    return tuple([one for one in scored if one.score >= threshold][:limit])
+
+
 #: Most words of a query for a name; longer ones are questions.
 _MAX_NAME_WORDS = 8
 #: Characters that may surround a name: quotes, brackets of a call, punctuation.
@@ -378,7 +389,8 @@ class SearchService:
                 threshold=request.threshold,
                 filters=filters,
             )
-            return SearchResponse(candidates=tuple(ranking))
+            kept = kept_candidates(ranking, request.limit, request.threshold)
+            return SearchResponse(candidates=kept)
         search = self._hybrid(request, filters, remaining_s)
         if request.mode == "hybrid":
             return await search.search()
