@@ -85,6 +85,7 @@ class TextBuilder:
         """Mark of the item that begins with the next line."""
         self._separator = _BLANK_LINE
         self._lead_in = ""
+        self._lead_line = 0
         self._begins_item = False
         self._blank_lines = 0
 
@@ -116,9 +117,10 @@ class TextBuilder:
         self._add_part((start, self._length), line, line and line + _count_lines(text))
         self._end_block("heading")
 
-    def lead_in(self, words: str) -> None:
+    def lead_in(self, words: str, *, line: int = 0) -> None:
         """Let the next paragraph begin with words such as `Note` and a colon, or be these words."""
         self._lead_in = f"{collapse_spaces(words).rstrip(':.')}: "
+        self._lead_line = line
 
     def add_paragraph(self, text: str, *, line: int = 0) -> None:
         """Add a paragraph, with single spaces for white space."""
@@ -126,20 +128,27 @@ class TextBuilder:
         if not words:
             return
         lead, self._lead_in = self._lead_in, ""
-        words, starts = lead + words, [0, *(len(lead) + at for at in starts[1:])]
+        if lead:
+            words, starts = lead + words, [0, *(len(lead) + at for at in starts[1:])]
         start = self._write(words)
         body = self._length - len(words)
         for begin, end in sentence_spans(words, 0, len(words)):
             first, last = (bisect_right(starts, at) - 1 for at in (begin, end - 1))
             lines = (line + first, line + last) if line else (0, 0)
+            if lead and not begin and 0 < self._lead_line < line:
+                lines = (self._lead_line, lines[1])
             self._add_part((body + begin if begin else start, body + end), *lines)
         self._end_block("prose")
+
+    def end_lead_in(self) -> None:
+        """Write words that no paragraph followed."""
+        self._write_lead_in()
 
     def _write_lead_in(self) -> None:
         """Write the words that wait for a paragraph above a block that is none."""
         if self._lead_in:
             words, self._lead_in = self._lead_in, ""
-            self.add_paragraph(words)
+            self.add_paragraph(words, line=self._lead_line)
 
     def add_code(self, lines: Sequence[str], *, language: str = "", line: int = 0) -> None:
         """Add code; blank lines at its ends are left out, so is the indent that all lines share."""
@@ -173,17 +182,17 @@ class TextBuilder:
         self._end_block("atomic")
 
     def add_table(
-        self, rows: Sequence[Sequence[str]], *, has_header: bool = True, lines: Sequence[int] = ()
+        self, rows: Sequence[Sequence[str]], *, has_header: bool = True, lines: Sequence[Span] = ()
     ) -> None:
         """Add a table.
 
         Args:
             rows: Texts of the cells of each row; rows may differ in length.
             has_header: Whether the first row is the header.
-            lines: Line of the file on which each row begins.
+            lines: First and last line of each row in the file.
         """
         numbered = [
-            ([collapse_spaces(cell) for cell in row], lines[at] if lines else 0)
+            ([collapse_spaces(cell) for cell in row], lines[at] if lines else (0, 0))
             for at, row in enumerate(rows)
         ]
         kept = [(row, line) for row, line in numbered if any(row)]
@@ -192,7 +201,7 @@ class TextBuilder:
         self._write_lead_in()
         header: tuple[Span, ...] = ()
         begin = begin_line = -1
-        for at, (row, line) in enumerate(kept):
+        for at, (row, (line, last)) in enumerate(kept):
             start = self._write(f"| {' | '.join(row)} |".replace("|  |", "| |"))
             self._separator = "\n"
             if at == 0 and has_header:
@@ -205,7 +214,7 @@ class TextBuilder:
             self._begins_item = True
             leads = self._terms if begin >= 0 else self._terms + header
             own = (begin if begin >= 0 else start, self._length)
-            self._add_part(own, begin_line if begin >= 0 else line, line, leads)
+            self._add_part(own, begin_line if begin >= 0 else line, last, leads)
             begin = -1
         self._end_block("atomic")
 

@@ -1,189 +1,393 @@
-"""Load reStructuredText: sections as docutils finds them, with offsets into the source."""
+"""Load reStructuredText: text without roles, directives and other markup, with the lines it stands on."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from whence.ingest.blocks import (
-    Block,
-    Outline,
-    ParsedDocument,
-    heading_path,
-    line_places,
-    push_heading,
-)
+from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
+from whence.ingest.document_builder import build_document, first_heading
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
+from whence.ingest.source_lines import SourceLines
 from whence.ingest.sources import SourceFile
+from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
 from whence.schema.errors import BadInput
-from whence.text.sentences import sentence_spans
-from whence.text.spans import Span, lines, paragraphs, trimmed
 
-_ITEM = re.compile(
-    r"(?:[*+\-•‣\u2043]|(?:\d+|[a-zA-Z#]|[ivxlcdmIVXLCDM]+)[.)]|\([\da-zA-Z#]+\)|:[^:\n]+:)\s"
+if TYPE_CHECKING:
+    from docutils import nodes
+
+#: Nodes without text of the document.
+_NOTHING = frozenset(
+    [
+        "comment",
+        "target",
+        "pending",
+        "substitution_definition",
+        "transition",
+        "meta",
+        "raw",
+        "image",
+        "title",
+        "decoration",
+    ]
 )
-_EXPLICIT = re.compile(r"(?:\.\.(?:\s|$)|__\s)")
-_TABLE = re.compile(r"(?:\+[-=+]{2,}|={2,}(?:\s+={2,})+\s*$)")
-_BLANK_LINES = re.compile(r"\n[^\S\n]*\n(?:[^\S\n]*\n)*")
-_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\s*$")
-_SETTINGS = {
-    # A document must not read other files, run code or raise errors; unknown directives (of Sphinx) are
-    # ignored.
-    "file_insertion_enabled": False,
-    "raw_enabled": False,
-    "report_level": 5,
-    "halt_level": 5,
-    "warning_stream": False,
-    "line_length_limit": 2**31,
-}
-
-
-class _Title(NamedTuple):
-    level: int
-    title: str
-    span: Span
-    """Includes its underline and overline."""
+#: Substitutions inside substitutions that are followed.
+_MAX_SUBSTITUTIONS = 8
+_FIELDS = {
+    "param": "", "parameter": "", "arg": "", "argument": "", "key": "", "keyword": "", "kwarg": "", "type": "Type of",
+    "raises": "Raises", "raise": "Raises", "except": "Raises", "exception": "Raises", "var": "", "ivar": "",
+    "cvar": "", "vartype": "Type of", "returns": "Returns", "return": "Returns", "rtype": "Return type",
+}  # fmt: skip
+#: Fields that say how a page is built.
+_PAGE_FIELDS = frozenset(
+    [
+        "orphan",
+        "tocdepth",
+        "nocomments",
+        "nosearch",
+        "no-search",
+        "hide-toc",
+        "hidetoc",
+        "html_theme",
+        "og",
+        "description",
+        "keywords",
+    ]
+)
 
 
 def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file; its title is that of the front matter, else of the first section."""
     text, encoding = decode_text(data)
     front = read_front_matter(text)
-    blocks = rst_blocks(text, front.end)
-    title = first_heading(blocks)
+    builder = write_rst(text, front.end)
     return build_document(
         file,
-        text,
-        blocks,
+        builder.text,
+        builder.blocks,
         front=front,
-        title=title,
+        title=first_heading(builder.blocks),
         encoding=encoding,
-        places=line_places(text, blocks),
+        places=builder.places,
     )
 
 
-def rst_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
-    r"""Return the blocks of reStructuredText that begins at offset `start`; line ends must be `\n`.
+def write_rst(text: str, start: int = 0) -> TextBuilder:
+    r"""Return the text of reStructuredText that begins at an offset; line ends must be `\n`.
 
-    docutils finds the titles and their levels; the text between them is split at blank lines. Directives,
-    literal blocks, tables and lists are atomic.
+    Raises:
+        BadInput: It is nested too deeply.
     """
-    blocks: list[Block] = []
-    outline: Outline = []
-    done = start
-    for title in _titles(text, start):
-        blocks += _body(text, done, title.span[0], heading_path(outline))
-        outline = push_heading(outline, title.level, shorten(title.title, MAX_HEADING))
-        blocks.append(Block("heading", heading_path(outline), tuple(lines(text, *title.span))))
-        done = title.span[1]
-    return (*blocks, *_body(text, done, len(text), heading_path(outline)))
+    from whence.ingest.rst_syntax import parse
 
-
-def _titles(text: str, start: int) -> Iterator[_Title]:
-    """Yield the titles of docutils with their positions in the source."""
-    rows = text[start:].split("\n")
-    offsets = list(accumulate((len(row) + 1 for row in rows), initial=start))
-    row = 0
-    for level, raw, words in _sections(text[start:]):
-        found = next((at for at in range(row, len(rows) - 1) if _is_title(rows, at, raw)), None)
-        if found is None:
-            continue
-        # The line above may be the underline of the previous title.
-        first = found - 1 if found > row and _is_overline(rows, found) else found
-        span = trimmed(text, offsets[first], min(offsets[found + 2], len(text)))
-        row = found + 2
-        if span:
-            yield _Title(level, words, span)
-
-
-def _is_title(rows: Sequence[str], at: int, raw: str) -> bool:
-    return rows[at].strip() == raw and bool(_ADORNMENT.match(rows[at + 1]))
-
-
-def _is_overline(rows: Sequence[str], at: int) -> bool:
-    return bool(rows[at - 1].strip()) and rows[at - 1].strip() == rows[at + 1].strip()
-
-
-def _sections(source: str) -> list[tuple[int, str, str]]:
-    from docutils import nodes
-    from docutils.frontend import get_default_settings
-    from docutils.parsers.rst import Parser
-    from docutils.utils import new_document
-
-    settings = get_default_settings(Parser)
-    vars(settings).update(_SETTINGS)
-    tree = new_document("document", settings)
+    # What stands above keeps its lines, so that lines are those of the file.
+    above = text.count("\n", 0, start)
+    builder = TextBuilder()
     try:
-        Parser().parse(_titles_only(source), tree)
+        tree = parse("\n" * above + text[start:])
+        _Writer(builder, tree, SourceLines(text)).write(tree, 0)
     except RecursionError as error:
         raise BadInput("is nested too deeply") from error
-    found = []
-    for section in tree.findall(nodes.section):
-        title = section.next_node(nodes.title)
-        if title is not None and title.astext().strip():
-            found.append((_depth(section), title.rawsource.strip(), title.astext()))
-    return found
+    return builder
 
 
-def _titles_only(source: str) -> str:
-    """Return the paragraphs that may contain a title: docutils takes a millisecond for each paragraph."""
-    return "\n\n".join(
-        each for each in _BLANK_LINES.split(source) if any(map(_ADORNMENT.match, each.split("\n")))
-    )
+class _Writer:
+    """Writes the nodes of a tree in order."""
+
+    def __init__(self, text: TextBuilder, tree: nodes.document, lines: SourceLines) -> None:
+        from whence.ingest.rst_syntax import titles_by_label
+
+        self._text = text
+        self._lines = lines
+        self._substitutions: dict[str, Any] = {
+            name.casefold(): node for name, node in tree.substitution_defs.items()
+        }
+        self._footnotes = _footnote_numbers(tree)
+        self._titles = titles_by_label(tree)
+        self._level = 0
+        self._blocks: dict[str, Callable[[Any, int], None]] = {
+            "paragraph": self._paragraph,
+            "rubric": self._paragraph,
+            "attribution": self._attribution,
+            "literal_block": self._code,
+            "doctest_block": self._code,
+            "math_block": self._code,
+            "bullet_list": self._list,
+            "enumerated_list": self._list,
+            "definition_list": self._definitions,
+            "option_list": self._options,
+            "field_list": self._fields,
+            "docinfo": self._fields,
+            "table": self._table,
+            "line_block": self._line_block,
+            "footnote": self._footnote,
+            "citation": self._citation,
+            "section": self._section,
+            "system_message": self._message,
+            "Lead": self._lead,
+        }
+
+    def write(self, node: nodes.Element, line: int) -> None:
+        """Write the blocks below a node; `line` is the line that is known of what is around it."""
+        for child in node.children:
+            name = type(child).__name__
+            if name in _NOTHING:
+                continue
+            own = getattr(child, "line", None) or line
+            self._blocks.get(name, self.write)(child, own)
+
+    # --- blocks ------------------------------------------------------------------------------------
+
+    def _section(self, node: nodes.Element, line: int) -> None:
+        self._level += 1
+        title = next((child for child in node.children if type(child).__name__ == "title"), None)
+        if title is not None:
+            self._heading(self._inline(title, has_code=False), line)
+        self.write(node, line)
+        self._level -= 1
+
+    def _heading(self, words: str, line: int) -> None:
+        self._text.add_heading(self._level, words, line=self._lines.nearest(words, line))
+
+    def _paragraph(self, node: nodes.Element, line: int) -> None:
+        words = self._inline(node)
+        self._text.add_paragraph(words, line=self._lines.nearest(words, line))
+
+    def _attribution(self, node: nodes.Element, line: int) -> None:
+        words = f"\u2014 {self._inline(node)}"
+        self._text.add_paragraph(words, line=self._lines.nearest(words, line))
+
+    def _lead(self, node: nodes.Element, line: int) -> None:
+        self._text.lead_in(node["words"], line=line)
+
+    def _code(self, node: nodes.Element, line: int) -> None:
+        from whence.ingest.rst_syntax import lines_of
+
+        language = node.get("language", "")
+        if not language and "code" in node.get("classes", ()):
+            language = next((one for one in node["classes"] if one != "code"), "")
+        lines = lines_of(node)
+        first = next((each for each in lines if each.strip()), "")
+        blank = next((at for at, each in enumerate(lines) if each.strip()), 0)
+        begin = self._lines.nearest(first, line + blank)
+        self._text.add_code(lines, language=language, line=max(0, begin - blank))
+
+    def _list(self, node: nodes.Element, line: int) -> None:
+        is_numbered = type(node).__name__ == "enumerated_list"
+        number = int(node.get("start", 1))
+        with self._text.block():
+            for item in node.children:
+                with self._text.item(f"{number}. " if is_numbered else "- "):
+                    self.write(item, getattr(item, "line", None) or line)
+                number += 1
+
+    def _definitions(self, node: nodes.Element, line: int) -> None:
+        with self._text.block():
+            for item in node.children:
+                terms: list[str] = []
+                bodies: list[Any] = []
+                own = getattr(item, "line", None) or line
+                for child in item.children:
+                    kind = type(child).__name__
+                    if kind == "term":
+                        terms.append(self._inline(child))
+                        own = getattr(child, "line", None) or own
+                    elif kind == "classifier" and terms:
+                        terms[-1] += f" : {self._inline(child)}"
+                    elif kind == "definition":
+                        bodies.append(child)
+                first = self._lines.nearest(terms[0], own) if terms else own
+                with self._text.definition(terms, line=first):
+                    for body in bodies:
+                        self.write(body, own)
+
+    def _options(self, node: nodes.Element, line: int) -> None:
+        with self._text.block():
+            for item in node.children:
+                group, body = item.children[0], item.children[-1]
+                term = ", ".join(code_span(option.astext()) for option in group.children)
+                own = self._lines.nearest(term, getattr(item, "line", None) or line)
+                with self._text.definition([term], line=own):
+                    self.write(body, own)
+
+    def _fields(self, node: nodes.Element, line: int) -> None:
+        """Write fields as items: `- `x` (int): text` for `:param int x: text`."""
+        kept = [item for item in node.children if _is_text_field(item)]
+        if not kept:
+            return
+        with self._text.block():
+            for item in kept:
+                own = getattr(item, "line", None) or line
+                lead = self._field_name(item.children[0])
+                with self._text.item():
+                    first = self._lines.nearest(lead, own)
+                    self._text.lead_in(lead, line=first)
+                    self.write(item.children[-1], first)
+                    self._text.end_lead_in()
+
+    def _field_name(self, node: Any) -> str:
+        words = self._inline(node, has_code=False)
+        name, _, rest = words.partition(" ")
+        if name not in _FIELDS:
+            return words[:1].upper() + words[1:]
+        # `:param int x:` has the type before the name.
+        *kind, last = rest.split() or [""]
+        shown = " ".join(filter(None, (_FIELDS[name], code_span(last))))
+        return f"{shown} ({' '.join(kind)})" if kind else shown
+
+    def _table(self, node: nodes.Element, line: int) -> None:
+        for title in node.findall():
+            if type(title).__name__ == "title":
+                self._paragraph(title, line)
+                break
+        rows: list[list[str]] = []
+        lines: list[tuple[int, int]] = []
+        heads = 0
+        for row in node.findall():
+            if type(row).__name__ != "row":
+                continue
+            cells = [self._cell(entry) for entry in _entries(row)]
+            lines.append(self._row_lines(row, cells, lines[-1][0] if lines else line))
+            rows.append(cells)
+            heads += type(row.parent).__name__ == "thead"
+        if heads > 1:
+            # The header of several rows is one.
+            merged = [" ".join(filter(None, cells)) for cells in zip(*rows[:heads], strict=False)]
+            rows = [merged, *rows[heads:]]
+            lines = [(lines[0][0], lines[heads - 1][1]), *lines[heads:]]
+        self._text.add_table(rows, has_header=heads > 0, lines=lines)
+
+    def _row_lines(self, row: Any, cells: Sequence[str], above: int) -> tuple[int, int]:
+        """Return the first and last line of a row; those that docutils counts in a cell are too small."""
+        words = next((cell for cell in cells if cell.strip()), "")
+        known = [
+            (at, at + below.rawsource.count("\n"))
+            for below in row.findall()
+            if (at := getattr(below, "line", None) or 0) >= above
+        ]
+        first = self._lines.nearest(words, min((at for at, _ in known), default=above))
+        return first, max((at for _, at in known), default=first)
+
+    def _cell(self, entry: Any) -> str:
+        """Return the blocks of a cell as one line."""
+        parts = [
+            self._inline(child)
+            for child in entry.findall()
+            if type(child).__name__ in ("paragraph", "literal_block", "term")
+        ]
+        is_list = any(type(child).__name__.endswith("_list") for child in entry.children)
+        return ("; " if is_list else " ").join(filter(None, map(str.strip, parts)))
+
+    def _line_block(self, node: nodes.Element, line: int) -> None:
+        lines = [self._inline(child) for child in node.findall() if type(child).__name__ == "line"]
+        words = "\n".join(lines)
+        self._text.add_paragraph(words, line=self._lines.nearest(words, line))
+
+    def _footnote(self, node: nodes.Element, line: int) -> None:
+        number = self._footnotes.get(id(node), "")
+        label = node.children[0] if node.children else None
+        if not number and label is not None and type(label).__name__ == "label":
+            number = label.astext()
+        self._text.lead_in(f"Note {number}".strip(), line=line)
+        self._write_after_label(node, line)
+
+    def _citation(self, node: nodes.Element, line: int) -> None:
+        self._text.lead_in(f"[{node.children[0].astext()}]" if node.children else "", line=line)
+        self._write_after_label(node, line)
+
+    def _write_after_label(self, node: nodes.Element, line: int) -> None:
+        for child in node.children:
+            name = type(child).__name__
+            if name != "label" and name not in _NOTHING:
+                own = getattr(child, "line", None) or line
+                self._blocks.get(name, self.write)(child, own)
+
+    def _message(self, node: nodes.Element, line: int) -> None:
+        """Write a title that docutils did not expect; other text of messages is not the document's."""
+        message = node.children[0].astext() if node.children else ""
+        if "title" not in message:
+            return
+        for child in node.children[1:2]:
+            rows = [row.strip() for row in child.astext().split("\n") if row.strip()]
+            words = [row for row in rows if any(map(str.isalnum, row))]
+            if words:
+                self._level += 1
+                self._heading(" ".join(words), line)
+                self._level -= 1
+
+    # --- inline ------------------------------------------------------------------------------------
+
+    def _inline(self, node: Any, *, has_code: bool = True, depth: int = 0) -> str:
+        """Return the text of a node; line ends are those of the file."""
+        return "".join(
+            self._inline_node(child, has_code=has_code, depth=depth) for child in node.children
+        )
+
+    def _inline_node(self, node: Any, *, has_code: bool, depth: int) -> str:
+        name = type(node).__name__
+        if name == "Text":
+            return str(node.astext())
+        if name == "footnote_reference":
+            number = self._footnotes.get(id(node)) or node.astext()
+            return f" (note {number})" if number else ""
+        if name == "citation_reference":
+            return f"[{node.astext()}]"
+        if name == "substitution_reference":
+            return self._substituted(node, has_code=has_code, depth=depth)
+        if name in ("image", "raw", "system_message", "label"):
+            return ""
+        if name == "inline" and node.get("label", "").lower() in self._titles:
+            words = self._titles[node["label"].lower()]
+        elif name == "literal":
+            words = code_span(node.astext()) if has_code else node.astext()
+        else:
+            words = self._inline(node, has_code=has_code, depth=depth)
+        # The address of a link has lines of the file and none of the text.
+        missing: int = node.rawsource.count("\n") - words.count("\n")
+        return f"{words}{LINE_END * missing}"
+
+    def _substituted(self, node: Any, *, has_code: bool, depth: int) -> str:
+        name = node.get("refname", "")
+        found = self._substitutions.get(name.casefold())
+        if found is None:
+            return str(node.astext())
+        if depth >= _MAX_SUBSTITUTIONS:
+            return ""
+        return self._inline(found, has_code=has_code, depth=depth + 1).replace("\n", " ")
 
 
-def _depth(section: Any) -> int:
-    depth = 0
-    while section is not None:
-        depth += section.tagname == "section"
-        section = section.parent
-    return depth
+def _is_text_field(item: Any) -> bool:
+    name = item.children[0].astext().partition(":")[0].lower()
+    return name not in _PAGE_FIELDS and bool(item.children[-1].astext().strip())
 
 
-def _body(text: str, start: int, end: int, path: tuple[str, ...]) -> Iterator[Block]:
-    """Yield the blocks between two titles.
-
-    An indented paragraph belongs to the directive, list or `::` above it, or is a quotation.
-    """
-    kind, parts = "", list[Span]()
-    for paragraph in paragraphs(text, start, end):
-        found = _kind_of(text, paragraph)
-        if found == "indented" and kind:
-            parts += lines(text, *paragraph)
-            continue
-        if found != "list" or kind != "list":
-            yield from _atomic(parts, path)
-            kind, parts = "", []
-        if found in ("list", "explicit", "table"):
-            kind = found
-            parts += lines(text, *paragraph)
-            continue
-        yield Block("prose", path, tuple(sentence_spans(text, *paragraph)))
-        kind = "literal" if text.endswith("::", *paragraph) else ""
-    yield from _atomic(parts, path)
+def _entries(row: Any) -> Iterator[Any]:
+    return (child for child in row.children if type(child).__name__ == "entry")
 
 
-def _atomic(parts: Sequence[Span], path: tuple[str, ...]) -> Iterator[Block]:
-    if parts:
-        yield Block("atomic", path, tuple(parts))
-
-
-def _kind_of(text: str, paragraph: Span) -> str:
-    start = paragraph[0]
-    line = text[start : start + 200].partition("\n")[0]
-    before = text[start - 1 : start] if start else "\n"
-    if before not in ("\n", ""):
-        return "indented"
-    if _EXPLICIT.match(line):
-        return "explicit"
-    if _ITEM.match(line):
-        return "list"
-    return "table" if _TABLE.match(line) or line.startswith("| ") else "prose"
+def _footnote_numbers(tree: Any) -> dict[int, str]:
+    """Return the numbers of automatic footnotes and of references to them, by identity of their nodes."""
+    numbers: dict[int, str] = {}
+    taken = {name for node in tree.footnotes for name in node["names"]}
+    by_name: dict[str, str] = {}
+    anonymous: list[str] = []
+    number = 1
+    for node in tree.autofootnotes:
+        while str(number) in taken:
+            number += 1
+        numbers[id(node)] = str(number)
+        names: Sequence[str] = node["names"]
+        by_name.update(dict.fromkeys(names, str(number)))
+        if not names:
+            anonymous.append(str(number))
+        number += 1
+    pending = iter(anonymous)
+    for node in tree.autofootnote_refs:
+        name = node.get("refname", "")
+        numbers[id(node)] = by_name.get(name, "") if name else next(pending, "")
+    return numbers
 
 
 LOADERS = (Loader(name="reStructuredText", suffixes=(".rst", ".rest"), parse_file=load_rst),)

@@ -1,0 +1,412 @@
+"""Parse reStructuredText to docutils' tree with all roles and directives, those of Sphinx and unknown ones too.
+
+In: a text. Out: a tree without transforms. Roles become `literal` or `inline` nodes; directives that contain
+text become lists of definitions, code or their content, and `Lead` nodes for words that come before it; those
+that contain none, or text of other files, become nothing. No file is read, nothing is run and no error is
+raised: text that cannot be parsed stays text. Importing this module imports docutils.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from docutils import nodes
+from docutils.frontend import get_default_settings
+from docutils.parsers.rst import Parser, directives, states
+from docutils.statemachine import StringList
+from docutils.utils import new_document, unescape
+
+_SETTINGS = {
+    "file_insertion_enabled": False,
+    "raw_enabled": False,
+    "report_level": 5,
+    "halt_level": 5,
+    "warning_stream": False,
+    "line_length_limit": 2**31,
+    "tab_width": 8,
+    "pep_references": False,
+    "rfc_references": False,
+    "character_level_inline_markup": False,
+    "smart_quotes": False,
+}
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+class Lead(nodes.Element):  # type: ignore[misc]
+    """Words before a note or the like; `words` holds them."""
+
+
+# --- directives ------------------------------------------------------------------------------------
+
+#: What docutils' own directives make is text; others of its own are handled like those of Sphinx.
+_NATIVE = _names("replace unicode table list-table csv-table")
+#: No text of the document, or text of other files.
+_EMPTY = _names(
+    """toctree contents index image include literalinclude meta raw header footer sectnum section-numbering
+    target-notes default-role role title highlight currentmodule module py-module tabularcolumns testsetup testcleanup
+    todo todolist youtube video graphviz digraph graph uml plantuml mermaid inheritance-diagram plot date
+    autosummary automodule autopackage program default-domain namespace bibliography
+    restructuredtext-test-directive"""
+)
+_ADMONITIONS = {
+    "note": "Note", "warning": "Warning", "tip": "Tip", "important": "Important", "caution": "Caution",
+    "danger": "Danger", "error": "Error", "hint": "Hint", "attention": "Attention", "seealso": "See also",
+}  # fmt: skip
+_VERSIONS = {
+    "versionadded": "New in version", "versionchanged": "Changed in version",
+    "deprecated": "Deprecated since version", "versionremoved": "Removed in version",
+    "deprecated-removed": "Deprecated since version", "version-added": "New in version",
+    "version-changed": "Changed in version", "version-deprecated": "Deprecated since version",
+    "soft-deprecated": "Soft deprecated since version",
+}  # fmt: skip
+_CODE = _names(
+    """code code-block sourcecode literal-block prompt doctest testcode testoutput ipython console terminal
+    productionlist highlight-block shell program-output command-output math jsonschema graphql snippet"""
+)
+#: The directive's argument is no text; its body is.
+_BODY_ONLY = _names(
+    """only ifconfig container cssclass rst-class hlist figure glossary tab-set tabs grid acks columns column
+    div"""
+)
+#: All of it is text.
+_TEXT_ONLY = _names("compound epigraph highlights pull-quote line-block")
+#: The argument is a title above the body.
+_TITLED = _names(
+    """admonition sidebar topic rubric centered tab tab-item group-tab dropdown card grid-item-card details collapse
+    grid-item toggle step question faq"""
+)
+#: They describe an object even without a body; others without one are marks for references.
+_OBJECTS = _names(
+    """function class method staticmethod classmethod attribute data exception decorator decoratormethod property
+    option cmdoption envvar confval describe object macro type var struct union member enum enumerator cfunction
+    cmember cmacro ctype cvar directive opcode pdbcommand"""
+)
+_DOMAIN = re.compile(r"(?:py|c|cpp|js|rst|std|http|php|rb|go|java|dotnet|cmake|django|sphinx):")
+#: Options of objects that tell something about them.
+_FACTS = ("type", "default", "value", "required", "choices", "deprecated", "since")
+_OPTION = re.compile(r":([\w-]+):(?:[ \t]+(.*))?$")
+_CODE_ARGUMENT = re.compile(r"\S+$|.*[()\[\]{}=_<>$]|-|/")
+
+
+class _State:
+    """Directives and nested parsing of every state of the parser."""
+
+    nested_sm_cache: list[Any] = []
+    # Attributes of docutils' states.
+    state_machine: Any
+    inliner: Any
+    parent: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.nested_sm_kwargs = {"state_classes": _STATES, "initial_state": "Body"}
+
+    def directive(self, match: re.Match[str], **presets: Any) -> tuple[list[nodes.Node], bool]:
+        """Return the nodes of a directive, and whether a blank line ends it."""
+        name = _DOMAIN.sub("", match[1].lower())
+        if name in _NATIVE:
+            found, _ = directives.directive(
+                name,
+                self.memo.language,  # type: ignore[attr-defined]
+                self.document,  # type: ignore[attr-defined]
+            )
+            result: tuple[list[nodes.Node], bool] = self.run_directive(  # type: ignore[attr-defined]
+                found, match, name, presets
+            )
+            return result
+        line = self.state_machine.abs_line_number()
+        block, _, offset, blank_finish = self.state_machine.get_first_known_indented(
+            match.end(), strip_top=0
+        )
+        made = _Directive(self, name, block, offset, line).run()
+        for node in made:
+            node.line = getattr(node, "line", None) or line
+        return made, blank_finish or self.state_machine.is_next_line_blank()
+
+
+class _Directive:
+    """A directive: its arguments, options and body.
+
+    Args:
+        state: State of the parser.
+        name: Name in lower case, without a domain.
+        block: Its lines from the argument on, without the common indent.
+        offset: Offset of the block in the input.
+        line: Line of its name.
+    """
+
+    def __init__(self, state: Any, name: str, block: StringList, offset: int, line: int) -> None:
+        self._state, self._name, self._line = state, name, line
+        self._block, self._offset = block, offset
+        lines = [str(each) for each in block]
+        first = next((at for at, each in enumerate(lines) if each.strip()), len(lines))
+        # A body may begin on the line below the name, with an argument only on the line of the name.
+        end = first
+        while end < len(lines) and lines[end].strip() and not _OPTION.match(lines[end].strip()):
+            end += 1
+        self.arguments = (
+            [each.strip() for each in lines[:end] if each.strip()] if first == 0 else []
+        )
+        at = end if first == 0 else first
+        self.options: dict[str, str] = {}
+        last = ""
+        while at < len(lines) and lines[at].strip():
+            option = _OPTION.match(lines[at].strip())
+            if option is None and not (last and lines[at][:1].isspace()):
+                break
+            if option:
+                last = option[1].lower()
+                self.options[last] = option[2] or ""
+            else:
+                self.options[last] += f"\n{lines[at].strip()}"
+            at += 1
+        self._body_at = at
+
+    def run(self) -> list[nodes.Node]:
+        """Return what the directive becomes."""
+        name = self._name
+        if name in _EMPTY:
+            return []
+        if name in _ADMONITIONS:
+            return self._led(_ADMONITIONS[name], self._parsed(0))
+        if name in _VERSIONS:
+            return self._version(_VERSIONS[name])
+        if name in _CODE:
+            return self._code()
+        if name == "parsed-literal":
+            return self._parsed_literal()
+        if name in _TEXT_ONLY:
+            return self._parsed(0)
+        if name in _BODY_ONLY:
+            return self._body() if self.arguments or self.options else self._parsed(0)
+        if name in _TITLED:
+            return self._titled()
+        return self._object()
+
+    def _parsed(self, at: int) -> list[nodes.Node]:
+        """Parse the block from a line on."""
+        lines = self._block[at:]
+        parent = nodes.Element()
+        if any(map(str.strip, lines)):
+            self._state.nested_parse(lines, self._offset + at, parent)
+        return list(parent.children)
+
+    def _body(self) -> list[nodes.Node]:
+        return self._parsed(self._body_at)
+
+    def _led(self, words: str, body: list[nodes.Node]) -> list[nodes.Node]:
+        return [Lead(words=words), *body] if body else []
+
+    def _inline(self, text: str) -> list[nodes.Node]:
+        found, _ = self._state.inliner.parse(text, self._line, self._state.memo, nodes.Element())
+        return list(found)
+
+    def _paragraph(self, text: str) -> nodes.paragraph:
+        paragraph = nodes.paragraph(text, "", *self._inline(text))
+        paragraph.line = self._line
+        return paragraph
+
+    def _titled(self) -> list[nodes.Node]:
+        title = " ".join(self.arguments)
+        body = self._body()
+        if not title:
+            return body
+        if self._name in ("admonition", "topic", "sidebar") and body:
+            return self._led("".join(node.astext() for node in self._inline(title)), body)
+        return [self._paragraph(title), *body]
+
+    def _version(self, words: str) -> list[nodes.Node]:
+        """Return `New in version 1.2: text`, or the version alone with a full stop."""
+        version, _, rest = " ".join(self.arguments).partition(" ")
+        if self._name == "deprecated-removed":
+            removed, _, rest = rest.partition(" ")
+            version = f"{version}, removed in version {removed}"
+        body = self._body()
+        own = [self._paragraph(rest)] if rest else []
+        if own or body:
+            return [Lead(words=f"{words} {version}".strip()), *own, *body]
+        return [self._paragraph(f"{words} {version}.")] if version else []
+
+    def _code(self) -> list[nodes.Node]:
+        """Return the body as it stands, which may follow the name at once if there is no argument."""
+        first = self.arguments[0] if self.arguments else ""
+        is_language = self._name not in ("prompt", "doctest", "testcode", "testoutput", "math")
+        is_language &= self._name != "productionlist" and len(self.arguments) < 2
+        at = self._body_at if is_language or not self.arguments else 0
+        lines = [str(each) for each in self._block[at:]]
+        code = nodes.literal_block("", "\n".join(lines))
+        code["language"] = first if is_language and re.fullmatch(r"[\w+#.-]{1,20}", first) else ""
+        code.line = self._line + at
+        caption = self.options.get("caption", "")
+        above: list[nodes.Node] = [self._paragraph(caption)] if caption else []
+        return [*above, code] if "".join(lines).strip() else []
+
+    def _parsed_literal(self) -> list[nodes.Node]:
+        body = "\n".join(str(each) for each in self._block[self._body_at :])
+        code = nodes.literal_block(body, "", *self._inline(body))
+        code["language"] = ""
+        code.line = self._line + self._body_at
+        return [code] if body.strip() else []
+
+    def _object(self) -> list[nodes.Node]:
+        """Return a definition of what the directive documents."""
+        body = self._facts() + self._body()
+        terms = [unescape(each.replace("\\", "\x00")) for each in self.arguments]
+        if not terms:
+            return body
+        if not body and self._name not in _OBJECTS:
+            return []
+        item = nodes.definition_list_item()
+        for term in terms:
+            node = (
+                nodes.literal(term, term)
+                if _CODE_ARGUMENT.match(term)
+                else nodes.inline("", "", nodes.Text(term))
+            )
+            item += nodes.term(term, "", node)
+            item[-1].line = self._line
+        item += nodes.definition("", *body)
+        return [nodes.definition_list("", item)]
+
+    def _facts(self) -> list[nodes.Node]:
+        """Return the options that tell something, as a paragraph like `Type: int.`."""
+        told = [(name, self.options[name]) for name in _FACTS if self.options.get(name)]
+        words = " ".join(f"{name.capitalize()}: {' '.join(value.split())}." for name, value in told)
+        return [self._paragraph(words)] if words else []
+
+
+_EXPLICIT = copy.copy(states.Body.explicit)
+# Docutils calls the function that stands here, whatever the class of the state.
+_EXPLICIT.constructs = [
+    (_State.directive if function is states.Body.directive else function, pattern)
+    for function, pattern in _EXPLICIT.constructs
+]
+_STATES = tuple(
+    type(each.__name__, (_State, each), {"explicit": _EXPLICIT}) for each in states.state_classes
+)
+
+
+# --- roles -----------------------------------------------------------------------------------------
+
+_PLAIN_ROLES = _names(
+    """ref doc term numref any dfn abbr abbreviation ac emphasis strong sub sup subscript superscript guilabel
+    menuselection title title-reference t download index eq math bolditalic del ins underline kbd-plain cite citet
+    citep user author release raw-text text bold"""
+)
+_CALLS = _names("func meth function method")
+_REFERENCES = _names("ref doc numref any download")
+_CODE_ROLES = _names(
+    """class mod attr data exc const obj type macro member struct union enum enumerator var file command program option
+    envvar kbd samp code literal makevar regexp token keyword setting confval mailheader mimetype newsgroup manpage
+    module attribute exception property py cpp c js decorator deco rst dir role directive ttag tfilter djadmin lookup
+    django-admin signal reqmeta sh bash python console attribute cfunc cdata ctype cmacro opcode pdbcmd variable"""
+)
+_EXPLICIT_TITLE = re.compile(r"(.+?)\s*(?<!\x00)<([^<]*?)>$", re.DOTALL)
+_LOOKS_LIKE_CODE = re.compile(r"[\w.$]+(?:\(\)?|[._]\w+|\(\))|--?\w[\w-]*$|[A-Z][A-Z0-9_]+$")
+_IDENTIFIER = re.compile(r"[\w.:$]+\Z")
+
+
+def _interpreted(
+    rawsource: str, text: str, role: str | None, _lineno: int
+) -> tuple[list[nodes.Node], list[nodes.Node]]:
+    """Return the node of a text with a role of any name."""
+    words, is_code = _role(role or "", text)
+    if is_code:
+        return [nodes.literal(rawsource, words)], []
+    node = nodes.inline(rawsource, "", nodes.Text(words))
+    if role in ("ref", "numref", "std:ref") and not _EXPLICIT_TITLE.match(text):
+        node["label"] = unescape(text)
+    return [node], []
+
+
+def _role(role: str, escaped: str) -> tuple[str, bool]:
+    """Return the text that a role shows, and whether it is code.
+
+    Args:
+        role: Name with its domain; empty for the default role.
+        escaped: Text with escaped characters marked by NUL.
+    """
+    name = role.lower().rpartition(":")[2]
+    explicit = _EXPLICIT_TITLE.match(escaped)
+    text = unescape(explicit[1] if explicit else escaped)
+    if name in ("pep", "rfc", "cve", "cwe"):
+        return (text if explicit else f"{name.upper()} {text.partition('#')[0]}"), False
+    if name in ("samp", "file"):
+        return text.replace("{", "").replace("}", ""), True
+    if name in ("abbr", "abbreviation", "math") or not role:
+        shown = unescape(escaped)
+        return shown, not role and bool(_LOOKS_LIKE_CODE.fullmatch(shown))
+    if name in ("guilabel", "menuselection"):
+        return text.replace("&", "").replace("-->", ">"), False
+    if explicit:
+        return text, name in _CALLS or name in _CODE_ROLES
+    if name in _REFERENCES:
+        return _label(text), False
+    if name in _PLAIN_ROLES:
+        return text, False
+    return _object_name(name, text)
+
+
+def _label(text: str) -> str:
+    """Return the words of a label that stands for a title: `intro/first-steps` is `first steps`."""
+    last = text.strip().rstrip("/").rpartition("/")[2].rpartition(":")[2]
+    return re.sub(r"[-_\s]+", " ", last.removesuffix(".rst")).strip() or text
+
+
+def _object_name(name: str, text: str) -> tuple[str, bool]:
+    """Return what Sphinx shows for the name of an object: the last part after `~`, `()` for a function."""
+    if text.isdecimal():
+        return (f"#{text}" if name not in _CODE_ROLES else text), False
+    shown = text.lstrip("!")
+    if shown.startswith("~"):
+        shown = re.split(r"[.:]", shown[1:])[-1] or shown[1:]
+    shown = shown.removeprefix(".")
+    if name in _CALLS:
+        shown += "" if shown.endswith(")") or not shown else "()"
+        return shown, True
+    return shown, name in _CODE_ROLES or bool(_IDENTIFIER.match(shown))
+
+
+# --- documents -------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> nodes.document:
+    """Return the tree of a text.
+
+    Raises:
+        RecursionError: It is nested too deeply.
+    """
+    settings = get_default_settings(Parser)
+    vars(settings).update(_SETTINGS)
+    tree = new_document("document", settings)
+    inliner = states.Inliner()
+    # Docutils reads the attributes of the very class, so it cannot be a subclass.
+    inliner.interpreted = _interpreted
+    parser = Parser(inliner=inliner)
+    parser.state_classes = _STATES
+    parser.parse(text, tree)
+    return tree
+
+
+def titles_by_label(tree: nodes.document) -> dict[str, str]:
+    """Return the titles of the sections below labels, `.. _label:`, by label."""
+    found: dict[str, str] = {}
+    for target in tree.findall(nodes.target):
+        below = target.next_node(descend=False, siblings=True, ascend=False)
+        while isinstance(below, nodes.target | nodes.comment):
+            below = below.next_node(descend=False, siblings=True, ascend=False)
+        title = below.next_node(nodes.title) if isinstance(below, nodes.section) else None
+        if title is not None:
+            found.update(dict.fromkeys(target["names"], title.astext()))
+    return found
+
+
+def lines_of(node: nodes.Node) -> Sequence[str]:
+    """Return the lines of a literal block."""
+    return str(node.astext()).split("\n")
