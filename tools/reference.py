@@ -153,8 +153,8 @@ def settings() -> str:
         "working folder, else from its default. `whence doctor` shows each value with its origin.\n\n"
         + table(("Name in `whence.toml`", "Variable", "Default", "Meaning"), rows)
         + "\n`WHENCE_LOG` sets the level of log lines on standard error, `debug` to `critical`; the default is `warning`\n"
-        "for `run` and `serve`, `critical` for other commands. `WHENCE_DEBUG=1` prints the traceback of an internal\n"
-        "error.\n"
+        "for `run` and `serve`, `error` without tracebacks for other commands. `WHENCE_DEBUG=1` prints the\n"
+        "traceback of an internal error.\n"
     )
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.json_server import json_server
 
 
 def test_the_handbook_passes_its_shipped_suite(cli: Any, handbook: Path, tmp_path: Path) -> None:
@@ -216,3 +221,138 @@ def test_two_reports_are_compared(cli: Any, tmp_path: Path) -> None:
     assert "q1" in svg.read_text()
     assert "first hit 1 -> 2" in table.out
     assert cli("eval", "compare", runs[0], svg).code == 2
+
+
+class Service:
+    """Embeds texts as counts of their letters; a test can delay or spoil its answers."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self._lock = threading.Lock()
+        self.behave()
+
+    def behave(
+        self,
+        delay_s: Callable[[int], float] = lambda _times: 0.0,
+        fails: Callable[[int], bool] = lambda _times: False,
+    ) -> None:
+        """Set how it answers; both functions take the number of times that a text was embedded before."""
+        self._delay_s, self._fails = delay_s, fails
+        self._seen = Counter[str]()
+
+    def respond(self, body: Any) -> Any:
+        """Answer one request."""
+        with self._lock:
+            times = max(self._seen[text] for text in body["input"])
+            self._seen.update(body["input"])
+        time.sleep(self._delay_s(times))
+        if self._fails(times):
+            return 422
+        letters = "abcdefghijklmnop"
+        rows = [[1.0 + text.count(one) for one in letters] for text in body["input"]]
+        return {"data": [{"index": at, "embedding": row} for at, row in enumerate(rows)]}
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings that select the service."""
+        base = f"{self.url}/v1"
+        return {"WHENCE_EMBEDDER": "openai:m", "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": base}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Run an embedding service whose answers a test can delay or spoil."""
+    running = Service()
+    with json_server(running.respond) as url:
+        running.url = url
+        yield running
+
+
+@pytest.fixture
+def watched(cli: Any, service: Service, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return `validate` on a small collection that the service embeds."""
+    service.behave()
+    folder = tmp_path_factory.mktemp("watched")
+    for name in ("moon", "sea", "wind"):
+        (folder / f"{name}.md").write_text(f"# The {name}\n\nWhat sailors know about the {name}.\n")
+    words = ("--collection", "watched", "--json")
+    assert cli("index", folder, *words, env=service.settings()).code == 0
+    suite = folder / "suite.json"
+
+    def run(*options: str, **limits: Any) -> Any:
+        queries = [{"query_text": f"sailors know the {name}"} for name in ("moon", "sea", "wind")]
+        found = {"threshold": 0.0} | limits
+        suite.write_text(json.dumps({"queries": queries, "limits": found}))
+        return cli("validate", "--suite", suite, *words, *options, env=service.settings())
+
+    return run
+
+
+def failed(result: Any) -> set[str]:
+    """Return the failed checks of the whole run."""
+    return {name for name, fault in result.json["checks"].items() if fault}
+
+
+def test_failures_under_load_fail_and_are_logged(watched: Any, service: Service) -> None:
+    """Exit 1 though every query passes alone; each failure is a line of the log, without the query's words."""
+    service.behave(fails=lambda times: times > 1)
+    result = watched("--mode", "dense", "--repeats", "0")
+    lines = [line for line in result.err.splitlines() if "validation query failed" in line]
+
+    assert result.code == 1
+    assert result.json["passed_queries"] == result.json["total_queries"]
+    assert failed(result) == {"load_errors"}
+    assert result.json["load"]["errors"] == len(lines) > 0
+    assert all(
+        f" {name}=" in line for line in lines for name in ("action", "error", "hint", "characters")
+    )
+    assert service.url in lines[0]
+    assert "sailors" not in result.err
+
+
+def test_a_sequence_that_gets_slower_fails(watched: Any, service: Service) -> None:
+    """Exit 1 though p95 is far below its limit; the suite may allow it."""
+    quick = ("--repeats", "10", "--clients", "0")
+    service.behave(delay_s=lambda times: 0.3 if times > 2 else 0.0)
+    result = watched(*quick)
+    service.behave(delay_s=lambda times: 0.3 if times > 2 else 0.0)
+    allowed = watched(*quick, max_slowdown=1e6)
+
+    assert (result.code, failed(result)) == (1, {"sequence_slower"})
+    assert result.json["sequence"]["slower"]
+    assert allowed.code == 0, allowed.out
+
+
+def test_limits_come_from_the_suite_and_from_options(watched: Any) -> None:
+    """A limit of the suite fails the validation; an option replaces it."""
+    quick = ("--repeats", "0", "--clients", "0")
+    strict = watched(*quick, max_p95_ms=0.001)
+    option = watched(*quick, "--max-p95-ms", "3000", max_p95_ms=0.001)
+    table = watched(*quick, "--top-k", "1")
+
+    assert (strict.code, failed(strict)) == (1, {"p95"})
+    assert (option.code, option.json["demands"]["max_p95_ms"]) == (0, 3000)
+    assert strict.json["percentiles"] == {"p95": "max of 3", "p99": "max of 3"}
+    assert isinstance(strict.json["p99_latency_ms"], float)
+    assert all(len(query["results"]) == 3 for query in table.json["results"])
+
+
+def test_a_query_has_a_time_limit(watched: Any, service: Service) -> None:
+    """A search that takes longer than --timeout fails with that reason."""
+    service.behave(delay_s=lambda times: 0.5)
+    result = watched("--repeats", "0", "--clients", "0", "--timeout", "0.1")
+
+    assert result.code == 1
+    assert {query["reason"] for query in result.json["results"]} == {"no answer within 0.1 s"}
+    assert all(query["latency_ms"] < 400 for query in result.json["results"])
+    assert "validation query failed" in result.err
+
+
+def test_a_maximum_is_called_so(cli: Any, handbook: Path) -> None:
+    """The text names the maximum of few searches as such, and a percentile of enough of them as p95."""
+    out = cli("validate", "--clients", "0").out
+    lines = {line.split()[0]: line for line in out.splitlines() if " ms" in line}
+
+    assert "(of 8)" in lines["total"]
+    assert "p95" not in lines["total"]
+    assert "p95" in lines["sequence"]
+    assert "p99" not in lines["sequence"]

@@ -15,7 +15,7 @@ def json_server(respond: Callable[[Any], Any]) -> Iterator[str]:
     """Serve POST requests in threads of their own.
 
     Args:
-        respond: Returns the response of a request body; may block.
+        respond: Returns the response of a request body, or a number, the status of an error; may block.
 
     Yields:
         The address of the server.
@@ -24,8 +24,9 @@ def json_server(respond: Callable[[Any], Any]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            data = json.dumps(respond(body)).encode()
-            self.send_response(200)
+            answer = respond(body)
+            data = json.dumps(answer).encode()
+            self.send_response(answer if isinstance(answer, int) else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

@@ -61,3 +61,13 @@ def test_a_traceback_follows_its_line() -> None:
     first, *rest = written.splitlines()
     assert first.endswith("action=handle")
     assert rest[-1] == "ValueError: no"
+
+
+def test_an_exception_may_stay_on_its_line() -> None:
+    """Without tracebacks, the exception is a field of its record."""
+    record = logging.makeLogRecord(
+        {"msg": "failed", "exc_info": (ValueError, ValueError("no"), None)}
+    )
+    written = LogfmtFormatter(tracebacks=False).format(record)
+
+    assert written.endswith("failed exception=ValueError('no')")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 
 from whence.evaluation.validation import checks
 from whence.evaluation.validation.report import (
-    Thresholds,
     ValidationReport,
     build_report,
     latency_svg,
@@ -27,6 +27,7 @@ from whence.evaluation.validation.run import Limits, run_validation
 from whence.evaluation.validation.source_texts import Page, SourceTexts, read_source_texts
 from whence.evaluation.validation.suite import (
     TestQuery,
+    Thresholds,
     ValidationSuite,
     generate_suite,
     load_suite,
@@ -108,12 +109,13 @@ async def report(
     *queries: dict[str, Any],
     limits: Limits = QUICK,
     sources: SourceTexts = NOTHING,
+    clock: Callable[[], float] = time.perf_counter,
     **thresholds: Any,
 ) -> ValidationReport:
     """Validate a target with some queries."""
     asked = queries or ({"query_text": "robot kinematics"},)
     suite = msgspec.convert({"queries": list(asked)}, ValidationSuite)
-    run = await run_validation(target, suite, limits)
+    run = await run_validation(target, suite, limits, clock=clock)
     return build_report(
         run,
         suite,
@@ -159,6 +161,13 @@ async def test_a_valid_collection_passes() -> None:
         ({}, {"chunk_index": None}, "metadata", "chunk_index is missing"),
         ({}, {"chunk_index": -1}, "metadata", "chunk_index is missing"),
         ({}, {"id": "c1"}, "unique", "twice"),
+        (
+            {},
+            {name: getattr(passage(1), name) for name in ("source_url", "section_path")}
+            | {"chunk_index": 1, "document_id": "chapter-1", "heading": "Chapter 1"},
+            "unique",
+            "the same place ('Book > Chapter 1')",
+        ),
         ({}, {"text": TEXTS[1], "document_id": "chapter-1"}, "overlap", "overlap"),
     ],
 )
@@ -385,6 +394,20 @@ async def test_the_time_limit_fails_remaining_queries() -> None:
     assert (run.sequence, run.load) == ([], [])
 
 
+async def test_a_validation_that_is_cut_off_says_so() -> None:
+    """What the time limit cuts off is a warning, and no error of a service; what ran is judged."""
+    target = Timed(1.0)
+    limits = Limits(clients=2, repeats=10, time_limit_s=5.0)
+    done = await report(target, limits=limits, clock=target.clock)
+
+    assert done.warnings == [
+        "the time limit cut the validation off; what was not asked is marked so"
+    ]
+    assert done.sequence is not None
+    assert (done.sequence.searches, done.sequence.errors, done.load) == (3, 0, None)
+    assert (done.partial, done.passed) == (True, True)
+
+
 async def test_a_sequence_and_a_load_are_measured() -> None:
     """At least ten queries in sequence, then every reader all queries, with equal results."""
     done = await report(
@@ -401,19 +424,214 @@ async def test_a_sequence_and_a_load_are_measured() -> None:
     assert done.warnings == []
 
 
-async def test_results_that_change_are_a_warning() -> None:
-    """The same query must give the same results in the same order."""
+def faults(done: ValidationReport) -> set[str]:
+    """Return the checks of the whole run that failed."""
+    return {name for name, fault in done.checks.items() if fault}
+
+
+async def test_results_that_change_fail_the_validation() -> None:
+    """The same query must give the same results in the same order, in a sequence and under load."""
 
     class Wavering(Scripted):
         async def search(self, query: str, *, limit: int) -> RetrievedPassages:
             self.passages.reverse()
             return await super().search(query, limit=limit)
 
-    done = await report(Wavering(SOUND), limits=Limits(clients=0))
+    class ChangedUnderLoad(Busy):
+        async def during(self, query: str, busy: int) -> None:
+            if busy > 1 and self.passages[0].id == "c0":
+                self.passages.reverse()
+
+    target = Wavering(SOUND)
+    done = await report(target, limits=Limits(clients=0))
+    loaded = await report(ChangedUnderLoad(SOUND), limits=Limits(repeats=0))
+    allowed = await report(Wavering(SOUND), limits=Limits(clients=0), max_changed=0.5)
 
     assert done.sequence is not None
-    assert not done.sequence.consistent
-    assert "a query's results changed" in done.warnings
+    assert (done.sequence.consistent, done.sequence.changed) == (False, 10)
+    assert (done.passed, faults(done)) == (False, {"sequence_changed"})
+    assert (loaded.passed, faults(loaded)) == (False, {"load_changed"})
+    assert allowed.passed
+
+
+class Busy(Scripted):
+    """A target that knows how many searches run at once."""
+
+    busy = most = 0
+
+    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        try:
+            await asyncio.sleep(0.001)
+            await self.during(query, self.busy)
+            return await super().search(query, limit=limit)
+        finally:
+            self.busy -= 1
+
+    async def during(self, query: str, busy: int) -> None:
+        """Do what the test is about, while so many searches run."""
+
+
+async def test_readers_search_at_once() -> None:
+    """As many searches run at once as there are readers."""
+    target = Busy(SOUND)
+    await report(target, limits=Limits(clients=3, repeats=0))
+
+    assert target.most == 3
+
+
+async def test_errors_under_load_fail_the_validation() -> None:
+    """One failure in the load is too many, unless the suite allows it; the number is reported."""
+    queries = [{"query_text": f"robot {number}"} for number in range(5)]
+
+    async def loaded(failures: int, **thresholds: Any) -> ValidationReport:
+        # The search that is not timed and five single ones come first.
+        errors = {7 + number: Unavailable("overloaded") for number in range(failures)}
+        limits = Limits(clients=4, repeats=0)
+        return await report(Scripted(SOUND, errors=errors), *queries, limits=limits, **thresholds)
+
+    done, one = await loaded(19), await loaded(1)
+
+    assert done.passed_queries == 5
+    assert done.load is not None
+    assert (done.load.searches, done.load.errors) == (20, 19)
+    assert (done.passed, faults(done)) == (False, {"load_errors"})
+    assert done.checks["load_errors"] == (
+        "19 of 20 searches under load failed or were incomplete, 0% are allowed"
+    )
+    assert not one.passed
+    assert (await loaded(19, max_errors=0.95)).passed
+    assert not (await loaded(19, max_errors=0.94)).passed
+
+
+async def test_an_incomplete_search_under_load_is_an_error() -> None:
+    """A search without one of its retrievers is counted as one that failed."""
+
+    class Degraded(Busy):
+        async def during(self, query: str, busy: int) -> None:
+            self.degraded = ("words alone ranked",) if busy > 1 else ()
+
+    done = await report(Degraded(SOUND), limits=Limits(clients=4, repeats=0))
+
+    assert done.passed_queries == 1
+    assert faults(done) == {"load_errors"}
+
+
+async def test_queries_that_are_refused_are_no_errors_of_a_service() -> None:
+    """A blank query fails alone; neither the sequence nor the load counts it."""
+    good = [{"query_text": f"robot {number}"} for number in range(4)]
+    done = await report(
+        Scripted(SOUND), *good, {"query_text": " "}, limits=Limits(clients=2, repeats=10)
+    )
+
+    later = await report(
+        Scripted(SOUND, errors={3: BadInput("refused")}), limits=Limits(clients=0, repeats=10)
+    )
+
+    assert done.sequence is not None
+    assert (done.passed_queries, done.sequence.searches, done.sequence.errors) == (4, 8, 0)
+    assert done.passed
+    assert faults(later) == {"sequence_errors"}, "it was not refused the first time"
+
+
+class Timed(Scripted):
+    """A target whose searches take prepared seconds of its own clock; the last of them is repeated."""
+
+    def __init__(self, *seconds: float) -> None:
+        super().__init__(SOUND)
+        self.seconds = list(seconds)
+        self.now = 0.0
+
+    def clock(self) -> float:
+        """Return the time in seconds."""
+        return self.now
+
+    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+        number = min(len(self.asked), len(self.seconds) - 1)
+        self.now += self.seconds[number]
+        return await super().search(query, limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slower"),
+    [
+        # The first two: the search that is not timed, and the query once.
+        ([0.00003] * 10 + [3.2, 3.2], True),
+        ([0.00003] * 2 + [0.00003 * 3.6**number for number in range(10)], True),
+        ([0.00003] * 5 + [3.2] * 4 + [0.00003], True),
+        ([0.00003] * 6 + [2.9] + [0.00003], False),
+        ([0.01] * 2 + [0.013] * 10, False),
+        ([0.01] * 2 + [0.1] * 10, False),
+        ([1.0] * 2 + [1.9] * 10, False),
+        ([0.5] * 2 + [1.2] * 10, True),
+        ([1.9] * 2 + [0.01] * 10, False),
+    ],
+)
+async def test_a_slow_down_within_a_sequence_fails(seconds: list[float], *, slower: bool) -> None:
+    """Searches in a row that take twice as long and 0.1 s more; one delayed search is none, nor is noise."""
+    target = Timed(*seconds)
+    limits = Limits(clients=0, repeats=10)
+    done = await report(target, limits=limits, clock=target.clock, max_p95_ms=9e6)
+
+    assert done.sequence is not None
+    assert done.sequence.slower is slower
+    assert done.passed is not slower
+    assert faults(done) == ({"sequence_slower"} if slower else set())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "failed"),
+    [
+        ([0.0, 3.0, 0.1], {"p95", "mean"}),
+        ([0.0, 2.0, 0.1], {"mean"}),
+        ([0.0, 1.999], set()),
+        ([0.0, 0.1, 3.0, 0.1], {"sequence_p95"}),
+        ([0.0, 0.1] + [0.1] * 10 + [3.0], {"load_p95"}),
+        ([0.0, 5.1, 0.1], {"queries", "p95", "mean"}),
+    ],
+)
+async def test_latency_limits_fail_the_validation(seconds: list[float], failed: set[str]) -> None:
+    """p95 of 3 s, of the queries, the sequence and the load; a mean of 2 s; a query of more than 5 s."""
+    target = Timed(*seconds)
+    limits = Limits(clients=1, repeats=10, time_limit_s=600)
+    done = await report(target, limits=limits, clock=target.clock, slowdown_ms=9e6)
+
+    assert faults(done) == failed
+    assert done.passed is not failed
+
+
+async def test_percentiles_of_few_samples_are_named_maximum() -> None:
+    """p95 of fewer than 20 and p99 of fewer than 100 latencies are the maximum, and are called so."""
+    done = await report(Scripted(SOUND), limits=Limits(clients=0, repeats=20))
+    many = await report(Scripted(SOUND), limits=Limits(clients=0, repeats=100))
+
+    assert done.percentiles == dict.fromkeys(("p50", "p95", "p99"), "max of 1")
+    assert done.sequence is not None
+    assert many.sequence is not None
+    assert done.sequence.latency.percentiles == {"p99": "max of 20"}
+    assert many.sequence.latency.percentiles == {}
+
+
+async def test_section_paths_may_be_required_to_be_unique() -> None:
+    """By default a section may have several chunks; the report says which rule held."""
+    found = [passage(0), passage(1, section_path=passage(0).section_path, heading="Chapter 0")]
+    lax = await report(Scripted(found))
+    strict = await report(Scripted(found), unique_sections=True)
+
+    assert lax.passed
+    assert "several chunks of one section may occur" in lax.rules["unique"]
+    assert not strict.passed
+    assert strict.rules["unique"] == "no section_path occurs twice"
+    assert "is returned twice" in strict.results[0].reason
+    assert lax.rules.keys() == lax.results[0].checks.keys()
+
+
+async def test_three_results_are_asked_for_at_least() -> None:
+    """A search returns the top three or more, however small `top_k` is."""
+    done = await report(Scripted(SOUND), limits=Limits(top_k=1, clients=0, repeats=0))
+
+    assert len(done.results[0].results) == 3
 
 
 async def test_the_verdict_depends_on_passes_and_p95() -> None:
@@ -453,6 +671,11 @@ def test_the_shipped_suite_is_valid() -> None:
         ('{"queries": [{}]}', "query_text"),
         ('{"queries": [{"query_text": "abc", "extra": 1}]}', "extra"),
         ('{"queries": [{"query_text": "abc"}], "more": 1}', "more"),
+        ('{"queries": [{"query_text": "abc"}], "limits": {"more": 1}}', "more"),
+        ('{"queries": [{"query_text": "abc"}], "limits": {"max_p95_ms": -1}}', "max_p95_ms"),
+        ('{"queries": [{"query_text": "abc"}], "limits": {"max_p95_ms": NaN}}', "max_p95_ms"),
+        ('{"queries": [{"query_text": "abc"}], "limits": {"min_pass": 1.1}}', "min_pass"),
+        ('{"queries": [{"query_text": "abc"}], "limits": {"max_slowdown": 0.5}}', "max_slowdown"),
         ('{"queries": [{"query_text": 5}]}', "query_text"),
         ('{"queries": [{"query_text": "abc", "min_results": -1}]}', "min_results"),
         ('{"queries": [{"query_text": "abc", "min_results": 1.5}]}', "min_results"),

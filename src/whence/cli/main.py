@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from whence.cli.commands import LazyGroup
+from whence.cli.commands import COMMANDS, LazyGroup
 from whence.cli.options import state_of, with_common_options
 from whence.cli.output import fail, print_json, say
 from whence.schema.errors import BadInput, WhenceError
@@ -27,6 +28,7 @@ app = typer.Typer(
 
 #: Allocations between garbage collections; Python's default is 700.
 _GC_THRESHOLD = 50_000
+_UNAVAILABLE = WhenceError.exit_code
 #: Long-running commands, which multiply large matrices.
 _SERVERS = frozenset({"run", "serve"})
 
@@ -82,17 +84,32 @@ def run_command(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except WhenceError as error:
-        return fail(error.code, error.message, error.hint, error.exit_code, as_json=as_json)
+        return _fail(error, arguments, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - errors are printed, never raised
-        return _fail_unexpected(error, as_json=as_json)
+        return _fail_unexpected(error, arguments, as_json=as_json)
     return result if isinstance(result, int) else 0
 
 
-def _fail_unexpected(error: Exception, *, as_json: bool) -> int:
+def _fail(error: WhenceError, arguments: Iterable[str], *, as_json: bool) -> int:
+    """Print an error; what is missing or does not answer is also logged, unless an error was."""
+    if error.exit_code == _UNAVAILABLE:
+        import logging
+
+        from whence.flow.telemetry.logfmt import StderrLog
+
+        logs = [one for one in logging.getLogger().handlers if isinstance(one, StderrLog)]
+        if logs and not logs[0].has_error:
+            command = next((word for word in arguments if word in COMMANDS), "")
+            about = {"action": command, "code": error.code, "error": error.message}
+            logging.getLogger("whence.cli").error("command failed", extra=about)
+    return fail(error.code, error.message, error.hint, error.exit_code, as_json=as_json)
+
+
+def _fail_unexpected(error: Exception, arguments: Iterable[str], *, as_json: bool) -> int:
     if isinstance(error, ExceptionGroup):
         first = error.exceptions[0]
         if isinstance(first, WhenceError):
-            return fail(first.code, first.message, first.hint, first.exit_code, as_json=as_json)
+            return _fail(first, arguments, as_json=as_json)
     # Typer vendors click without public names for its errors.
     message = getattr(error, "format_message", None)
     if message is not None:

@@ -30,16 +30,17 @@ def settings_of(context: typer.Context) -> Settings:
     return Settings.load(options=state_of(context).given)
 
 
-def start_logging(default_level: str = "CRITICAL") -> None:
+def start_logging(default_level: str = "") -> None:
     """Send log records to stderr, from the level in `WHENCE_LOG` or the default on.
 
-    Commands that end with an answer or an error log nothing by default: their output states what went wrong.
+    Without a default, commands log only Whence's own errors, such as failures of services, each on one line:
+    their output states what went wrong.
     """
     import logging
 
     from whence.flow.telemetry.logfmt import log_to_stderr
 
-    level = (os.environ.get("WHENCE_LOG") or default_level).upper()
+    level = (os.environ.get("WHENCE_LOG") or default_level or "CRITICAL").upper()
     if level not in logging.getLevelNamesMapping():
         from whence.schema.errors import ConfigError
 
@@ -47,7 +48,10 @@ def start_logging(default_level: str = "CRITICAL") -> None:
             f"WHENCE_LOG={level.lower()} is not a log level",
             hint="use debug, info, warning, error or critical",
         )
-    log_to_stderr(level)
+    quiet = not (os.environ.get("WHENCE_LOG") or default_level)
+    log_to_stderr(level, tracebacks=not quiet)
+    if quiet:
+        logging.getLogger("whence").setLevel(logging.ERROR)
     if not os.environ.get("WHENCE_LOG"):
         # A command that waits for another process reports it, so that it does not seem to hang.
         waiting = logging.getLogger("whence.waiting")

@@ -82,6 +82,17 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return sorted(values)[place - 1]
 
 
+def is_maximum(percent: int, count: int) -> bool:
+    """Return whether a percentile of this many values is their maximum.
+
+    p95 needs 20 values, p99 100.
+
+    >>> [is_maximum(95, count) for count in (8, 19, 20)]
+    [True, True, False]
+    """
+    return -(-percent * count // 100) >= count
+
+
 def mean(values: Iterable[float]) -> float:
     """Return the plain mean; 0 of none. The order of the values does not change a bit of it.
 

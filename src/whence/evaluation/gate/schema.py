@@ -20,7 +20,7 @@ INTENTS: tuple[Intent, ...] = ("symbol", "path", "error", "natural_language")
 _MAX_MS = 86_400_000.0
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX_MS)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 

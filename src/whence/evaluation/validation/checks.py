@@ -100,14 +100,16 @@ def metadata_fault(passages: Sequence[Passage]) -> str | None:
     return None
 
 
-def uniqueness_fault(passages: Sequence[Passage]) -> str | None:
-    """Check that no place is returned twice; a section may have several chunks."""
+def uniqueness_fault(passages: Sequence[Passage], *, sections: bool = False) -> str | None:
+    """Check that no place is returned twice; a section may have several chunks, unless `sections` is true."""
     seen: set[object] = set()
     for passage in passages:
         place = (passage.document_id, passage.source_url, passage.section_path, passage.chunk_index)
         if passage.id in seen or place in seen:
             return f"{passage.id}: the same place ({passage.section_path!r}) is returned twice"
-        seen |= {passage.id, place}
+        if sections and (passage.section_path,) in seen:
+            return f"{passage.id}: the section path {passage.section_path!r} is returned twice"
+        seen |= {passage.id, place, (passage.section_path,)}
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
@@ -13,28 +12,41 @@ import msgspec
 from whence.evaluation import measures
 from whence.evaluation.files import digest_of
 from whence.evaluation.validation import checks
+from whence.evaluation.validation.repeated import (
+    Latencies,
+    LoadReport,
+    SequenceReport,
+    answered,
+    latencies,
+    report_load,
+    report_sequence,
+)
 from whence.evaluation.validation.run import QueryOutcome, ValidationRun
 from whence.evaluation.validation.source_texts import SourceTexts
-from whence.evaluation.validation.suite import ValidationSuite
+from whence.evaluation.validation.suite import Thresholds, ValidationSuite
 from whence.evaluation.validation.target import Passage, StoredDocument, Target, TargetInfo
 
-#: Longest mean for interactive use, in milliseconds; more is a warning.
-_MOST_MEAN_MS = 2000.0
-#: A sequence gets slower when its second half's median is this much above the first's ...
-_SLOWER = 1.5
-#: ... and by more than this, in milliseconds: smaller differences are other work of the machine.
-_SLOWER_MS = 20.0
+_CUT = "the time limit cut the validation off; what was not asked is marked so"
+#: What each check of a query's results checks.
+_RULES = {
+    "answered": "the search was answered",
+    "whole": "no retriever and no service failed during it",
+    "latency": "it took no longer than limits.max_query_ms",
+    "results": "it has at least min_results results",
+    "threshold": "the best score reaches limits.threshold",
+    "topics": "every expected topic occurs in some result, as whole words",
+    "source_url": "some result's source_url matches source_url_pattern",
+    "metadata": "every result has source_url, section_path, heading, chunk_index and a text",
+    "unique": "no chunk, and no place of document, source_url, section_path and chunk_index, occurs twice;"
+    " several chunks of one section may occur",
+    "heading": "every heading occurs in its document or its title",
+    "verbatim": "every text is the stored one, and occurs in its source where that can be read",
+    "reachable": "every source_url can be read, if --check-urls was given",
+    "overlap": "no two results of one document have more than half of their words in common",
+}
+_UNIQUE_SECTIONS = "no section_path occurs twice"
 #: Fields of a passage that a result shows.
 _ROW = ("id", "score", "text", "source_url", "section_path", "heading", "chunk_index")
-
-
-class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """Requirements of a collection."""
-
-    threshold: float = 0.5
-    min_pass: float = 0.8
-    max_p95_ms: float = 3000.0
-    """The 95th percentile must be below this."""
 
 
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,45 +84,13 @@ class QueryResult(msgspec.Struct, frozen=True, kw_only=True):
     results: list[ResultRow]
 
 
-class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of latencies in milliseconds; percentiles by nearest rank."""
-
-    samples: int
-    avg_ms: float
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
-    max_ms: float
-
-
-class SequenceReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Queries one after the other."""
-
-    latency: Latencies
-    first_half_ms: float
-    """Median."""
-    second_half_ms: float
-    slower: bool
-    """True when the second half's median is 1.5 times the first's and 20 ms above it."""
-    errors: int
-    consistent: bool
-    """True when every query gave the same results in the same order as before."""
-
-
-class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Several readers at once."""
-
-    clients: int
-    latency: Latencies
-    errors: int
-    consistent: bool
-
-
 class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     """A validation. `avg_latency_ms` and the percentiles are over `results[].latency_ms`."""
 
     version: str = "retrieval-validation-report-v1"
     passed: bool
+    checks: dict[str, str | None]
+    """Fault of the whole run by name of the check; None for a check that passed, absent when it did not run."""
     total_queries: int
     passed_queries: int
     failed_queries: int
@@ -118,6 +98,8 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     p50_latency_ms: float
     p95_latency_ms: float
     p99_latency_ms: float
+    percentiles: dict[str, str]
+    """Percentiles that are the maximum, because there are too few queries: `{"p95": "max of 8"}`."""
     latency: dict[str, Latencies]
     sequence: SequenceReport | None
     load: LoadReport | None
@@ -131,6 +113,8 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     sources_compared: int
     """Results whose text was compared with its source."""
     warnings: list[str]
+    rules: dict[str, str]
+    """What each check of a query's results checks."""
     results: list[QueryResult]
 
 
@@ -156,15 +140,21 @@ def build_report(
 ) -> ValidationReport:
     """Check the results of a run and summarise its latencies."""
     results = [_check_query(outcome, thresholds, stored, sources) for outcome in run.first]
-    times = [result.latency_ms for result in results]
-    complete = [outcome for outcome in run.first if _answered(outcome)]
+    total = latencies([result.latency_ms for result in results])
+    complete = [outcome for outcome in run.first if answered(outcome)]
     passed = sum(result.passed for result in results)
-    sequence = _sequence(run)
-    load = LoadReport(clients=run.clients, **_repeated(run, run.load)) if run.load else None
-    total = _latencies(times)
+    sequence, load = report_sequence(run, thresholds), report_load(run)
+    verdict = {
+        "queries": _share_fault(passed, len(results), thresholds.min_pass),
+        "p95": _slow_fault("", total, thresholds),
+        "mean": _too_long("the mean latency", total.avg_ms, thresholds.max_mean_ms),
+        **(_repeated_faults("sequence", "in a sequence", sequence, thresholds) if sequence else {}),
+        **({"sequence_slower": _slower_fault(sequence, thresholds)} if sequence else {}),
+        **(_repeated_faults("load", "under load", load, thresholds) if load else {}),
+    }
     return ValidationReport(
-        passed=passed >= thresholds.min_pass * len(results)
-        and total.p95_ms < thresholds.max_p95_ms,
+        passed=not any(verdict.values()),
+        checks=verdict,
         total_queries=len(results),
         passed_queries=passed,
         failed_queries=len(results) - passed,
@@ -172,10 +162,11 @@ def build_report(
         p50_latency_ms=total.p50_ms,
         p95_latency_ms=total.p95_ms,
         p99_latency_ms=total.p99_ms,
+        percentiles=total.percentiles,
         latency={
             "total": total,
-            "embedding": _latencies([outcome.embedding_ms for outcome in complete]),
-            "search": _latencies([outcome.search_ms for outcome in complete]),
+            "embedding": latencies([outcome.embedding_ms for outcome in complete]),
+            "search": latencies([outcome.search_ms for outcome in complete]),
         },
         sequence=sequence,
         load=load,
@@ -189,13 +180,55 @@ def build_report(
             for outcome in run.first
             for passage in outcome.passages
         ),
-        warnings=_warnings(run, times, sequence, load),
+        warnings=[_CUT] if run.cut else [],
+        rules=_RULES | ({"unique": _UNIQUE_SECTIONS} if thresholds.unique_sections else {}),
         results=results,
     )
 
 
-def _answered(outcome: QueryOutcome) -> bool:
-    return not outcome.error and bool(outcome.query.query_text.strip())
+def _share_fault(passed: int, total: int, least: float) -> str | None:
+    if passed >= least * total:
+        return None
+    return f"{passed} of {total} queries pass, {least:.0%} are required"
+
+
+def _too_long(what: str, found_ms: float, limit_ms: float) -> str | None:
+    if found_ms < limit_ms:
+        return None
+    return f"{what} is {found_ms:.1f} ms, it must be below {limit_ms:g} ms"
+
+
+def _slow_fault(where: str, times: Latencies, thresholds: Thresholds) -> str | None:
+    name = times.percentiles.get("p95", "95th percentile")
+    return _too_long(f"the latency{where} ({name})", times.p95_ms, thresholds.max_p95_ms)
+
+
+def _repeated_faults(
+    name: str, where: str, found: SequenceReport | LoadReport, thresholds: Thresholds
+) -> dict[str, str | None]:
+    def too_many(count: int, share: float, what: str) -> str | None:
+        if count <= share * found.searches:
+            return None
+        return f"{count} of {found.searches} searches {where} {what}, {share:.0%} are allowed"
+
+    return {
+        f"{name}_errors": too_many(
+            found.errors, thresholds.max_errors, "failed or were incomplete"
+        ),
+        f"{name}_changed": too_many(
+            found.changed, thresholds.max_changed, "had other results than before"
+        ),
+        f"{name}_p95": _slow_fault(f" {where}", found.latency, thresholds),
+    }
+
+
+def _slower_fault(sequence: SequenceReport, thresholds: Thresholds) -> str | None:
+    if not sequence.slower:
+        return None
+    return (
+        f"searches in a row took {sequence.slowdown:.1f} times as long as the same queries before,"
+        f" {thresholds.max_slowdown:g} times is allowed"
+    )
 
 
 def _check_query(
@@ -212,12 +245,13 @@ def _check_query(
     faults: dict[str, str | None] = {
         "answered": outcome.error or None,
         "whole": "; ".join(outcome.notes) or None,
+        "latency": _latency_fault(outcome, thresholds.max_query_ms),
         "results": checks.results_fault(query, passages),
         "threshold": checks.threshold_fault(query, passages, thresholds.threshold),
         "topics": f"no result is about {', '.join(map(repr, missing))}" if missing else None,
         "source_url": checks.pattern_fault(query, passages),
         "metadata": checks.metadata_fault(passages),
-        "unique": checks.uniqueness_fault(passages),
+        "unique": checks.uniqueness_fault(passages, sections=thresholds.unique_sections),
         "heading": _first(checks.heading_fault(one, documents[one.id].text) for one in passages),
         "verbatim": _first(
             _verbatim_fault(one, documents[one.id].digest, sources) for one in passages
@@ -239,6 +273,12 @@ def _check_query(
         **_fields(query, ("query_text", "min_results", "source_url_pattern")),
         **_fields(outcome, ("latency_ms", "embedding_ms", "search_ms", "partial", "notes")),
     )
+
+
+def _latency_fault(outcome: QueryOutcome, most_ms: float) -> str | None:
+    if outcome.latency_ms <= most_ms:
+        return None
+    return f"took {outcome.latency_ms:.0f} ms, at most {most_ms:g} ms are allowed"
 
 
 def _fields(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, Any]:
@@ -268,71 +308,6 @@ def _verbatim_fault(passage: Passage, digest: str, sources: SourceTexts) -> str 
 def _page_fault(passage: Passage, sources: SourceTexts) -> str | None:
     page = sources.pages.get(passage.source_url or "")
     return f"{passage.source_url}: {page.fault}" if page and page.fault else None
-
-
-def _latencies(times: Sequence[float]) -> Latencies:
-    return Latencies(
-        samples=len(times),
-        avg_ms=round(measures.mean(times), 3),
-        p50_ms=measures.percentile(times, 50),
-        p95_ms=measures.percentile(times, 95),
-        p99_ms=measures.percentile(times, 99),
-        max_ms=max(times, default=0.0),
-    )
-
-
-def _sequence(run: ValidationRun) -> SequenceReport | None:
-    times = [outcome.latency_ms for outcome in run.sequence if _answered(outcome)]
-    if len(times) < 2:
-        return None
-    half = len(times) // 2
-    first, second = statistics.median(times[:half]), statistics.median(times[half:])
-    return SequenceReport(
-        first_half_ms=round(first, 3),
-        second_half_ms=round(second, 3),
-        slower=second > _SLOWER * first and second > first + _SLOWER_MS,
-        **_repeated(run, run.sequence),
-    )
-
-
-def _repeated(run: ValidationRun, outcomes: Sequence[QueryOutcome]) -> dict[str, Any]:
-    """Return the fields that the reports of repeated queries have in common."""
-    return {
-        "latency": _latencies([one.latency_ms for one in outcomes if _answered(one)]),
-        "errors": sum(bool(one.error) for one in outcomes),
-        "consistent": _consistent(run.first, outcomes),
-    }
-
-
-def _consistent(first: Sequence[QueryOutcome], again: Sequence[QueryOutcome]) -> bool:
-    known = {outcome.query.query_text: _ids(outcome) for outcome in first if not outcome.partial}
-    return all(
-        known.get(outcome.query.query_text, _ids(outcome)) == _ids(outcome)
-        for outcome in again
-        if not outcome.error and not outcome.partial
-    )
-
-
-def _ids(outcome: QueryOutcome) -> list[str]:
-    return [passage.id for passage in outcome.passages]
-
-
-def _warnings(
-    run: ValidationRun,
-    times: Sequence[float],
-    sequence: SequenceReport | None,
-    load: LoadReport | None,
-) -> list[str]:
-    rows = (
-        (run.cut, "the time limit cut the validation off; what was not asked is marked so"),
-        (measures.mean(times) >= _MOST_MEAN_MS, "the mean latency is not below 2 s"),
-        (sequence is not None and sequence.slower, "searches got slower in a sequence"),
-        (sequence is not None and sequence.errors > 0, "searches failed in a sequence"),
-        (sequence is not None and not sequence.consistent, "a query's results changed"),
-        (load is not None and load.errors > 0, "searches failed under load"),
-        (load is not None and not load.consistent, "a query's results changed under load"),
-    )
-    return [warning for applies, warning in rows if applies]
 
 
 _WIDTH, _LEFT, _TOP, _HEIGHT = 720, 56, 64, 200
@@ -407,11 +382,12 @@ def _percentiles(
         value = measures.percentile(times, percent)
         x = _LEFT + room * value / top
         drawn.append(f'<line class="p" x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{base}"/>')
+        name = "max" if measures.is_maximum(percent, len(times)) else f"p{percent}"
         # Labels on lines of their own: in a narrow distribution the percentiles lie side by side.
         side, shift = ("end", -4) if x > _WIDTH - 160 else ("start", 4)
         drawn.append(
             f'<text x="{x + shift:.1f}" y="{y + 12 + 14 * number}" text-anchor="{side}">'
-            f"p{percent} {value:.1f} ms</text>"
+            f"{name} {value:.1f} ms</text>"
         )
     return drawn
 

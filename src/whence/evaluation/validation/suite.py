@@ -47,10 +47,42 @@ class TestQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Regular expression that some result's address must match, anywhere in it."""
 
 
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+#: At most a day: more is a mistake.
+Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=86_400_000.0)]
+
+
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of a validation: the key `limits` of a suite. Latencies are in milliseconds."""
+
+    threshold: Share = 0.5
+    """Score that the best result of a query must reach."""
+    min_pass: Share = 0.8
+    """Share of the queries that must pass."""
+    max_p95_ms: Milliseconds = 3000.0
+    """The 95th percentile must be below this: of single searches, in a sequence, and under load."""
+    max_mean_ms: Milliseconds = 2000.0
+    """The mean over the queries must be below this."""
+    max_query_ms: Milliseconds = 5000.0
+    """A query that takes longer fails."""
+    max_errors: Share = 0.0
+    """Share of the searches in a sequence or under load that may fail or be incomplete."""
+    max_changed: Share = 0.0
+    """Share of them that may have other results than before; more than 0 while documents are indexed."""
+    max_slowdown: Annotated[float, msgspec.Meta(ge=1.0, le=1e6)] = 2.0
+    """Several searches in a row of a sequence may take this many times as long as before."""
+    slowdown_ms: Milliseconds = 100.0
+    """Smaller differences are no slow-down: a tenth of a second is the most that a person perceives as
+    immediate (Miller, "Response time in man-computer conversational transactions", 1968)."""
+    unique_sections: bool = False
+    """True when no two results of a query may have the same section path."""
+
+
 class ValidationSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The queries of one validation, in order."""
+    """The queries of one validation, in order, and its limits."""
 
     queries: Annotated[list[TestQuery], msgspec.Meta(min_length=1)]
+    limits: Thresholds = Thresholds()
 
 
 def load_suite(path: Path) -> ValidationSuite:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from typing import Any, TextIO
 
 #: Attributes of every record; all others come from `extra`.
 _STANDARD = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"})
@@ -12,18 +13,34 @@ _STANDARD = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime"
 _SPECIAL = frozenset(' "=\\')
 
 
-def log_to_stderr(level: str) -> None:
+def log_to_stderr(level: str, *, tracebacks: bool = True) -> None:
     """Log to stderr from a level on, unless logging is configured already."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogfmtFormatter())
+    handler = StderrLog(sys.stderr)
+    handler.setFormatter(LogfmtFormatter(tracebacks=tracebacks))
     logging.basicConfig(level=level, handlers=[handler])
+
+
+class StderrLog(logging.StreamHandler[TextIO]):
+    """Writes records, and knows whether an error was among them."""
+
+    has_error = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        self.has_error |= record.levelno >= logging.ERROR
+        super().emit(record)
 
 
 class LogfmtFormatter(logging.Formatter):
     """Formats a record with its `extra` behind the message, as `name=value` (logfmt)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tracebacks: bool = True) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._tracebacks = tracebacks
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        """Return the traceback, or the exception alone on the line of its record."""
+        return super().formatException(ei) if self._tracebacks else ""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """Return the line; `format` appends a traceback."""
@@ -32,6 +49,8 @@ class LogfmtFormatter(logging.Formatter):
             for name, value in record.__dict__.items()
             if name not in _STANDARD
         ]
+        if record.exc_info and not self._tracebacks:
+            fields.append(f"exception={_value(repr(record.exc_info[1]))}")
         return " ".join([super().formatMessage(record), *fields])
 
 

@@ -1,0 +1,157 @@
+"""Repeated searches, in a sequence and by several readers: latencies, failures and changed results."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from whence.evaluation import measures
+from whence.evaluation.validation.run import QueryOutcome, ValidationRun
+from whence.evaluation.validation.suite import TestQuery, Thresholds
+
+_PERCENTILES = (50, 95, 99)
+#: Searches in a row that are compared: a quarter of the sequence, but at least these.
+_LEAST_IN_A_ROW = 2
+
+
+class Latencies(msgspec.Struct, frozen=True, kw_only=True):
+    """Summary of latencies in milliseconds; percentiles by nearest rank."""
+
+    samples: int
+    avg_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+    percentiles: dict[str, str]
+    """Percentiles that are the maximum, because there are too few samples: `{"p95": "max of 8"}`."""
+
+
+class SequenceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Queries one after the other."""
+
+    latency: Latencies
+    slowdown: float
+    """Largest factor by which searches in a row took longer than the same queries before."""
+    slower: bool
+    """True when it passes both limits, as a factor and in milliseconds."""
+    searches: int
+    errors: int
+    changed: int
+    consistent: bool
+    """True when every query gave the same results in the same order as before."""
+
+
+class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Several readers at once."""
+
+    clients: int
+    latency: Latencies
+    searches: int
+    """Without queries that cannot be searched for, and without those that the time limit cut off."""
+    errors: int
+    """Searches that failed or were incomplete."""
+    changed: int
+    """Searches with other results than before."""
+    consistent: bool
+
+
+def answered(outcome: QueryOutcome) -> bool:
+    """Return whether a query was searched for and answered."""
+    return not outcome.error and bool(outcome.query.query_text.strip())
+
+
+def latencies(times: Sequence[float]) -> Latencies:
+    """Summarise latencies in milliseconds."""
+    return Latencies(
+        samples=len(times),
+        avg_ms=round(measures.mean(times), 3),
+        p50_ms=measures.percentile(times, 50),
+        p95_ms=measures.percentile(times, 95),
+        p99_ms=measures.percentile(times, 99),
+        max_ms=max(times, default=0.0),
+        percentiles={
+            f"p{percent}": f"max of {len(times)}"
+            for percent in _PERCENTILES
+            if measures.is_maximum(percent, len(times))
+        },
+    )
+
+
+def report_sequence(run: ValidationRun, limits: Thresholds) -> SequenceReport | None:
+    """Report the sequence; None when none ran."""
+    if not run.sequence:
+        return None
+    slowdown, slower = _slowdown(run, limits)
+    return SequenceReport(slowdown=slowdown, slower=slower, **_repeated(run, run.sequence))
+
+
+def report_load(run: ValidationRun) -> LoadReport | None:
+    """Report the searches of several readers; None when none ran."""
+    if not run.load:
+        return None
+    return LoadReport(clients=run.clients, **_repeated(run, run.load))
+
+
+def _repeated(run: ValidationRun, outcomes: Sequence[QueryOutcome]) -> dict[str, Any]:
+    refused = {_key(one.query) for one in run.first if one.refused}
+    asked = [one for one in outcomes if not one.cut and _key(one.query) not in refused]
+    changed = _changed(run, asked)
+    return {
+        "latency": latencies([one.latency_ms for one in outcomes if answered(one)]),
+        "searches": len(asked),
+        "errors": sum(bool(one.error) or one.partial for one in asked),
+        "changed": changed,
+        "consistent": not changed,
+    }
+
+
+def _changed(run: ValidationRun, again: Iterable[QueryOutcome]) -> int:
+    """Count the searches whose results are not those of the first whole answer to the same query."""
+    known: dict[tuple[str, int], list[str]] = {}
+    for outcome in (*run.first, *run.sequence, *run.load):
+        if answered(outcome) and not outcome.partial:
+            known.setdefault(_key(outcome.query), _ids(outcome))
+    return sum(
+        known[_key(one.query)] != _ids(one) for one in again if answered(one) and not one.partial
+    )
+
+
+def _key(query: TestQuery) -> tuple[str, int]:
+    return query.query_text, query.min_results
+
+
+def _ids(outcome: QueryOutcome) -> list[str]:
+    return [passage.id for passage in outcome.passages]
+
+
+def _slowdown(run: ValidationRun, limits: Thresholds) -> tuple[float, bool]:
+    """Compare each search of the sequence with the first one for the same query.
+
+    The lower median of some searches in a row counts, so that one that other work of the machine delayed is
+    no slow-down.
+    """
+    first: dict[tuple[str, int], float] = {}
+    ratios: list[float] = []
+    excess: list[float] = []
+    for number, outcome in enumerate((*run.first, *run.sequence)):
+        if not answered(outcome):
+            continue
+        # The clock may have seen no time pass.
+        before = first.setdefault(_key(outcome.query), max(outcome.latency_ms, 0.001))
+        if number >= len(run.first):
+            ratios.append(outcome.latency_ms / before)
+            excess.append(outcome.latency_ms - before)
+    row = max(_LEAST_IN_A_ROW, len(ratios) // 4)
+    windows = [
+        (statistics.median_low(ratios[at : at + row]), statistics.median_low(excess[at : at + row]))
+        for at in range(len(ratios) - row + 1)
+    ]
+    largest = max((ratio for ratio, _ in windows), default=1.0)
+    slower = any(
+        ratio > limits.max_slowdown and more > limits.slowdown_ms for ratio, more in windows
+    )
+    return round(largest, 3), slower
