@@ -53,7 +53,8 @@ def reranked(found: list[CandidateRecord]) -> list[CandidateRecord]:
         msgspec.structs.replace(
             candidate,
             rerank_rank=i + 1,
-            rerank_score=0.99 - i * 0.0111,
+            raw_score=0.99 - i * 0.0111,
+            final_score=0.98 - i * 0.0111,
             reason_code="" if i < KEPT else "reranked_out",
         )
         for i, candidate in enumerate(found)
@@ -89,7 +90,7 @@ def stage_run(stage: int) -> StageRun:
 
 FOUND = candidates()
 SCORED = reranked(FOUND)
-SELECTIONS = [Selection(c.chunk_id, c.rerank_score or 0.0) for c in SCORED[:KEPT]]
+SELECTIONS = [Selection(c.chunk_id, c.raw_score or 0.0, c.final_score) for c in SCORED[:KEPT]]
 CITATIONS = [
     Citation(
         marker=i + 1,

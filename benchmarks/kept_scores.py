@@ -32,6 +32,12 @@ class KeptScores:
         name: str = self._reranker.model
         return name
 
+    @property
+    def share(self) -> float:
+        """Share of the scores in the final score."""
+        share: float = getattr(self._reranker, "share", 1.0)
+        return share
+
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return one score per document, 0 to 1, in the order given."""
         keys = [self.key(query, text) for text in documents]

@@ -17,7 +17,7 @@ from benchmarks.rerank_shares import SHARES, judged
 from whence.evaluation.beir import BeirDataset, load_beir
 from whence.evaluation.measures import mean, ndcg, recall, reciprocal_rank
 from whence.processors.search import SearchParameters, SearchProcessor
-from whence.retrieval.rerank import RERANK_SHARE, blended_score, text_to_read
+from whence.retrieval.rerank import SEARCH_POOL, text_to_read
 from whence.schema.access import Access
 from whence.schema.search import Candidate, SearchRequest, SearchResponse
 from whence.testing.stub_context import StubContext
@@ -41,8 +41,6 @@ PROMISES: dict[str, float] = {
     "scifact_published_within": 0.003,
 }
 _DEPTH = 100
-#: Candidates that are reranked.
-_RERANKED = 20
 #: Queries of each collection that are asked of the others.
 _ASKED = 60
 #: Searches at a time: the store's processes work while ours waits.
@@ -216,10 +214,10 @@ class _Run:
         before, after = {}, {}
         for query in _sampled(one, sample):
             candidates = one.walked[query]
-            head = _best_passages(candidates)[:_RERANKED]
+            head = candidates[:SEARCH_POOL]
             scores = await self._read(one, reranker, query, head)
             before[query] = candidates
-            after[query] = [*_blended(head, scores, RERANK_SHARE), *candidates]
+            after[query] = [*_blended(head, scores, reranker.share), *candidates]
             judged_by = one.dataset.qrels[query]
             rankings = (
                 _documents([*_blended(head, scores, share), *candidates]) for share in SHARES
@@ -282,17 +280,10 @@ def _request(
     )
 
 
-def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
-    best: dict[str, Candidate] = {}
-    for candidate in candidates:
-        best.setdefault(candidate.document_id, candidate)
-    return list(best.values())
-
-
 def _blended(head: Sequence[Candidate], scores: Sequence[float], share: float) -> list[Candidate]:
     """Order candidates as the reranker's processor does, with any share of the reranker's score."""
     pairs = zip(head, scores, strict=True)
-    scored = [(-blended_score(one.score, score, share), one) for one, score in pairs]
+    scored = [((share - 1.0) * one.score - share * score, one) for one, score in pairs]
     # Python's sort is stable: ties keep the order of the candidates.
     return [one for _, one in sorted(scored, key=lambda pair: pair[0])]
 

@@ -49,13 +49,20 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
         replace(
             candidate,
             rerank_rank=place,
-            rerank_score=1.0 - 0.03 * place,
+            raw_score=1.0 - 0.05 * place,
+            final_score=1.0 - 0.03 * place,
             reason_code="" if place <= kept else "reranked_out",
         )
         for place, candidate in enumerate(order, 1)
     ]
-    selections = [Selection(c.chunk_id, c.rerank_score or 0.0) for c in scored[:kept]]
-    over = replace(scored[kept - 1], reason_code="over_budget", rerank_rank=0, rerank_score=None)
+    selections = [Selection(c.chunk_id, c.raw_score or 0.0, c.final_score) for c in scored[:kept]]
+    over = replace(
+        scored[kept - 1],
+        reason_code="over_budget",
+        rerank_rank=0,
+        raw_score=None,
+        final_score=None,
+    )
     cited = [
         Citation(marker=marker, chunk_id=c.chunk_id, document_id=c.document_id, quote=quote)
         for marker, c, quote in (

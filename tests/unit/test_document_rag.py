@@ -589,11 +589,8 @@ async def test_scores_beyond_the_limit_are_recorded() -> None:
     await bench.ask(doc_limit=2)
 
     account = next(c for c in bench.trace.candidates if c.chunk_id == IDS[2])
-    assert (account.rerank_rank, account.rerank_score, account.reason_code) == (
-        3,
-        0.1,
-        "reranked_out",
-    )
+    assert (account.rerank_rank, account.raw_score, account.final_score) == (3, 0.1, 0.1)
+    assert account.reason_code == "reranked_out"
 
 
 async def test_one_question_can_skip_reranking() -> None:
@@ -925,7 +922,7 @@ async def test_the_trace_has_scores_ranks_concepts_models_and_limits() -> None:
         "reranked_out",
     )
     assert set(first.concepts) == {QUESTION, "returns", "refunds"}
-    assert (second.rank, second.rerank_rank, second.rerank_score) == (2, 1, 0.9)
+    assert (second.rank, second.rerank_rank, second.raw_score) == (2, 1, 0.9)
     assert second.digest
     exploration = bench.trace.stage("exploration").run
     assert [(m.name, m.revision, m.precision, m.dimension) for m in exploration.models] == [

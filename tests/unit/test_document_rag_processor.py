@@ -16,7 +16,11 @@ from whence.processors.document_rag import (
     DocumentRagParameters,
     DocumentRagProcessor,
 )
-from whence.provenance.trace import read_trace
+from whence.provenance import namespaces as ns
+from whence.provenance.redaction import chunk_ids
+from whence.provenance.render.json import to_json
+from whence.provenance.trace import Trace, read_trace
+from whence.provenance.why_not import why_not
 from whence.schema import (
     Access,
     Answer,
@@ -443,6 +447,7 @@ async def test_an_answer_id_is_made_when_none_is_given() -> None:
         {"doc_limit": 501},
         {"fetch_limit": 1501},
         {"fetch_limit": -1},
+        {"rerank_limit": -1},
         {"answer_id": "../x"},
     ],
 )
@@ -547,27 +552,73 @@ def _long_pool(count: int, reads: list[int]) -> dict[str, Callable[[Any], Any]]:
 
 
 @pytest.mark.parametrize(
-    ("limits", "read_of_them"),
+    ("limits", "fetched", "read"),
     [
-        ({}, 20),
-        ({"doc_limit": 5}, 15),
-        ({"doc_limit": 7}, 20),
-        ({"doc_limit": 30}, 30),
-        ({"fetch_limit": 120}, 40),
-        ({"doc_limit": 5, "fetch_limit": 9}, 9),
+        ({}, 60, 60),
+        ({"doc_limit": 5}, 15, 15),
+        ({"doc_limit": 6, "fetch_limit": 60}, 60, 60),
+        ({"fetch_limit": 120}, 120, 120),
+        ({"doc_limit": 5, "fetch_limit": 9}, 9, 9),
+        ({"rerank_limit": 25}, 60, 25),
+        ({"rerank_limit": 3}, 60, 3),
+        ({"rerank_limit": 500}, 60, 60),
     ],
 )
-async def test_only_the_first_candidates_are_reranked(
-    limits: dict[str, int], read_of_them: int
+async def test_the_reranker_reads_all_that_was_fetched(
+    limits: dict[str, int], fetched: int, read: int
 ) -> None:
-    """A third of the pool is reranked, at least `doc_limit` and at least twenty; the others have a reason."""
+    """It reads every passage, or the first `rerank_limit`; unread ones are dropped with that reason."""
     reads: list[int] = []
     context = StubContext(_long_pool(150, reads))
     await ask(context, request(**limits))
 
-    assert reads == [read_of_them]
+    assert reads == [read]
+    trace = _recorded_trace(context)
+    codes = [candidate.reason_code for candidate in trace.candidates]
+    assert (len(codes), codes.count("over_rerank_limit")) == (fetched, fetched - read)
+    assert len(trace.used) == min(limits.get("doc_limit", 20), read)
+
+
+async def test_the_flow_has_the_default_rerank_limit() -> None:
+    """The parameter of the flow applies to requests without a rerank limit."""
+    reads: list[int] = []
+    for asked in (0, 9):
+        context = StubContext(_long_pool(150, reads))
+        await ask(context, request(rerank_limit=asked), rerank_limit=30)
+
+    assert reads == [30, 9]
+
+
+async def test_every_selection_has_the_model_s_score_and_the_final_one() -> None:
+    """Triples, trace and JSON state both; candidates that the limit cut have both, too."""
+
+    def scored(request: RerankRequest) -> RerankResponse:
+        found = [
+            RerankerResult(one.id, "0", 0.25, 0.9 - n / 1000)
+            for n, one in enumerate(request.documents)
+        ]
+        results, others = tuple(found[: request.limit]), tuple(found[request.limit :])
+        return RerankResponse(results=results, others=others, model="cross")
+
+    context = StubContext({**_long_pool(150, []), "reranker": scored})
+    await ask(context, request(doc_limit=2))
+    trace = _recorded_trace(context)
+
+    assert [(one.raw_score, one.final_score) for one in trace.selections] == [
+        (0.25, 0.9),
+        (0.25, 0.899),
+    ]
+    stated = {t.o.value for t in trace.triples if t.p.iri == ns.TG_SCORE}
+    assert stated == {"0.25"}
+    third = trace.candidates[2]
+    assert (third.raw_score, third.final_score, third.reason_code) == (0.25, 0.898, "reranked_out")
+    focus = next(one for one in to_json(trace)["stages"] if one["stage"] == "focus")
+    assert focus["selected"][0]["final_score"] == 0.9
+    numbers = why_not(trace, third.chunk_id, visible=chunk_ids(trace)).numbers
+    assert (numbers["raw_score"], numbers["final_score"]) == (0.25, 0.898)
+
+
+def _recorded_trace(context: StubContext) -> Trace:
     (record,) = context.emitted["trace"]
     assert isinstance(record, TraceRecord)
-    trace = read_trace(triple for event in record.events for triple in event.triples)
-    codes = [candidate.reason_code for candidate in trace.candidates]
-    assert codes.count("over_rerank_limit") == len(codes) - read_of_them
+    return read_trace(triple for event in record.events for triple in event.triples)

@@ -10,7 +10,6 @@ from whence.evaluation.beir import BeirDataset, LeftOut
 from whence.evaluation.benchmark import DocumentRanker, run_queries, run_rows, scores_of
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput
-from whence.testing.stub_models import OverlapReranker
 
 
 class Listed:
@@ -54,16 +53,6 @@ async def test_the_document_that_is_the_query_is_left_out() -> None:
 
     assert [hit.document_id for hit in (await rank("query")).documents] == ["b", "c"]
     assert [hit.document_id for hit in (await rank("other")).documents] == ["a", "b"]
-
-
-async def test_reranking_orders_the_head_and_leaves_the_tail() -> None:
-    """Reranked documents come first, and scores never increase with the rank."""
-    search = Listed("a", "b", "c", "d")
-    rank = DocumentRanker(search, "dense", 4, reranker=OverlapReranker(), candidates=3)
-    documents = (await rank("text c")).documents
-
-    assert [hit.document_id for hit in documents] == ["c", "a", "b", "d"]
-    assert sorted((hit.score for hit in documents), reverse=True) == [h.score for h in documents]
 
 
 @pytest.fixture

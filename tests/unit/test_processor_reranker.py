@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.processors.reranker import RerankerParameters, RerankerProcessor
+from whence.retrieval.rerank import order_scores
 from whence.schema import RerankerResult, RerankItem, RerankRequest
 from whence.schema.errors import BadInput, InternalError
 from whence.testing.stub_context import StubContext
@@ -20,8 +21,9 @@ class TableReranker:
 
     model = "table"
 
-    def __init__(self, table: dict[str, list[float]]) -> None:
+    def __init__(self, table: dict[str, list[float]], share: float = 1.0) -> None:
         self.table = table
+        self.share = share
         self.calls = 0
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
@@ -70,6 +72,7 @@ async def test_the_reply_has_the_best_documents(rows: list[list[float]], limit: 
 
     assert [int(r.document_id) for r in reply.results] == expected
     assert [r.score for r in reply.results] == [best[n] for n in expected]
+    assert sorted(int(r.document_id) for r in (*reply.results, *reply.others)) == list(range(5))
 
 
 async def test_no_documents_need_no_model() -> None:
@@ -119,29 +122,45 @@ async def test_an_invalid_request_is_refused(bad: RerankRequest) -> None:
     assert reranker.calls == 0
 
 
-async def test_scores_of_retrieval_are_joined_with_those_of_the_model() -> None:
-    """The order is that of both scores: a small model alone would spoil a good ranking."""
+def with_retrieval(*scores: float | None) -> RerankRequest:
     documents = tuple(
-        RerankItem(id=str(n), text="text", retrieval_score=score)
-        for n, score in enumerate([0.9, 0.5, 0.49])
+        RerankItem(id=str(n), text="text", retrieval_score=score) for n, score in enumerate(scores)
     )
-    asked = RerankRequest(queries=(RerankItem(id="q", text="a"),), documents=documents)
-    processor = RerankerProcessor(reranker=TableReranker({"a": [0.1, 0.2, 0.9]}))
-    reply = await processor.handle(asked, StubContext())
+    return RerankRequest(queries=(RerankItem(id="q", text="a"),), documents=documents)
 
-    assert [r.document_id for r in reply.results] == ["0", "2", "1"]
-    assert [r.score for r in reply.results] == pytest.approx([0.86, 0.5105, 0.485])
+
+async def test_a_model_with_a_share_leaves_the_rest_to_retrieval() -> None:
+    """The final score orders the documents; the model's own score is stated beside it."""
+    processor = RerankerProcessor(reranker=TableReranker({"a": [0.1, 0.2, 0.9]}, share=0.05))
+    reply = await processor.handle(with_retrieval(0.9, 0.5, 0.49), StubContext())
+
+    assert [(r.document_id, r.score) for r in reply.results] == [("0", 0.1), ("2", 0.9), ("1", 0.2)]
+    assert [r.final_score for r in reply.results] == pytest.approx([0.86, 0.5105, 0.485])
+
+
+async def test_a_model_without_a_share_decides_alone() -> None:
+    """Scores of retrieval change neither the order nor the score of a cross-encoder."""
+    processor = RerankerProcessor(reranker=TableReranker({"a": [0.1, 0.2]}))
+    reply = await processor.handle(with_retrieval(0.9, 0.1), StubContext())
+
+    assert reply.results == (RerankerResult("1", "q", 0.2), RerankerResult("0", "q", 0.1))
 
 
 async def test_a_missing_retrieval_score_leaves_all_to_the_model() -> None:
-    """Joined and unjoined scores are not comparable, so that none is joined."""
-    documents = (
-        RerankItem(id="0", text="text", retrieval_score=0.9),
-        RerankItem(id="1", text="text"),
-    )
-    asked = RerankRequest(queries=(RerankItem(id="q", text="a"),), documents=documents)
-    reply = await RerankerProcessor(reranker=TableReranker({"a": [0.1, 0.2]})).handle(
-        asked, StubContext()
-    )
+    """Final scores of both kinds are not comparable, so that the model's own score orders all."""
+    processor = RerankerProcessor(reranker=TableReranker({"a": [0.1, 0.2]}, share=0.05))
+    reply = await processor.handle(with_retrieval(0.9, None), StubContext())
 
     assert [(r.document_id, r.score) for r in reply.results] == [("1", 0.2), ("0", 0.1)]
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=6))
+def test_a_ranking_keeps_its_order_without_the_model(scores: list[float | None]) -> None:
+    """The scores that stand for retrieval fall along the ranking, and are those that were found."""
+    ordered = order_scores(scores)
+
+    if None in scores:
+        assert ordered == []
+    else:
+        assert ordered == sorted(ordered, reverse=True)
+        assert sorted(ordered) == sorted(one for one in scores if one is not None)

@@ -68,7 +68,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
             REPLACE(
                 c,
                 rerank_rank=0,
-                rerank_score=None,
+                raw_score=None,
+                final_score=None,
                 reason_code=c.reason_code * at(c, "exploration"),
             )
             for c in candidates
@@ -153,10 +154,15 @@ def stories(draw: st.DrawFn) -> Story:
             reason_code=draw(st.sampled_from(["", "", *codes])),
         )
         if reranks and not at(account, "exploration"):
-            account = REPLACE(account, rerank_rank=next(reranked), rerank_score=draw(scores))
+            account = REPLACE(
+                account,
+                rerank_rank=next(reranked),
+                raw_score=draw(scores),
+                final_score=draw(scores),
+            )
         candidates.append(account)
     in_focus = [c for c in candidates if not c.reason_code or at(c, "synthesis")]
-    kept = tuple(Selection(c.chunk_id, draw(st.floats(0, 1))) for c in in_focus)
+    kept = tuple(Selection(c.chunk_id, draw(st.floats(0, 1)), draw(scores)) for c in in_focus)
     given_chunks = [c for c in candidates if not c.reason_code]
     citations = tuple(
         Citation(

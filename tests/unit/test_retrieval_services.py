@@ -173,7 +173,9 @@ async def test_texts_are_read_in_requests_of_500() -> None:
 async def test_the_reranker_scores_all_passages() -> None:
     """Scores beyond the limit are requested for the trace; titles precede the texts."""
     found = tuple(RerankerResult(str(n), "0", 0.9 - n / 10) for n in range(2))
-    context = StubContext({"reranker": lambda _: RerankResponse(results=found, model="cross")})
+    others = (RerankerResult("2", "0", 0.1),)
+    response = RerankResponse(results=found, others=others, model="cross")
+    context = StubContext({"reranker": lambda _: response})
     passages = [
         Passage(chunk_id="a", text="t0"),
         Passage(chunk_id="b", text="t1", metadata={"title": "T"}),
@@ -181,7 +183,7 @@ async def test_the_reranker_scores_all_passages() -> None:
     reply = await clients(context).rerank("why", passages, [0.5, 0.25], 1)
     await clients(context).rerank("why", passages, (), 1)
 
-    assert (reply.results, reply.model) == (found, "cross")
+    assert (reply.results, reply.others, reply.model) == (found, others, "cross")
     with_scores, without = (message for _, message in context.sent)
     assert with_scores == RerankRequest(
         queries=(RerankItem(id="0", text="why"),),
@@ -189,7 +191,7 @@ async def test_the_reranker_scores_all_passages() -> None:
             RerankItem(id="0", text="t0", retrieval_score=0.5),
             RerankItem(id="1", text="T\nt1", retrieval_score=0.25),
         ),
-        limit=2,
+        limit=1,
     )
     assert isinstance(without, RerankRequest)
     assert [one.retrieval_score for one in without.documents] == [None, None]

@@ -7,11 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from whence.retrieval.pipeline import check_budget, rerank_results
-from whence.retrieval.rerank import blended_score
 from whence.retrieval.results import RetrievalResult, RetrievedChunk
 from whence.retrieval.services import Passage, RerankReply
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, WhenceError
@@ -19,7 +16,7 @@ from whence.schema.rerank import RerankerResult
 
 
 class FixedServices:
-    """Services with a reranker of fixed scores; remembers what it was asked."""
+    """Services with a reranker of fixed scores, half of the final score; remembers what it was asked."""
 
     def __init__(self, scores: list[float], error: WhenceError | None = None) -> None:
         self.scores = scores
@@ -32,7 +29,10 @@ class FixedServices:
         self.asked.append((query, [one.text for one in passages]))
         if self.error:
             raise self.error
-        results = [RerankerResult(str(n), "0", one) for n, one in enumerate(self.scores)]
+        results = [
+            RerankerResult(str(n), "0", one, (one + scores[n]) / 2)
+            for n, one in enumerate(self.scores)
+        ]
         return RerankReply(results, "fixed")
 
 
@@ -47,20 +47,20 @@ def hits(*scores: float) -> list[RetrievalResult]:
     ]
 
 
-async def test_hits_are_ordered_by_both_scores() -> None:
-    """Hits are ordered by the joined score; former place and score, and the reranker's, are kept."""
+async def test_hits_are_ordered_by_the_final_score() -> None:
+    """Hits have the final score; former place and score, and what the model said, are kept."""
     services: Any = FixedServices([0.1, 0.9, 0.5])
     reranked = await rerank_results(services, "query", hits(0.60, 0.58, 0.30))
 
-    assert [one.chunk.id for one in reranked.results] == ["c2", "c1", "c3"]
+    assert [one.chunk.id for one in reranked.results] == ["c2", "c3", "c1"]
     assert [one.rank for one in reranked.results] == [1, 2, 3]
-    assert [one.similarity_score for one in reranked.results] == pytest.approx([0.596, 0.575, 0.31])
+    assert [one.similarity_score for one in reranked.results] == pytest.approx([0.74, 0.4, 0.35])
     before = [
         (one.reranking.rank_before, one.reranking.score)
         for one in reranked.results
         if one.reranking
     ]
-    assert before == [(2, 0.9), (1, 0.1), (3, 0.5)]
+    assert before == [(2, 0.9), (3, 0.5), (1, 0.1)]
     assert (reranked.model, reranked.degraded) == ("fixed", ())
     assert services.asked == [("query", ["text 1", "text 2", "text 3"])]
 
@@ -110,15 +110,3 @@ def test_a_time_out_of_range_is_refused(budget_s: float) -> None:
     """The time for reranking has a range."""
     with pytest.raises(BadInput, match="time for reranking"):
         check_budget(budget_s)
-
-
-_score = st.floats(0, 1)
-
-
-@given(_score, _score, _score)
-def test_a_joined_score_keeps_its_scale(retrieved: float, one: float, other: float) -> None:
-    """It is 0 to 1, between both scores, and grows with each."""
-    joined = blended_score(retrieved, one)
-
-    assert min(retrieved, one) - 1e-12 <= joined <= max(retrieved, one) + 1e-12
-    assert (blended_score(retrieved, other) >= joined) or other < one

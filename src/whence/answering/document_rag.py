@@ -126,6 +126,7 @@ class DocumentRag:
         save_answer_callback: SaveAnswerCallback | None = None,
         *,
         rerank: bool = True,
+        rerank_limit: int = 0,
         answer_id: str = "",
         deadline_s: float | None = None,
     ) -> Answer:
@@ -142,6 +143,7 @@ class DocumentRag:
             explain_callback: Takes the triples and the IRI of each stage as soon as it is done.
             save_answer_callback: Takes the IRI and the text of an answer whose stages `explain_callback` takes.
             rerank: False leaves the reranker out.
+            rerank_limit: Most candidates that the reranker reads; 0 for all.
             answer_id: Id of the answer; made when empty.
             deadline_s: Seconds for the whole question; the shorter of this and the options' own applies.
 
@@ -155,8 +157,10 @@ class DocumentRag:
             doc_limit=doc_limit,
             fetch_limit=fetch_limit,
             rerank=rerank,
+            rerank_limit=rerank_limit,
         )
-        check_question(query, doc_limit, fetch_limit, max_bytes=self.options.max_question_bytes)
+        limits = (doc_limit, fetch_limit, rerank_limit)
+        check_question(query, *limits, max_bytes=self.options.max_question_bytes)
         deadline = self.options.deadline(deadline_s, self._sources.monotonic)
         plain = self._services(collection, deadline)
         plain.log("Constructing prompt...")

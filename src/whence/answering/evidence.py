@@ -12,12 +12,12 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from whence.answering.state import OVERFETCH_FACTOR, Question
+from whence.answering.state import Question
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
-from whence.retrieval.rerank import RERANK_DEPTH, CheckedReranking, read_reranking
+from whence.retrieval.rerank import CheckedReranking, order_scores, read_reranking
 from whence.retrieval.services import Embedded, Passage, Query
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
@@ -257,10 +257,7 @@ def text_digest(text: str) -> str:
 
 
 async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
-    """Rerank passages and keep the best.
-
-    Where the reranker's scores are joined with those of one search only the first passages are read: with so
-    small a weight none rises from far below, and reading is by far the most expensive part of a question.
+    """Have the reranker read all passages, or the first `rerank_limit`, and keep the best.
 
     A reranker that fails, is late, or whose reply has no valid entry degrades: the order of retrieval stays,
     and there is no stage `focus`. Invalid entries of a reply are left out and reported.
@@ -269,62 +266,47 @@ async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
         return passages
     trace = question.trace
     trace.begin("focus")
-    scores = _retrieval_scores(question, passages)
-    read = len(passages)
-    if scores:
-        # A third of the pool, at least those that are kept and those that are reranked for a search.
-        read = max(question.doc_limit, RERANK_DEPTH, question.pool_limit // OVERFETCH_FACTOR)
-    reranking, model = await _score(question, passages[:read], scores[:read])
+    read = passages[: question.rerank_limit or len(passages)]
+    reranking, model = await _score(question, read)
     if not reranking.kept:
         return passages
     question.selected = True
     if model:
         question.models["reranker"] = ModelUse(role="reranker", name=model)
-    selections = [Selection(passages[one.index].chunk_id, one.score) for one in reranking.kept]
+    selections = [
+        Selection(read[one.index].chunk_id, one.raw_score, one.final_score if trace.full else None)
+        for one in reranking.kept
+    ]
     await trace.end(
         partial(
             focus_triples,
             selections=selections,
-            candidates=_records(question, passages, read, reranking) if trace.full else (),
+            candidates=_records(question, passages, len(read), reranking) if trace.full else (),
         ),
         candidates_in=len(passages),
         candidates_out=len(selections),
         models=(question.models["reranker"],) if model else (),
     )
-    return [passages[one.index] for one in reranking.kept]
+    return [read[one.index] for one in reranking.kept]
 
 
-async def _score(
-    question: Question, passages: Sequence[Passage], scores: Sequence[float]
-) -> tuple[CheckedReranking, str]:
+async def _score(question: Question, passages: Sequence[Passage]) -> tuple[CheckedReranking, str]:
     """Return the valid part of the reranker's reply and the name of its model."""
     limit = question.doc_limit
+    scores = order_scores(question.candidates[one.chunk_id].score for one in passages)
     reply = await _or_error(question.retrieval.rerank(question.text, passages, scores, limit))
     if isinstance(reply, WhenceError):
         question.trace.degrade(
             "rerank", "reranker_failed", f"the order of retrieval was kept: {reply.message}"
         )
         return CheckedReranking((), (), ()), ""
-    reranking = read_reranking(reply.results, len(passages), limit)
+    reranking = read_reranking(reply.results, len(passages), limit, reply.others)
     if reranking.faults or not reranking.kept:
         left_out = f"{len(reranking.faults)} entries of the reply were left out"
         what = left_out if reranking.kept else "the order of retrieval was kept"
         fault = reranking.faults[0] if reranking.faults else "the reply is empty"
         question.trace.degrade("rerank", "reranker_reply_invalid", f"{what}: {fault}")
     return reranking, reply.model
-
-
-def _retrieval_scores(question: Question, passages: Sequence[Passage]) -> list[float]:
-    """Return the scores of retrieval for a reranker that joins them with its own.
-
-    Empty unless one search found and scored all passages: scores of different queries do not compare.
-    """
-    if not question.retrieval.fuses_scores:
-        return []
-    found = [question.candidates[passage.chunk_id] for passage in passages]
-    concepts = (question.text,)
-    scores = [one.score for one in found if one.score is not None and one.concepts == concepts]
-    return scores if len(scores) == len(passages) else []
 
 
 def _records(
@@ -345,7 +327,8 @@ def _records(
         records[chunk_id] = replace(
             records[chunk_id],
             rerank_rank=rank,
-            rerank_score=item.score,
+            raw_score=item.raw_score,
+            final_score=item.final_score,
             reason_code="" if rank <= kept else "reranked_out",
         )
     return records.values()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
 from whence.answering.state import ChunkCallback, RagOptions
@@ -89,8 +89,6 @@ class PlainServices:
 
     A query with a vector goes to `vectors`, one without to `keywords`.
     """
-
-    fuses_scores: ClassVar[bool] = False
 
     prompts: PromptClient
     embeddings: EmbeddingClient

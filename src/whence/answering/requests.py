@@ -140,6 +140,8 @@ class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknow
     """How candidates are found when the request does not say."""
     fetch_limit: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
     """Candidates retrieved when the request does not say; 0 for three times its `doc_limit`."""
+    rerank_limit: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+    """Candidates that the reranker reads when the request does not say; 0 for all that were retrieved."""
     max_doc_limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
     """Largest `doc_limit` of a request; a larger one is refused."""
     max_fetch_limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1500
@@ -199,10 +201,14 @@ def answer_document_request(
         message.question,
         message.doc_limit,
         message.fetch_limit,
+        message.rerank_limit,
         max_bytes=parameters.max_question_bytes,
     )
-    if parameters.fetch_limit and not message.fetch_limit:
-        message = replace(message, fetch_limit=parameters.fetch_limit)
+    message = replace(
+        message,
+        fetch_limit=message.fetch_limit or parameters.fetch_limit,
+        rerank_limit=message.rerank_limit or parameters.rerank_limit,
+    )
     mode = message.mode or parameters.mode
     settings: dict[str, Scalar] = {"collection": message.collection, "mode": mode}
     if message.filters:

@@ -34,13 +34,18 @@ SaveAnswerCallback = Callable[[str, str], Awaitable[None]]
 
 
 def check_question(
-    query: object, doc_limit: int, fetch_limit: int = 0, *, max_bytes: int | None = None
+    query: object,
+    doc_limit: int,
+    fetch_limit: int = 0,
+    rerank_limit: int = 0,
+    *,
+    max_bytes: int | None = None,
 ) -> None:
     """Check a question and its limits.
 
     Raises:
         BadInput: The question is no text, blank, contains NUL or a lone surrogate, or is longer than
-            `max_bytes`; `doc_limit` is below 1, or `fetch_limit` below 0.
+            `max_bytes`; `doc_limit` is below 1, or `fetch_limit` or `rerank_limit` below 0.
     """
     if not isinstance(query, str):
         raise BadInput(f"a question is a text, not a {type(query).__name__}")
@@ -54,8 +59,9 @@ def check_question(
         )
     if doc_limit < 1:
         raise BadInput(f"doc_limit must be at least 1, not {doc_limit}")
-    if fetch_limit < 0:
-        raise BadInput(f"fetch_limit must be at least 0, not {fetch_limit}")
+    for name, value in (("fetch_limit", fetch_limit), ("rerank_limit", rerank_limit)):
+        if value < 0:
+            raise BadInput(f"{name} must be at least 0, not {value}")
 
 
 def check_timeout(timeout_s: float) -> None:
@@ -179,6 +185,8 @@ class Question:
     """Whether a reranker chooses among the candidates."""
     pool_limit: int
     """Candidates that are retrieved and read; never fewer than the writer is given."""
+    rerank_limit: int = 0
+    """Most candidates that the reranker reads; 0 for all."""
     settings: Mapping[str, Scalar]
     """More that the trace records of the question, e.g. `collection`."""
     rank_weights: tuple[float, float] | None = None
@@ -202,6 +210,7 @@ class Question:
             "doc_limit": self.doc_limit,
             "fetch_limit": self.pool_limit,
             "rerank": self.rerank,
+            **({"rerank_limit": self.rerank_limit} if self.rerank_limit else {}),
             "threshold": options.threshold,
             "drop_duplicates": options.drop_duplicates,
             "max_concepts": options.max_concepts,
@@ -233,9 +242,9 @@ def new_question(
         full=options.full_account,
         listener_timeout_s=options.explain_timeout_s,
     )
-    rerank, pool_limit = False, message.doc_limit
+    rerank, pool_limit, rerank_limit = False, message.doc_limit, 0
     if has_reranker and isinstance(message, DocumentRagRequest) and message.rerank:
-        rerank = True
+        rerank, rerank_limit = True, message.rerank_limit
         pool_limit = max(message.fetch_limit or OVERFETCH_FACTOR * pool_limit, pool_limit)
     return Question(
         text=message.question,
@@ -248,5 +257,6 @@ def new_question(
         asked_at=iso_utc(sources.clock()),
         rerank=rerank,
         pool_limit=pool_limit,
+        rerank_limit=rerank_limit,
         settings=settings,
     )

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.schema.document_rag import Answer
 
-_FETCH_LIMIT_HELP = (
-    "Candidates before reranking; 0 for three times --doc-limit. The reranker reads the best third."
-)
+_FETCH_LIMIT_HELP = "Candidates before reranking; 0 for three times --doc-limit."
+_RERANK_LIMIT_HELP = "Candidates that the reranker reads; 0 for all."
 
 _DOC_LIMIT_HELP = "Passages given to the writer, 20 by default; of code, nodes, by default as many as the flow says."
 
@@ -42,6 +41,7 @@ def ask(
     *,
     doc_limit: Annotated[int | None, typer.Option(help=_DOC_LIMIT_HELP)] = None,
     fetch_limit: Annotated[int, typer.Option(help=_FETCH_LIMIT_HELP)] = 0,
+    rerank_limit: Annotated[int, typer.Option(help=_RERANK_LIMIT_HELP)] = 0,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
     stream: _Stream = False,
     mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
@@ -58,7 +58,7 @@ def ask(
     from whence.schema.filters import parse_filter_options, parse_filters
 
     # Checked before anything starts.
-    check_question(question, 1 if doc_limit is None else doc_limit, fetch_limit)
+    check_question(question, 1 if doc_limit is None else doc_limit, fetch_limit, rerank_limit)
     check_timeout(timeout)
     if mode is not None:
         search_mode(mode)
@@ -79,7 +79,8 @@ def ask(
     if doc_limit is not None:
         options["doc_limit"] = doc_limit
     if choice is None:
-        options |= {"fetch_limit": fetch_limit, "rerank": not no_rerank, "filters": conditions}
+        reranking = {"rerank": not no_rerank, "rerank_limit": rerank_limit}
+        options |= {"fetch_limit": fetch_limit, "filters": conditions, **reranking}
     answer = _ask(context, question, flow, choice, options, trace)
     if as_json(context):
         from whence.engine.json_documents import answer_document

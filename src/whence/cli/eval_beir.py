@@ -131,14 +131,14 @@ async def _runs(
     runs: dict[str, Run] = {}
     for name in MODES if mode == "all" else (mode,):
         try:
-            reranker = await working_reranker(resources) if name == "rerank" else None
+            if name == "rerank":
+                await working_reranker(resources)
         except ModelMissing as error:
             if mode != "all":
                 raise
             note(f"note: rerank is skipped: {error.message}")
             continue
-        own, searched = dataset.own_documents, "hybrid" if reranker else name
-        ranker = DocumentRanker(search, searched, top_k, own_documents=own, reranker=reranker)
+        ranker = DocumentRanker(search, name, top_k, own_documents=dataset.own_documents)
         with progress(name) as moved:
             runs[name] = await run_queries(ranker, dataset.queries, moved)
     return runs

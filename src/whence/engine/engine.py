@@ -217,6 +217,7 @@ class Engine:
         doc_limit: int = 20,
         fetch_limit: int = 0,
         rerank: bool = True,
+        rerank_limit: int = 0,
         mode: str | None = None,
         filters: Mapping[str, Any] | None = None,
         timeout_s: float = 120.0,
@@ -232,6 +233,7 @@ class Engine:
             doc_limit: Passages that the writer reads, 1 or more.
             fetch_limit: Candidates before reranking; 0 for three times `doc_limit`.
             rerank: Whether candidates are reranked.
+            rerank_limit: Candidates that the reranker reads; 0 for all.
             mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
             filters: Conditions on metadata that passages must meet, as for `search`.
             timeout_s: Seconds for the whole question.
@@ -251,6 +253,7 @@ class Engine:
             doc_limit=doc_limit,
             fetch_limit=fetch_limit,
             rerank=rerank,
+            rerank_limit=rerank_limit,
             mode=None if mode is None else search_mode(mode),
             filters=dict(filters or {}),
             streaming=chunk_callback is not None,

@@ -16,7 +16,8 @@ from whence.evaluation.validation.target import (
     StoredDocument,
     TargetInfo,
 )
-from whence.schema.errors import NotFound
+from whence.retrieval.pipeline import MAX_BUDGET_S
+from whence.schema.errors import NotFound, Unavailable
 from whence.store.chunk_ids import chunk_key
 
 if TYPE_CHECKING:
@@ -35,8 +36,20 @@ async def _search(
     engine: Engine, query: str, mode: str, limit: int, collection: str, access: Access
 ) -> SearchReport:
     """Search a collection without a threshold."""
-    request = SearchQuery(query=query, top_k=limit, mode=mode, access=access, collection=collection)
-    return await engine.search_report(request)
+    rerank = mode == "rerank"
+    request = SearchQuery(
+        query=query,
+        top_k=limit,
+        mode="hybrid" if rerank else mode,
+        rerank=rerank,
+        rerank_budget_s=MAX_BUDGET_S,
+        access=access,
+        collection=collection,
+    )
+    report = await engine.search_report(request)
+    if rerank and report.results and not report.reranker:
+        raise Unavailable("; ".join(fault.reason for fault in report.degraded))
+    return report
 
 
 @dataclass(frozen=True)

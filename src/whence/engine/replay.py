@@ -79,6 +79,7 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | 
         doc_limit=settings["doc_limit"],
         fetch_limit=settings.get("fetch_limit", 0),
         rerank=settings.get("rerank", True),
+        rerank_limit=settings.get("rerank_limit", 0),
         mode=settings.get("mode"),
         filters=msgspec.json.decode(settings.get("filters", "{}"), type=dict[str, Any]),
         record=False,

@@ -199,8 +199,6 @@ def _not_ready(error: WhenceError) -> RetrieverNotReady:
 class _PlainServices:
     """Plain objects as the services of one search."""
 
-    fuses_scores = False
-
     _embedder: Embedder | None
     _vector_store: VectorStore | None
     _sparse: SparseRetriever | None

@@ -44,7 +44,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`all` counts words only in passages that contain every word of the query: in mode `bm25` no others are
     found, in `hybrid` others rank by their vectors alone."""
     rerank: bool = False
-    """Whether the reranker reads the best hits; both scores then order them."""
+    """Whether the reranker reads the best hits, 60 or `top_k`; its final score then orders them."""
     rerank_budget_s: float = RERANK_BUDGET_S
     """Seconds for reranking; after that the hits keep their order, and the report says so."""
     snapshot: SnapshotChoice | None = None

@@ -45,7 +45,7 @@ class Searcher(Protocol):
 
         Args:
             query: The words to look for.
-            mode: `bm25`, `dense` or `hybrid`.
+            mode: `bm25`, `dense`, `hybrid`, or `rerank` for a hybrid search whose results are reranked.
             limit: Most passages, 1 or more.
 
         Raises:

@@ -82,6 +82,9 @@ class AskBody(_Body, frozen=True, kw_only=True):
         msgspec.Meta(ge=0, description="Candidates before reranking; 0 for three times doc_limit."),
     ] = 0
     rerank: Annotated[bool, msgspec.Meta(description="Whether candidates are reranked.")] = True
+    rerank_limit: Annotated[
+        int, msgspec.Meta(ge=0, description="Candidates that the reranker reads; 0 for all.")
+    ] = 0
     filters: _Filters = {}
     timeout_s: Annotated[
         float, msgspec.Meta(gt=0, le=MAX_TIMEOUT_S, description="Time limit in seconds.")

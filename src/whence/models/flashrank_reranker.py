@@ -74,6 +74,11 @@ class FlashrankReranker:
         """Name for the trace."""
         return f"flashrank:{Path(self._name).name}"
 
+    @property
+    def share(self) -> float:
+        """Share of the score in the final one: a cross-encoder decides alone, the local model does not."""
+        return 0.05 if self._name == RERANKER_NAME else 1.0
+
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """See `Reranker.score`; `Unavailable` when the model must be fetched and cannot be."""
         if not documents:

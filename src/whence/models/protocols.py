@@ -47,7 +47,11 @@ class Embedder(Protocol):
 
 
 class Reranker(Protocol):
-    """Scores documents for a query, reading both together."""
+    """Scores documents for a query, reading both together.
+
+    It decides alone unless it has an attribute `share`, 0 to 1: then the final score is that share of its
+    score, and the rest is the score of retrieval.
+    """
 
     @property
     def model(self) -> str:

@@ -155,7 +155,10 @@ WH_NAME_SCORE = WH + "nameScore"
 WH_FOUND_BY = WH + "foundBy"
 WH_DIGEST = WH + "digest"
 WH_RERANK_RANK = WH + "rerankRank"
+#: What the reranker's model said.
 WH_RERANK_SCORE = WH + "rerankScore"
+#: What ordered the passages at reranking.
+WH_FINAL_SCORE = WH + "finalScore"
 #: From a candidate to the IRI of the reason code for which it was dropped.
 WH_REASON = WH + "reason"
 

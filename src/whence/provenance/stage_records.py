@@ -37,7 +37,10 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """SHA-256 of its text, hexadecimal; empty when the text was not read."""
     rerank_rank: int = 0
     """Rank after reranking, 1 is first; 0 when it was not reranked."""
-    rerank_score: float | None = None
+    raw_score: float | None = None
+    """What the reranker's model said."""
+    final_score: float | None = None
+    """What ordered the passages at reranking."""
     reason_code: str = ""
     """Code of `reasons.DROP_REASONS` when it was dropped, else empty."""
 
@@ -56,7 +59,15 @@ class Selection(msgspec.Struct, frozen=True, gc=False):
     """A chunk that the reranker kept."""
 
     chunk_id: str
-    score: float
+    raw_score: float
+    """What the reranker's model said."""
+    final_score: float | None = None
+    """What ordered the passages; None when it is the raw score or was not recorded."""
+
+    @property
+    def score(self) -> float:
+        """The score that ordered the passages."""
+        return self.raw_score if self.final_score is None else self.final_score
 
 
 class ModelUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -162,7 +162,7 @@ def focus_triples(
     candidates: Iterable[CandidateRecord] = (),
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
-    """State which chunks the reranker kept; 4 triples and four per kept chunk.
+    """State which chunks the reranker kept; 4 triples, four per kept chunk and one for its final score.
 
     `selections` are in order, best first. `candidates` are those that the reranker read, with its rank and
     score, and those that it dropped, with their reason; in any order. Each was recorded at exploration.
@@ -176,7 +176,8 @@ def focus_triples(
             (stage, ns.TG_SELECTED_CHUNK, node),
             (node, ns.RDF_TYPE, _shared_iri(ns.TG_CHUNK_SELECTION)),
             (node, ns.TG_DOCUMENT, _id_term(selection.chunk_id)),
-            (node, ns.TG_SCORE, literal(str(float(selection.score)))),
+            (node, ns.TG_SCORE, literal(str(float(selection.raw_score)))),
+            (node, ns.WH_FINAL_SCORE, _double_or_none(selection.final_score)),
         )
     _add_outcomes(rows, uris.candidate_prefix, candidates)
     return _triples(stage, "Chunk Selection", (ns.TG_FOCUS,), uris.exploration, rows, run)
@@ -331,10 +332,11 @@ def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
 def _add_outcomes(rows: list[_Row], prefix: str, candidates: Iterable[CandidateRecord]) -> None:
     for candidate in _by_rank(candidates):
         node = iri(f"{prefix}{candidate.rank}")
-        rank, score = candidate.rerank_rank, candidate.rerank_score
+        rank = candidate.rerank_rank
         rows += (
             (node, ns.WH_RERANK_RANK, integer(rank) if rank else None),
-            (node, ns.WH_RERANK_SCORE, None if score is None else double(score)),
+            (node, ns.WH_RERANK_SCORE, _double_or_none(candidate.raw_score)),
+            (node, ns.WH_FINAL_SCORE, _double_or_none(candidate.final_score)),
             (node, ns.WH_REASON, _reason_term(candidate) if candidate.reason_code else None),
         )
 
@@ -395,6 +397,10 @@ def double(value: float) -> Term:
     """Return an `xsd:double` that reads back as the same number."""
     text = repr(float(value))
     return literal(_NOT_FINITE.get(text, text), ns.XSD_DOUBLE)
+
+
+def _double_or_none(value: float | None) -> Term | None:
+    return None if value is None else double(value)
 
 
 def scalar(value: Scalar) -> Term:

@@ -167,7 +167,11 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
         explored=explored,
         candidates=candidates or tuple(CandidateRecord(chunk_id=c, rank=0) for c in explored),
         selections=tuple(
-            Selection(node.id(ns.TG_DOCUMENT), node.number(ns.TG_SCORE) or 0.0)
+            Selection(
+                node.id(ns.TG_DOCUMENT),
+                node.number(ns.TG_SCORE) or 0.0,
+                node.number(ns.WH_FINAL_SCORE),
+            )
             for node in _linked(focus, ns.TG_SELECTED_CHUNK, nodes)
         ),
         citations=_read_citations(synthesis, nodes),
@@ -330,7 +334,8 @@ def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[CandidateRecord
             concepts=tuple(term.value for term in node.get(ns.WH_FOUND_BY, ())),
             digest=node.text(ns.WH_DIGEST),
             rerank_rank=node.integer(ns.WH_RERANK_RANK) or 0,
-            rerank_score=node.number(ns.WH_RERANK_SCORE),
+            raw_score=node.number(ns.WH_RERANK_SCORE),
+            final_score=node.number(ns.WH_FINAL_SCORE),
             reason_code=node.iri(ns.WH_REASON).removeprefix(ns.WH),
             **{field: node.number(predicate) for field, predicate in SCORE_PREDICATES.items()},
         )

@@ -117,6 +117,7 @@ def _candidate_numbers(candidate: CandidateRecord) -> dict[str, Scalar]:
         "rank": candidate.rank or None,
         **{field: getattr(candidate, field) for field in SCORE_PREDICATES},
         "rerank_rank": candidate.rerank_rank or None,
-        "rerank_score": candidate.rerank_score,
+        "raw_score": candidate.raw_score,
+        "final_score": candidate.final_score,
     }
     return {key: value for key, value in numbers.items() if value is not None}

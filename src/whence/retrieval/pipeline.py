@@ -19,7 +19,7 @@ from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.fusion import MAX_UNBOOSTED_SCORE
 from whence.retrieval.pooling import fuse_rankings, pool_candidates
-from whence.retrieval.rerank import RERANK_DEPTH, blended_score, read_reranking
+from whence.retrieval.rerank import SEARCH_POOL, order_scores, read_reranking
 from whence.retrieval.results import Reranking, RetrievalResult, RetrievedChunk, SearchReport
 from whence.retrieval.services import Passage, Query, Ranking, RetrievalServices
 from whence.schema.errors import (
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 #: Seconds that reranking may take; on two busy cores loading the model and reading takes half of them.
 RERANK_BUDGET_S = 10.0
-_MAX_BUDGET_S = 600.0
+MAX_BUDGET_S = 600.0
 _TEXT_HINT = "give a word or a question"
 _TOP_K_HINT = "it is the most results that are wanted, 1 or more"
 _THRESHOLD_HINT = "0 keeps every result"
@@ -125,9 +125,9 @@ def check_text(name: str, text: str) -> None:
 
 def check_budget(budget_s: float) -> None:
     """Refuse a time for reranking that is out of range."""
-    if not 0.0 < budget_s <= _MAX_BUDGET_S:
+    if not 0.0 < budget_s <= MAX_BUDGET_S:
         raise BadInput(
-            f"the time for reranking must be above 0 and at most {_MAX_BUDGET_S:g} s, not {budget_s}"
+            f"the time for reranking must be above 0 and at most {MAX_BUDGET_S:g} s, not {budget_s}"
         )
 
 
@@ -155,7 +155,7 @@ async def search(
     marks = [time.perf_counter()]
     vector, not_embedded = await _embed(services, query)
     marks.append(time.perf_counter())
-    limit = max(top_k, RERANK_DEPTH) if rerank else top_k
+    limit = max(top_k, SEARCH_POOL) if rerank else top_k
     # The threshold is one of the reranked scores where there are any.
     found = await find_candidates(
         services,
@@ -314,7 +314,7 @@ class _Reranked(msgspec.Struct, frozen=True):
     """Results after reranking."""
 
     results: list[RetrievalResult]
-    """By the joined score, ties in the order before; unchanged when reranking failed."""
+    """By the final score, ties in the order before; unchanged when reranking failed."""
     model: str = ""
     """Model that scored; empty when none did."""
     degraded: tuple[Degradation, ...] = ()
@@ -324,7 +324,7 @@ class _Reranked(msgspec.Struct, frozen=True):
 async def rerank_results(
     services: RetrievalServices, query: str, results: list[RetrievalResult], no_reranker: str = ""
 ) -> _Reranked:
-    """Order results by their score joined with the reranker's.
+    """Have the reranker read all results, and order them by its final score.
 
     A reranker that is absent, fails or is late changes nothing: the results are returned as they were, and the
     degradation says why. Cost: one pass of the model a result.
@@ -338,25 +338,26 @@ async def rerank_results(
         for one in results
     ]
     try:
-        reply = await services.rerank(query, passages, (), len(results))
+        scores = order_scores(one.similarity_score for one in results)
+        reply = await services.rerank(query, passages, scores, len(results))
     except WhenceError as error:
         return _unchanged(results, "reranker_failed", error.message)
-    scores = read_reranking(reply.results, len(results), len(results)).kept
-    if len(scores) != len(results):
+    ranking = read_reranking(reply.results, len(results), len(results)).kept
+    if len(ranking) != len(results):
         return _unchanged(results, "reranker_reply_invalid", "it did not score every hit once")
     defines = ["name_score" in one.score_breakdown for one in results]
     # Definitions keep their scores, and nothing else rises to them.
     most = MAX_UNBOOSTED_SCORE if any(defines) else math.inf
     scored = []
-    for item in scores:
+    for item in ranking:
         one = results[item.index]
-        joined = min(most, blended_score(one.similarity_score, item.score))
+        final = min(most, max(0.0, item.final_score), 1.0)
         scored.append(
             msgspec.structs.replace(
                 one,
-                similarity_score=one.similarity_score if defines[item.index] else joined,
+                similarity_score=one.similarity_score if defines[item.index] else final,
                 reranking=Reranking(
-                    score=item.score, rank_before=one.rank, score_before=one.similarity_score
+                    score=item.raw_score, rank_before=one.rank, score_before=one.similarity_score
                 ),
             )
         )

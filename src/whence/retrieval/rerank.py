@@ -1,9 +1,8 @@
-"""Reranking: scoring documents with a model, reading a reply, and joining its scores with those of retrieval.
+"""Reranking: scoring passages with a model, ordering them, and reading a reply.
 
-Both scores mean the same for every query, and so does their sum: a threshold keeps its meaning. Retrieval keeps
-most of the weight. Measured with the local late-interaction model over the first 20 of a hybrid search, titles
-read with the texts, all queries of eight collections: nDCG@10 rises by .003 on average, by .008 at most
-(`wikihop`), and falls by .002 at most (`scifact`).
+A model states its `raw_score` of a passage. What orders the passages is the `final_score`: the raw score of a
+model that decides alone, as a cross-encoder does, else the share that the model takes of it, with the score of
+retrieval as the rest (see `docs/benchmarks.md` for how the share of the local model was chosen).
 """
 
 from __future__ import annotations
@@ -21,20 +20,8 @@ from whence.schema.rerank import RerankerResult, RerankRequest, RerankResponse
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker
 
-#: Least number of candidates that are read together with the query. With so small a share of the score hardly
-#: any candidate rises from further down, and those that do are no better: see `docs/benchmarks.md`.
-RERANK_DEPTH = 20
-
-#: Share of the reranker's score. From .05 to .2 the mean over eight collections is the same within its standard
-#: error, and the smallest of such shares does least harm where the reranker is wrong (the rule of one standard
-#: error: Breiman and others, "Classification and Regression Trees", 1984, section 3.4.3). Chosen so on any
-#: seven of the collections it is .05, and the eighth loses .002 at most; by the best mean it loses up to .006.
-RERANK_SHARE = 0.05
-
-
-def blended_score(retrieved: float, reranked: float, share: float = RERANK_SHARE) -> float:
-    """Return `(1 - share) retrieved + share reranked`, 0 to 1."""
-    return (1.0 - share) * retrieved + share * min(1.0, max(0.0, reranked))
+#: Passages that a search fetches and reads before it reranks them: as many as a question does by default.
+SEARCH_POOL = 60
 
 
 def text_to_read(content: str, metadata: Mapping[str, Any]) -> str:
@@ -56,8 +43,10 @@ class RerankedItem(msgspec.Struct, frozen=True):
 
     index: int
     """Place among the passages sent, from 0."""
-    score: float
-    """Finite; higher is better."""
+    raw_score: float
+    """What the model said; finite, higher is better."""
+    final_score: float
+    """What orders the passages; finite, higher is better."""
 
 
 class CheckedReranking(msgspec.Struct, frozen=True):
@@ -71,35 +60,50 @@ class CheckedReranking(msgspec.Struct, frozen=True):
     """Why entries were left out, one line each."""
 
 
-def read_reranking(results: Any, count: int, limit: int) -> CheckedReranking:
+def read_reranking(results: Any, count: int, limit: int, others: Any = ()) -> CheckedReranking:
     """Return the valid part of a reranker's reply.
 
     An entry is valid when its document id is the decimal number of a passage that was sent, occurs for the
     first time, and its score is a finite number. Order and length of the reply are not trusted: entries are
-    sorted by falling score, ties by the order sent, and cut. No other passage takes the place of an invalid
-    entry: it would be ranked without a score.
+    sorted by falling final score, ties by the order sent, and cut. No other passage takes the place of an
+    invalid entry: it would be ranked without a score. An entry without a final score is ordered by its score.
+
+    Args:
+        results: Entries that the reranker chose.
+        count: Passages that were sent.
+        limit: Most entries to keep.
+        others: Entries that it scored and did not choose; they are never kept.
 
     Cost: n log n for n entries.
     """
     if not isinstance(results, Iterable) or isinstance(results, str | bytes):
         return CheckedReranking((), (), (f"the reply is a {type(results).__name__}, not a list",))
     sent = {str(place): place for place in range(count)}
-    items: dict[int, RerankedItem] = {}
+    taken: set[int] = set()
     faults: list[str] = []
+    chosen, left = (_ranked(some, sent, taken, faults) for some in (results, others))
+    return CheckedReranking(tuple(chosen[:limit]), (*chosen[limit:], *left), tuple(faults))
+
+
+def _ranked(
+    results: Iterable[Any], sent: Mapping[str, int], taken: set[int], faults: list[str]
+) -> list[RerankedItem]:
+    items: list[RerankedItem] = []
     for result in results:
         document_id, given = getattr(result, "document_id", None), getattr(result, "score", None)
         index = sent.get(document_id) if isinstance(document_id, str) else None
         score = finite_number(given)
         if index is None:
             faults.append(f"document id {document_id!r} was not among those sent")
-        elif index in items:
+        elif index in taken:
             faults.append(f"document id {document_id!r} came twice")
         elif score is None:
             faults.append(f"the score of document id {document_id!r} is {given!r}")
         else:
-            items[index] = RerankedItem(index, score)
-    ranking = sorted(items.values(), key=lambda item: (-item.score, item.index))
-    return CheckedReranking(tuple(ranking[:limit]), tuple(ranking[limit:]), tuple(faults))
+            taken.add(index)
+            final = finite_number(getattr(result, "final_score", None))
+            items.append(RerankedItem(index, score, score if final is None else final))
+    return sorted(items, key=lambda item: (-item.final_score, item.index))
 
 
 def finite_number(value: object) -> float | None:
@@ -109,11 +113,22 @@ def finite_number(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankResponse:
-    """Score every document for every query and return the best documents by their best score.
+def order_scores(scores: Iterable[float | None]) -> list[float]:
+    """Return what stands for the score of retrieval at each place of a ranking: the scores found, falling.
 
-    Where every document has its score of retrieval, both scores are joined: the order of a small reranker alone
-    was measured to be worse than the order it was given.
+    The ranking of one search has its own scores. That of several searches is interleaved, and its scores do
+    not fall; given out by rank, they keep its order and the scale. Empty when a candidate has no score.
+    """
+    known = list(scores)
+    found = [score for score in known if score is not None]
+    return sorted(found, reverse=True) if len(found) == len(known) else []
+
+
+async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankResponse:
+    """Score every document for every query and return the best documents by their final score.
+
+    A document has its best score of all queries. Of a model that takes a share of the final score the rest is
+    the score of retrieval, provided that every document has one.
 
     Cost: one pass of the model for each pair of query and document, then one sort.
     """
@@ -134,12 +149,24 @@ async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankR
         ]
         # Of equal scores the first one stays.
         best = [max(pair, key=by_score) for pair in zip(best or found, found, strict=True)]
-    retrieved = [document.retrieval_score for document in request.documents]
-    if None not in retrieved:
-        best = [
-            msgspec.structs.replace(one, score=blended_score(score or 0.0, one.score))
-            for one, score in zip(best, retrieved, strict=True)
-        ]
+    best = _with_retrieval(best, request, getattr(reranker, "share", 1.0))
     # A stable sort: ties keep the order of the request.
-    best.sort(key=by_score, reverse=True)
-    return RerankResponse(results=tuple(best[: request.limit]), model=model)
+    best.sort(
+        key=lambda one: one.score if one.final_score is None else one.final_score, reverse=True
+    )
+    return RerankResponse(
+        results=tuple(best[: request.limit]), others=tuple(best[request.limit :]), model=model
+    )
+
+
+def _with_retrieval(
+    results: list[RerankerResult], request: RerankRequest, share: float
+) -> list[RerankerResult]:
+    """Add `(1 - share) retrieved + share score` as the final score, where that is not the score itself."""
+    retrieved = [document.retrieval_score for document in request.documents]
+    if share >= 1.0 or None in retrieved:
+        return results
+    return [
+        msgspec.structs.replace(one, final_score=(1.0 - share) * (score or 0.0) + share * one.score)
+        for one, score in zip(results, retrieved, strict=True)
+    ]

@@ -29,7 +29,7 @@ class Reranking(msgspec.Struct, frozen=True, kw_only=True):
     """Rank and score of a hit before it was reranked, and the reranker's score."""
 
     score: float
-    """The reranker's, 0 to 1."""
+    """What the reranker's model said; `similarity_score` is what orders the hits."""
     rank_before: int
     """Rank by retrieval alone, 1 is first."""
     score_before: float

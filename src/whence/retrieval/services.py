@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -181,8 +181,10 @@ class RerankReply(msgspec.Struct, frozen=True):
     """What a reranker replied, not checked yet."""
 
     results: Any
-    """Objects with `document_id`, the decimal number of a passage sent, and `score`."""
+    """Objects with `document_id`, the decimal number of a passage sent, `score`, and perhaps `final_score`."""
     model: str = ""
+    others: Any = ()
+    """The same of passages that were scored and not chosen."""
 
 
 class RetrievalServices(Protocol):
@@ -191,10 +193,6 @@ class RetrievalServices(Protocol):
     @property
     def mode(self) -> SearchMode:
         """How the search ranks."""
-
-    @property
-    def fuses_scores(self) -> bool:
-        """Whether the reranker joins its scores with those of retrieval."""
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """Return one vector per text; `what` names them in errors."""
@@ -208,7 +206,7 @@ class RetrievalServices(Protocol):
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
     ) -> RerankReply:
-        """Score passages for a query."""
+        """Choose at most `limit` passages for a query; `scores` are those of retrieval, when known."""
 
 
 class Caller(Protocol):
@@ -247,8 +245,6 @@ async def embed_texts(
 @dataclass(slots=True)
 class RetrievalClients:
     """`RetrievalServices` over the bus."""
-
-    fuses_scores: ClassVar[bool] = True
 
     caller: Caller
     _: KW_ONLY
@@ -364,8 +360,7 @@ class RetrievalClients:
                 )
                 for place, (one, score) in enumerate(zip(passages, known, strict=True))
             ),
-            # The scores of passages that are not kept belong in the trace.
-            limit=max(limit, len(passages), 1),
+            limit=limit,
         )
         reply = await self.deadline.limit(
             "reranking",
@@ -373,4 +368,4 @@ class RetrievalClients:
             self.timeouts.rerank_s,
             share=self.timeouts.rerank_share,
         )
-        return RerankReply(reply.results, reply.model)
+        return RerankReply(reply.results, reply.model, reply.others)

@@ -32,6 +32,8 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """Candidates to retrieve before reranking; 0 for three times `doc_limit`."""
     rerank: bool = True
     """False leaves the reranker out."""
+    rerank_limit: int = 0
+    """Most candidates that the reranker reads; 0 for all that were retrieved."""
     mode: SearchMode | None = None
     """Search mode; None for the flow's own."""
     filters: dict[str, Any] = {}

@@ -17,7 +17,7 @@ class RerankItem(Message, frozen=True, kw_only=True, gc=False):
     text: str
     """Its text."""
     retrieval_score: float | None = None
-    """Retrieval score, 0 to 1; when all documents have one, the result combines both scores."""
+    """Retrieval score, 0 to 1, for a model whose score is only a share of the final one."""
 
 
 class RerankerResult(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +28,9 @@ class RerankerResult(msgspec.Struct, frozen=True, gc=False):
     query_id: str
     """Id of the query within the request."""
     score: float
-    """Relevance, 0 to 1, higher is better; combined with the retrieval scores when these were sent."""
+    """What the model said, higher is better; 0 to 1 of our own models."""
+    final_score: float | None = None
+    """What orders the results; None when it is the score."""
 
 
 class RerankRequest(Message, frozen=True, kw_only=True):
@@ -45,11 +47,13 @@ class RerankRequest(Message, frozen=True, kw_only=True):
 
 
 class RerankResponse(Message, frozen=True, kw_only=True):
-    """Documents by descending score, each once with its best query; ties keep the request's order."""
+    """Documents by descending final score, each once with its best query; ties keep the request's order."""
 
     TYPE: ClassVar[str] = "rerank-response.v1"
 
     results: tuple[RerankerResult, ...]
     """At most `limit`."""
+    others: tuple[RerankerResult, ...] = ()
+    """Documents that the limit left out, in order, so that a trace can state their scores."""
     model: str = ""
     """Name of the model."""

@@ -72,7 +72,9 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
             candidates = [_row(candidate) for candidate in trace.candidates]
             return {"chunks": list(trace.explored), "candidates": candidates, **_walk(trace)}
         case "focus":
-            return {"selected": [_row(selection) for selection in trace.selections]}
+            scores = [{"final_score": selection.score} for selection in trace.selections]
+            rows = [_row(selection) for selection in trace.selections]
+            return {"selected": [row | score for row, score in zip(rows, scores, strict=True)]}
         case "synthesis":
             return {
                 "citations": [_row(citation) for citation in trace.citations],

@@ -54,6 +54,7 @@ class _Bar(msgspec.Struct, frozen=True):
     reason_code: str
     state: _State
     dots: tuple[int, ...] = ()
+    raw_score: float | None = None
 
     @property
     def tooltip(self) -> str:
@@ -62,6 +63,7 @@ class _Bar(msgspec.Struct, frozen=True):
             self.chunk_id,
             f"rank {self.rank}" if self.rank else "",
             "" if self.score is None else f"score {self.score!r}",
+            "" if self.raw_score in (None, self.score) else f"model {self.raw_score!r}",
             DROP_REASONS[code].explanation if code in DROP_REASONS else code,
         )
         return " · ".join(part for part in parts if part)
@@ -193,6 +195,7 @@ class _Picture:
                 chunk_id=selection.chunk_id,
                 rank=place,
                 score=selection.score,
+                raw_score=selection.raw_score,
                 reason_code=codes.get(selection.chunk_id, ""),
                 state=self.states.get(selection.chunk_id, "bar"),
             )

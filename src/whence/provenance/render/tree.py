@@ -83,7 +83,10 @@ def _add_contents(branch: Tree, stage: str, trace: Trace) -> None:
             ranks = {candidate.chunk_id: candidate.rank for candidate in trace.candidates}
             for place, kept in enumerate(trace.selections, 1):
                 before = ranks.get(kept.chunk_id, 0)
-                branch.add(_candidate_line(kept.chunk_id, place, kept.score, before))
+                line = _candidate_line(kept.chunk_id, place, kept.score, before)
+                if kept.raw_score != kept.score:
+                    line.append(f"  model {kept.raw_score:.4f}", "dim")
+                branch.add(line)
         case "error" if trace.failure is not None:
             failure = trace.failure
             what = f"{failure.stage} failed, {failure.code}: {failure.message}"
@@ -139,7 +142,7 @@ def _add_dropped(branch: Tree, stage: str, trace: Trace) -> None:
         )
         dropped.sort(key=lambda c: (c.rerank_rank or c.rank, c.chunk_id))
         for one in dropped[:_DROPPED_SHOWN]:
-            score = one.score if one.rerank_score is None else one.rerank_score
+            score = one.score if one.final_score is None else one.final_score
             line = _candidate_line(one.chunk_id, one.rerank_rank or one.rank, score)
             node.add(Text(line.plain, style="dim"))
         _add_more(node, len(dropped) - _DROPPED_SHOWN)
