@@ -1,0 +1,329 @@
+"""Choose the spans of passages that answer a question, or tell how near the best one came.
+
+In: the question, the passages with the headings above them, an embedder. Out: one to three spans, each a whole unit
+as its author wrote it (`text.units`), best first, and the score of the best one.
+
+A unit is read together with the question by meaning (cosine of both, the headings before the unit) and by words
+(share of the question's words, weighted by rarity, words above the unit counted less). What the question asks for
+(`text.asked`) shifts the order a little. The order of the passages counts, too: a reranker has read each of them
+together with the question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from whence.models.protocols import Embedder, WriteRequest
+from whence.schema.errors import ModelMissing, Unavailable
+from whence.text.asked import Asked, has_value, read_question
+from whence.text.identifiers import names_other_identifier
+from whence.text.normalization import fold
+from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
+from whence.text.sentences import split_sentences
+from whence.text.units import MAX_WORDS, Unit, split_units
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_SPANS = 3
+#: Most units that are embedded for a question: those that share most words with it.
+_MAX_EMBEDDED = 96
+#: Longest text that is embedded, in characters.
+_MAX_CHARACTERS = 700
+_COSINE_WEIGHT = 0.6
+#: Weight of a word above a unit, relative to a word in it.
+_CONTEXT_WEIGHT = 0.6
+#: Least score of an answer, with and without an embedder.
+FLOOR = 0.43
+FLOOR_OF_WORDS = 0.37
+#: Shifts of the order; none counts for the floor.
+_PRIOR, _VALUE, _STEPS, _MEANING, _DEFINED, _ABSENT = 0.04, 0.04, 0.03, 0.06, 0.12, 0.12
+#: Cost of each word beyond those of a short paragraph.
+_LENGTH_COST, _SHORT = 0.0006, 40
+#: Words of a window that a long paragraph is narrowed to.
+_WINDOW = 60
+#: Words of all spans together, from which on no further one is added.
+_ENOUGH = 90
+#: Least score of a further span, relative to the best one: where it has words of the question that the others
+#: lack, and where it only says it again in another place.
+_MIN_FURTHER, _MIN_EQUAL = 0.75, 0.92
+_DUPLICATE = 0.9
+_MIN_LETTERS = 8
+#: Factor for documents that declare themselves out of date; a question with a year asks about that time.
+_OUTDATED = 0.8
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+#: Factor for units that name the identifier asked for, in a section about another one.
+_OTHER_SECTION = 0.7
+#: Border of two questions in one: a question mark, or "and" before a question word.
+_QUESTION_BORDER = re.compile(
+    r"(?<=\?)\s+|,?\s+and\s+(?=(?:who|whom|whose|what|when|where|which|why|how)\b)", re.IGNORECASE
+)
+
+
+class Span(NamedTuple):
+    """One unit of a passage that may answer."""
+
+    document: int
+    """Place of its passage, from 0."""
+    unit: Unit
+    text: str
+    """Verbatim from the passage."""
+    section: str
+    """Titles and headings above its passage."""
+    terms: frozenset[str]
+    above: frozenset[str]
+    """Terms of section and context."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The text, then what stands above it, the nearest first."""
+        return (self.text, *reversed(self.unit.context), self.section)
+
+
+class Choice(NamedTuple):
+    """The outcome for one question."""
+
+    spans: tuple[Span, ...]
+    """Best first; empty when none reaches the floor."""
+    document: int
+    """Place of the passage with the best span."""
+    score: float
+    """Score of that span, 0 to 1."""
+    floor: float
+
+
+class _Part(NamedTuple):
+    """One question of those that a question has, with the scores of all spans for it."""
+
+    asked: Asked
+    terms: frozenset[str]
+    weights: dict[str, float]
+    default: float
+
+
+def split_questions(query: str) -> list[str]:
+    """Split a question into its parts, which often have their answers in different places.
+
+    >>> split_questions("Who approves travel, and how much may a hotel cost?")
+    ['Who approves travel', 'how much may a hotel cost?']
+    >>> split_questions("Who approves travel and hotels?")
+    ['Who approves travel and hotels?']
+    """
+    parts = [part.strip() for part in _QUESTION_BORDER.split(query)]
+    return [part for part in parts if content_terms(part)] or [query]
+
+
+async def choose_evidence(request: WriteRequest, embedder: Embedder | None) -> Choice | None:
+    """Return the spans that answer, or that none does; None without anything to read.
+
+    Cost: the embeddings of the question and of at most 96 units.
+    """
+    parts = split_questions(request.query)
+    asked = read_question(request.query)
+    spans = [
+        span
+        for span in all_spans(request)
+        if not names_other_identifier(asked.identifiers, span.scopes)
+    ]
+    if not spans:
+        return None
+    if len(spans) > _MAX_EMBEDDED:
+        spans = _most_alike(request.query, spans)
+    vectors = await _vectors(parts, spans, embedder)
+    floor = FLOOR_OF_WORDS if vectors is None else FLOOR
+    best: list[tuple[float, int]] = []
+    picked: list[int] = []
+    for row, part in enumerate(parts):
+        question = _part(part, spans)
+        scores = _scores(question, spans, vectors, row - len(parts))
+        order = _order(question, spans, scores, request)
+        first = max(range(len(spans)), key=lambda i: (order[i], -i))
+        best.append((scores[first], first))
+        if scores[first] >= floor:
+            picked += [i for i in _pick(question, spans, order, vectors) if i not in picked]
+    score, place = max(best, key=lambda pair: pair[0])
+    chosen = tuple(spans[i] for i in picked[:MAX_SPANS])
+    return Choice(chosen, spans[place].document, score, floor)
+
+
+def all_spans(request: WriteRequest) -> list[Span]:
+    """Return the units of all passages that can be an answer; long paragraphs as windows of their sentences."""
+    sections = request.sections or ("",) * len(request.documents)
+    spans = []
+    for number, (text, section) in enumerate(zip(request.documents, sections, strict=True)):
+        heading = section.rsplit(" > ", 1)[-1]
+        for unit in split_units(text, (heading,) if heading else ()):
+            for one in _narrowed(text, unit):
+                content = text[one.start : one.end]
+                if sum(map(str.isalnum, content)) < _MIN_LETTERS:
+                    continue
+                terms = frozenset(content_terms(content))
+                if terms <= frozenset(content_terms(heading)):
+                    continue  # it says no more than its heading
+                above = frozenset(content_terms(" ".join((section, *one.context))))
+                spans.append(Span(number, one, content, section, terms, above))
+    return spans
+
+
+def _narrowed(text: str, unit: Unit) -> Iterator[Unit]:
+    """Yield a unit, or of a long one each stretch of whole sentences that is short."""
+    content = text[unit.start : unit.end]
+    if unit.kind in ("code", "table", "list") or len(content.split()) <= MAX_WORDS:
+        yield unit
+        return
+    sentences = split_sentences(content)
+    reached = 0
+    for place, first in enumerate(sentences):
+        end, words = first.end, 0
+        for sentence in sentences[place:]:
+            words += len(content[sentence.start : sentence.end].split())
+            if words > _WINDOW and sentence is not first:
+                break
+            end = sentence.end
+        if end > reached:
+            reached = end
+            yield unit._replace(start=unit.start + first.start, end=unit.start + end)
+
+
+def _most_alike(query: str, spans: Sequence[Span]) -> list[Span]:
+    question = _part(query, spans)
+    shares = [_share(question, one) - 0.01 * one.document for one in spans]
+    kept = sorted(range(len(spans)), key=lambda i: (-shares[i], i))[:_MAX_EMBEDDED]
+    return [spans[i] for i in sorted(kept)]
+
+
+async def _vectors(
+    parts: Sequence[str], spans: Sequence[Span], embedder: Embedder | None
+) -> NDArray[np.float32] | None:
+    """Embed the spans and, as the last rows, the questions; return None without an embedder."""
+    if embedder is None:
+        return None
+    try:
+        return await embedder.embed([*map(_text_to_embed, spans), *parts], "query")
+    except (Unavailable, ModelMissing):
+        return None
+
+
+def _text_to_embed(span: Span) -> str:
+    lead = span.unit.context[-1] if span.unit.context else ""
+    above = [text.rstrip(":") for text in (span.section, lead) if text]
+    return " ".join([*(f"{text}:" for text in above), span.text[:_MAX_CHARACTERS]])
+
+
+def _part(query: str, spans: Sequence[Span]) -> _Part:
+    weights = inverse_document_frequencies(one.terms | one.above for one in spans)
+    return _Part(
+        read_question(query),
+        frozenset(content_terms(query)),
+        weights,
+        max(weights.values(), default=1.0),
+    )
+
+
+def _share(question: _Part, span: Span) -> float:
+    """Return the share of the question's words in a span and, with a lower weight, above it."""
+    named = {term for one in question.asked.symbols for term in content_terms(one)}
+    said = span.terms | (span.above & named)
+    own = overlap(question.terms, said, question.weights, question.default)
+    both = overlap(question.terms, span.terms | span.above, question.weights, question.default)
+    return own + _CONTEXT_WEIGHT * (both - own)
+
+
+def _scores(
+    question: _Part, spans: Sequence[Span], vectors: NDArray[np.float32] | None, row: int
+) -> list[float]:
+    shares = [_share(question, one) for one in spans]
+    if vectors is None:
+        return shares
+    cosines = (vectors[: len(spans)] @ vectors[row]).tolist()
+    return [
+        _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
+        for cosine, share in zip(cosines, shares, strict=True)
+    ]
+
+
+def _order(
+    question: _Part, spans: Sequence[Span], scores: Sequence[float], request: WriteRequest
+) -> list[float]:
+    """Return what orders the spans: their scores, shifted by what the question asks for."""
+    old = frozenset[int]() if _YEAR.search(request.query) else request.outdated
+    count = len(request.documents)
+    return [
+        (score + _shift(question, span) + _PRIOR * (1 - span.document / count))
+        * (_OUTDATED if span.document + 1 in old else 1.0)
+        * (
+            _OTHER_SECTION
+            if names_other_identifier(question.asked.identifiers, span.scopes[1:])
+            else 1.0
+        )
+        for span, score in zip(spans, scores, strict=True)
+    ]
+
+
+def _shift(question: _Part, span: Span) -> float:
+    asked = question.asked
+    words = len(span.text.split())
+    shift = -_LENGTH_COST * max(0, words - _SHORT)
+    if asked.value:
+        shift += _VALUE if has_value(span.text) else 0.0
+    if asked.steps and span.unit.kind in ("code", "list"):
+        shift += _STEPS
+    head = fold(_head(span))
+    if asked.meaning and span.unit.kind == "definition" and question.terms:
+        known = frozenset(content_terms(head))
+        shift += _MEANING * overlap(question.terms, known, question.weights, question.default)
+    for symbol in asked.symbols:
+        if _names(head, symbol):
+            shift += _DEFINED
+        elif not any(symbol in fold(one) for one in span.scopes):
+            shift -= _ABSENT
+    return shift
+
+
+def _head(span: Span) -> str:
+    """Return what a span is about: its term, the nearest one above, or the heading."""
+    if span.unit.kind == "definition":
+        return span.text.partition("\n")[0]
+    return span.unit.context[-1] if span.unit.context else span.section.rsplit(" > ", 1)[-1]
+
+
+def _names(head: str, symbol: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(symbol)}(?![\w-])", head) is not None
+
+
+def _pick(
+    question: _Part,
+    spans: Sequence[Span],
+    order: Sequence[float],
+    vectors: NDArray[np.float32] | None,
+) -> list[int]:
+    """Return the best span, and others that add something; ties go to the earlier one."""
+    ranked = sorted(range(len(spans)), key=lambda i: (-order[i], i))
+    picked = ranked[:1]
+    best = order[picked[0]]
+    words = len(spans[picked[0]].text.split())
+    for i in ranked[1:]:
+        if len(picked) == MAX_SPANS or order[i] < _MIN_FURTHER * best:
+            break
+        count = len(spans[i].text.split())
+        if words + count > _ENOUGH or any(_repeats(spans, vectors, i, j) for j in picked):
+            continue
+        covered = {term for j in picked for term in spans[j].terms | spans[j].above}
+        fresh = (question.terms & spans[i].terms) - covered
+        if fresh or order[i] >= _MIN_EQUAL * best:
+            picked.append(i)
+            words += count
+    return picked
+
+
+def _repeats(spans: Sequence[Span], vectors: NDArray[np.float32] | None, i: int, j: int) -> bool:
+    """Return whether a span overlaps another one or says the same."""
+    a, b = spans[i], spans[j]
+    if a.document == b.document and a.unit.start < b.unit.end and b.unit.start < a.unit.end:
+        return True
+    common = len(a.terms & b.terms) / max(1, min(len(a.terms), len(b.terms)))
+    alike = 0.0 if vectors is None else float(vectors[i] @ vectors[j])
+    return max(common, alike) >= _DUPLICATE

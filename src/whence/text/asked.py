@@ -1,0 +1,107 @@
+"""What a question asks for: the things that it names, and the kind of its answer.
+
+The kinds are few and general: a number or value, steps, the meaning of a name. Whatever fits none of them is only
+compared by words and meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from whence.text.identifiers import Identifier, question_identifiers
+from whence.text.normalization import FUNCTION_WORDS, fold
+
+#: A name that no ordinary word is: with an underscore, a point or a capital inside, a leading dash, all capitals,
+#: or a digit beside letters.
+_SYMBOL: Final = re.compile(
+    r"(?<![\w.-])(?:--?[A-Za-z][\w-]+"
+    r"|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+"
+    r"|\w*[A-Za-z]\w*_\w+|_\w*[A-Za-z]\w*"
+    r"|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*"
+    r"|[A-Z][A-Z\d]*[A-Z]\w*)(?![\w])"
+)
+_QUOTED: Final = re.compile(r"[`\"\u201c]([^`\"\u201c\u201d]{2,60})[`\"\u201d]")
+_WORD: Final = re.compile(r"[^\W\d_][\w-]*")
+_VALUE_TEXT: Final = r"""how\s+(?:many|much|long|often|big|large|far|old|fast|high)|default|maximum|minimum|max|min|limit
+    |timeout|port|what\s+value|which\s+value|what\s+number|when|what\s+version|which\s+version|what\s+year|percent"""
+_ASKS_VALUE: Final = re.compile(rf"\b(?:{_VALUE_TEXT})\b", re.IGNORECASE | re.VERBOSE)
+_ASKS_STEPS: Final = re.compile(
+    r"\bhow\s+(?:do|can|to|would|should|does\s+one|is\s+it\s+possible)\b", re.IGNORECASE
+)
+_ASKS_MEANING: Final = re.compile(
+    r"^\s*(?:what(?:'s|\s+is|\s+are|\s+does)|define|meaning\s+of|explain)\b", re.IGNORECASE
+)
+#: A number, or a literal as manuals print it.
+_VALUE: Final = re.compile(
+    r"\d|\b(?:True|False|None|null|true|false|nil|never|once|twice|unlimited|disabled|enabled|empty"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|`[^`]+`|'[^'\s]+'"
+)
+#: The same with the word that a number counts.
+_WHOLE_VALUE: Final = re.compile(rf"`[^`]+`|'[^'\s]+'|[$\u20ac]?\b\d[\w.,:]*\b%?|{_VALUE.pattern}")
+
+
+class Asked(NamedTuple):
+    """What a question asks for."""
+
+    symbols: tuple[str, ...]
+    """Names of code, settings and options as written, and quoted phrases; folded."""
+    names: tuple[str, ...]
+    """Words with a capital that do not begin the question; folded."""
+    identifiers: frozenset[Identifier]
+    """Releases, codes, dates."""
+    value: bool
+    steps: bool
+    meaning: bool
+
+
+def read_question(question: str) -> Asked:
+    """Return what a question asks for.
+
+    >>> asked = read_question("What is the default of CONN_MAX_AGE in Django?")
+    >>> asked.symbols, asked.names, asked.value
+    (('conn_max_age',), ('django',), True)
+    """
+    quoted = [found.strip() for found in _QUOTED.findall(question)]
+    symbols = dict.fromkeys(fold(one) for one in [*_SYMBOL.findall(question), *quoted])
+    return Asked(
+        symbols=tuple(symbols),
+        names=tuple(_proper_names(question, symbols)),
+        identifiers=question_identifiers(question),
+        value=bool(_ASKS_VALUE.search(question)),
+        steps=bool(_ASKS_STEPS.search(question)),
+        meaning=bool(_ASKS_MEANING.search(question)),
+    )
+
+
+def has_value(text: str) -> bool:
+    """Return whether a text has a number or a literal."""
+    return _VALUE.search(text) is not None
+
+
+def value_spans(question: str, sentence: str) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of numbers and literals in a sentence, where the question asks for a value."""
+    if _ASKS_VALUE.search(question):
+        for match in _WHOLE_VALUE.finditer(sentence):
+            if fold(match[0]).strip("`'\"") not in fold(question):
+                yield match.span()
+
+
+def _proper_names(question: str, symbols: dict[str, None]) -> list[str]:
+    words = [
+        (match.start(), match[0])
+        for match in _WORD.finditer(question)
+        if not any(fold(match[0]) in one for one in symbols)
+    ]
+    capitals = [word for start, word in words if word[0].isupper()]
+    if len(capitals) > len(words) / 2 and len(words) > 2:
+        return []  # a headline: capitals say nothing
+    named = (
+        fold(word)
+        for start, word in words
+        if word[0].isupper()
+        and question[:start].strip()
+        and not question[:start].rstrip().endswith((".", "?", "!"))
+    )
+    return [word for word in dict.fromkeys(named) if word not in FUNCTION_WORDS]
