@@ -675,7 +675,7 @@ async def test_an_answer_without_text_is_reported() -> None:
 
 
 async def test_a_writer_without_language_model_is_reported() -> None:
-    """An answer of quoted sentences is marked as degraded."""
+    """An answer of quotes is marked as degraded."""
 
     class Extractive(StubPrompt):
         async def document_prompt(self, query: str, documents: Any, **_: Any) -> PromptResult:

@@ -111,5 +111,5 @@ async def test_other_releases_are_not_quoted() -> None:
         return "".join(piece.text for piece in pieces)
 
     said = await quoted("What changed for workers in v2.9.1?")
-    assert said == "Workers no longer stop when the clock jumps. [2]"
+    assert said == "Changelog > v2.9.1\n\n- Workers no longer stop when the clock jumps. [2]"
     assert await quoted("What changed for workers in v2.9.2?") == NOTHING_FOUND

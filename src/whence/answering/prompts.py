@@ -94,18 +94,20 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
     if not isinstance(query, str) or not query.strip():
         raise BadInput("the prompt variable `query` must be a text that is not blank")
     lists: dict[str, Any] = {}
-    for name, item in (("documents", str), ("outdated", int), ("sections", str)):
+    names = (("documents", str), ("outdated", int), ("sections", str), ("sources", str))
+    for name, item in names:
         value = lists[name] = variables.get(name, ())
         if not isinstance(value, list | tuple) or not set(map(type, value)) <= {item}:
             what = "texts" if item is str else "numbers of documents"
             raise BadInput(f"the prompt variable `{name}` must be a list of {what}")
-    documents, outdated, sections = map(tuple, lists.values())
+    documents, outdated, sections, sources = map(tuple, lists.values())
     if outdated and not 1 <= min(outdated) <= max(outdated) <= len(documents):
         raise BadInput("the prompt variable `outdated` must be a list of numbers of documents")
-    if len(sections) not in (0, len(documents)):
-        raise BadInput(
-            f"the prompt variable `sections` has {len(sections)} texts for {len(documents)} documents"
-        )
+    for name, texts in (("sections", sections), ("sources", sources)):
+        if len(texts) not in (0, len(documents)):
+            raise BadInput(
+                f"the prompt variable `{name}` has {len(texts)} texts for {len(documents)} documents"
+            )
     framed = numbered_documents(documents, outdated, sections)
     return WriteRequest(
         template_id=template.template_id,
@@ -113,6 +115,7 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
         documents=documents,
         outdated=frozenset(outdated),
         sections=sections,
+        sources=sources,
         system=template.system,
         prompt=template.prompt.format(query=query, documents=framed),
     )
@@ -159,6 +162,9 @@ class WriterClient:
         sections = [_section(one) for one in passages]
         if any(sections):
             variables["sections"] = sections
+        sources = [_source(one) for one in passages]
+        if any(sources):
+            variables["sources"] = sources
         request = PromptRequest(
             template_id=DOCUMENT_PROMPT, variables=variables, streaming=on_piece is not None
         )
@@ -188,6 +194,13 @@ class WriterClient:
 def outdated_numbers(passages: Sequence[Passage]) -> list[int]:
     """Return the numbers, from 1, of passages whose document says that it is out of date."""
     return [number for number, one in enumerate(passages, 1) if outdated(one.metadata)]
+
+
+def _source(passage: Passage) -> str:
+    """Return where a passage comes from, for questions that name a release or a day."""
+    known = (passage.metadata.get(name) for name in ("source_file", "version", "release", "date"))
+    texts = (str(one) for one in known if isinstance(one, str | int | float))
+    return " ".join(dict.fromkeys((passage.document_id, *texts))).strip()
 
 
 def _section(passage: Passage) -> str:

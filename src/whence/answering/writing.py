@@ -149,7 +149,7 @@ async def _write(question: Question, passages: Sequence[Passage]) -> _Written:
         trace.degrade(
             "prompt",
             "no_language_model",
-            "no language model is configured: the answer is made of quoted sentences",
+            "no language model is configured: the answer is made of quotes",
         )
     if result.model:
         question.models["writer"] = ModelUse(role="writer", name=result.model)

@@ -134,12 +134,17 @@ class Resources:
         return self._closing(make_reranker(self._settings.reranker, self._model_settings()))
 
     async def _open_writer(self) -> Any:
-        from whence.models.factory import make_writer
+        from whence.models.factory import is_local_reranker, make_writer
 
-        # Only the extractive writer compares sentences by their vectors.
+        # Only the extractive writer compares spans by their vectors and has them read by the reranker.
         extractive = self._settings.writer == "extractive"
         embedder = await self._get("embedder") if extractive else None
-        return self._closing(make_writer(self._settings.writer, embedder, self._model_settings()))
+        reads = extractive and is_local_reranker(self._settings.reranker)
+        reranker = await self._get("reranker") if reads else None
+        settings = self._model_settings()
+        return self._closing(
+            make_writer(self._settings.writer, embedder, settings, reranker=reranker)
+        )
 
     def _closing(self, resource: Any) -> Any:
         """Return a resource, which is closed with the others."""

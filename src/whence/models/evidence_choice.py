@@ -1,12 +1,12 @@
 """Choose the spans of passages that answer a question, or tell how near the best one came.
 
-In: the question, the passages with the headings above them, an embedder. Out: one to three spans, each a whole unit
-as its author wrote it (`text.units`), best first, and the score of the best one.
+In: the question, the passages with the headings above them, an embedder, a reranker. Out: one to three spans,
+each a whole unit as its author wrote it (`text.units`), best first, and the score of the best one.
 
-A unit is read together with the question by meaning (cosine of both, the headings before the unit) and by words
-(share of the question's words, weighted by rarity, words above the unit counted less). What the question asks for
-(`text.asked`) shifts the order a little. The order of the passages counts, too: a reranker has read each of them
-together with the question.
+A unit is compared with the question by meaning (cosine of both, the headings before the unit) and by words
+(share of the question's words, weighted by rarity, words above the unit counted less). The reranker reads the
+best ones together with the question. What the question asks for (`text.asked`) and the order of the passages
+shift the order a little.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.models.protocols import Embedder, WriteRequest
+from whence.models.protocols import Embedder, Reranker, WriteRequest
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.asked import Asked, has_value, read_question
-from whence.text.identifiers import names_other_identifier
+from whence.text.identifiers import names_other_identifier, names_value
 from whence.text.normalization import fold
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 MAX_SPANS = 3
 #: Most units that are embedded for a question: those that share most words with it.
-_MAX_EMBEDDED = 96
+_MAX_EMBEDDED = 32
+#: Units that the reranker reads: the best by the other scores.
+_MAX_READ = 12
+#: Share of the reranker in the score of a unit that it read.
+_READ_SHARE = 0.5
 #: Longest text that is embedded, in characters.
 _MAX_CHARACTERS = 700
 _COSINE_WEIGHT = 0.6
@@ -45,6 +49,8 @@ _PRIOR, _VALUE, _STEPS, _MEANING, _DEFINED, _ABSENT = 0.04, 0.04, 0.03, 0.06, 0.
 _LENGTH_COST, _SHORT = 0.0006, 40
 #: Words of a window that a long paragraph is narrowed to.
 _WINDOW = 60
+#: Most words of a unit that is quoted in place of a part of it.
+_WHOLE = 75
 #: Words of all spans together, from which on no further one is added.
 _ENOUGH = 90
 #: Least score of a further span, relative to the best one: where it has words of the question that the others
@@ -52,6 +58,8 @@ _ENOUGH = 90
 _MIN_FURTHER, _MIN_EQUAL = 0.75, 0.92
 _DUPLICATE = 0.9
 _MIN_LETTERS = 8
+#: Taken from the score when no passage has any word of the question; for some of the words, as large a part.
+_UNSEEN = 0.1
 #: Factor for documents that declare themselves out of date; a question with a year asks about that time.
 _OUTDATED = 0.8
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -84,7 +92,7 @@ class Span(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The outcome for one question."""
+    """The outcome for one question; without spans, `reason` says why."""
 
     spans: tuple[Span, ...]
     """Best first; empty when none reaches the floor."""
@@ -93,6 +101,7 @@ class Choice(NamedTuple):
     score: float
     """Score of that span, 0 to 1."""
     floor: float
+    reason: str = ""
 
 
 class _Part(NamedTuple):
@@ -116,37 +125,92 @@ def split_questions(query: str) -> list[str]:
     return [part for part in parts if content_terms(part)] or [query]
 
 
-async def choose_evidence(request: WriteRequest, embedder: Embedder | None) -> Choice | None:
+async def choose_evidence(
+    request: WriteRequest, embedder: Embedder | None, reranker: Reranker | None = None
+) -> Choice | None:
     """Return the spans that answer, or that none does; None without anything to read.
 
-    Cost: the embeddings of the question and of at most 96 units.
+    Cost: the embeddings of the question and of at most 64 units, and 12 pairs for the reranker.
     """
     parts = split_questions(request.query)
     asked = read_question(request.query)
-    spans = [
-        span
-        for span in all_spans(request)
-        if not names_other_identifier(asked.identifiers, span.scopes)
-    ]
-    if not spans:
+    found = all_spans(request)
+    spans = [one for one in found if _names_what_is_asked(asked, one, request)]
+    if not found:
         return None
+    absent = _absent_symbols(asked, request)
+    if absent or not spans:
+        named = absent or [one.value for one in sorted(asked.identifiers)]
+        what = " and ".join(f"`{one}`" for one in named)
+        reason = f"None of the {len(request.documents)} best passages names {what}."
+        return Choice((), 0, 0.0, FLOOR, reason)
+    everything = spans
     if len(spans) > _MAX_EMBEDDED:
         spans = _most_alike(request.query, spans)
     vectors = await _vectors(parts, spans, embedder)
     floor = FLOOR_OF_WORDS if vectors is None else FLOOR
     best: list[tuple[float, int]] = []
-    picked: list[int] = []
+    picked: list[Span] = []
+    unseen = _unseen(request, everything)
     for row, part in enumerate(parts):
         question = _part(part, spans)
         scores = _scores(question, spans, vectors, row - len(parts))
         order = _order(question, spans, scores, request)
+        read = await _read(part, spans, order, reranker)
+        if read:
+            scores = [
+                (1 - _READ_SHARE) * score + _READ_SHARE * read.get(i, 0.0)
+                for i, score in enumerate(scores)
+            ]
+            order = _order(question, spans, scores, request)
         first = max(range(len(spans)), key=lambda i: (order[i], -i))
-        best.append((scores[first], first))
-        if scores[first] >= floor:
-            picked += [i for i in _pick(question, spans, order, vectors) if i not in picked]
-    score, place = max(best, key=lambda pair: pair[0])
-    chosen = tuple(spans[i] for i in picked[:MAX_SPANS])
-    return Choice(chosen, spans[place].document, score, floor)
+        score = max(0.0, scores[first] - unseen)
+        best.append((score, spans[first].document))
+        if score >= floor:
+            chosen = [_whole(everything, one) for one in _pick(question, spans, order, vectors)]
+            for one in chosen:
+                if not any(_overlap(one, other) for other in picked):
+                    picked.append(one)
+    score, document = max(best, key=lambda pair: pair[0])
+    reason = f"The best passage scores {score:.2f}; an answer needs {floor:.2f}."
+    return Choice(_within_words(picked), document, score, floor, reason)
+
+
+def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:
+    """Return what is taken from a score for words of the question that no passage has."""
+    terms = set(content_terms(request.query))
+    known = {term for one in spans for term in one.terms | one.above}
+    return _UNSEEN * len(terms - known) / max(1, len(terms))
+
+
+def _within_words(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the first spans, as many as a reader wants to read."""
+    kept: list[Span] = []
+    words = 0
+    for one in spans[:MAX_SPANS]:
+        words += len(one.text.split())
+        if kept and words > _ENOUGH:
+            break
+        kept.append(one)
+    return tuple(kept)
+
+
+def _absent_symbols(asked: Asked, request: WriteRequest) -> list[str]:
+    """Return the names of code, settings and options that no passage and no heading has."""
+    known = fold("\n".join((*request.documents, *request.sections, *request.sources)))
+    return [one for one in asked.symbols if one not in known]
+
+
+def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> bool:
+    """Return whether a span is about the releases and codes of the question, and not about other ones."""
+    if names_other_identifier(asked.identifiers, span.scopes):
+        return False
+    sources = request.sources[span.document : span.document + 1]
+    return all(
+        names_value(one, (*span.scopes, *sources))
+        for one in asked.identifiers
+        if one.name != "date"
+    )
 
 
 def all_spans(request: WriteRequest) -> list[Span]:
@@ -205,6 +269,20 @@ async def _vectors(
         return await embedder.embed([*map(_text_to_embed, spans), *parts], "query")
     except (Unavailable, ModelMissing):
         return None
+
+
+async def _read(
+    part: str, spans: Sequence[Span], order: Sequence[float], reranker: Reranker | None
+) -> dict[int, float]:
+    """Return the reranker's scores of the best spans; none without a reranker."""
+    if reranker is None:
+        return {}
+    best = sorted(range(len(spans)), key=lambda i: (-order[i], i))[:_MAX_READ]
+    try:
+        scores = await reranker.score(part, [_text_to_embed(spans[i]) for i in best])
+    except (Unavailable, ModelMissing):
+        return {}
+    return dict(zip(best, scores, strict=True))
 
 
 def _text_to_embed(span: Span) -> str:
@@ -299,31 +377,45 @@ def _pick(
     spans: Sequence[Span],
     order: Sequence[float],
     vectors: NDArray[np.float32] | None,
-) -> list[int]:
+) -> list[Span]:
     """Return the best span, and others that add something; ties go to the earlier one."""
     ranked = sorted(range(len(spans)), key=lambda i: (-order[i], i))
+    best = order[ranked[0]]
     picked = ranked[:1]
-    best = order[picked[0]]
-    words = len(spans[picked[0]].text.split())
     for i in ranked[1:]:
         if len(picked) == MAX_SPANS or order[i] < _MIN_FURTHER * best:
             break
-        count = len(spans[i].text.split())
-        if words + count > _ENOUGH or any(_repeats(spans, vectors, i, j) for j in picked):
+        if any(_repeats(spans, vectors, i, j) for j in picked):
             continue
         covered = {term for j in picked for term in spans[j].terms | spans[j].above}
         fresh = (question.terms & spans[i].terms) - covered
         if fresh or order[i] >= _MIN_EQUAL * best:
             picked.append(i)
-            words += count
-    return picked
+    return [spans[i] for i in picked]
 
 
 def _repeats(spans: Sequence[Span], vectors: NDArray[np.float32] | None, i: int, j: int) -> bool:
     """Return whether a span overlaps another one or says the same."""
     a, b = spans[i], spans[j]
-    if a.document == b.document and a.unit.start < b.unit.end and b.unit.start < a.unit.end:
+    if _overlap(a, b):
         return True
     common = len(a.terms & b.terms) / max(1, min(len(a.terms), len(b.terms)))
     alike = 0.0 if vectors is None else float(vectors[i] @ vectors[j])
     return max(common, alike) >= _DUPLICATE
+
+
+def _overlap(a: Span, b: Span) -> bool:
+    return a.document == b.document and a.unit.start < b.unit.end and b.unit.start < a.unit.end
+
+
+def _whole(spans: Sequence[Span], one: Span) -> Span:
+    """Return the longest short unit that contains a span: what its author wrote together is read together."""
+    around = [
+        other
+        for other in spans
+        if other.document == one.document
+        and other.unit.start <= one.unit.start
+        and one.unit.end <= other.unit.end
+        and len(other.text.split()) <= _WHOLE
+    ]
+    return max(around, key=lambda other: len(other.text), default=one)

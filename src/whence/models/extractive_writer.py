@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 
 from whence.models.evidence_choice import Choice, Span, choose_evidence
-from whence.models.protocols import Embedder, WritePiece, WriteRequest
+from whence.models.protocols import Embedder, Reranker, WritePiece, WriteRequest
 from whence.schema.prompt import PromptResult, Quote, Shortfall
 from whence.text.asked import value_spans
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
@@ -15,6 +15,8 @@ from whence.text.sentences import Sentence, split_sentences
 #: The answer when no span is relevant enough; constant, so that programs can recognize it.
 NOTHING_FOUND = "Nothing was found in the documents that answers this question."
 
+#: Most words of a term or lead-in that is shown in a path.
+_MAX_PATH_WORDS = 12
 _WORD = re.compile(r"\w+(?:[.'\u2019-]\w+)*")
 #: A number in brackets, which would look like a marker.
 _LIKE_A_MARKER = re.compile(r"\[(\s*\d[\d\s,;]*)\]")
@@ -25,13 +27,16 @@ class ExtractiveWriter:
 
     Args:
         embedder: Compares question and spans; without one, or when it fails, only the words count.
+        reranker: Reads the best spans together with the question; it must be the local one, whose scores
+            the floor was calibrated with.
     """
 
     model = "extractive"
     is_language_model = False
 
-    def __init__(self, embedder: Embedder | None) -> None:
+    def __init__(self, embedder: Embedder | None, reranker: Reranker | None = None) -> None:
         self._embedder = embedder
+        self._reranker = reranker
 
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield the answer span by span, then the whole result.
@@ -43,7 +48,7 @@ class ExtractiveWriter:
         if request.template_id == "extract-concepts":
             pieces = [request.query]
         else:
-            choice = await choose_evidence(request, self._embedder)
+            choice = await choose_evidence(request, self._embedder, self._reranker)
             spans = choice.spans if choice else ()
             quotes = [
                 Quote(one.document + 1, one.text, tuple(_highlights(request.query, one.text)))
@@ -69,8 +74,7 @@ class ExtractiveWriter:
 
 
 def _shortfall(choice: Choice) -> Shortfall:
-    reason = f"The best passage scores {choice.score:.2f}; an answer needs {choice.floor:.2f}."
-    return Shortfall(reason, choice.document + 1, choice.score, choice.floor)
+    return Shortfall(choice.reason, choice.document + 1, choice.score, choice.floor)
 
 
 def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:
@@ -91,9 +95,11 @@ def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:
 def _path(span: Span) -> str:
     """Return the headings, terms and lead-ins above a span, on one line."""
     above = [span.section]
-    for text in span.unit.context:
-        if not text.startswith("|") and len(text.split()) <= 12:
-            above.append(text.lstrip("-*+ ").rstrip(":"))
+    above += [
+        text.lstrip("-*+ ").rstrip(":")
+        for text in span.unit.context
+        if not text.startswith("|") and len(text.split()) <= _MAX_PATH_WORDS
+    ]
     return " > ".join(" ".join(one.split()) for one in above if one)
 
 

@@ -154,22 +154,32 @@ def make_reranker(setting: str, settings: ModelSettings | None = None) -> Rerank
     return FlashrankReranker(name, settings.home, models=settings.models, threads=settings.threads)
 
 
+def is_local_reranker(setting: str) -> bool:
+    """Return whether a setting names the local reranker, installed or not."""
+    return setting in ("auto", RERANKER_NAME)
+
+
 def make_writer(
-    setting: str, embedder: Embedder | None = None, settings: ModelSettings | None = None
+    setting: str,
+    embedder: Embedder | None = None,
+    settings: ModelSettings | None = None,
+    *,
+    reranker: Reranker | None = None,
 ) -> Writer:
     """Return the writer that a setting names.
 
     Args:
         setting: `extractive`, `openai:MODEL`, or `NAME:MODEL` of an entry point.
-        embedder: Used by `extractive` to compare sentences.
+        embedder: Used by `extractive` to compare spans.
         settings: Keys and addresses.
+        reranker: Used by `extractive` to read the best spans; only the local one, see `is_local_reranker`.
     """
     settings = settings or ModelSettings()
     name, _, model = setting.partition(":")
     if setting == "extractive":
         from whence.models.extractive_writer import ExtractiveWriter
 
-        return ExtractiveWriter(embedder)
+        return ExtractiveWriter(embedder, reranker)
     if name == "openai" and model:
         from whence.models.openai import OpenAIWriter
 

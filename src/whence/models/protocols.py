@@ -83,6 +83,8 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of documents that declare themselves out of date."""
     sections: tuple[str, ...] = ()
     """Titles and headings above each document, from the outermost in; empty when none is known."""
+    sources: tuple[str, ...] = ()
+    """What is known of each document beside its text: its id, version and date; empty when nothing is."""
     system: str = ""
     prompt: str = ""
 

@@ -62,7 +62,8 @@ class PromptRequest(Message, frozen=True, kw_only=True):
 
     template_id: str
     """`extract-concepts` (variable `query`) or `document-prompt` (`query`, `documents`, and as `outdated` the
-    numbers, from 1, of those that are out of date)."""
+    numbers, from 1, of those that are out of date, as `sections` the headings above each, as `sources` their
+    ids, versions and dates)."""
     variables: dict[str, Any] = {}
     """Values for the template, JSON types only."""
     streaming: bool = False

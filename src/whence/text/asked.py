@@ -1,7 +1,7 @@
 """What a question asks for: the things that it names, and the kind of its answer.
 
-The kinds are few and general: a number or value, steps, the meaning of a name. Whatever fits none of them is only
-compared by words and meaning.
+The kinds are few and general: a number or value, steps, the meaning of a name. Whatever fits none of them is
+only compared by words and meaning.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import Final, NamedTuple
 from whence.text.identifiers import Identifier, question_identifiers
 from whence.text.normalization import FUNCTION_WORDS, fold
 
-#: A name that no ordinary word is: with an underscore, a point or a capital inside, a leading dash, all capitals,
-#: or a digit beside letters.
+#: A name that no ordinary word is: with an underscore, a point or a capital inside, a dash before it or two
+#: inside.
 _SYMBOL: Final = re.compile(
-    r"(?<![\w.-])(?:--?[A-Za-z][\w-]+"
+    r"(?<![\w.-])(?:--?[A-Za-z][\w-]+|[a-z]+(?:-[a-z\d]+){2,}"
     r"|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+"
     r"|\w*[A-Za-z]\w*_\w+|_\w*[A-Za-z]\w*"
-    r"|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*"
-    r"|[A-Z][A-Z\d]*[A-Z]\w*)(?![\w])"
+    r"|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*)(?![\w-])"
 )
 _QUOTED: Final = re.compile(r"[`\"\u201c]([^`\"\u201c\u201d]{2,60})[`\"\u201d]")
 _WORD: Final = re.compile(r"[^\W\d_][\w-]*")

@@ -139,6 +139,18 @@ def names_other_identifier(asked: Iterable[Identifier], scopes: Sequence[str]) -
     return any(_names_other_value(group, scopes) for group in by_name.values())
 
 
+def names_value(asked: Identifier, scopes: Iterable[str]) -> bool:
+    """Return whether one of the texts has a value, or a value of which it is a part.
+
+    >>> asked = Identifier("harbour", "4.1")
+    >>> names_value(asked, ["Repaired", "notes/4.1.2.txt"]), names_value(asked, ["Harbour 0.41"])
+    (True, False)
+    """
+    pattern = re.escape(asked.value)
+    exact = re.compile(rf"(?<![\d.]){pattern}(?!\d)", re.IGNORECASE)
+    return any(exact.search(scope) for scope in scopes)
+
+
 def _names_other_value(group: Sequence[Identifier], scopes: Sequence[str]) -> bool:
     """Return whether the first scope with a value of the group's name has only other values."""
     for scope in scopes:

@@ -1,9 +1,9 @@
 """Units of a text: the smallest pieces that a reader understands as their author wrote them.
 
-In: a passage, as plain text with Markdown's lists, tables and fences, definitions indented below their terms.
-Out: spans of it. `split_blocks` cuts the text into blocks that do not overlap and contain all of it; `split_units`
-joins blocks to what can be quoted: a paragraph, a definition with its term, a list with its lead-in or one item of
-it, a table or one row, code with its lead-in. A span is always verbatim.
+In: a passage, as plain text with Markdown's lists, tables and fences, and definitions indented below terms.
+Out: spans of it, always verbatim. `split_blocks` cuts it into blocks that do not overlap and contain all of it.
+`split_units` joins these to what can be quoted: a paragraph, a definition with its term, a list with its lead
+or one item, a table or one row, code with its lead.
 """
 
 from __future__ import annotations
