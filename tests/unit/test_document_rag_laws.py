@@ -138,8 +138,10 @@ def test_any_reply_of_a_reranker_is_safe(reply: Any, count: int, limit: int) -> 
     assert len(reranking.kept) <= limit
     assert len(set(indices)) == len(indices)
     assert all(0 <= index < count for index in indices)
-    assert all(math.isfinite(item.score) for item in items)
-    assert [(-i.score, i.index) for i in items] == sorted((-i.score, i.index) for i in items)
+    assert all(math.isfinite(item.final_score) for item in items)
+    assert [(-i.final_score, i.index) for i in items] == sorted(
+        (-i.final_score, i.index) for i in items
+    )
     if isinstance(reply, list):
         assert len(items) + len(reranking.faults) == len(reply)
     else:
