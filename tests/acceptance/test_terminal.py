@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-#: Sequences that colour, move or clear (ECMA-48, 5.4), and those that name the window.
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[@-_]")
+#: Sequences that colour, move or clear (ECMA-48, 5.4), and those that name the window or set a link.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\].*?(?:\x07|\x1b\\)|\x1b[@-_]")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 WIDTHS = (80, 120)
 QUESTION = "How many days of annual leave do employees get?"

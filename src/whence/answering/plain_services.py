@@ -163,8 +163,15 @@ class PlainServices:
         self.log("Got %d chunks", len(matches))
         return Ranking(matches)
 
-    async def fetch(self, chunk_ids: Sequence[str]) -> Mapping[str, Any]:
-        """Return all texts from one request where the client can do that, else a few at once."""
+    async def fetch(
+        self, chunk_ids: Sequence[str], *, with_places: bool = False
+    ) -> Mapping[str, Any]:
+        """Return all texts from one request where the client can do that, else a few at once.
+
+        These clients know no places: with `with_places` nothing is read.
+        """
+        if with_places:
+            return {}
         timeout_s = self.options.texts_timeout_s
         fetch_chunks = self.fetch_chunks
         if fetch_chunks is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from whence.answering.evidence import text_digest
+from whence.answering.locations import locate_citations
 from whence.answering.state import Question, SaveAnswerCallback
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse
@@ -41,7 +42,8 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
     trace.begin("synthesis")
     given, dropped = _within_limits(question, passages)
     written = await _write(question, given)
-    text, citations, result = written.text, written.citations, written.result
+    text, result = written.text, written.result
+    citations = await locate_citations(question, written.citations)
     saved = False
     if question.save_answer is not None and text and trace.wanted:
         saved = await _save(question, question.save_answer, text)
@@ -254,6 +256,9 @@ def map_citations(
 def _citation(passage: Passage, quote: Quote) -> Citation:
     metadata = passage.metadata
     names = ("source_file", "source_url", "heading")
+    sources: dict[str, Any] = {
+        name: one for name in names if isinstance(one := metadata.get(name), str)
+    }
     return Citation(
         marker=quote.marker,
         chunk_id=passage.chunk_id,
@@ -261,5 +266,5 @@ def _citation(passage: Passage, quote: Quote) -> Citation:
         quote=quote.text,
         highlights=quote.highlights,
         outdated=outdated(metadata),
-        **{name: one for name in names if isinstance(one := metadata.get(name), str)},
+        **sources,
     )

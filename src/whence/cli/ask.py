@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Coroutine
+from collections.abc import Callable, Container, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +12,10 @@ import typer
 from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess, TraceFile
 from whence.cli.output import Wrapping, console, note, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.cli.source_folders import find_source
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.schema.errors import BadInput
+from whence.text.controls import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +94,8 @@ def ask(
     if printer.text and not complete:
         # A writer failed while streaming, and another one wrote the answer with other words.
         note("note: the answer was restarted while it was written; this is the complete answer")
-    print_answer(answer, console(), text_printed=complete)
+    find = partial(find_source, settings_of(context).home, settings_of(context).collection)
+    print_answer(answer, console(), text_printed=complete, find=find)
     return 0
 
 
@@ -130,15 +134,22 @@ class _StreamPrinter:
 
     async def print_piece(self, text: str, end: bool) -> None:
         self.text += text
-        sys.stdout.write(self._wrapping.add(text, end=end) + ("\n" if end else ""))
+        sys.stdout.write(self._wrapping.add(printable(text), end=end) + ("\n" if end else ""))
         sys.stdout.flush()
 
 
 def print_answer(
-    answer: Answer, out: Console, *, text_printed: bool = False, hidden_codes: Container[str] = ()
+    answer: Answer,
+    out: Console,
+    *,
+    text_printed: bool = False,
+    hidden_codes: Container[str] = (),
+    find: Callable[[str], Path | None] = lambda _: None,
 ) -> None:
-    """Print an answer as text."""
-    from rich.markup import escape
+    """Print an answer as text; `find` returns the path of a source file, for a link."""
+    from rich.text import Text
+
+    from whence.cli.safe_console import source_link
 
     if not text_printed:
         out.print(answer.text, markup=False, soft_wrap=False)
@@ -147,11 +158,15 @@ def print_answer(
     if answer.citations:
         out.print()
     # One line a marker, also when a marker has several quotes.
-    for citation in {one.marker: one for one in answer.citations}.values():
-        document = escape(citation.document_id)
-        heading = f" [dim]{escape(citation.heading)}[/]" if citation.heading else ""
-        old = f" [yellow](out of date: {escape(citation.outdated)})[/]" if citation.outdated else ""
-        out.print(f"  [cyan]\\[{citation.marker}][/] {document}{heading}{old}")
+    for citation in {one.marker: one for one in reversed(answer.citations)}.values():
+        line = Text.assemble((f"  [{citation.marker}] ", "cyan"))
+        name, source = citation.document_id, citation.source_file
+        line.append_text(source_link(name, citation.source_url, citation.location, find(source)))
+        if citation.heading:
+            line.append(f" {citation.heading}", "dim")
+        if citation.outdated:
+            line.append(f" (out of date: {citation.outdated})", "yellow")
+        out.print(line)
     for fault in answer.degraded:
         if fault.code not in hidden_codes:
             note(f"note: {fault.stage}: {fault.reason}")

@@ -55,6 +55,9 @@ COMMANDS: Mapping[str, Command] = {
     "collections": _command(
         "status:collections", "Documents", "whence collections", "whence collections --json"
     ),
+    "show": _command(
+        "show:show", "Documents", "whence show people/leave.md", "whence show CHUNK_ID --json"
+    ),
     "erase": _command("status:erase", "Documents", "whence erase people/salaries.md"),
     "ask": _command(
         "ask:ask",

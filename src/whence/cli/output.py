@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from whence.text.controls import CONTROLS, printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -23,12 +25,13 @@ _UNBOUNDED = 10_000
 
 
 def say(text: str) -> None:
-    """Print a line of the result to stdout."""
-    sys.stdout.write(text + "\n")
+    """Print a line of the result to stdout; on a terminal without control characters."""
+    sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def note(text: str) -> None:
     """Print a line to stderr, wrapped between words on a terminal."""
+    text = printable(text)
     if sys.stderr.isatty():
         text = Wrapping(shutil.get_terminal_size().columns).add(text, end=True)
     sys.stderr.write(text + "\n")
@@ -42,7 +45,10 @@ def print_json(document: Any) -> None:
 def json_text(document: Any) -> str:
     """Return the text of a JSON document as `print_json` prints it."""
     wire = msgspec.json.encode(document, order="deterministic")
-    return msgspec.json.format(wire, indent=2).decode("utf-8", "replace") + "\n"
+    text = msgspec.json.format(wire, indent=2).decode("utf-8", "replace")
+    # Those that JSON need not escape stand in strings only.
+    escaped = CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return escaped + "\n"
 
 
 def one_line(text: str) -> str:
@@ -67,14 +73,16 @@ def fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) -
 
 
 def console() -> Console:
-    """Return a console on stdout; colours only on a terminal and without NO_COLOR.
+    """Return a console on stdout that prints no control characters of documents.
+
+    Colours only on a terminal and without NO_COLOR.
 
     Lines are wrapped only on a terminal: in a pipe, a wrapped line looks like two lines.
     """
-    from rich.console import Console
+    from whence.cli.safe_console import SafeConsole
 
     unbounded = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(highlight=False, width=_UNBOUNDED if unbounded else None)
+    return SafeConsole(highlight=False, width=_UNBOUNDED if unbounded else None)
 
 
 def plain_table(*names: str) -> Table:

@@ -21,6 +21,7 @@ from whence.engine.replay import ReplayReport, replay
 from whence.engine.results import IndexReport
 from whence.engine.search import SearchQuery, run_search
 from whence.engine.session import EngineSession
+from whence.engine.show import show_document
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.trace_access import explain, why_not
 from whence.provenance.trace import Trace
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from whence.engine.retriever import Retriever
     from whence.flow.settings import Settings
     from whence.models.protocols import Embedder, Reranker, Writer
+    from whence.schema.places import DocumentText
     from whence.store.protocols import ChunkStore, CollectionInfo
 
 __all__ = ("ChunkCallback", "Engine", "ExplainCallback")
@@ -47,6 +49,7 @@ _AUDITED = {
     "ask": Operation("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id),
     "explain": Operation("explain", lambda trace: len(trace.candidates)),
     "why_not": Operation("why-not"),
+    "show": Operation("show"),
     "replay": Operation("replay"),
     "erase": Operation("erase", lambda erasure: erasure.before.documents),
 }
@@ -302,6 +305,17 @@ class Engine:
         """
         check_text("the document's id", document_id)
         return await erase(await self._session.store(), collection, document_id)
+
+    async def show(
+        self, item: str, access: Access = _PUBLIC, *, collection: str = "default"
+    ) -> DocumentText:
+        """Return the stored text of a document, named by its id or that of one of its chunks.
+
+        Raises:
+            NotFound: There is no such item, or the reader may not see it.
+        """
+        check_text("the item's id", item)
+        return await show_document(await self._session.store(), collection, item, access)
 
     async def collections(self) -> list[CollectionInfo]:
         """Return all collections by name; counts include hidden documents."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from whence.schema.places import Location
+
 if TYPE_CHECKING:
     from whence.retrieval.results import SearchReport
     from whence.schema.document_rag import Answer
@@ -24,7 +26,10 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "answer": answer.text,
         "found": answer.found,
         "refusal": answer.refusal,
-        "citations": [select_fields(one, _CITATION) for one in answer.citations],
+        "citations": [
+            {**select_fields(one, _CITATION), "location": one.location or Location()}
+            for one in answer.citations
+        ],
         "model": answer.model,
         "degraded": [select_fields(one, ("stage", "reason", "code")) for one in answer.degraded],
         "stages": [select_fields(one, _STAGE) for one in answer.stages],

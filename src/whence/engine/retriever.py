@@ -263,8 +263,10 @@ class _PlainServices:
         fits = ((one, _fit(name, one)) for one in self._found.values())
         return [SymbolMatch(one.id, one.document_id, fit) for one, fit in fits if fit is not None]
 
-    async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
-        """Return the texts, which came with the search."""
+    async def fetch(
+        self, chunk_ids: Sequence[str], *, with_places: bool = False
+    ) -> dict[str, ChunkText]:
+        """Return the texts, which came with the search and without places."""
         return {
             key: ChunkText(
                 chunk_id=key,

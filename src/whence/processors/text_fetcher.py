@@ -30,6 +30,7 @@ from whence.schema.texts import (
 
 if TYPE_CHECKING:
     from whence.models.protocols import Embedder
+    from whence.schema.places import DocumentText
     from whence.store.protocols import ChunkStore
 
 #: Reasons of decisions. A hidden text is answered like one that does not exist.
@@ -146,6 +147,11 @@ async def _counted(texts: dict[str, ChunkText], embedder: Embedder | None) -> di
     }
 
 
+def _placed(text: ChunkText, document: DocumentText) -> ChunkText:
+    start = next((one.char_start for one in document.chunks if one.id == text.chunk_id), None)
+    return msgspec.structs.replace(text, char_start=start, places=document.places)
+
+
 class TextFetcherParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the text fetcher."""
 
@@ -202,6 +208,24 @@ class TextFetcherProcessor(Processor):
         by_id = {text.chunk_id: text for text in found}
         missing = tuple(chunk_id for chunk_id in wanted if chunk_id not in by_id)
         if plan is None:
+            if message.with_places:
+                by_id = await self._with_places(message, by_id)
             texts = tuple(by_id[chunk_id] for chunk_id in wanted if chunk_id in by_id)
             return TextResponse(texts=texts, missing=missing)
         return await _within_budget(plan, wanted, by_id, missing, self._embedder)
+
+    async def _with_places(
+        self, message: TextRequest, texts: Mapping[str, ChunkText]
+    ) -> dict[str, ChunkText]:
+        """Return the texts with their places, as they are where the store keeps none."""
+        from whence.store.protocols import SupportsDocumentTexts
+
+        if not isinstance(self._store, SupportsDocumentTexts):
+            return dict(texts)
+        documents = await self._store.document_texts(
+            message.collection, list(texts), message.access
+        )
+        return {
+            one: _placed(text, documents[one]) if one in documents else text
+            for one, text in texts.items()
+        }

@@ -24,7 +24,7 @@ _INVALIDATED = iri(ns.PROV_INVALIDATED_AT_TIME)
 def erase_texts(
     record: TraceRecord, *, is_erased: Callable[[str, str], bool], erased_at: str
 ) -> TraceRecord:
-    """Return a trace without quotes, highlights and digests of erased chunks, each node marked with the time.
+    """Return a trace without quotes, their places and digests of erased chunks, each node marked with the time.
 
     The text of an answer is erased too when its writer received an erased chunk, which it may repeat.
     `is_erased` is called with a chunk id and a document id (empty when unknown); `erased_at` is ISO 8601 with
@@ -72,7 +72,7 @@ def _rewritten(
         if subject not in nodes:
             yield triple
             continue
-        if triple.p.iri not in {ns.WH_DIGEST, ns.WH_HIGHLIGHTS}:
+        if triple.p.iri not in {ns.WH_DIGEST, ns.WH_HIGHLIGHTS, *ns.LOCATION_TERMS.values()}:
             quoted = triple.p.iri == ns.WH_QUOTE
             yield msgspec.structs.replace(triple, o=literal(ERASED)) if quoted else triple
         if subject not in marked:
@@ -83,4 +83,4 @@ def _rewritten(
 def _citation(citation: Citation, is_erased: Callable[[str, str], bool]) -> Citation:
     if not is_erased(citation.chunk_id, citation.document_id):
         return citation
-    return msgspec.structs.replace(citation, quote=ERASED, highlights=(), heading="")
+    return msgspec.structs.replace(citation, quote=ERASED, highlights=(), heading="", location=None)

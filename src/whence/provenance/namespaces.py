@@ -193,6 +193,15 @@ WH_MARKER = WH + "marker"
 WH_QUOTE = WH + "quote"
 #: Offsets in the quote of the words that answer, as a JSON array of pairs.
 WH_HIGHLIGHTS = WH + "highlights"
+#: Where the quote stands, by field of `Location`.
+LOCATION_TERMS = {
+    "page": WH + "page",
+    "line_start": WH + "lineStart",
+    "line_end": WH + "lineEnd",
+    "char_start": WH + "charStart",
+    "char_end": WH + "charEnd",
+    "anchor": WH + "anchor",
+}
 WH_FOUND = WH + "found"
 #: From the answer to why there is none; its `wh:chunk` and `wh:score` are those of the best passage.
 WH_REFUSAL = WH + "refusal"

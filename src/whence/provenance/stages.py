@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from operator import attrgetter
@@ -37,6 +37,7 @@ from whence.provenance.stage_records import (
 )
 from whence.schema.document_rag import Citation, Refusal
 from whence.schema.errors import BadInput
+from whence.schema.places import Location
 from whence.schema.terms import Term, Triple, iri, literal
 
 #: A statement: subject, predicate and object; without an object nothing is stated.
@@ -225,6 +226,7 @@ def synthesis_triples(
             (node, ns.WH_DOCUMENT, literal(document) if document else None),
             (node, ns.WH_QUOTE, literal(quoted) if quoted else None),
             (node, ns.WH_HIGHLIGHTS, _json_term(citation.highlights)),
+            *_location_rows(node, citation.location),
         )
     if refusal is not None:
         rows += _refusal_rows(stage, refusal)
@@ -233,6 +235,12 @@ def synthesis_triples(
         uris.focus if reranked else uris.exploration,
     )
     return _triples(stage, "Synthesis", types, parent, rows, run)
+
+
+def _location_rows(node: Term, location: Location | None) -> Iterator[_Row]:
+    for field, term in ns.LOCATION_TERMS.items() if location else ():
+        value = getattr(location, field)
+        yield (node, term, None if value is None else scalar(value))
 
 
 def _refusal_rows(stage: Term, refusal: Refusal) -> tuple[_Row, ...]:

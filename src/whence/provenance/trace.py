@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -28,6 +28,7 @@ from whence.provenance.stages import answer_id_from_uri, answer_uris, id_from_ir
 from whence.schema.access import Access
 from whence.schema.document_rag import STAGE_LABELS, BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.errors import BadInput
+from whence.schema.places import Location
 from whence.schema.search import Degradation
 from whence.schema.terms import Term, Triple
 
@@ -370,6 +371,7 @@ def _read_citations(synthesis: _Node, nodes: _Nodes) -> tuple[Citation, ...]:
             document_id=node.text(ns.WH_DOCUMENT),
             quote=node.text(ns.WH_QUOTE),
             highlights=_read_highlights(node),
+            location=_read_location(node),
         )
         for node in _linked(synthesis, ns.WH_CITATION, nodes)
     )
@@ -382,6 +384,14 @@ def _read_highlights(node: _Node) -> tuple[tuple[int, int], ...]:
         )
     except msgspec.MsgspecError:
         return ()
+
+
+def _read_location(node: _Node) -> Location | None:
+    found: dict[str, Any] = {
+        field: node.integer(term) for field, term in ns.LOCATION_TERMS.items() if field != "anchor"
+    }
+    found["anchor"] = node.text(ns.LOCATION_TERMS["anchor"]) or None
+    return Location(**found) if any(value is not None for value in found.values()) else None
 
 
 def _read_refusal(synthesis: _Node, nodes: _Nodes) -> Refusal | None:

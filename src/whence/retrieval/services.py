@@ -200,8 +200,13 @@ class RetrievalServices(Protocol):
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
         """Return the ranking of each query, or the error that it failed with."""
 
-    async def fetch(self, chunk_ids: Sequence[str]) -> Mapping[str, Any]:
-        """Return texts by chunk id: a `ChunkText`, a `str`, or the error of one that failed."""
+    async def fetch(
+        self, chunk_ids: Sequence[str], *, with_places: bool = False
+    ) -> Mapping[str, Any]:
+        """Return texts by chunk id: a `ChunkText`, a `str`, or the error of one that failed.
+
+        With `with_places` a `ChunkText` has its place in its document, where that is known.
+        """
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
@@ -328,7 +333,9 @@ class RetrievalClients:
         except WhenceError as error:
             return error
 
-    async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
+    async def fetch(
+        self, chunk_ids: Sequence[str], *, with_places: bool = False
+    ) -> dict[str, ChunkText]:
         """See `RetrievalServices.fetch`."""
         texts: dict[str, ChunkText] = {}
         for start in range(0, len(chunk_ids), _TEXTS_PER_REQUEST):
@@ -336,6 +343,7 @@ class RetrievalClients:
                 access=self.access,
                 collection=self.collection,
                 chunk_ids=tuple(chunk_ids[start : start + _TEXTS_PER_REQUEST]),
+                with_places=with_places,
             )
             reply = await self.deadline.limit(
                 "reading the texts",

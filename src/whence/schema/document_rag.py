@@ -9,6 +9,7 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.message import Message
+from whence.schema.places import Location
 from whence.schema.search import Degradation, SearchMode
 from whence.schema.terms import Triple
 
@@ -95,6 +96,8 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Offsets in `quote`, `(start, end)`, of the words that answer; in order, not overlapping."""
     outdated: str = ""
     """Why the document is out of date by its own metadata; empty when it is current."""
+    location: Location | None = None
+    """Where the quote stands in the document; None when that is not known."""
 
 
 #: The field's term for each stage; triples and `stage` keep the names of the shared vocabulary.

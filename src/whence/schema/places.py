@@ -26,6 +26,29 @@ class Place(Message, frozen=True, kw_only=True, array_like=True, gc=False):
     """Id of the element or of the nearest heading of an HTML page; empty when there is none."""
 
 
+class Location(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a quote stands; None is what the format does not have or what is not known."""
+
+    page: int | None = None
+    """Page, slide or sheet, from 1."""
+    line_start: int | None = None
+    """First line of the file, from 1."""
+    line_end: int | None = None
+    """Last line of the file."""
+    char_start: int | None = None
+    """Offset of its first character in the stored text of the document."""
+    char_end: int | None = None
+    """Offset after its last character."""
+    anchor: str | None = None
+    """Id of the element or of the nearest heading of an HTML page."""
+
+    def label(self) -> str:
+        """Return the place as it follows the name of a file: ` p. 23`, `:412`, or nothing."""
+        if self.page:
+            return f" p. {self.page}"
+        return f":{self.line_start}" if self.line_start else ""
+
+
 class StoredPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A chunk as a span of the stored text of its document: `text[char_start:char_end]` is its content."""
 
@@ -56,6 +79,19 @@ class DocumentText(msgspec.Struct, frozen=True, kw_only=True):
     """By offset, ascending; empty when nothing is known, as of documents stored by an earlier version."""
     metadata: dict[str, Any] = {}
     """The document's own metadata."""
+
+
+def locate(places: Sequence[Place], start: int, end: int) -> Location:
+    """Return where a span of a stored text stands, its offsets included; arguments as of `place_of`."""
+    place = place_of(places, start, end) or Place(char_start=start)
+    return Location(
+        page=place.page or None,
+        line_start=place.line_start or None,
+        line_end=place.line_end or None,
+        char_start=start,
+        char_end=end,
+        anchor=place.anchor or None,
+    )
 
 
 def place_of(places: Sequence[Place], start: int, end: int) -> Place | None:

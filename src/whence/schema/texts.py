@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from whence.schema.access import Access
 from whence.schema.message import Message
+from whence.schema.places import Place
 
 BudgetKind = Literal["chars", "tokens"]
 """Unit of a budget: characters, or tokens of the configured embedding model."""
@@ -29,6 +30,10 @@ class ChunkText(Message, frozen=True, kw_only=True, gc=False):
     """SHA-256 of `content` in UTF-8, hexadecimal."""
     tokens: int | None = None
     """Tokens of `content` by the configured embedding model; None unless a plan needs them."""
+    char_start: int | None = None
+    """Offset of `content` in the stored text of its document; None unless places are asked for."""
+    places: tuple[Place, ...] = ()
+    """Where the stored text of its document stands in the file; empty unless asked for, or not known."""
 
 
 class PlannedText(Message, frozen=True, kw_only=True, gc=False):
@@ -89,6 +94,8 @@ class TextRequest(Message, frozen=True, kw_only=True):
     """Ids, each once."""
     plan: TextPlan | None = None
     """Texts within a budget, in place of `chunk_ids`."""
+    with_places: bool = False
+    """True for offsets and places of each text; only with `chunk_ids`. Reads whole documents."""
 
 
 class TextResponse(Message, frozen=True, kw_only=True):

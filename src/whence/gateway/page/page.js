@@ -125,8 +125,8 @@ function showAnswer(answer) {
   const seen = new Set();
   for (const citation of answer.citations) {
     const item = make("li", {}, make("span", { className: "marker", textContent: `[${citation.marker}]` }),
-      source(citation.document_id, citation.source_url), " ",
-      make("span", { className: "place", textContent: citation.heading }));
+      source(citation.document_id, citation.source_url, citation.location.anchor), " ",
+      make("span", { className: "place", textContent: [placeOf(citation.location), citation.heading].filter(Boolean).join(" · ") }));
     if (citation.outdated) item.append(make("span", { className: "old", textContent: ` out of date: ${citation.outdated}` }));
     if (citation.quote) item.append(quoteOf(citation));
     // A marker links to the first of its quotes.
@@ -134,6 +134,11 @@ function showAnswer(answer) {
     seen.add(citation.marker);
     $("list").append(item);
   }
+}
+
+/** Return the page or line of a quote in words. */
+function placeOf({ page, line_start }) {
+  return page ? `p. ${page}` : line_start ? `line ${line_start}` : "";
 }
 
 /** Return a quote with the words that answer in bold. Offsets count code points, not UTF-16 units. */
@@ -149,9 +154,10 @@ function quoteOf({ quote, highlights }) {
   return block;
 }
 
-function source(documentId, url) {
+function source(documentId, url, anchor) {
+  const fragment = anchor && !url?.includes("#") ? `#${encodeURIComponent(anchor)}` : "";
   return /^https?:\/\//.test(url || "")
-    ? make("a", { href: url, textContent: documentId, rel: "noopener noreferrer", target: "_blank" })
+    ? make("a", { href: url + fragment, textContent: documentId, rel: "noopener noreferrer", target: "_blank" })
     : make("b", { textContent: documentId });
 }
 

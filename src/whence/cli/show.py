@@ -1,0 +1,76 @@
+"""`whence show`: the stored text of a document, which citations point into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whence.cli.options import ReaderAccess
+from whence.cli.output import console, print_json
+from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.cli.source_folders import find_source
+from whence.schema.places import locate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from whence.schema.places import DocumentText
+
+
+def show(
+    context: typer.Context,
+    item: Annotated[
+        str, typer.Argument(metavar="DOCUMENT_OR_CHUNK", help="Id of a document or chunk.")
+    ],
+    *,
+    access: ReaderAccess,
+) -> int:
+    """Print the stored text of a document; a chunk is set in bold in its document."""
+    settings = settings_of(context)
+    collection = settings.collection
+    document = run_with_engine(
+        context,
+        lambda engine, _: engine.show(item, access, collection=collection),
+        reads=f"collection {collection!r}",
+    )
+    if as_json(context):
+        print_json(_json(document))
+    else:
+        _print(document, item, find_source(settings.home, collection, document.source_file))
+    return 0
+
+
+def _json(document: DocumentText) -> dict[str, Any]:
+    names = ("document_id", "source_file", "source_url", "title", "text", "metadata")
+    chunks = [
+        {
+            "id": chunk.id,
+            "char_start": chunk.char_start,
+            "char_end": chunk.char_end,
+            "heading": chunk.heading,
+            "page": chunk.page or None,
+            "location": locate(document.places, chunk.char_start, chunk.char_end),
+        }
+        for chunk in document.chunks
+    ]
+    return {**{name: getattr(document, name) for name in names}, "chunks": chunks}
+
+
+def _print(document: DocumentText, item: str, path: Path | None) -> None:
+    from rich.text import Text
+
+    from whence.cli.safe_console import source_link
+
+    out = console()
+    chosen = next((chunk for chunk in document.chunks if chunk.id == item), None)
+    place = locate(document.places, chosen.char_start, chosen.char_end) if chosen else None
+    name = document.source_file or document.document_id
+    out.print(source_link(name, document.source_url, place, path), style="cyan", soft_wrap=True)
+    if document.title:
+        out.print(document.title, style="dim", markup=False)
+    out.print()
+    text = Text(document.text)
+    if chosen:
+        text.stylize("bold", chosen.char_start, chosen.char_end)
+    out.print(text, soft_wrap=False)
