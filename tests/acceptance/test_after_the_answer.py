@@ -33,6 +33,24 @@ def test_why_not_names_one_stage_and_one_reason(cli: Any, answer: Any) -> None:
     assert other["numbers"]["rank"] == dropped["rank"]
 
 
+def test_a_passage_that_repeats_others_gives_way(cli: Any, handbook: Path) -> None:
+    """With `--diversity mmr` a passage gives way to less relevant ones; why-not has the numbers."""
+    words = ("--doc-limit", "3", "--diversity", "mmr", "--diversity-lambda", "0.3")
+    answer_id = cli("ask", QUESTION, *words, "--json").json["answer_id"]
+    stages = {s["stage"]: s for s in cli("explain", answer_id, "--json").json["stages"]}
+    dropped = next(
+        one for one in stages["exploration"]["candidates"] if one["reason_code"] == "less_diverse"
+    )
+    told = cli("why-not", dropped["chunk_id"], "--answer", answer_id, "--json").json
+
+    assert stages["question"]["settings"]["rerank_diversity_lambda"] == 0.3
+    assert len(stages["focus"]["selected"]) == 3
+    assert (told["stage"], told["code"]) == ("focus", "less_diverse")
+    assert told["numbers"]["overlap"] > 0
+    assert told["numbers"]["diversity_score"] < told["numbers"]["lowest_kept_diversity_score"]
+    assert cli("replay", answer_id, "--json").json["identical"] is True
+
+
 def test_why_not_does_not_reveal_hidden_documents(cli: Any, answer: Any) -> None:
     """The answer for a hidden document equals the answer for one that does not exist."""
     hidden = "people/salary-bands.md"

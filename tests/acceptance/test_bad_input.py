@@ -23,6 +23,8 @@ def test_a_blank_question_is_bad_input(cli: Any, handbook: Path, question: str) 
         ("ask", b"\xff"),
         ("ask", "why?", "--doc-limit", "0"),
         ("ask", "why?", "--timeout", "0"),
+        ("ask", "why?", "--diversity", "mrr"),
+        ("ask", "why?", "--diversity", "mmr", "--diversity-lambda", "1.1"),
         ("ask", "why?", "--timeout", "nan"),
         ("search", "ab"),
     ],

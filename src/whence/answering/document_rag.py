@@ -37,11 +37,12 @@ from whence.answering.state import (
 )
 from whence.answering.trace_recorder import Sources, new_answer_id, utc_now
 from whence.retrieval import services
+from whence.retrieval.diversity import DEFAULT_LAMBDA, check_diversity
 from whence.retrieval.fusion import reciprocal_ranks
 from whence.retrieval.pipeline import find_candidates, read_passages
 from whence.retrieval.services import Deadline
 from whence.schema.access import Access
-from whence.schema.document_rag import Answer, DocumentRagRequest
+from whence.schema.document_rag import Answer, Diversity, DocumentRagRequest
 from whence.schema.search import SearchMode
 
 RetrievalMode = Literal["vector", "keyword", "hybrid"]
@@ -62,6 +63,8 @@ class DocumentRag:
         fetch_chunk: Takes a chunk id and returns its text.
         reranker_client: Chooses among the candidates; None for the order of retrieval.
         verbose: Whether each step, the question and the documents are logged at debug level.
+        rerank_diversity_mode: `mmr` chooses documents that say different things, see `retrieval.diversity`.
+        rerank_diversity_lambda: Weight of relevance against diversity, 0 to 1.
         kw_index_client: Searches with words.
         retrieval_mode: `vector` searches with the vectors of concepts, `keyword` with the words of the
             question, `hybrid` with both; their rankings are joined by weighted reciprocal rank fusion.
@@ -74,7 +77,7 @@ class DocumentRag:
         monotonic: Clock in seconds that never goes back.
 
     Raises:
-        ValueError: The mode is unknown or needs a `kw_index_client`, or the weights are invalid.
+        ValueError: A mode is unknown or needs a `kw_index_client`, or a weight is invalid.
     """
 
     def __init__(
@@ -85,6 +88,8 @@ class DocumentRag:
         fetch_chunk: FetchChunk,
         reranker_client: RerankerClient | None = None,
         verbose: bool = False,
+        rerank_diversity_mode: Diversity = "none",
+        rerank_diversity_lambda: float = DEFAULT_LAMBDA,
         kw_index_client: KeywordClient | None = None,
         retrieval_mode: RetrievalMode = "vector",
         vector_weight: float = 1.0,
@@ -97,12 +102,15 @@ class DocumentRag:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         _check_modes(retrieval_mode, kw_index_client, (vector_weight, keyword_weight))
+        check_diversity(rerank_diversity_mode, rerank_diversity_lambda)
         self.prompt_client = prompt_client
         self.embeddings_client = embeddings_client
         self.doc_embeddings_client = doc_embeddings_client
         self.fetch_chunk = fetch_chunk
         self.reranker_client = reranker_client
         self.verbose = verbose
+        self.rerank_diversity_mode = rerank_diversity_mode
+        self.rerank_diversity_lambda = rerank_diversity_lambda
         self.kw_index_client = kw_index_client
         self.retrieval_mode = retrieval_mode
         self.vector_weight, self.keyword_weight = vector_weight, keyword_weight
@@ -158,6 +166,8 @@ class DocumentRag:
             fetch_limit=fetch_limit,
             rerank=rerank,
             rerank_limit=rerank_limit,
+            diversity=self.rerank_diversity_mode,
+            diversity_lambda=self.rerank_diversity_lambda,
         )
         limits = (doc_limit, fetch_limit, rerank_limit)
         check_question(query, *limits, max_bytes=self.options.max_question_bytes)

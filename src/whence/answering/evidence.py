@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -16,8 +16,9 @@ from whence.answering.state import Question
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
+from whence.retrieval.diversity import diversify
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
-from whence.retrieval.rerank import CheckedReranking, order_scores, read_reranking
+from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores, read_reranking
 from whence.retrieval.services import Embedded, Passage, Query
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
@@ -26,6 +27,8 @@ from whence.schema.prompt import PromptResult
 _BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
 #: Longest concept in characters; a longer line is prose, not a search phrase.
 _MAX_CONCEPT_CHARS = 500
+#: What is known of the passages without a reranker.
+_NOT_RERANKED = CheckedReranking((), (), ())
 
 T = TypeVar("T")
 
@@ -159,7 +162,7 @@ async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passag
     """Search, pool what was found, and read the texts of the candidates that are kept."""
     trace = question.trace
     trace.begin("exploration")
-    cut_code: DropCode = "over_fetch_limit" if question.rerank else "over_limit"
+    cut_code: DropCode = "over_fetch_limit" if question.selects else "over_limit"
     found = await find(question, processed, limit=question.pool_limit, cut_code=cut_code)
     passages = await _read(question, found.kept)
     model = question.models.get("embedding")
@@ -257,49 +260,93 @@ def text_digest(text: str) -> str:
 
 
 async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
-    """Have the reranker read all passages, or the first `rerank_limit`, and keep the best.
+    """Choose the passages for the writer: by a reranker, by their diversity, or both.
 
-    A reranker that fails, is late, or whose reply has no valid entry degrades: the order of retrieval stays,
-    and there is no stage `focus`. Invalid entries of a reply are left out and reported.
+    The reranker reads all passages, or the first `rerank_limit`. One that fails, is late, or whose reply has no
+    valid entry degrades: the order of retrieval stays, and there is no stage `focus` unless passages are chosen
+    for their diversity. Invalid entries of a reply are left out and reported.
     """
-    if not question.rerank or not passages:
+    if not question.selects or not passages:
         return passages
     trace = question.trace
     trace.begin("focus")
     read = passages[: question.rerank_limit or len(passages)]
-    reranking, model = await _score(question, read)
-    if not reranking.kept:
+    # Diversity is chosen among all that the reranker read.
+    limit = question.doc_limit if question.diversity is None else len(read)
+    reranking, model = _NOT_RERANKED, ""
+    if question.rerank:
+        reranking, model = await _score(question, read, limit)
+    if not reranking.kept and question.diversity is None:
         return passages
     question.selected = True
     if model:
         question.models["reranker"] = ModelUse(role="reranker", name=model)
+    records = {one.chunk_id: question.candidates[one.chunk_id] for one in passages}
+    if reranking.kept:
+        _add_reranking(records, [one.chunk_id for one in read], reranking, limit)
+    kept: Sequence[RerankedItem] = reranking.kept
+    if question.diversity is not None:
+        kept = _choose_diverse(question, passages, kept, question.diversity, records)
     selections = [
-        Selection(read[one.index].chunk_id, one.raw_score, one.final_score if trace.full else None)
-        for one in reranking.kept
+        Selection(
+            passages[one.index].chunk_id, one.raw_score, one.final_score if trace.full else None
+        )
+        for one in kept
     ]
     await trace.end(
         partial(
             focus_triples,
             selections=selections,
-            candidates=_records(question, passages, len(read), reranking) if trace.full else (),
+            candidates=records.values() if trace.full else (),
         ),
         candidates_in=len(passages),
         candidates_out=len(selections),
         models=(question.models["reranker"],) if model else (),
     )
-    return [read[one.index] for one in reranking.kept]
+    return [passages[one.index] for one in kept]
 
 
-async def _score(question: Question, passages: Sequence[Passage]) -> tuple[CheckedReranking, str]:
+def _choose_diverse(
+    question: Question,
+    passages: Sequence[Passage],
+    items: Sequence[RerankedItem],
+    weight: float,
+    records: dict[str, CandidateRecord],
+) -> list[RerankedItem]:
+    """Return the items chosen by MMR, of the order of retrieval without items; complete the records."""
+    out: DropCode = "reranked_out" if items else "over_limit"
+    if not items:
+        found = order_scores(question.candidates[one.chunk_id].score for one in passages)
+        # Without scores relevance falls evenly with the rank.
+        count = len(passages)
+        scores = found or [1.0 - place / count for place in range(count)]
+        items = [RerankedItem(place, score, score) for place, score in enumerate(scores)]
+    texts = [passages[one.index].text for one in items]
+    scores = [one.final_score for one in items]
+    chosen = diversify(texts, scores, question.doc_limit, weight)
+    kept, last = frozenset(chosen.kept), max(chosen.kept)
+    for place, item in enumerate(items):
+        chunk_id = passages[item.index].chunk_id
+        records[chunk_id] = replace(
+            records[chunk_id],
+            diversity_score=chosen.scores[place],
+            overlap=chosen.overlaps[place],
+            reason_code="" if place in kept else "less_diverse" if place < last else out,
+        )
+    return [items[place] for place in chosen.kept]
+
+
+async def _score(
+    question: Question, passages: Sequence[Passage], limit: int
+) -> tuple[CheckedReranking, str]:
     """Return the valid part of the reranker's reply and the name of its model."""
-    limit = question.doc_limit
     scores = order_scores(question.candidates[one.chunk_id].score for one in passages)
     reply = await _or_error(question.retrieval.rerank(question.text, passages, scores, limit))
     if isinstance(reply, WhenceError):
         question.trace.degrade(
             "rerank", "reranker_failed", f"the order of retrieval was kept: {reply.message}"
         )
-        return CheckedReranking((), (), ()), ""
+        return _NOT_RERANKED, ""
     reranking = read_reranking(reply.results, len(passages), limit, reply.others)
     if reranking.faults or not reranking.kept:
         left_out = f"{len(reranking.faults)} entries of the reply were left out"
@@ -309,21 +356,21 @@ async def _score(question: Question, passages: Sequence[Passage]) -> tuple[Check
     return reranking, reply.model
 
 
-def _records(
-    question: Question, passages: Sequence[Passage], read: int, reranking: CheckedReranking
-) -> Iterable[CandidateRecord]:
-    """Return each candidate with its rank and score, and why it was dropped; the first `read` were read."""
+def _add_reranking(
+    records: dict[str, CandidateRecord],
+    read: Sequence[str],
+    reranking: CheckedReranking,
+    limit: int,
+) -> None:
+    """Add rank and scores to the candidates, and why the reranker dropped them; it read the first ones."""
     kept = len(reranking.kept)
     # A full reply implies that all others rank lower; a short one says nothing of them.
-    unscored = "reranked_out" if kept >= question.doc_limit else "not_scored"
-    records: dict[str, CandidateRecord] = {}
-    for index, passage in enumerate(passages):
-        records[passage.chunk_id] = replace(
-            question.candidates[passage.chunk_id],
-            reason_code=unscored if index < read else "over_rerank_limit",
-        )
+    unscored = "reranked_out" if kept >= limit else "not_scored"
+    for index, (chunk_id, record) in enumerate(records.items()):
+        code = unscored if index < len(read) else "over_rerank_limit"
+        records[chunk_id] = replace(record, reason_code=code)
     for rank, item in enumerate((*reranking.kept, *reranking.rest), start=1):
-        chunk_id = passages[item.index].chunk_id
+        chunk_id = read[item.index]
         records[chunk_id] = replace(
             records[chunk_id],
             rerank_rank=rank,
@@ -331,4 +378,3 @@ def _records(
             final_score=item.final_score,
             reason_code="" if rank <= kept else "reranked_out",
         )
-    return records.values()

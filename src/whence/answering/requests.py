@@ -23,11 +23,13 @@ from whence.answering.state import (
 )
 from whence.answering.trace_recorder import Sources
 from whence.provenance.stage_records import Scalar
+from whence.retrieval.diversity import DEFAULT_LAMBDA, check_diversity
 from whence.retrieval.services import RetrievalClients, Timeouts, as_whence_error
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import (
     Answer,
     AnswerPiece,
+    Diversity,
     DocumentRagRequest,
     ExplainEvent,
     TraceRecord,
@@ -142,6 +144,10 @@ class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknow
     """Candidates retrieved when the request does not say; 0 for three times its `doc_limit`."""
     rerank_limit: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
     """Candidates that the reranker reads when the request does not say; 0 for all that were retrieved."""
+    rerank_diversity: Diversity = "none"
+    """`mmr` chooses passages that say different things, by maximal marginal relevance."""
+    rerank_diversity_lambda: Annotated[float, msgspec.Meta(ge=0, le=1)] = DEFAULT_LAMBDA
+    """Weight of relevance against diversity; with 1 the order of relevance stays."""
     max_doc_limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
     """Largest `doc_limit` of a request; a larger one is refused."""
     max_fetch_limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1500
@@ -204,8 +210,13 @@ def answer_document_request(
         message.rerank_limit,
         max_bytes=parameters.max_question_bytes,
     )
+    weight = message.diversity_lambda
+    if weight is not None or message.diversity is not None:
+        check_diversity(message.diversity, weight)
     message = replace(
         message,
+        diversity=message.diversity or parameters.rerank_diversity,
+        diversity_lambda=parameters.rerank_diversity_lambda if weight is None else weight,
         fetch_limit=message.fetch_limit or parameters.fetch_limit,
         rerank_limit=message.rerank_limit or parameters.rerank_limit,
     )

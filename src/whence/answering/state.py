@@ -13,6 +13,7 @@ import msgspec
 from whence.answering.trace_recorder import EventListener, Sources, TraceRecorder, iso_utc
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
 from whence.provenance.stages import validate_answer_id
+from whence.retrieval.diversity import DEFAULT_LAMBDA
 from whence.retrieval.pipeline import check_text
 from whence.retrieval.services import Deadline, Passage, RetrievalServices
 from whence.schema.code_rag import CodeRagRequest
@@ -187,6 +188,10 @@ class Question:
     """Candidates that are retrieved and read; never fewer than the writer is given."""
     rerank_limit: int = 0
     """Most candidates that the reranker reads; 0 for all."""
+    diversity: float | None = None
+    """Weight of relevance where passages are chosen for their diversity, 0 to 1; None where they are not."""
+    selects: bool = False
+    """Whether a reranker or diversity chooses the passages for the writer among more candidates."""
     settings: Mapping[str, Scalar]
     """More that the trace records of the question, e.g. `collection`."""
     rank_weights: tuple[float, float] | None = None
@@ -217,6 +222,8 @@ class Question:
             "search_question": options.search_question,
             "max_context_chars": options.max_context_chars,
         }
+        if self.diversity is not None:
+            settings |= {"rerank_diversity": "mmr", "rerank_diversity_lambda": self.diversity}
         for role, model in self.models.items():
             settings[f"{role}_model"] = model.name
         return settings
@@ -242,11 +249,7 @@ def new_question(
         full=options.full_account,
         listener_timeout_s=options.explain_timeout_s,
     )
-    rerank, pool_limit, rerank_limit = False, message.doc_limit, 0
-    if has_reranker and isinstance(message, DocumentRagRequest) and message.rerank:
-        rerank, rerank_limit = True, message.rerank_limit
-        pool_limit = max(message.fetch_limit or OVERFETCH_FACTOR * pool_limit, pool_limit)
-    return Question(
+    question = Question(
         text=message.question,
         doc_limit=message.doc_limit,
         retrieval=retrieval,
@@ -255,8 +258,18 @@ def new_question(
         trace=trace,
         deadline=deadline,
         asked_at=iso_utc(sources.clock()),
-        rerank=rerank,
-        pool_limit=pool_limit,
-        rerank_limit=rerank_limit,
+        rerank=False,
+        pool_limit=message.doc_limit,
         settings=settings,
     )
+    if isinstance(message, DocumentRagRequest):
+        question.rerank = has_reranker and message.rerank
+        question.rerank_limit = message.rerank_limit if question.rerank else 0
+        if message.diversity == "mmr":
+            given = message.diversity_lambda
+            question.diversity = DEFAULT_LAMBDA if given is None else given
+        question.selects = question.rerank or question.diversity is not None
+        if question.selects:
+            pool = message.fetch_limit or OVERFETCH_FACTOR * message.doc_limit
+            question.pool_limit = max(pool, message.doc_limit)
+    return question

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _FETCH_LIMIT_HELP = "Candidates before reranking; 0 for three times --doc-limit."
 _RERANK_LIMIT_HELP = "Candidates that the reranker reads; 0 for all."
+_DIVERSITY_HELP = "mmr chooses passages that say different things; none goes by relevance alone."
+_LAMBDA_HELP = "Weight of relevance against diversity, 0 to 1; 0.7 by default."
 
 _DOC_LIMIT_HELP = "Passages given to the writer, 20 by default; of code, nodes, by default as many as the flow says."
 
@@ -46,6 +48,8 @@ def ask(
     fetch_limit: Annotated[int, typer.Option(help=_FETCH_LIMIT_HELP)] = 0,
     rerank_limit: Annotated[int, typer.Option(help=_RERANK_LIMIT_HELP)] = 0,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
+    diversity: Annotated[str | None, typer.Option(help=_DIVERSITY_HELP)] = None,
+    diversity_lambda: Annotated[float | None, typer.Option(help=_LAMBDA_HELP)] = None,
     stream: _Stream = False,
     mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
     filters: Filter = None,
@@ -57,12 +61,14 @@ def ask(
 ) -> int:
     """Answer a question from the documents or code that you may see, with citations."""
     from whence.answering.state import check_question, check_timeout
+    from whence.retrieval.diversity import check_diversity
     from whence.retrieval.pipeline import search_mode
     from whence.schema.filters import parse_filter_options, parse_filters
 
     # Checked before anything starts.
     check_question(question, 1 if doc_limit is None else doc_limit, fetch_limit, rerank_limit)
     check_timeout(timeout)
+    check_diversity(diversity, diversity_lambda)
     if mode is not None:
         search_mode(mode)
     conditions = parse_filter_options(filters or ())
@@ -70,6 +76,8 @@ def ask(
     about_code = flow == "code-rag" or snapshot is not None
     if about_code and conditions:
         raise BadInput("questions about code take no filters", hint="omit --filter")
+    if about_code and diversity is not None:
+        raise BadInput("questions about code take no diversity", hint="omit --diversity")
     choice = (snapshot or SnapshotChoice()) if about_code else None
     printer = _StreamPrinter()
     live = stream and not as_json(context)
@@ -82,21 +90,26 @@ def ask(
     if doc_limit is not None:
         options["doc_limit"] = doc_limit
     if choice is None:
-        reranking = {"rerank": not no_rerank, "rerank_limit": rerank_limit}
-        options |= {"fetch_limit": fetch_limit, "filters": conditions, **reranking}
+        options |= {"fetch_limit": fetch_limit, "filters": conditions}
+        options |= {"rerank": not no_rerank, "rerank_limit": rerank_limit}
+        options |= {"diversity": diversity, "diversity_lambda": diversity_lambda}
     answer = _ask(context, question, flow, choice, options, trace)
+    _print(context, answer, printer, live)
+    return 0
+
+
+def _print(context: typer.Context, answer: Answer, printer: _StreamPrinter, live: bool) -> None:
     if as_json(context):
         from whence.engine.json_documents import answer_document
 
         print_json(answer_document(answer))
-        return 0
+        return
     complete = live and printer.text.strip() == answer.text.strip()
     if printer.text and not complete:
         # A writer failed while streaming, and another one wrote the answer with other words.
         note("note: the answer was restarted while it was written; this is the complete answer")
     find = partial(find_source, settings_of(context).home, settings_of(context).collection)
     print_answer(answer, console(), text_printed=complete, find=find)
-    return 0
 
 
 def _ask(

@@ -11,15 +11,13 @@ from whence.answering.state import (
     ChunkCallback,
     ExplainCallback,
     check_question,
-    check_timeout,
-    collect_answer,
 )
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.node_texts import AroundNode, FetchReport, NodeChunks
 from whence.engine.results import ImportResult, SnapshotOverview
 from whence.engine.session import EngineSession
 from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot
-from whence.retrieval.pipeline import check_text, search_mode
+from whence.retrieval.pipeline import search_mode
 from whence.schema.access import Access
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import Answer
@@ -243,8 +241,6 @@ class CodeSnapshots:
         `doc_limit` is the most nodes, seeds included, None for the flow's own; other arguments and errors are
         those of `Engine.ask`.
         """
-        check_text("the question", question)
-        check_timeout(timeout_s)
         if doc_limit is not None:
             check_question(question, doc_limit)
         choice = SnapshotChoice.of(snapshot)
@@ -258,10 +254,7 @@ class CodeSnapshots:
             mode=None if mode is None else search_mode(mode),
             streaming=chunk_callback is not None,
         )
-        replies = self._session.client.ask(request, timeout_s=timeout_s)
-        answer = await collect_answer(replies, chunk_callback, explain_callback)
-        self._session.recent_answers.add(answer.answer_id)
-        return answer
+        return await self._session.ask(request, timeout_s, chunk_callback, explain_callback)
 
     async def _snapshot_id(self, name: str) -> str:
         """Return the id of the only snapshot, active or not, of a name.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout, collect_answer
+from whence.answering.state import ChunkCallback, ExplainCallback
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.code import CodeSnapshots
 from whence.engine.erasure import Erasure, erase
@@ -29,7 +29,7 @@ from whence.provenance.why_not import WhyNot
 from whence.retrieval.pipeline import RERANK_BUDGET_S, check_text, search_match, search_mode
 from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.schema.access import Access, DocumentTags
-from whence.schema.document_rag import Answer, DocumentRagRequest
+from whence.schema.document_rag import Answer, Diversity, DocumentRagRequest
 
 if TYPE_CHECKING:
     from whence.engine.retriever import Retriever
@@ -156,8 +156,7 @@ class Engine:
             collection: Name of the collection; created when missing.
             tags: Rights that readers need, in addition to each document's own.
             prune: Whether documents of the collection that are in no path are removed.
-            boosts: Weight of words of `title`, `heading` and `path` beside 1 for the text, for the whole
-                collection; unchanged when None.
+            boosts: Weight of words of `title`, `heading` and `path`, 1 for the text; unchanged when None.
             progress: Called with the number of documents done and their total (None until counted).
 
         Raises:
@@ -187,8 +186,7 @@ class Engine:
         """Return the best passages among those the reader may see; `SearchQuery` documents the arguments.
 
         Raises:
-            BadInput: An argument is out of range, or no visible document has a key of the filters; also a
-                `ValueError`.
+            BadInput: An argument is out of range, or no visible document has a key of the filters.
             NotFound: There is no such collection.
             Unavailable: A service that is needed does not answer.
         """
@@ -221,6 +219,8 @@ class Engine:
         fetch_limit: int = 0,
         rerank: bool = True,
         rerank_limit: int = 0,
+        diversity: Diversity | None = None,
+        diversity_lambda: float | None = None,
         mode: str | None = None,
         filters: Mapping[str, Any] | None = None,
         timeout_s: float = 120.0,
@@ -237,6 +237,8 @@ class Engine:
             fetch_limit: Candidates before reranking; 0 for three times `doc_limit`.
             rerank: Whether candidates are reranked.
             rerank_limit: Candidates that the reranker reads; 0 for all.
+            diversity: `mmr` for passages that say different things, or `none`; None for the flow's own.
+            diversity_lambda: Weight of relevance against diversity, 0 to 1; None for the flow's own.
             mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
             filters: Conditions on metadata that passages must meet, as for `search`.
             timeout_s: Seconds for the whole question.
@@ -247,8 +249,6 @@ class Engine:
             DeadlineExceeded: The time ran out.
             WhenceError: As for `search`.
         """
-        check_text("the question", question)
-        check_timeout(timeout_s)
         request = DocumentRagRequest(
             access=access,
             question=question,
@@ -257,14 +257,13 @@ class Engine:
             fetch_limit=fetch_limit,
             rerank=rerank,
             rerank_limit=rerank_limit,
+            diversity=diversity,
+            diversity_lambda=diversity_lambda,
             mode=None if mode is None else search_mode(mode),
             filters=dict(filters or {}),
             streaming=chunk_callback is not None,
         )
-        replies = self._session.client.ask(request, timeout_s=timeout_s)
-        answer = await collect_answer(replies, chunk_callback, explain_callback)
-        self._session.recent_answers.add(answer.answer_id)
-        return answer
+        return await self._session.ask(request, timeout_s, chunk_callback, explain_callback)
 
     async def explain(self, answer_id: str, access: Access = _PUBLIC) -> Trace:
         """Return the trace of an answer, without candidates that are hidden from the reader.

@@ -80,6 +80,8 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | 
         fetch_limit=settings.get("fetch_limit", 0),
         rerank=settings.get("rerank", True),
         rerank_limit=settings.get("rerank_limit", 0),
+        diversity=settings.get("rerank_diversity", "none"),
+        diversity_lambda=settings.get("rerank_diversity_lambda"),
         mode=settings.get("mode"),
         filters=msgspec.json.decode(settings.get("filters", "{}"), type=dict[str, Any]),
         record=False,

@@ -8,9 +8,16 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from whence.answering.state import (
+    ChunkCallback,
+    ExplainCallback,
+    check_timeout,
+    collect_answer,
+)
 from whence.answering.trace_recorder import new_answer_id
 from whence.broker.connect import in_process
 from whence.engine.audit import AuditLog
+from whence.retrieval.pipeline import check_text
 from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
+    from whence.schema.code_rag import CodeRagRequest
+    from whence.schema.document_rag import Answer, DocumentRagRequest
     from whence.store.protocols import Store
     from whence.store.snapshot_protocols import CodeStore
 
@@ -85,6 +94,26 @@ class EngineSession:
         """Return the store of code snapshots, opened on first use."""
         store: CodeStore = await self.resources.get("store")
         return store
+
+    async def ask(
+        self,
+        request: DocumentRagRequest | CodeRagRequest,
+        timeout_s: float,
+        chunk_callback: ChunkCallback | None,
+        explain_callback: ExplainCallback | None,
+    ) -> Answer:
+        """Send a question to the flow and return its answer.
+
+        Raises:
+            BadInput: The question cannot be sent as text, or the time is out of range.
+            WhenceError: The time ran out, or a stage failed that the answer depends on.
+        """
+        check_text("the question", request.question)
+        check_timeout(timeout_s)
+        replies = self.client.ask(request, timeout_s=timeout_s)
+        answer = await collect_answer(replies, chunk_callback, explain_callback)
+        self.recent_answers.add(answer.answer_id)
+        return answer
 
     def clone_options(self) -> dict[str, Any]:
         """Return arguments for an engine that searches with the same settings and local models."""

@@ -8,6 +8,7 @@ import msgspec
 
 from whence.gateway.auth import AccessBody
 from whence.retrieval.pipeline import RERANK_BUDGET_S
+from whence.schema.document_rag import Diversity
 from whence.schema.errors import BadInput
 
 #: Maximum time limit of a question in seconds: an absent caller must not occupy a slot for long.
@@ -85,6 +86,16 @@ class AskBody(_Body, frozen=True, kw_only=True):
     rerank_limit: Annotated[
         int, msgspec.Meta(ge=0, description="Candidates that the reranker reads; 0 for all.")
     ] = 0
+    diversity: Annotated[
+        Diversity | None,
+        msgspec.Meta(
+            description="mmr chooses passages that say different things; null for the flow's own."
+        ),
+    ] = None
+    diversity_lambda: Annotated[
+        Annotated[float, msgspec.Meta(ge=0, le=1)] | None,
+        msgspec.Meta(description="Weight of relevance against diversity."),
+    ] = None
     filters: _Filters = {}
     timeout_s: Annotated[
         float, msgspec.Meta(gt=0, le=MAX_TIMEOUT_S, description="Time limit in seconds.")

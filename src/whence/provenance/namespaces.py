@@ -159,6 +159,10 @@ WH_RERANK_RANK = WH + "rerankRank"
 WH_RERANK_SCORE = WH + "rerankScore"
 #: What ordered the passages at reranking.
 WH_FINAL_SCORE = WH + "finalScore"
+#: Relevance less overlap, when passages were chosen for their diversity.
+WH_DIVERSITY_SCORE = WH + "diversityScore"
+#: Highest share of terms in common with a passage chosen before.
+WH_OVERLAP = WH + "overlap"
 #: From a candidate to the IRI of the reason code for which it was dropped.
 WH_REASON = WH + "reason"
 

@@ -36,7 +36,8 @@ def redact_trace(trace: Trace, visible: frozenset[str]) -> Trace:
     """Return the trace without the chunks of `chunk_ids` that are not in `visible`.
 
     A candidate that was dropped as a duplicate of a hidden one is removed too, because its reason would reveal
-    the hidden one. A complete trace stays complete. Cost: linear in the triples.
+    the hidden one; so are those that were dropped for a lack of diversity when a kept chunk is hidden, and the
+    overlaps of all. A complete trace stays complete. Cost: linear in the triples.
     """
     if chunk_ids(trace) <= visible:
         return trace
@@ -45,17 +46,23 @@ def redact_trace(trace: Trace, visible: frozenset[str]) -> Trace:
 
 
 def _duplicates_of_hidden(trace: Trace, visible: frozenset[str]) -> frozenset[str]:
-    """Return the candidates dropped as duplicates whose original is not visible."""
+    """Return the candidates dropped for what they have in common with a chunk that is not visible."""
     originals = {
         candidate.digest
         for candidate in trace.candidates
         if candidate.chunk_id in visible and candidate.reason_code != "duplicate"
     } - {""}
+    hides_kept = _hides_kept(trace, visible)
     return frozenset(
         candidate.chunk_id
         for candidate in trace.candidates
-        if candidate.reason_code == "duplicate" and candidate.digest not in originals
+        if (candidate.reason_code == "duplicate" and candidate.digest not in originals)
+        or (candidate.reason_code == "less_diverse" and hides_kept)
     )
+
+
+def _hides_kept(trace: Trace, visible: frozenset[str]) -> bool:
+    return any(selection.chunk_id not in visible for selection in trace.selections)
 
 
 class _Redaction:
@@ -64,6 +71,7 @@ class _Redaction:
         self.visible = visible
         self.stages = {stage.uri for stage in trace.stages}
         self.hidden_ids = _hidden_ids(trace, visible)
+        self.hides_kept = _hides_kept(trace, visible)
         uris = answer_uris(trace.answer_id)
         #: New IRI of every node that remains, by its old one.
         self.names = {
@@ -112,6 +120,8 @@ class _Redaction:
         for triple in self.trace.triples:
             subject, predicate = triple.s.iri, triple.p.iri
             if predicate in {ns.WH_DEPTH, ns.WH_PARENT} and subject in self.without_parent:
+                continue
+            if predicate in {ns.WH_OVERLAP, ns.WH_DIVERSITY_SCORE} and self.hides_kept:
                 continue
             if subject in self.names:
                 yield self._rename(triple)

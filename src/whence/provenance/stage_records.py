@@ -41,6 +41,10 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the reranker's model said."""
     final_score: float | None = None
     """What ordered the passages at reranking."""
+    diversity_score: float | None = None
+    """Relevance less overlap where passages were chosen for their diversity, see `retrieval.diversity`."""
+    overlap: float | None = None
+    """Highest share of terms in common with a passage chosen before, 0 to 1."""
     reason_code: str = ""
     """Code of `reasons.DROP_REASONS` when it was dropped, else empty."""
 
@@ -52,6 +56,14 @@ SCORE_PREDICATES: Mapping[str, str] = {
     "sparse_score": ns.WH_SPARSE_SCORE,
     "graph_score": ns.WH_GRAPH_SCORE,
     "name_score": ns.WH_NAME_SCORE,
+}
+
+#: Predicate of each number that a selection of passages gives a candidate.
+OUTCOME_PREDICATES: Mapping[str, str] = {
+    "raw_score": ns.WH_RERANK_SCORE,
+    "final_score": ns.WH_FINAL_SCORE,
+    "diversity_score": ns.WH_DIVERSITY_SCORE,
+    "overlap": ns.WH_OVERLAP,
 }
 
 

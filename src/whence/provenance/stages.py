@@ -29,6 +29,7 @@ import msgspec
 from whence.provenance import namespaces as ns
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.stage_records import (
+    OUTCOME_PREDICATES,
     SCORE_PREDICATES,
     CandidateRecord,
     Scalar,
@@ -343,8 +344,10 @@ def _add_outcomes(rows: list[_Row], prefix: str, candidates: Iterable[CandidateR
         rank = candidate.rerank_rank
         rows += (
             (node, ns.WH_RERANK_RANK, integer(rank) if rank else None),
-            (node, ns.WH_RERANK_SCORE, _double_or_none(candidate.raw_score)),
-            (node, ns.WH_FINAL_SCORE, _double_or_none(candidate.final_score)),
+            *[
+                (node, predicate, _double_or_none(getattr(candidate, field)))
+                for field, predicate in OUTCOME_PREDICATES.items()
+            ],
             (node, ns.WH_REASON, _reason_term(candidate) if candidate.reason_code else None),
         )
 

@@ -16,6 +16,7 @@ import msgspec
 
 from whence.provenance import namespaces as ns
 from whence.provenance.stage_records import (
+    OUTCOME_PREDICATES,
     SCORE_PREDICATES,
     CandidateRecord,
     ModelRole,
@@ -335,10 +336,11 @@ def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[CandidateRecord
             concepts=tuple(term.value for term in node.get(ns.WH_FOUND_BY, ())),
             digest=node.text(ns.WH_DIGEST),
             rerank_rank=node.integer(ns.WH_RERANK_RANK) or 0,
-            raw_score=node.number(ns.WH_RERANK_SCORE),
-            final_score=node.number(ns.WH_FINAL_SCORE),
             reason_code=node.iri(ns.WH_REASON).removeprefix(ns.WH),
-            **{field: node.number(predicate) for field, predicate in SCORE_PREDICATES.items()},
+            **{
+                field: node.number(predicate)
+                for field, predicate in (*SCORE_PREDICATES.items(), *OUTCOME_PREDICATES.items())
+            },
         )
         for node in _linked(exploration, ns.WH_CANDIDATE, nodes)
     ]

@@ -6,7 +6,12 @@ import msgspec
 
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES
 from whence.provenance.redaction import redact_trace
-from whence.provenance.stage_records import SCORE_PREDICATES, CandidateRecord, Scalar
+from whence.provenance.stage_records import (
+    OUTCOME_PREDICATES,
+    SCORE_PREDICATES,
+    CandidateRecord,
+    Scalar,
+)
 from whence.provenance.trace import Trace
 from whence.schema.document_rag import Refusal
 
@@ -109,6 +114,11 @@ def _trace_numbers(trace: Trace) -> dict[str, Scalar]:
         numbers["lowest_score"] = min(scores)
     if trace.selections:
         numbers["lowest_kept_score"] = min(selection.score for selection in trace.selections)
+        kept = {selection.chunk_id for selection in trace.selections}
+        diverse = [c.diversity_score for c in trace.candidates if c.chunk_id in kept]
+        known = [score for score in diverse if score is not None]
+        if known:
+            numbers["lowest_kept_diversity_score"] = min(known)
     return numbers
 
 
@@ -117,7 +127,6 @@ def _candidate_numbers(candidate: CandidateRecord) -> dict[str, Scalar]:
         "rank": candidate.rank or None,
         **{field: getattr(candidate, field) for field in SCORE_PREDICATES},
         "rerank_rank": candidate.rerank_rank or None,
-        "raw_score": candidate.raw_score,
-        "final_score": candidate.final_score,
+        **{field: getattr(candidate, field) for field in OUTCOME_PREDICATES},
     }
     return {key: value for key, value in numbers.items() if value is not None}

@@ -13,6 +13,8 @@ from whence.schema.places import Location
 from whence.schema.search import Degradation, SearchMode
 from whence.schema.terms import Triple
 
+Diversity = Literal["none", "mmr"]
+
 
 class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """Ask a question of a collection."""
@@ -35,6 +37,10 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """False leaves the reranker out."""
     rerank_limit: int = 0
     """Most candidates that the reranker reads; 0 for all that were retrieved."""
+    diversity: Diversity | None = None
+    """`mmr` chooses chunks that say different things; None for the flow's own."""
+    diversity_lambda: float | None = None
+    """Weight of relevance against diversity, 0 to 1; None for the flow's own."""
     mode: SearchMode | None = None
     """Search mode; None for the flow's own."""
     filters: dict[str, Any] = {}
