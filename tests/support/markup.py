@@ -28,7 +28,7 @@ _MARKUP = {
 
 def markup_in(text: str) -> list[tuple[str, str]]:
     """Return kind and surroundings of each piece of markup outside of code."""
-    prose = _CODE.sub("code", _FENCED.sub("", text))
+    prose = _CODE.sub("`code`", _FENCED.sub("", text))
     return [
         (kind, prose[max(0, found.start() - 20) : found.end() + 20])
         for kind, pattern in _MARKUP.items()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whence.ingest.blocks import Block, ParsedDocument, prose_blocks
 from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
-from whence.ingest.loaders.markdown import markdown_blocks
+from whence.ingest.loaders.markdown import write_markdown
 from whence.schema.errors import ConfigError
 from whence.schema.ingest import ChunkDraft
 
@@ -70,7 +70,8 @@ def parsed(text: str, blocks: tuple[Block, ...], title: str = "") -> ParsedDocum
 
 
 def of_markdown(text: str, title: str = "") -> ParsedDocument:
-    return parsed(text, markdown_blocks(text), title)
+    builder = write_markdown(text)
+    return parsed(builder.text, builder.blocks, title)
 
 
 def of_prose(text: str, title: str = "") -> ParsedDocument:
@@ -129,15 +130,15 @@ def test_sections_have_their_headings() -> None:
         ("C", "A > B bold > C"),
         ("D", "A > D"),
     ]
-    assert contents(chunks)[1] == "## B *bold*\n\nBody b."
-    assert chunks[1].embed_text == "A > B bold\n## B *bold*\n\nBody b."
+    assert contents(chunks)[1] == "B bold\n\nBody b."
+    assert chunks[1].embed_text == "A > B bold\nB bold\n\nBody b."
 
 
 def test_a_heading_without_text_opens_the_next_section() -> None:
     """No chunk consists of a heading only, if text follows."""
     chunks = Chunker(words).split(of_markdown("# A\n\n## B\n\nBody.\n\n## C\n"))
 
-    assert contents(chunks) == ["# A\n\n## B\n\nBody.", "## C"]
+    assert contents(chunks) == ["A\n\nB\n\nBody.", "C"]
     assert chunks[0].section_path == "A > B"
 
 
@@ -161,7 +162,7 @@ def test_a_title_that_is_not_the_first_heading_is_embedded_too() -> None:
     """Title, section path and content, in this order."""
     (chunk,) = Chunker(words).split(of_markdown("## B\n\nBody.", "Title"))
 
-    assert chunk.embed_text == "Title\nB\n## B\n\nBody."
+    assert chunk.embed_text == "Title\nB\nB\n\nBody."
 
 
 def test_a_long_header_is_shortened() -> None:
@@ -184,7 +185,7 @@ def test_lists_tables_and_code_stay_whole_when_they_fit() -> None:
     prose = "word " * 9 + "end."
     table = "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |"
     code = "```\none two three four\nfive six seven\n```"
-    items = "* one two three\n* four five six\n* seven eight nine"
+    items = "- one two three\n- four five six\n- seven eight nine"
     text = f"{prose}\n\n{table}\n\n{code}\n\n{items}"
     chunks = Chunker(words, max_tokens=24, overlap_tokens=0).split(of_markdown(text))
 
@@ -275,16 +276,6 @@ def test_sentences(text: str, expected: list[str] | int) -> None:
     found = [text[start:end] for start, end in block.parts]
 
     assert (found if isinstance(expected, list) else len(found)) == expected
-
-
-def test_text_that_markdown_does_not_render_is_kept() -> None:
-    """Definitions of links have no element of their own and are still in a chunk."""
-    text = "[a]: /first\n\n# A\n\nSee [a] and [b].\n\n[b]: /second"
-
-    assert contents(Chunker(words).split(of_markdown(text))) == [
-        "[a]: /first",
-        "# A\n\nSee [a] and [b].\n\n[b]: /second",
-    ]
 
 
 def test_a_hash_in_code_is_not_a_heading() -> None:

@@ -179,8 +179,9 @@ def test_a_document_carries_what_its_chunks_need(tmp_path: Path) -> None:
     assert draft.source_url == "https://example.org/pay"
     assert draft.tags == DocumentTags(("finance",), ("pii",), 2)
     assert draft.metadata == {"url": "https://example.org/pay", "year": 2024}
-    assert (chunk.start, chunk.heading) == (text.index("# Bands"), "Bands")
-    assert chunk.embed_text == "Pay\nBands\n# Bands\n\nB3 is paid well."
+    assert (chunk.start, chunk.heading) == (0, "Bands")
+    assert [place.line_start for place in draft.places] == [10, 12]
+    assert chunk.embed_text == "Pay\nBands\nBands\n\nB3 is paid well."
 
 
 def test_line_ends_and_marks_make_no_difference(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.parsers.rst import Parser, directives, states
 from docutils.statemachine import StringList
-from docutils.utils import new_document, unescape
+from docutils.utils import new_document
+
+from whence.ingest.roles import has_title, shown_role, unescape
 
 _SETTINGS = {
     "file_insertion_enabled": False,
@@ -266,7 +268,7 @@ class _Directive:
         for term in terms:
             node = (
                 nodes.literal(term, term)
-                if _CODE_ARGUMENT.match(term)
+                if self._name in _OBJECTS or _CODE_ARGUMENT.match(term)
                 else nodes.inline("", "", nodes.Text(term))
             )
             item += nodes.term(term, "", node)
@@ -292,85 +294,17 @@ _STATES = tuple(
 )
 
 
-# --- roles -----------------------------------------------------------------------------------------
-
-_PLAIN_ROLES = _names(
-    """ref doc term numref any dfn abbr abbreviation ac emphasis strong sub sup subscript superscript guilabel
-    menuselection title title-reference t download index eq math bolditalic del ins underline kbd-plain cite citet
-    citep user author release raw-text text bold"""
-)
-_CALLS = _names("func meth function method")
-_REFERENCES = _names("ref doc numref any download")
-_CODE_ROLES = _names(
-    """class mod attr data exc const obj type macro member struct union enum enumerator var file command program option
-    envvar kbd samp code literal makevar regexp token keyword setting confval mailheader mimetype newsgroup manpage
-    module attribute exception property py cpp c js decorator deco rst dir role directive ttag tfilter djadmin lookup
-    django-admin signal reqmeta sh bash python console attribute cfunc cdata ctype cmacro opcode pdbcmd variable"""
-)
-_EXPLICIT_TITLE = re.compile(r"(.+?)\s*(?<!\x00)<([^<]*?)>$", re.DOTALL)
-_LOOKS_LIKE_CODE = re.compile(r"[\w.$]+(?:\(\)?|[._]\w+|\(\))|--?\w[\w-]*$|[A-Z][A-Z0-9_]+$")
-_IDENTIFIER = re.compile(r"[\w.:$]+\Z")
-
-
 def _interpreted(
     rawsource: str, text: str, role: str | None, _lineno: int
 ) -> tuple[list[nodes.Node], list[nodes.Node]]:
     """Return the node of a text with a role of any name."""
-    words, is_code = _role(role or "", text)
+    words, is_code = shown_role(role or "", text)
     if is_code:
         return [nodes.literal(rawsource, words)], []
     node = nodes.inline(rawsource, "", nodes.Text(words))
-    if role in ("ref", "numref", "std:ref") and not _EXPLICIT_TITLE.match(text):
+    if role in ("ref", "numref", "std:ref") and not has_title(text):
         node["label"] = unescape(text)
     return [node], []
-
-
-def _role(role: str, escaped: str) -> tuple[str, bool]:
-    """Return the text that a role shows, and whether it is code.
-
-    Args:
-        role: Name with its domain; empty for the default role.
-        escaped: Text with escaped characters marked by NUL.
-    """
-    name = role.lower().rpartition(":")[2]
-    explicit = _EXPLICIT_TITLE.match(escaped)
-    text = unescape(explicit[1] if explicit else escaped)
-    if name in ("pep", "rfc", "cve", "cwe"):
-        return (text if explicit else f"{name.upper()} {text.partition('#')[0]}"), False
-    if name in ("samp", "file"):
-        return text.replace("{", "").replace("}", ""), True
-    if name in ("abbr", "abbreviation", "math") or not role:
-        shown = unescape(escaped)
-        return shown, not role and bool(_LOOKS_LIKE_CODE.fullmatch(shown))
-    if name in ("guilabel", "menuselection"):
-        return text.replace("&", "").replace("-->", ">"), False
-    if explicit:
-        return text, name in _CALLS or name in _CODE_ROLES
-    if name in _REFERENCES:
-        return _label(text), False
-    if name in _PLAIN_ROLES:
-        return text, False
-    return _object_name(name, text)
-
-
-def _label(text: str) -> str:
-    """Return the words of a label that stands for a title: `intro/first-steps` is `first steps`."""
-    last = text.strip().rstrip("/").rpartition("/")[2].rpartition(":")[2]
-    return re.sub(r"[-_\s]+", " ", last.removesuffix(".rst")).strip() or text
-
-
-def _object_name(name: str, text: str) -> tuple[str, bool]:
-    """Return what Sphinx shows for the name of an object: the last part after `~`, `()` for a function."""
-    if text.isdecimal():
-        return (f"#{text}" if name not in _CODE_ROLES else text), False
-    shown = text.lstrip("!")
-    if shown.startswith("~"):
-        shown = re.split(r"[.:]", shown[1:])[-1] or shown[1:]
-    shown = shown.removeprefix(".")
-    if name in _CALLS:
-        shown += "" if shown.endswith(")") or not shown else "()"
-        return shown, True
-    return shown, name in _CODE_ROLES or bool(_IDENTIFIER.match(shown))
 
 
 # --- documents -------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ tags, entities, emphasis, underlines and addresses of links are gone, their word
 
 - A blank line stands between blocks; no line ends in white space.
 - A *heading* is a line without marks.
-- A *paragraph* is one line, with single spaces. Code inside it stands in single backticks.
+- A *paragraph* is one line, with single spaces; lines that were not wrapped, such as an address, stay lines.
+  Code inside it stands in single backticks.
 - An *item* of a list begins with `- `, or `1. ` and so on; what belongs to it is indented to the width of
   this mark. Items follow line by line; a blank line stands between them if one is inside the item above.
 - A *definition* is its terms, a line each, and below them what is said of them, indented by four spaces. A
@@ -67,6 +68,8 @@ class TextBuilder:
         """Page of what is added next; 0 for none."""
         self.anchor = ""
         """Id of the element of what is added next; empty for none."""
+        self.lines: Span = (0, 0)
+        """First and last line of what is added next without a line of its own."""
         self._pieces: list[str] = []
         self._length = 0
         self._outline: Outline = []
@@ -181,6 +184,17 @@ class TextBuilder:
             follows_blank = False
         self._end_block("atomic")
 
+    def add_lines(self, lines: Sequence[str], *, line: int = 0) -> None:
+        """Add lines that are not wrapped, such as an address; each stays a line."""
+        self._write_lead_in()
+        for at, words in enumerate(map(collapse_spaces, lines)):
+            if words:
+                start = self._write(words)
+                self._separator = "\n"
+                own = line and line + at
+                self._add_part((start, self._length), own, own)
+        self._end_block("atomic")
+
     def add_table(
         self, rows: Sequence[Sequence[str]], *, has_header: bool = True, lines: Sequence[Span] = ()
     ) -> None:
@@ -287,6 +301,8 @@ class TextBuilder:
             self._items.append(len(self._parts))
             self._begins_item = False
         self._parts.append(span)
+        if not first:
+            first, last = self.lines
         above = self._terms if leads is None else leads
         self._leads.append(tuple(lead for lead in above if lead[0] < span[0]))
         place = Place(

@@ -26,6 +26,23 @@ _NO_CONTENT = (
     "script, style, noscript, template, iframe, object, svg, canvas, audio, video, button, select, input,"
     " textarea, dialog, [hidden], [aria-hidden=true]"
 )
+#: Parts of generated pages that are no text: links to headings and sources, line numbers, contents, buttons.
+_TOOLS = (
+    "a.headerlink, a.anchor-link, a.hash-link, a.header-anchor, a.anchorjs-link, a.heading-anchor, .viewcode-link,"
+    " .viewcode-back, .linenos, .lineno, .gutter, .toctree-wrapper, nav.contents, div.contents, .toc, #toc,"
+    " .table-of-contents, .edit-this-page, .rst-footer-buttons, .rst-breadcrumbs, .wy-breadcrumbs, .breadcrumbs,"
+    " .prev-next-area, .prev-next-bottom, .related, .sphinxsidebar, .sphinx-tabs-tab, .copybtn, .skip-link,"
+    " .tabbed-labels, .md-source-file, .md-content__button, .md-feedback, .theme-edit-this-page, .mw-editsection,"
+    " .navfooter, .navheader, .cookie-banner, .cookie-consent, #cookie-banner, #cookie-consent, .sr-only,"
+    " .visually-hidden, .screen-reader-text, .noprint"
+)
+#: All that a link to a heading shows.
+_LINK_SIGNS = frozenset(["¶", "#", "§", "🔗", "⚓", "↑", "^", "[source]", "[edit]", "[docs]"])
+_EDIT_LINK = re.compile(
+    r"(?:edit|improve) this page.*|edit (?:this )?(?:page )?on (?:github|gitlab|bitbucket).*|view (?:page )?source"
+    r"|skip to (?:main )?content|back to top",
+    re.IGNORECASE,
+)
 #: Boilerplate.
 _BOILERPLATE = "nav, aside, form, [role=navigation], [role=search], [role=complementary], [role=menu], [role=menubar]"
 #: Boilerplate unless inside an article: the header of an article contains its title.
@@ -100,6 +117,18 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
         encoding=encoding,
         places=text.places,
     )
+
+
+def write_fragment(text: TextBuilder, source: str) -> None:
+    """Write HTML that stands inside another format."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    _refuse_unclosed(source)
+    page = LexborHTMLParser(source)
+    _refuse_deep(page)
+    _remove_tools(page)
+    if page.body is not None:
+        write_html(text, page.body)
 
 
 def write_html(text: TextBuilder, root: LexborNode) -> None:
@@ -302,8 +331,7 @@ def _holds_block(node: LexborNode) -> bool:
 
 
 def _main_content(page: LexborHTMLParser) -> LexborNode:
-    for node in page.css(_NO_CONTENT):
-        node.decompose()
+    _remove_tools(page)
     root = _main_element(page)
     boilerplate = (
         [*root.css(_BOILERPLATE), *root.css(_PAGE_BOILERPLATE)]
@@ -318,6 +346,20 @@ def _main_content(page: LexborHTMLParser) -> LexborNode:
     if root.tag == "body":
         _remove_unmarked_boilerplate(root)
     return root
+
+
+def _remove_tools(page: LexborHTMLParser) -> None:
+    """Remove what is no text on any page."""
+    for selector in (_NO_CONTENT, _TOOLS):
+        found = page.css(selector)
+        ids = {node.mem_id for node in found}
+        # A removed node must not be touched again.
+        for node in [each for each in found if not _has_ancestor(each, ids)]:
+            node.decompose()
+    for link in page.css("a"):
+        words = collapse_spaces(link.text())
+        if words in _LINK_SIGNS or _EDIT_LINK.fullmatch(words):
+            link.decompose()
 
 
 def _main_element(page: LexborHTMLParser) -> LexborNode:

@@ -1,143 +1,237 @@
-"""Load Markdown: CommonMark with tables and front matter; headings begin sections."""
+"""Load Markdown: CommonMark with tables, front matter and blocks of common dialects, as text without markup."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
 from functools import cache
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from whence.ingest.blocks import (
-    Block,
-    Outline,
-    ParsedDocument,
-    heading_path,
-    line_places,
-    prose_blocks,
-    push_heading,
-)
+from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.document_builder import build_document
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
+from whence.ingest.markdown_dialects import LEAD, plain_markdown
+from whence.ingest.roles import shown_role
 from whence.ingest.sources import SourceFile
-from whence.text.sentences import sentence_spans
-from whence.text.spans import Span, lines, spans_between, trimmed
+from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
+from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
+    from markdown_it.tree import SyntaxTreeNode
 
-_LISTS = ("bullet_list_open", "ordered_list_open")
-_LINE_BLOCKS = ("table_open", "fence", "code_block", "html_block")
-#: A longer list item, in characters, may be split between sentences.
-_LONG_ITEM = 600
+#: Levels of nested blocks; deeper ones are not read.
+_MAX_NESTING = 100
+_HTML_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)")
+_CODE_TAGS = frozenset(["code", "kbd", "tt", "samp"])
+_ATTRIBUTES = re.compile(r"[ \t]*\{:?[ \t]*(?:#(?P<id>[\w.:-]+))?[^{}`\n]*\}[ \t]*$")
+_INLINE_ATTRIBUTES = re.compile(r"\{:?[ \t]*[.#][\w-][^{}\n]*\}|\{%[^%\n]*%\}")
+_ROLE = re.compile(r"\{([\w:+-]+)\}$")
+_ALERT = re.compile(r"\[!(\w+)\][ \t]*(?:\n|$)")
+_LEAD_IN = re.compile(f"{LEAD}([^{LEAD}]*){LEAD}")
+_FOOTNOTE = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
+_FOOTNOTE_MARK = re.compile(r"[ \t]*\[\^([^\]\s]+)\]")
+_DEFINITION = re.compile(r"\n[ ]{0,3}:[ \t]+")
 
 
 def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a Markdown file; its title is that of the front matter, else the first top-level heading."""
     text, encoding = decode_text(data)
     front = read_front_matter(text)
-    blocks = markdown_blocks(text, front.end)
+    builder = write_markdown(text, front.end)
+    blocks = builder.blocks
     tops = (block.path[0] for block in blocks if block.kind == "heading" and len(block.path) == 1)
     return build_document(
         file,
-        text,
+        builder.text,
         blocks,
         front=front,
         title=next(tops, ""),
         encoding=encoding,
-        places=line_places(text, blocks),
+        places=builder.places,
     )
 
 
-def markdown_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
-    r"""Return the blocks of Markdown that begins at offset `start`; line ends must be `\n`.
+def write_markdown(text: str, start: int = 0) -> TextBuilder:
+    r"""Return the text of Markdown that begins at an offset; line ends must be `\n`.
 
-    Text without an element of its own, such as link definitions, becomes prose. Cost is linear in the text.
+    Raises:
+        BadInput: HTML in it is nested too deeply.
     """
-    body = text[start:]
-    offsets = list(accumulate((len(line) + 1 for line in body.split("\n")), initial=start))
-    tokens = _block_parser().parse(body)
-    blocks: list[Block] = []
-    outline: Outline = []
-    end = start
-    for index, token in enumerate(tokens):
-        span = _span_of(token, text, offsets)
-        if span is None or token.level or span[0] < end:
-            continue
-        blocks += prose_blocks(text, end, span[0], heading_path(outline))
-        end = span[1]
-        title = _heading_text(tokens[index + 1]) if token.type == "heading_open" else ""
-        if title:
-            level = int(token.tag[1:])
-            outline = push_heading(outline, level, title)
-            blocks.append(Block("heading", heading_path(outline), (span,)))
-        else:
-            blocks.append(
-                _body_block(tokens, index, text, span, offsets)._replace(path=heading_path(outline))
-            )
-    return (*blocks, *prose_blocks(text, end, len(text), heading_path(outline)))
+    from markdown_it.tree import SyntaxTreeNode
+
+    above = text.count("\n", 0, start)
+    builder = TextBuilder()
+    tree = SyntaxTreeNode(_parser().parse(plain_markdown(text[start:])))
+    try:
+        _Writer(builder, above + 1).write(tree)
+    except RecursionError as error:
+        raise BadInput("is nested too deeply") from error
+    return builder
 
 
-def _body_block(
-    tokens: Sequence[Token], index: int, text: str, span: Span, offsets: Sequence[int]
-) -> Block:
-    kind = tokens[index].type
-    if kind in _LINE_BLOCKS:
-        return Block("atomic", (), tuple(lines(text, *span)))
-    if kind in _LISTS:
-        borders = sorted(set(_item_starts(tokens, index, offsets)))
-        parts = (
-            part
-            for item in spans_between(text, *span, borders)
-            for part in (sentence_spans(text, *item) if item[1] - item[0] > _LONG_ITEM else (item,))
-        )
-        return Block("atomic", (), tuple(parts))
-    return Block("prose", (), tuple(sentence_spans(text, *span)))
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
+    return parser.enable(["table", "strikethrough"])
 
 
-def _item_starts(tokens: Sequence[Token], index: int, offsets: Sequence[int]) -> Iterator[int]:
-    """Yield the offsets of the items of the list at `index`, with those of nested lists."""
-    for token in tokens[index + 1 :]:
-        if token.level == 0:
+class _Writer:
+    """Writes the blocks of a tree; `first` is the line of the file on which the text begins."""
+
+    def __init__(self, text: TextBuilder, first: int) -> None:
+        self._text = text
+        self._first = first
+
+    def write(self, node: SyntaxTreeNode) -> None:
+        """Write the blocks below a node."""
+        for child in node.children:
+            kind = child.type
+            if kind == "heading":
+                self._heading(child)
+            elif kind == "paragraph":
+                self._paragraph(child)
+            elif kind in ("fence", "code_block"):
+                self._code(child)
+            elif kind in ("bullet_list", "ordered_list"):
+                self._list(child)
+            elif kind == "table":
+                self._table(child)
+            elif kind == "html_block":
+                self._html(child)
+            else:
+                self.write(child)
+
+    def _line(self, node: SyntaxTreeNode) -> int:
+        return self._first + node.map[0] if node.map else 0
+
+    def _heading(self, node: SyntaxTreeNode) -> None:
+        words = _inline(node.children[0], has_code=False) if node.children else ""
+        found = _ATTRIBUTES.search(words)
+        words = words[: found.start()] if found else words
+        self._text.anchor = (found["id"] or "") if found else ""
+        self._text.add_heading(int(node.tag[1:]), words, line=self._line(node))
+
+    def _paragraph(self, node: SyntaxTreeNode) -> None:
+        words, line = _inline(node.children[0]), self._line(node)
+        words = self._lead_in(words, line)
+        note = _FOOTNOTE.match(words)
+        if note:
+            self._text.lead_in(f"Note {note[1]}", line=line)
+            words = words[note.end() :]
+        words = _FOOTNOTE_MARK.sub(r" (note \1)", words)
+        term, *said = _DEFINITION.split(words)
+        if not said or "\n" in term.strip():
+            self._text.add_paragraph(words, line=line)
             return
-        if token.type == "list_item_open" and token.map:
-            yield offsets[token.map[0]]
+        with self._text.block(), self._text.definition([term], line=line):
+            for each in said:
+                line += 1
+                self._text.add_paragraph(each, line=line)
+                line += each.count("\n")
+
+    def _lead_in(self, words: str, line: int) -> str:
+        """Take the words before a note from the start of a text."""
+        alert = _ALERT.match(words)
+        if alert:
+            self._text.lead_in(alert[1].capitalize(), line=line)
+            return LINE_END * alert[0].count("\n") + words[alert.end() :]
+        while found := _LEAD_IN.search(words):
+            self._text.add_paragraph(words[: found.start()], line=line)
+            line += words.count("\n", 0, found.end())
+            self._text.lead_in(found[1], line=line)
+            words = LINE_END * words.count("\n", 0, found.end()) + words[found.end() :]
+        return words
+
+    def _code(self, node: SyntaxTreeNode) -> None:
+        is_fence = node.type == "fence"
+        info = node.info.split()[0] if is_fence and node.info.strip() else ""
+        language = re.match(r"[\w+#.-]{1,20}", info.strip("{}.").lower())
+        self._text.add_code(
+            node.content.split("\n"),
+            language=language[0] if language else "",
+            line=self._line(node) + is_fence,
+        )
+
+    def _list(self, node: SyntaxTreeNode) -> None:
+        is_numbered = node.type == "ordered_list"
+        number = int(node.attrs.get("start", 1))
+        with self._text.block():
+            for item in node.children:
+                with self._text.item(f"{number}. " if is_numbered else "- "):
+                    self.write(item)
+                number += 1
+
+    def _table(self, node: SyntaxTreeNode) -> None:
+        rows = [row for part in node.children for row in part.children]
+        cells = [
+            [_inline(cell.children[0]) if cell.children else "" for cell in row.children]
+            for row in rows
+        ]
+        lines = [(self._line(row), self._line(row)) for row in rows]
+        self._text.add_table(cells, lines=lines)
+
+    def _html(self, node: SyntaxTreeNode) -> None:
+        from whence.ingest.loaders.html import write_fragment
+
+        first, after = node.map or (0, 0)
+        self._text.lines = (self._first + first, self._first + after - 1)
+        write_fragment(self._text, node.content)
+        self._text.lines = (0, 0)
 
 
-def _span_of(token: Token, text: str, offsets: Sequence[int]) -> Span | None:
-    if token.map is None or token.nesting < 0:
-        return None
-    first, after = token.map
-    return trimmed(text, offsets[first], min(offsets[after], len(text)))
+def _inline(node: SyntaxTreeNode, *, has_code: bool = True) -> str:
+    """Return the text of inline elements; line ends are those of the file."""
+    token = node.token
+    if token is None or not token.children:
+        return ""
+    pieces: list[str] = []
+    tags: list[str] = []
+    at = 0
+    for child in token.children:
+        if child.type == "code_inline":
+            at = _write_code(pieces, child, token.content, at, has_code=has_code)
+        elif child.type == "html_inline":
+            _write_tag(pieces, tags, child.content, has_code=has_code)
+        elif child.type in ("softbreak", "hardbreak"):
+            pieces.append("\n")
+        elif child.type == "image":
+            pieces.append(LINE_END * child.content.count("\n"))
+        elif child.content:
+            pieces.append(_INLINE_ATTRIBUTES.sub("", child.content))
+    words = "".join(pieces)
+    return words + "`" * (words.count("`") % 2 if tags else 0)
 
 
-def _heading_text(inline: Token) -> str:
-    if len(inline.content) > 5 * MAX_HEADING:
-        return shorten(inline.content[: 5 * MAX_HEADING], MAX_HEADING)
-    (parsed,) = _inline_parser().parseInline(inline.content)
-    words = (
-        " " if child.type in ("softbreak", "hardbreak") else child.content
-        for child in parsed.children or ()
-        if child.type != "html_inline"
-    )
-    return shorten("".join(words), MAX_HEADING)
+def _write_code(pieces: list[str], child: Token, raw: str, at: int, *, has_code: bool) -> int:
+    """Add inline code, with the line ends that the parser made spaces; return where the search goes on."""
+    pattern = r"[ \n]".join(map(re.escape, child.content.split(" ")))
+    found = re.compile(pattern).search(raw, at)
+    broken = found[0].count("\n") if found else 0
+    role = _ROLE.search(pieces[-1]) if pieces else None
+    words, is_code = child.content, has_code
+    if role:
+        pieces[-1] = pieces[-1][: role.start()]
+        words, shows_code = shown_role(role[1], child.content)
+        is_code = has_code and shows_code
+    pieces.append((code_span(words) if is_code else words) + LINE_END * broken)
+    return found.end() if found else at
 
 
-@cache
-def _block_parser() -> MarkdownIt:
-    """Return a parser that skips inline markup: only headings need it."""
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark").enable("table").disable("inline")
-
-
-@cache
-def _inline_parser() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark")
+def _write_tag(pieces: list[str], tags: list[str], html: str, *, has_code: bool) -> None:
+    """Add what stands for a tag inside a text: a space for a break, backticks around code."""
+    tag = _HTML_TAG.match(html)
+    name = tag[2].lower() if tag else ""
+    if name == "br":
+        pieces.append(" ")
+    elif name in _CODE_TAGS and has_code:
+        pieces.append("`")
+        tags.append(name)
+    pieces.append(LINE_END * html.count("\n"))
 
 
 LOADERS = (Loader(name="Markdown", suffixes=(".md", ".markdown"), parse_file=load_markdown),)

@@ -1,23 +1,235 @@
-"""Load plain text: paragraphs between blank lines, and front matter."""
+"""Load plain text: paragraphs joined from wrapped lines, lists, underlined titles, and indented code.
+
+A text that is reStructuredText by its content is read as such.
+"""
 
 from __future__ import annotations
 
-from whence.ingest.blocks import ParsedDocument, line_places, prose_blocks
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import build_document
+from whence.ingest.document_builder import build_document, first_heading
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
+from whence.ingest.loaders.rst import write_rst
 from whence.ingest.sources import SourceFile
+from whence.ingest.text_builder import TextBuilder
+
+_UNDERLINE = re.compile(r"[ \t]*([=~^\"*+#-])\1{2,}[ \t]*$")
+_ITEM = re.compile(r"([ \t]*)([-*\u2022\u2023\u25e6+]|\(?\d{1,3}[.)])[ \t]+(?=\S)")
+#: Space inside a line that puts words below words.
+_COLUMNS = re.compile(r"\S {3,}\S|\S\t+\S")
+_WORD = re.compile(
+    r"""["'(\u201c\u2018\[]*(?:[^\W\d_]+(?:[-'\u2019/][^\W\d_]+)*|\d[\d.]*)["')\u201d\u2019\]]*[.,;:!?]*$"""
+)
+_CODE_LINE = re.compile(r"[ \t]*(?:[$#>%]|>>>|\w+\(.*\)$)|.*(?:[{};\\]|&&|->)[ \t]*$")
+#: Least share of plain words in an indented paragraph that is no code.
+_WORD_SHARE = 0.6
+#: A line that ends before this share of the width although the next word fits is not wrapped.
+_SHORT = 0.8
+_LEAST_WIDTH = 40
+
+_SIGNS = {
+    "directive": re.compile(r"(?m)^[ \t]*\.\. [\w:+-]+::(?:\s|$)"),
+    "target": re.compile(r"(?m)^[ \t]*\.\. (?:_[^\n:]+:|\|[^\n|]+\| [\w-]+::|\[[#*\w-]+\] )"),
+    "role": re.compile(r"(?<!\w):[a-zA-Z][\w:+.-]*:`[^`\n]+"),
+    "fields": re.compile(r"(?m)^:[A-Za-z][\w -]*:[ \t]+\S.*\n:[A-Za-z][\w -]*:[ \t]+\S"),
+    "reference": re.compile(r"`[^`]+`__?(?!\w)"),
+    "literal": re.compile(r"``[^`\n]+``"),
+    "literal block": re.compile(r"(?m)::[ \t]*\n[ \t]*\n[ \t]+\S"),
+    "title": re.compile(r"(?m)^\S.{1,}\n([=~^\"'*+#`:.-])\1{2,}[ \t]*$"),
+}
+#: Signs that nothing but reStructuredText has.
+_CERTAIN = frozenset({"directive", "target", "role", "fields"})
+_TOGETHER = frozenset({"title", "literal", "literal block"})
+_MARKDOWN_FENCE = re.compile(r"(?m)^```")
+_SAMPLE = 200_000
+
+
+class _Paragraph(NamedTuple):
+    """Lines without a blank one between them; `line` is the number of the first, from 1."""
+
+    lines: tuple[str, ...]
+    line: int
+
+    @property
+    def indent(self) -> int:
+        return min(len(each) - len(each.lstrip()) for each in self.lines)
 
 
 def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a file of plain text."""
+    """Load a file of plain text; its title is that of the front matter, else its first underlined one."""
     text, encoding = decode_text(data)
     front = read_front_matter(text)
-    blocks = prose_blocks(text, front.end, len(text))
+    write = write_rst if looks_like_rst(text) else write_text
+    builder = write(text, front.end)
     return build_document(
-        file, text, blocks, front=front, encoding=encoding, places=line_places(text, blocks)
+        file,
+        builder.text,
+        builder.blocks,
+        front=front,
+        title=first_heading(builder.blocks),
+        encoding=encoding,
+        places=builder.places,
     )
+
+
+def looks_like_rst(text: str) -> bool:
+    """Return whether a text is reStructuredText: signs of several kinds, one of them certain.
+
+    Titles, inline literals and literal blocks together are enough, too. A text with fences of Markdown is not.
+    """
+    sample = text[:_SAMPLE]
+    if _MARKDOWN_FENCE.search(sample):
+        return False
+    found = {name for name, sign in _SIGNS.items() if sign.search(sample)}
+    return (len(found) > 1 and bool(found & _CERTAIN)) or found >= _TOGETHER
+
+
+def write_text(text: str, start: int = 0) -> TextBuilder:
+    r"""Return the text of plain text that begins at an offset; line ends must be `\n`. Cost: linear."""
+    builder = TextBuilder()
+    _Writer(builder).write(list(_paragraphs(text, start)))
+    return builder
+
+
+def _paragraphs(text: str, start: int) -> Iterator[_Paragraph]:
+    line = text.count("\n", 0, start) + 1
+    lines: list[str] = []
+    for each in (*text[start:].expandtabs(8).split("\n"), ""):
+        bare = each.replace("\f", " ").rstrip()
+        if bare:
+            lines.append(bare)
+        elif lines:
+            yield _Paragraph(tuple(lines), line - len(lines))
+            lines = []
+        line += 1
+
+
+class _Writer:
+    def __init__(self, text: TextBuilder) -> None:
+        self._text = text
+        self._levels: list[str] = []
+        self._width = 0
+
+    def write(self, paragraphs: Sequence[_Paragraph]) -> None:
+        """Write paragraphs; lists, code and other text that stand side by side form a block each."""
+        lengths = sorted(len(line) for each in paragraphs for line in each.lines)
+        self._width = max(_LEAST_WIDTH, lengths[len(lengths) * 95 // 100]) if lengths else 0
+        margin = min((each.indent for each in paragraphs), default=0)
+        pending = [piece for each in paragraphs for piece in _split_titles(each)][::-1]
+        while pending:
+            first = pending.pop()
+            kind = _kind(first, margin)
+            group = [first]
+            while kind in ("list", "code") and pending and _kind(pending[-1], margin) == kind:
+                group.append(pending.pop())
+            if kind == "title":
+                self._title(first)
+            elif kind == "list":
+                self._list(group)
+            elif kind == "code":
+                self._code(group)
+            elif self._is_wrapped(first.lines):
+                self._text.add_paragraph("\n".join(first.lines), line=first.line)
+            else:
+                self._text.add_lines(first.lines, line=first.line)
+
+    def _title(self, paragraph: _Paragraph) -> None:
+        words, mark = paragraph.lines[0], paragraph.lines[1].strip()[:1]
+        if mark not in self._levels:
+            self._levels.append(mark)
+        self._text.add_heading(self._levels.index(mark) + 1, words, line=paragraph.line)
+
+    def _list(self, group: Sequence[_Paragraph]) -> None:
+        with self._text.block():
+            for mark, lines, line in _items(group):
+                with self._text.item(mark):
+                    self._text.add_paragraph("\n".join(lines), line=line)
+
+    def _code(self, group: Sequence[_Paragraph]) -> None:
+        first, last = group[0], group[-1]
+        lines = [""] * (last.line + len(last.lines) - first.line)
+        for each in group:
+            at = each.line - first.line
+            lines[at : at + len(each.lines)] = each.lines
+        self._text.add_code(lines, line=first.line)
+
+    def _is_wrapped(self, lines: Sequence[str]) -> bool:
+        """Return whether most lines end where the next word did not fit."""
+        early = sum(
+            len(line) + 1 + len(following.split(maxsplit=1)[0]) <= _SHORT * self._width
+            for line, following in itertools.pairwise(lines)
+        )
+        return 2 * early <= len(lines) - 1
+
+
+def _split_titles(paragraph: _Paragraph) -> Iterator[_Paragraph]:
+    """Yield underlined titles, without the line above them, and the lines between them."""
+    lines, rest = paragraph.lines, 0
+    at = 0
+    while at < len(lines):
+        over = bool(_UNDERLINE.match(lines[at]))
+        title = at + over
+        if (
+            title + 1 < len(lines)
+            and _UNDERLINE.match(lines[title + 1])
+            and not _UNDERLINE.match(lines[title])
+            and len(lines[title + 1].strip()) >= min(3, len(lines[title].strip()))
+        ):
+            if at > rest:
+                yield _Paragraph(lines[rest:at], paragraph.line + rest)
+            yield _Paragraph(lines[title : title + 2], paragraph.line + title)
+            at = rest = title + 2
+        elif over:
+            # A line of marks alone separates.
+            if at > rest:
+                yield _Paragraph(lines[rest:at], paragraph.line + rest)
+            at = rest = at + 1
+        else:
+            at += 1
+    if rest < len(lines):
+        yield _Paragraph(lines[rest:], paragraph.line + rest)
+
+
+def _kind(paragraph: _Paragraph, margin: int) -> Literal["title", "list", "code", "text"]:
+    lines = paragraph.lines
+    if len(lines) == 2 and _UNDERLINE.match(lines[1]):
+        return "title"
+    if _ITEM.match(lines[0]):
+        return "list"
+    if 2 * sum(bool(_COLUMNS.search(line.strip())) for line in lines) > len(lines):
+        return "code"
+    is_indented = paragraph.indent >= margin + 2
+    return "code" if is_indented and not _is_prose(lines) else "text"
+
+
+def _is_prose(lines: Sequence[str]) -> bool:
+    words = [word for line in lines for word in line.split()]
+    plain = sum(bool(_WORD.match(word)) for word in words)
+    is_code = any(_CODE_LINE.match(line) for line in lines)
+    return not is_code and plain >= _WORD_SHARE * len(words)
+
+
+def _items(group: Sequence[_Paragraph]) -> Iterator[tuple[str, list[str], int]]:
+    """Yield the items of a list: mark, lines without it, and the number of the first line."""
+    for paragraph in group:
+        mark, lines, line = "", list[str](), paragraph.line
+        for at, each in enumerate(paragraph.lines):
+            found = _ITEM.match(each)
+            if found is None:
+                lines.append(each)
+                continue
+            if lines:
+                yield mark, lines, line
+            sign = found[2].strip("()")
+            mark = f"{sign.rstrip('.)')}. " if sign[0].isdigit() else "- "
+            lines, line = [each[found.end() :]], paragraph.line + at
+        yield mark, lines, line
 
 
 LOADERS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ _FIELDS = {
     "raises": "Raises", "raise": "Raises", "except": "Raises", "exception": "Raises", "var": "", "ivar": "",
     "cvar": "", "vartype": "Type of", "returns": "Returns", "return": "Returns", "rtype": "Return type",
 }  # fmt: skip
+#: A role whose text has no end.
+_LONE_ROLE = re.compile(r"(?<![\w`]):[A-Za-z][\w:+.-]*:`")
 #: Fields that say how a page is built.
 _PAGE_FIELDS = frozenset(
     [
@@ -152,7 +155,9 @@ class _Writer:
         self._text.add_heading(self._level, words, line=self._lines.nearest(words, line))
 
     def _paragraph(self, node: nodes.Element, line: int) -> None:
-        words = self._inline(node)
+        words = _LONE_ROLE.sub("", self._inline(node))
+        if words.endswith("::"):
+            words = words[:-1]
         self._text.add_paragraph(words, line=self._lines.nearest(words, line))
 
     def _attribution(self, node: nodes.Element, line: int) -> None:

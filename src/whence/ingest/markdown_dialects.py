@@ -1,0 +1,170 @@
+"""Rewrite blocks of Markdown's dialects as plain Markdown, line by line, so that lines keep their numbers.
+
+Read are admonitions and tabs of MkDocs (`!!! note`, `??? tip`, `=== "Tab"`), containers (`:::note`), and fences
+and directives of MyST (three backticks or colons and `{name}`). Their words come before what is in them, marked
+as `LEAD + words + LEAD`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+#: Stands around the words before a note, which no text contains.
+LEAD = "\x1a"
+_INDENTED = re.compile(
+    r"( *)(?:!!!|\?\?\?\+?|===[!+]?)(?: +([\w-]+(?: +[\w-]+)*))?(?: +\"(.*)\")? *$"
+)
+_FENCE = re.compile(r"( {0,3}|[ ]*)(```+|~~~+|:::+)[ \t]*(.*?)[ \t]*$")
+_DIRECTIVE = re.compile(r"\{([\w:+-]+)\}[ \t]*(.*)$")
+_CONTAINER = re.compile(r"([A-Za-z][\w-]*)[ \t]*(?:\[(.*)\]|\"(.*)\"|(.*))$")
+_OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)|[ \t]*---[ \t]*$")
+_CODE = frozenset(
+    ["code", "code-block", "sourcecode", "code-cell", "parsed-literal", "literalinclude", "prompt"]
+)
+_EMPTY = frozenset(
+    [
+        "toctree",
+        "contents",
+        "index",
+        "image",
+        "include",
+        "raw",
+        "mermaid",
+        "graphviz",
+        "tableofcontents",
+        "bibliography",
+        "autosummary",
+        "automodule",
+        "todo",
+        "figure-md",
+        "iframe",
+        "video",
+    ]
+)
+_ADMONITIONS = frozenset(
+    [
+        "note",
+        "warning",
+        "tip",
+        "important",
+        "caution",
+        "danger",
+        "error",
+        "hint",
+        "attention",
+        "seealso",
+        "info",
+        "abstract",
+        "success",
+        "question",
+        "failure",
+        "bug",
+        "example",
+        "quote",
+        "admonition",
+    ]
+)
+_WORDS = {"seealso": "See also", "admonition": ""}
+
+
+def plain_markdown(text: str) -> str:
+    r"""Return the text with blocks of dialects rewritten; as many lines, `\n` as line end. Cost: linear."""
+    if not any(sign in text for sign in ("!!!", "???", "===", ":::", "{")):
+        return text
+    return "\n".join(_rewritten(text.split("\n")))
+
+
+def _rewritten(lines: list[str]) -> Iterator[str]:
+    # Margins of the indented blocks that are open, and marks of the fences around other blocks.
+    margins: list[int] = []
+    fences: list[str] = []
+    code: _Code | None = None
+    has_options = False
+    for each in lines:
+        bare = each.strip()
+        if code is not None:
+            yield code.line(_dedented(each, 4 * len(margins)))
+            code = None if _closes(bare, code.mark) else code
+            continue
+        indent = len(each) - len(each.lstrip(" "))
+        while margins and bare and indent < margins[-1] + 4:
+            margins.pop()
+        line = _dedented(each, 4 * len(margins))
+        marked, fence = _INDENTED.match(line), _FENCE.match(line)
+        has_options = has_options and bool(_OPTION.match(line))
+        if marked and (marked[2] or marked[3]):
+            margins.append(indent)
+            yield f"{marked[1]}{_lead(marked[2] or '', marked[3] or '')}"
+        elif fences and _closes(bare, fences[-1]):
+            fences.pop()
+            yield ""
+        elif fence is None:
+            yield "" if has_options else line
+        else:
+            written, is_code, is_kept = _opened(fence[2], fence[3])
+            has_options = fence[3].startswith("{")
+            if is_code:
+                code = _Code(fence[2], is_kept, has_options)
+            else:
+                fences.append(fence[2])
+            yield f"{fence[1]}{written}" if written else ""
+
+
+class _Code:
+    """A fence around code: its mark, whether it is kept, and whether options stand at its top."""
+
+    def __init__(self, mark: str, is_kept: bool, has_options: bool) -> None:
+        self.mark, self._is_kept, self._has_options = mark, is_kept, has_options
+
+    def line(self, line: str) -> str:
+        """Return what a line of it, or the one that closes it, becomes."""
+        self._has_options = self._has_options and bool(_OPTION.match(line))
+        if not self._is_kept or self._has_options:
+            return ""
+        bare = line.strip()
+        return line.replace(bare, _fence(self.mark)) if _closes(bare, self.mark) else line
+
+
+def _fence(mark: str) -> str:
+    """Return a mark of CommonMark for one of any dialect."""
+    return mark.replace(":", "`")
+
+
+def _opened(mark: str, info: str) -> tuple[str, bool, bool]:
+    """Return what the line that opens a fence becomes, whether its body is code, and whether that is kept."""
+    directive = _DIRECTIVE.match(info)
+    if directive:
+        name = directive[1].lower().rpartition(":")[2]
+        if name in _CODE:
+            return f"{_fence(mark)}{directive[2]}", True, True
+        if name in _EMPTY:
+            return "", True, False
+        if name == "eval-rst":
+            return _fence(mark), True, True
+        words = directive[2]
+        if name in _ADMONITIONS and name != "admonition":
+            return f"{_lead(name, '')}{words}", False, True
+        return (_lead("", words) if words else ""), False, True
+    if not mark.startswith(":"):
+        return f"{mark}{info}", True, True
+    container = _CONTAINER.match(info)
+    if container is None:
+        return "", False, True
+    title = next(filter(None, container.groups()[1:]), "")
+    return _lead(container[1] if container[1].lower() in _ADMONITIONS else "", title), False, True
+
+
+def _lead(kind: str, title: str) -> str:
+    name = kind.split(maxsplit=1)[0].lower() if kind else ""
+    words = title or _WORDS.get(name, name.replace("-", " ").capitalize())
+    return f"{LEAD}{words}{LEAD}" if words else ""
+
+
+def _closes(bare: str, mark: str) -> bool:
+    return len(bare) >= len(mark) and bare.strip(mark[0]) == "" and bare != ""
+
+
+def _dedented(line: str, margin: int) -> str:
+    lead = len(line) - len(line.lstrip(" "))
+    return line[min(margin, lead) :]

@@ -1,0 +1,182 @@
+"""Markdown, HTML and plain text as text: one form for each construct, no markup, and the lines of the file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.markup import markup_in
+
+from whence.ingest.blocks import ParsedDocument
+from whence.ingest.loader_registry import detect_loader, loader_for
+from whence.ingest.loaders.plain_text import looks_like_rst
+from whence.ingest.sources import SourceFile, suffix_of
+from whence.schema.places import place_of
+
+
+def parsed(name: str, data: str) -> ParsedDocument:
+    file = SourceFile(path=name, document_id=name, suffix=suffix_of(name))
+    raw = data.encode()
+    return detect_loader(loader_for(file), raw).parse(file, raw)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("# Head *em* `code` {#id}\n\nText", "Head em code\n\nText"),
+        ("Under\n-----\n\na\nb", "Under\n\na b"),
+        ("[link](http://a 't') ![alt](x.png) <https://b.example> **bold** `c`", "link https://b.example bold `c`"),
+        ("&amp; a<br>b <kbd>Ctrl</kbd> <!-- no -->x", "& a b `Ctrl` x"),
+        ("A[^1].\n\n[^1]: The foot note.", "A (note 1).\n\nNote 1: The foot note."),
+        ("[a]: /address\n\nSee [a].", "See a."),
+        ("* a\n* b\n  * c\n\n1. d\n2. e", "- a\n- b\n  - c\n\n1. d\n2. e"),
+        ("3. a\n\n   ```py\n   x\n   ```\n4. b", "3. a\n\n   ```py\n   x\n   ```\n\n4. b"),
+        ("| a | b |\n|---|--:|\n| 1 | `x` |", "| a | b |\n|---|---|\n| 1 | `x` |"),
+        ("Term\n:   Said *so*.\n:   Twice.", "Term\n    Said so.\n\n    Twice."),
+        ("> quoted\n> words", "quoted words"),
+        ("> [!NOTE]\n> Careful.", "Note: Careful."),
+        ("!!! warning\n    Inside.\n\n    More.\n\nAfter.", "Warning: Inside.\n\nMore.\n\nAfter."),
+        ('??? note "Own words"\n    Inside.', "Own words: Inside."),
+        ('=== "Linux"\n\n    ```sh\n    apt\n    ```\n', "Linux:\n\n```sh\napt\n```"),
+        (":::tip\nWords.\n:::\n\nAfter", "Tip: Words.\n\nAfter"),
+        ("```{note}\nWords *here*.\n```", "Note: Words here."),
+        ("```{code-block} python\n:linenos:\n\nx = 1\n```", "```python\nx = 1\n```"),
+        ("```{toctree}\n:maxdepth: 1\n\na\n```\n\nText", "Text"),
+        ("See {py:func}`~a.b.c` and {ref}`words <x>`.", "See `c()` and words."),
+        ("<p align=center><b>Big</b> <img src=x></p>\n\nText", "Big\n\nText"),
+        ("<details><summary>More</summary>\n\nHidden **text**\n\n</details>", "More\n\nHidden text"),
+        ("    code\n\n      more", "```\ncode\n\n  more\n```"),
+        ("- [ ] todo\n\n---\n\nEnd", "- [ ] todo\n\nEnd"),
+    ],
+)  # fmt: skip
+def test_markdown_becomes_text(source: str, expected: str) -> None:
+    """Marks of Markdown and of its dialects are gone; what they mean has its form."""
+    assert parsed("a.md", source).text == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<h1>T<a class=headerlink href=#t>\u00b6</a></h1><p>a <code>b</code>&amp;</p>", "T\n\na `b`&"),
+        ("<h2>T <a href=#t>#</a></h2><p>x</p>", "T\n\nx"),
+        ("<dl><dt class='sig sig-object' id=f><span>f</span>(<em>a</em>)<dd><p>Do.</p><p>More.</p></dl>",
+         "`f(a)`\n    Do.\n\n    More."),
+        ("<dl><dt>a<dd>1<dt>b<dt>c<dd>2</dl>", "a\n    1\n\nb\nc\n    2"),
+        ("<div class=admonition><p class=admonition-title>Note</p><p>Care.</p></div>", "Note: Care."),
+        ("<ol start=3><li>a<li><p>b</p><pre>x\ny</pre></ol>", "3. a\n4. b\n\n   ```\n   x\n   y\n   ```"),
+        ("<table><tr><th>a<th>b<tr><td rowspan=2>1<td>2<tr><td>3</table>", "| a | b |\n|---|---|\n| 1 | 2 |\n| 1 | 3 |"),
+        ("<div class='highlight-python'><div class=highlight><pre>x = 1</pre></div></div>", "```python\nx = 1\n```"),
+        ("<div role=navigation>Home</div><div class=cookie-banner>Accept</div><p>Text</p><a>Edit this page</a>", "Text"),
+        ("<p>a<sup>2</sup> &lt;b&gt; &copy;</p>", "a2 <b> \u00a9"),
+    ],
+)  # fmt: skip
+def test_html_becomes_text(source: str, expected: str) -> None:
+    """Links to headings, navigation and banners are gone; definitions, tables and code have their form."""
+    assert parsed("a.html", f"<body>{source}</body>").text == expected
+
+
+def test_places_of_html_are_anchors() -> None:
+    """A part has the id of its element, or of the nearest heading or section above."""
+    document = parsed(
+        "a.html",
+        "<body><section id=s><h1>A</h1><p>One.</p><p id=p>Two.</p><h2 id=h>B</h2><p>Three.</p></section>"
+        "<dl><dt id=f>f<dd>Four.</dl></body>",
+    )
+    found = {
+        word: place_of(document.places, at, at + 1)
+        for word in ("One", "Two", "Three", "Four")
+        for at in [document.text.index(word)]
+    }
+
+    assert {word: place.anchor if place else None for word, place in found.items()} == {
+        "One": "s",
+        "Two": "p",
+        "Three": "h",
+        "Four": "f",
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Some words of some length that\nare wrapped here at forty or so\nand end.\n\nNext.",
+         "Some words of some length that are wrapped here at forty or so and end.\n\nNext."),
+        ("Title\n=====\n\nText\n\nPart\n----\nMore", "Title\n\nText\n\nPart\n\nMore"),
+        ("* one is long\n  and wrapped\n* two\n\n1) three", "- one is long and wrapped\n- two\n1. three"),
+        ("Run this:\n\n    $ make\n\n    $ make test\n\nDone.", "Run this:\n\n```\n$ make\n\n$ make test\n```\n\nDone."),
+        ("Text.\n\n   Indented words of plain prose, which are no code.", "Text.\n\nIndented words of plain prose, which are no code."),
+        ("a    1\nbb   2\nccc  3", "```\na    1\nbb   2\nccc  3\n```"),
+        ("Jane Doe\nSome Street 1\nTown", "Jane Doe\nSome Street 1\nTown"),
+    ],
+)  # fmt: skip
+def test_plain_text_is_joined(source: str, expected: str) -> None:
+    """Wrapped lines are paragraphs, underlined lines titles; code and addresses keep their lines."""
+    assert parsed("a.txt", source).text == expected
+
+
+def test_rst_is_recognized_by_its_content() -> None:
+    """Several signs make a text reStructuredText; one alone, fences or plain words do not."""
+    rst = "Title\n=====\n\n.. note:: Care.\n\nSee :ref:`x`."
+
+    assert looks_like_rst(rst)
+    assert parsed("a.txt", rst).text == "Title\n\nNote: Care.\n\nSee x."
+    assert looks_like_rst("T\n=\n\nTitle\n=====\n\nUse ``x``::\n\n    code")
+    assert not looks_like_rst("Title\n=====\n\nWords, and a time of 10:30.")
+    assert not looks_like_rst(".. note:: alone")
+    assert not looks_like_rst("T\n==\n\n.. note:: x\n\n```\nfence\n```")
+
+
+PIECES = st.sampled_from(
+    [
+        *("Title\n=====", "Sub\n---", "Plain words stand here. More of them.", "*emph* and **strong** words"),
+        *("``literal`` text", ":func:`~a.b` called", "see `link <http://x.y>`_ there", ".. note:: Watch out."),
+        *(".. code-block:: python\n\n   x = [1]", ".. setting:: NAME\n\n   Said of it.", "- item\n- two"),
+        *("Example::\n\n    code: here", "term\n   said", "1. one\n2. two", "== ==\na  b\n== ==\n1  2\n== =="),
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, min_size=1, max_size=9))
+def test_no_markup_of_rst_is_left(pieces: list[str]) -> None:
+    """Whatever stands beside what, the detector finds no markup, and lines hold the words of each part."""
+    source = "\n\n".join(pieces)
+    document = parsed("a.rst", source)
+    lines = source.split("\n")
+
+    assert markup_in(document.text) == []
+    for block in document.blocks:
+        for start, end in block.parts:
+            place = place_of(document.places, start, end)
+            assert place is not None
+            held = " ".join(lines[place.line_start - 1 : place.line_end])
+            first = document.text[start:end].strip("`|- \n0123456789.").split()[0].strip("`")
+            assert first.startswith(("python", "Note", "Example", "b()")) or first in held
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("a :ref:`b` c", "role"),
+        (".. note:: x", "directive"),
+        ("see `a b`_.", "reference"),
+        ("such as this::", "literal block"),
+        ("Title\n=====", "underline"),
+        ("a <b>c</b>", "tag"),
+        ("a &nbsp; b", "entity"),
+        ("[a](http://b)", "link"),
+        ("a **b** c", "bold"),
+        ("## A", "hashes"),
+        ("A\u00b6", "pilcrow"),
+        ("the |version| of", "substitution"),
+    ],
+)
+def test_the_detector_finds_markup(text: str, kind: str) -> None:
+    """Each kind of markup is found in prose, and none in code or in the form of texts."""
+    assert kind in [found for found, _ in markup_in(text)]
+    assert markup_in(f"```\n{text}\n```") == []
+    assert (
+        markup_in(
+            "Head\n\n`C`\n    Said.\n\n- a\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx\n```"
+        )
+        == []
+    )
