@@ -192,3 +192,33 @@ def test_fields_can_be_boosted(fresh: Any, tmp_path: Path) -> None:
     assert all(one.json["error"]["hint"] for one in refused)
     assert before == []
     assert [one["document_id"] for one in after] == ["expenses.md"]
+
+
+def test_misspelt_words_are_corrected(own: Any, tmp_path: Path) -> None:
+    """A misspelt word is searched for as the nearest visible one, and shown; quotes and --exact keep it.
+
+    A hidden document lends no word.
+    """
+    corpus = tmp_path / "corpus.jsonl"
+    records: list[dict[str, Any]] = [
+        {"_id": "a", "text": "To create a migration, run the command."},
+        {"_id": "b", "text": "Middleware has an order. It is set by MAX_UPLOAD_SIZE."},
+        {"_id": "c", "text": "The zebrafinch rule.", "acl": ["birds"]},
+    ]
+    corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
+    own("index", corpus)
+
+    def found(*words: str) -> tuple[str, list[dict[str, str]]]:
+        document = own("search", "--json", "--mode", "bm25", *words).json
+        return document["question_used"], document["corrections"]
+
+    right = [{"from": "migratoin", "to": "migration"}]
+    assert found("create a migratoin") == ("create a migration", right)
+    assert found("MAX_UPLOAD_SZIE")[0] == "MAX_UPLOAD_SIZE"
+    assert found("create a migratoin", "--exact") == ("create a migratoin", [])
+    assert found('create a "migratoin"') == ('create a "migratoin"', [])
+    assert found("zebrafinhc") == ("zebrafinhc", [])
+    assert found("zebrafinhc", "--acl", "birds")[0] == "zebrafinch"
+    printed = own("search", "create a migratoin")
+    assert "searched for: create a migration (migratoin not found" in printed.err
+    assert printed.out.startswith("1. a ")

@@ -50,6 +50,8 @@ def query_terms(text: str, languages: tuple[str, ...] = ("english",)) -> list[st
         ("C# and C++", ["c#", "and", "c++"]),
         ("naïve Größe", ["naiv", "grosse"]),
         ("日本語", ["日本", "本語"]),
+        ("the .NET runtime", ["the", ".net", "net", "runtim"]),
+        ("wait...then", ["wait", "then"]),
         ("字", ["字"]),
         ("\uff21\uff22\uff23", ["abc"]),
         ("this is", ["this", "is"]),

@@ -204,3 +204,9 @@ Filter = Annotated[
         " KEY>=LOW or KEY<HIGH a range of numbers or dates; KEY^=PREFIX a prefix, such as that of a path.",
     ),
 ]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact", help="Search for all words as they are; words in quotes are never corrected."
+    ),
+]

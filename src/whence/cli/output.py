@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from whence.schema.search import Correction
+
 #: Columns of output that is not for a terminal.
 _UNBOUNDED = 10_000
 
@@ -83,6 +85,14 @@ def console() -> Console:
 
     unbounded = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return SafeConsole(highlight=False, width=_UNBOUNDED if unbounded else None)
+
+
+def note_corrections(question_used: str, corrections: Sequence[Correction]) -> None:
+    """Print the corrected query to stderr, if words were corrected."""
+    if corrections:
+        words = ", ".join(one.source for one in corrections)
+        hint = "quotes or --exact search for the words as they are"
+        note(one_line(f"searched for: {question_used} ({words} not found; {hint})"))
 
 
 def plain_table(*names: str) -> Table:

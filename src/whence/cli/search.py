@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess, TraceFile
-from whence.cli.output import console, note, print_json
+from whence.cli.options import ChosenSnapshot, Exact, Filter, ReaderAccess, TraceFile
+from whence.cli.output import console, note, note_corrections, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def search(
     threshold: Annotated[float, typer.Option(help="Minimum score, 0 to 1.")] = 0.0,
     filters: Filter = None,
     match: _Match = "any",
+    exact: Exact = False,
     rerank: _Rerank = False,
     rerank_budget: _RerankBudget = 10.0,
     trace: TraceFile = None,
@@ -70,6 +71,7 @@ def search(
         collection=settings_of(context).collection,
         filters=conditions,
         match=match,
+        exact=exact,
         rerank=rerank,
         rerank_budget_s=rerank_budget,
         snapshot=snapshot,
@@ -102,6 +104,7 @@ def _print(
     if as_json(context):
         print_json(search_document(query, mode, report, message=message))
         return
+    note_corrections(report.question_used, report.corrections)
     if report.results:
         _print_hits(report)
     else:

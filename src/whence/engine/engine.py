@@ -179,16 +179,14 @@ class Engine:
         collection: str = "default",
         filters: Mapping[str, Any] | None = None,
         match: str = "any",
+        exact: bool = False,
         rerank: bool = False,
         rerank_budget_s: float = RERANK_BUDGET_S,
         snapshot: str | SnapshotChoice | None = None,
     ) -> list[RetrievalResult]:
-        """Return the best passages among those the reader may see; `SearchQuery` documents the arguments.
+        """Return the best passages among those the reader may see.
 
-        Raises:
-            BadInput: An argument is out of range, or no visible document has a key of the filters.
-            NotFound: There is no such collection.
-            Unavailable: A service that is needed does not answer.
+        `SearchQuery` documents the arguments, `whence.engine.search.run_search` the errors.
         """
         request = SearchQuery(
             query=query,
@@ -199,6 +197,7 @@ class Engine:
             collection=collection,
             filters=filters or {},
             match=match,
+            exact=exact,
             rerank=rerank,
             rerank_budget_s=rerank_budget_s,
             snapshot=None if snapshot is None else SnapshotChoice.of(snapshot),

@@ -55,6 +55,8 @@ def search_document(
     """Return the JSON document of a search; the message is the number of results by default."""
     document: dict[str, Any] = {
         "query": query,
+        "question_used": report.question_used or query,
+        "corrections": report.corrections,
         "mode": mode,
         "hits": report.results,
         "best_score": report.best_score,

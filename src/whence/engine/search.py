@@ -43,6 +43,8 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     match: str = "any"
     """`all` counts words only in passages that contain every word of the query: in mode `bm25` no others are
     found, in `hybrid` others rank by their vectors alone."""
+    exact: bool = False
+    """Whether words are searched for as they are; else misspelt ones are corrected. Quoted words always are."""
     rerank: bool = False
     """Whether the reranker reads the best hits, 60 or `top_k`; its final score then orders them."""
     rerank_budget_s: float = RERANK_BUDGET_S
@@ -52,7 +54,14 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_search(session: EngineSession, query: SearchQuery) -> SearchReport:
-    """Search once."""
+    """Search once.
+
+    Raises:
+        BadInput: An argument is out of range, or no visible document has a key of the filters; also a
+            `ValueError`.
+        NotFound: There is no such collection.
+        Unavailable: A service that is needed does not answer.
+    """
     check_budget(query.rerank_budget_s)
     absent = session.resources.disabled.get("reranker", "")
 
@@ -74,6 +83,7 @@ async def run_search(session: EngineSession, query: SearchQuery) -> SearchReport
             threshold=query.threshold,
             rerank=query.rerank,
             no_reranker=absent,
+            exact=query.exact,
         )
 
     if query.snapshot is None:

@@ -30,6 +30,9 @@ _Access = Annotated[
     msgspec.Meta(description="Rights to read with, within those of the token."),
 ]
 _Question = Annotated[str, msgspec.Meta(description="The question.")]
+_Exact = Annotated[
+    bool, msgspec.Meta(description="Search for all words as they are; quoted words always are.")
+]
 _AnswerId = Annotated[str, msgspec.Meta(description="Id of the answer.")]
 
 T = TypeVar("T")
@@ -55,6 +58,7 @@ class SearchBody(_Body, frozen=True, kw_only=True):
         str,
         msgspec.Meta(description="Whether a passage must contain any or all words."),
     ] = "any"
+    exact: _Exact = False
     rerank: Annotated[
         bool, msgspec.Meta(description="Reorder the best hits with the reranker.")
     ] = False

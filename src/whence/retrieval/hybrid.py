@@ -25,6 +25,7 @@ from whence.retrieval.fusion import (
     rank_candidates,
 )
 from whence.retrieval.links import PassageGraph, Walk, is_linked_enough
+from whence.retrieval.spelling import check_spelling
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (
     BadInput,
@@ -47,6 +48,7 @@ from whence.schema.search import (
 )
 from whence.store.linked_titles import SupportsLinks
 from whence.store.symbol_names import LONGEST_NAME, SupportsSymbols, SymbolMatch
+from whence.store.vocabulary import SupportsVocabulary
 from whence.text.analysis import is_stop_term
 
 if TYPE_CHECKING:
@@ -350,7 +352,8 @@ class SearchService:
             Unavailable: The store does not answer, or no retriever of a hybrid search does.
         """
         if not request.more:
-            return await self._search(request, remaining_s)
+            response = await self._search(request, remaining_s)
+            return await self._add_spelling(request, response) if request.spelling else response
         if len(request.more) >= _MAX_QUERIES:
             raise BadInput(
                 f"{1 + len(request.more)} queries in one search; at most {_MAX_QUERIES} are taken"
@@ -374,6 +377,18 @@ class SearchService:
             for one in found
         )
         return SearchResponse(candidates=(), results=tuple(results))
+
+    async def _add_spelling(
+        self, request: SearchRequest, response: SearchResponse
+    ) -> SearchResponse:
+        """Return a response with what is known of the words of its query."""
+        if not isinstance(self.store, SupportsVocabulary):
+            return response
+        # After the search, which has looked most of the words up.
+        found = await check_spelling(
+            self.store, request.collection, request.query_text, request.access
+        )
+        return msgspec.structs.replace(response, corrections=found.corrections, absent=found.absent)
 
     async def _search(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         self._check(request)

@@ -22,6 +22,7 @@ from whence.retrieval.pooling import fuse_rankings, pool_candidates
 from whence.retrieval.rerank import SEARCH_POOL, order_scores, read_reranking
 from whence.retrieval.results import Reranking, RetrievalResult, RetrievedChunk, SearchReport
 from whence.retrieval.services import Passage, Query, Ranking, RetrievalServices
+from whence.retrieval.spelling import Spelling
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -29,8 +30,16 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
-from whence.schema.search import Degradation, GraphUse, Match, SearchMode, truncate_query
+from whence.schema.search import (
+    Correction,
+    Degradation,
+    GraphUse,
+    Match,
+    SearchMode,
+    truncate_query,
+)
 from whence.schema.texts import ChunkText
+from whence.text.spelling import correct_text
 
 T = TypeVar("T")
 
@@ -58,6 +67,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What the searches did without, each once."""
     graphs: tuple[GraphUse, ...] = ()
     """What the passage graph did, one for each query that used it."""
+    spelling: Spelling = Spelling()
+    """What is known of the words of the first query, if it asked for that."""
 
     @property
     def kept(self) -> list[CandidateRecord]:
@@ -139,8 +150,11 @@ async def search(
     threshold: float = 0.0,
     rerank: bool = False,
     no_reranker: str = "",
+    exact: bool = False,
 ) -> SearchReport:
-    """Search once. A chunk that is hidden or removed before its text is read is left out.
+    """Search once, or again with corrected words when some are misspelt, unless `exact`.
+
+    A chunk that is hidden or removed before its text is read is left out.
 
     Reranked results are cut by threshold and `top_k` after that. Of a query that is a whole document only the
     beginning counts, and the report says so.
@@ -153,17 +167,13 @@ async def search(
     check_search(query, top_k, threshold)
     query, cut = truncate_query(query)
     marks = [time.perf_counter()]
-    vector, not_embedded = await _embed(services, query)
-    marks.append(time.perf_counter())
     limit = max(top_k, SEARCH_POOL) if rerank else top_k
     # The threshold is one of the reranked scores where there are any.
-    found = await find_candidates(
-        services,
-        [Query(query, vector, limit)],
-        limit=limit,
-        threshold=0.0 if rerank else threshold,
+    used = await _search_corrected(
+        services, query, limit, 0.0 if rerank else threshold, exact=exact
     )
-    marks.append(time.perf_counter())
+    query, found, not_embedded = used.query, used.found, used.not_embedded
+    marks += used.marks
     best = found.candidates[0].score if found.candidates else None
     passages = await read_passages(services, found.kept)
     marks.append(time.perf_counter())
@@ -181,8 +191,39 @@ async def search(
         degraded=(*cut, *(not_embedded or found.degraded), *reranked.degraded),
         graph=found.graphs[0] if found.graphs else None,
         latency_ms=_latencies(marks),
+        question_used=query,
+        corrections=used.corrections,
         best_score=best,
     )
+
+
+class _Searched(msgspec.Struct, frozen=True):
+    """What a query found, corrected where words were misspelt."""
+
+    query: str
+    corrections: tuple[Correction, ...]
+    found: Found
+    not_embedded: tuple[Degradation, ...]
+    """Why the query has no vector."""
+    marks: tuple[float, float]
+    """When the query was embedded and when it was searched for, by the performance counter."""
+
+
+async def _search_corrected(
+    services: RetrievalServices, query: str, limit: int, threshold: float, *, exact: bool
+) -> _Searched:
+    """Embed a query and search; again with its corrections, if there are any."""
+    corrections: tuple[Correction, ...] = ()
+    while True:
+        vector, not_embedded = await _embed(services, query)
+        embedded_at = time.perf_counter()
+        asked = Query(query, vector, limit, spelling=not (exact or corrections))
+        found = await find_candidates(services, [asked], limit=limit, threshold=threshold)
+        new = found.spelling.corrections
+        if not asked.spelling or not new:
+            marks = (embedded_at, time.perf_counter())
+            return _Searched(query, corrections, found, not_embedded, marks)
+        corrections, query = new, correct_text(query, new)
 
 
 async def _embed(services: RetrievalServices, query: str) -> tuple[Any, tuple[Degradation, ...]]:
@@ -248,6 +289,7 @@ async def find_candidates(
         candidates=candidates,
         degraded=tuple(degraded),
         graphs=tuple(found.graph for _, found in rankings if found.graph is not None),
+        spelling=rankings[0][1].spelling if rankings else Spelling(),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from whence.schema.search import Degradation, GraphUse
+from whence.schema.search import Correction, Degradation, GraphUse
 
 #: Scores below it are weak, as those of most passages for queries without an answer, see `fusion`. It is also
 #: the default threshold of `Retriever.search`.
@@ -77,5 +77,9 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """Repository of the snapshot of code that was searched, when it was one."""
     snapshot_id: str | None = None
     """The snapshot of code that was searched, when it was one."""
+    question_used: str = ""
+    """The query that was searched for, with the corrections."""
+    corrections: tuple[Correction, ...] = ()
+    """Misspelt words and what was searched for instead."""
     best_score: float | None = None
     """The highest score, 0 to 1, whether or not it reaches the threshold; None when nothing has a score."""

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from whence.retrieval.rerank import text_to_read
+from whence.retrieval.spelling import Spelling
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Purpose
 from whence.schema.errors import DeadlineExceeded, InternalError, Unavailable, WhenceError
@@ -128,6 +129,8 @@ class Query(msgspec.Struct, frozen=True):
     """None when words alone are to rank."""
     limit: int
     """Most candidates, 1 or more."""
+    spelling: bool = False
+    """Whether misspelt words are looked for; of several queries only in the first."""
 
 
 class Ranking(msgspec.Struct, frozen=True):
@@ -138,6 +141,8 @@ class Ranking(msgspec.Struct, frozen=True):
     degraded: tuple[Degradation, ...] = ()
     graph: GraphUse | None = None
     """What the passage graph did; None when it was not used."""
+    spelling: Spelling = Spelling()
+    """What is known of the words of a query with `spelling`."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,6 +252,12 @@ async def embed_texts(
     return reply
 
 
+def _spelling(found: SearchResponse | SearchResult) -> Spelling:
+    if isinstance(found, SearchResult):
+        return Spelling()
+    return Spelling(found.corrections, found.absent)
+
+
 @dataclass(slots=True)
 class RetrievalClients:
     """`RetrievalServices` over the bus."""
@@ -297,7 +308,7 @@ class RetrievalClients:
         return [
             one
             if isinstance(one, WhenceError)
-            else Ranking(one.candidates, one.degraded, one.graph)
+            else Ranking(one.candidates, one.degraded, one.graph, _spelling(one))
             for one in found
             if one is not None
         ]
@@ -315,6 +326,7 @@ class RetrievalClients:
             mode=self.mode,
             filters=dict(self.filters or {}),
             match=self.match,
+            spelling=first.spelling,
             more=tuple(
                 SearchQuery(
                     limit=one.limit,

@@ -52,6 +52,17 @@ def check_query_words(query: str) -> tuple[Degradation, ...]:
     return (Degradation(stage="search", code="query_cut", reason=reason),)
 
 
+class Correction(
+    Message, frozen=True, kw_only=True, gc=False, rename={"source": "from", "target": "to"}
+):
+    """A word of a query that no visible document has, and the word that was searched for instead."""
+
+    source: str
+    """As the query has it; an identifier is whole."""
+    target: str
+    """The nearest word of the visible documents, in the case of `source`."""
+
+
 class Candidate(Message, frozen=True, kw_only=True, gc=False):
     """One ranked chunk."""
 
@@ -142,6 +153,8 @@ class SearchRequest(Message, frozen=True, kw_only=True):
     """Conditions on metadata, key to value; all must hold."""
     match: Match = "any"
     """`all` counts words only in chunks that have all of them; not for `dense`."""
+    spelling: bool = False
+    """Whether words of `query_text` that no visible chunk has are looked up; not those of `more`."""
     more: tuple[SearchQuery, ...] = ()
     """Further queries by the same reader, answered together with this one."""
 
@@ -157,6 +170,11 @@ class SearchResponse(Message, frozen=True, kw_only=True):
     """Retrievers that were left out, and why."""
     graph: GraphUse | None = None
     """Use of links between passages; None when links were not used."""
+    corrections: tuple[Correction, ...] = ()
+    """With `spelling`: what the query probably means; the candidates are those of the query as it is."""
+    absent: tuple[str, ...] = ()
+    """With `spelling`: words and identifiers of the query that no visible chunk has and that are not corrected,
+    outside of quotes, in order."""
     results: tuple[SearchResult | None, ...] = ()
     """For a request with `more`: one per query, the request's own first; None for a query that failed while
     another succeeded. `candidates` is empty then."""

@@ -12,8 +12,15 @@ import msgspec
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.field_boosts import FieldBoosts
-from whence.text.analysis import QueryWord, document_terms, field_length, parse_query
+from whence.text.analysis import (
+    QueryWord,
+    document_terms,
+    field_length,
+    parse_query,
+    single_characters,
+)
 from whence.text.languages import DEFAULT_LANGUAGE, detect_language, language_sample
+from whence.text.spelling import surface_words
 
 #: Languages of a collection before its first document; titles are always analyzed in the first.
 DEFAULT_LANGUAGES = (DEFAULT_LANGUAGE,)
@@ -28,12 +35,14 @@ class TermVector(msgspec.Struct, frozen=True):
     """Field length: occurrences of terms that are not stop terms."""
     language: str = DEFAULT_LANGUAGE
     """Language of the stemmer."""
+    words: frozenset[str] = frozenset()
+    """Words as they are written, in lower case; see `spelling.surface_words`."""
 
 
 def count_terms(text: str, language: str) -> TermVector:
     """Count the terms of a text. Cost: linear in its length."""
-    counts = dict(Counter(document_terms(text, language)))
-    return TermVector(counts, field_length(counts), language)
+    counts = dict(Counter(document_terms(text, language) + single_characters(text)))
+    return TermVector(counts, field_length(counts), language, surface_words(text))
 
 
 def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> list[TermVector]:

@@ -47,7 +47,11 @@ _document = st.tuples(
 _seen = st.lists(_document, min_size=1, max_size=6)
 _hidden = st.lists(_document, min_size=1, max_size=6)
 _asked = st.tuples(
-    st.lists(st.sampled_from([*_PIECES, "laufen", "unseen"]), min_size=1, max_size=4).map(" ".join),
+    st.lists(
+        st.sampled_from([*_PIECES, "laufen", "unseen", "canrys", "mkaer", "rnning"]),
+        min_size=1,
+        max_size=4,
+    ).map(" ".join),
     _vector,
     st.integers(1, 9),
     st.sampled_from([0.0, 0.0, 0.3]),
@@ -97,6 +101,7 @@ async def _seen_by_reader(store: NamesStore, collection: str, asked: Any) -> lis
             query_text=text,
             threshold=threshold,
             filters=filters,
+            spelling=True,
             **way,
         )
         try:

@@ -13,7 +13,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.bm25 import FLOOR_TERMS, K1, B, query_weights, share
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.index_samples import EVERYTHING, VECTOR, any_tags, store_writes
-from whence.text.analysis import document_terms, is_stop_term, parse_query
+from whence.text.analysis import document_terms, is_stop_term, parse_query, single_characters
 
 
 def text_document(
@@ -36,7 +36,7 @@ class Corpus:
         """Return the term counts of each chunk that a reader may see; of all chunks without a reader."""
         return {
             f"urn:chunk:{self.collection}:{document_id}:{index}": Counter(
-                document_terms(chunk.embed_text or chunk.content)
+                document_terms(text := chunk.embed_text or chunk.content) + single_characters(text)
             )
             for document_id, document in self.documents.items()
             if access is None or access.allows(document.draft.tags)
@@ -79,7 +79,7 @@ class Corpus:
 
 
 def _length(words: Counter[str]) -> int:
-    return sum(count for term, count in words.items() if not is_stop_term(term))
+    return sum(n for term, n in words.items() if len(term) > 1 and not is_stop_term(term))
 
 
 def _lacking(query: str, words: Counter[str]) -> set[str]:

@@ -161,9 +161,11 @@ function source(documentId, url, anchor) {
     : make("b", { textContent: documentId });
 }
 
-function showNotes(degraded) {
-  $("notes").hidden = degraded.length === 0;
-  $("notes").replaceChildren(...degraded.map((one) => make("li", { textContent: `${one.stage}: ${one.reason}` })));
+function showNotes(degraded, { question_used: used, corrections } = { corrections: [] }) {
+  const notes = degraded.map((one) => `${one.stage}: ${one.reason}`);
+  if (corrections.length) notes.unshift(`Searched for: ${used}. Quotes search for the words as they are.`);
+  $("notes").hidden = notes.length === 0;
+  $("notes").replaceChildren(...notes.map((textContent) => make("li", { textContent })));
 }
 
 async function showTrace(id, signal) {
@@ -206,7 +208,7 @@ async function search(query) {
       body: { query, top_k: Number($("top-k").value) || 8, ...options() }, signal: mine.signal,
     });
     const found = await response.json();
-    showNotes(found.degraded);
+    showNotes(found.degraded, found);
     $("list-title").textContent = found.message;
     $("list-title").hidden = false;
     const weak = found.hits.findIndex((hit) => hit.weak);

@@ -46,6 +46,7 @@ from whence.store.term_counts import (
     parse_lexical_query,
 )
 from whence.store.validation import check_dense_query, check_limit, check_trace, missing_collection
+from whence.store.vocabulary import AbsentWords, whole_terms
 
 
 class StoredDocument(msgspec.Struct):
@@ -267,6 +268,24 @@ class MemorySearch(MemoryPart):
         shares, _ = self._find(collection).shares(query_text, access, match)
         chunks = self._requested(collection, chunk_ids, access)
         return {one.text.chunk_id: shares.get(one.text.chunk_id, 0.0) for one in chunks}
+
+    async def absent_words(
+        self, collection: str, words: Sequence[str], access: Access
+    ) -> AbsentWords:
+        """Return the words that no visible chunk has; see `SupportsVocabulary`."""
+        found = self._find(collection)
+        chunks = found.visible(access)
+        known = {term for chunk in chunks for term in chunk.terms.counts}
+        terms = {word: whole_terms(word, found.languages) for word in words}
+        return AbsentWords(
+            frozenset(word for word, some in terms.items() if some and known.isdisjoint(some)),
+            tuple(sorted({chunk.terms.language for chunk in chunks})),
+        )
+
+    async def similar_words(self, collection: str, word: str, access: Access) -> dict[str, int]:
+        """Return all words of visible chunks; see `SupportsVocabulary`."""
+        chunks = self._find(collection).visible(access)
+        return dict(Counter(one for chunk in chunks for one in chunk.terms.words))
 
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access

@@ -22,7 +22,7 @@ from whence.store.postgres.collections import (
 from whence.store.postgres.document_rows import insert_documents
 from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.ledger import find_effects, record_effects
-from whence.store.postgres.lexical import forward_index, reindexing, segments
+from whence.store.postgres.lexical import forward_index, reindexing, segments, vocabulary
 from whence.store.postgres.links.indexing import (
     add_links,
     delete_unused_titles,
@@ -183,6 +183,7 @@ class PostgresDocuments:
                 async with _removing(connection, locked.id, ids):
                     ords = await _insert(connection, locked.id, collection, documents, classes)
                     await forward_index.add_chunk_terms(connection, locked.id, ords, words)
+                    await vocabulary.add_words(connection, locked.id, ords, words)
                     await add_links(connection, locked.id, ords, passages, language)
                 if effects is not None:
                     await record_effects(connection, collection, effects)
@@ -214,6 +215,7 @@ class PostgresDocuments:
                 moved = await connection.fetch(_RETAG, locked.id, list(known), numbers)
                 former = {row["ord"]: row["class_id"] for row in moved}
                 await forward_index.move_chunk_terms(connection, locked.id, former)
+                await vocabulary.move_words(connection, locked.id, former)
                 await segments.flush(connection, locked.id)
                 if effects is not None:
                     await record_effects(connection, collection, effects)
@@ -278,6 +280,7 @@ async def _removing(
     await ensure_links_indexed(connection, collection_id)
     titles = await document_titles(connection, collection_id, ids)
     terms = await forward_index.remove_document_terms(connection, collection_id, ids)
+    await vocabulary.remove_words(connection, collection_id, ids)
     deleted: str = await connection.execute(_DELETE, collection_id, list(ids))
     yield int(deleted.rpartition(" ")[2])
     await delete_unused_titles(connection, titles)

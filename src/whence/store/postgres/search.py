@@ -19,10 +19,12 @@ from whence.store.postgres.collection_version import (
 from whence.store.postgres.dense import search as dense
 from whence.store.postgres.driver import Connection, snapshot
 from whence.store.postgres.lexical import search as lexical
+from whence.store.postgres.lexical import vocabulary
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.server.tuning import memory_bytes
 from whence.store.validation import is_text
+from whence.store.vocabulary import AbsentWords
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,6 +139,24 @@ class PostgresSearch:
             lambda connection, view: lexical.search_lexical(
                 connection, view, query_text, limit=limit, filters=filters, match=match
             ),
+        )
+
+    async def absent_words(
+        self, collection: str, words: Sequence[str], access: Access
+    ) -> AbsentWords:
+        """Return the words that no visible chunk has; see `SupportsVocabulary`."""
+        return await self._views.read(
+            collection,
+            access,
+            lambda connection, view: vocabulary.absent_words(connection, view, words),
+        )
+
+    async def similar_words(self, collection: str, word: str, access: Access) -> dict[str, int]:
+        """Return words of visible chunks like a misspelt one; see `SupportsVocabulary`."""
+        return await self._views.read(
+            collection,
+            access,
+            lambda connection, view: vocabulary.similar_words(connection, view, word),
         )
 
     async def dense_scores(

@@ -45,6 +45,7 @@ _PARTS = (
     ("segment", "words"),
     ("term", "words"),
     ("lexicon", "words"),
+    ("word", "words"),
     ("chunk", "texts"),
     ("document_fact", "filters"),
     ("document", "texts"),
@@ -120,8 +121,8 @@ class PostgresStore:
         search = PostgresSearch(maintenance, views)
         self.search_dense = search.search_dense
         self.search_lexical = search.search_lexical
-        self.dense_scores = search.dense_scores
-        self.lexical_scores = search.lexical_scores
+        self.dense_scores, self.lexical_scores = search.dense_scores, search.lexical_scores
+        self.absent_words, self.similar_words = search.absent_words, search.similar_words
 
         texts = PostgresTexts(pool)
         self.chunk_texts = texts.chunk_texts

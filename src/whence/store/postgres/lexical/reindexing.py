@@ -16,6 +16,7 @@ from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import STATISTICS, write_term_vectors
 from whence.store.postgres.lexical.merge_policy import MAX_SEGMENT_CHUNKS
 from whence.store.postgres.lexical.segments import flush_postings
+from whence.store.postgres.lexical.vocabulary import add_words
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_terms
 from whence.text.analysis import ANALYZER_VERSION
 from whence.text.languages import detect_language, language_sample
@@ -88,14 +89,17 @@ async def reindex_batch(connection: Connection, collection_id: int) -> bool:
         return True
     # Code is written in English words, whatever the language of its comments.
     words = await asyncio.to_thread(_analyze, texts, boosts, detect=not row["internal"])
-    await write_term_vectors(connection, collection_id, [text["ord"] for text in texts], words)
+    ords = [text["ord"] for text in texts]
+    await write_term_vectors(connection, collection_id, ords, words)
+    if not row["internal"]:
+        await add_words(connection, collection_id, ords, words)
     await flush_postings(connection, collection_id, min_chunks=MAX_SEGMENT_CHUNKS)
     return False
 
 
 async def _reset(connection: Connection, collection_id: int, boosts: FieldBoosts) -> None:
     """Delete the index that another version of the analyzer made."""
-    for table in ("chunk_terms", "term", "segment"):
+    for table in ("chunk_terms", "term", "segment", "word"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
     await connection.execute(
         _RESET, collection_id, _IN_PROGRESS, DEFAULT_LANGUAGES, _numbers(boosts)

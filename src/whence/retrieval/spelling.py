@@ -1,0 +1,96 @@
+"""Words of a query that no visible document has: which are misspelt, and what they probably mean."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from whence.schema.access import Access
+from whence.schema.search import Correction
+from whence.store.vocabulary import SupportsVocabulary
+from whence.text.normalization import FUNCTION_WORDS
+from whence.text.spelling import (
+    QueryToken,
+    can_be_misspelt,
+    max_edits,
+    nearest_word,
+    query_tokens,
+    replace_parts,
+)
+
+#: Words of a query that are looked up; a longer one is a text rather than a query.
+_MAX_TOKENS: Final = 64
+#: Absent words from which on a query of mostly such words is one in another language, and is left as it is.
+_MANY_ABSENT: Final = 4
+
+
+class Spelling(msgspec.Struct, frozen=True):
+    """What is known of the words of a query."""
+
+    corrections: tuple[Correction, ...] = ()
+    absent: tuple[str, ...] = ()
+    """Words and identifiers that no visible chunk has and that are not corrected, in order."""
+
+
+async def check_spelling(
+    store: SupportsVocabulary, collection: str, text: str, access: Access
+) -> Spelling:
+    """Look up the words of a query and correct those that no visible chunk has.
+
+    Cost: nothing beside the search when all words were found by it; else that of `similar_words` for each word
+    that may be misspelt.
+    """
+    tokens = {
+        token.text: token
+        for token in query_tokens(text)[:_MAX_TOKENS]
+        if token.text.lower() not in FUNCTION_WORDS
+    }
+    wanted = dict.fromkeys(
+        word for token in tokens.values() for word in (token.text, *(one for _, one in token.parts))
+    )
+    if not wanted:
+        return Spelling()
+    found = await store.absent_words(collection, list(wanted), access)
+    missing = [token for token in tokens.values() if _is_absent(token, found.words)]
+    if not missing:
+        return Spelling()
+    words = sum(token.is_word for token in missing)
+    is_foreign = words >= _MANY_ABSENT and 2 * words > len(tokens)
+    misspelt: list[str] = []
+    if not is_foreign:
+        absent = list(_absent_parts(missing, found.words))
+        misspelt = await asyncio.to_thread(
+            lambda: [one for one in absent if can_be_misspelt(one, found.languages)]
+        )
+    targets: dict[str, str] = {}
+    for word in misspelt:
+        similar = await store.similar_words(collection, word, access)
+        nearest = nearest_word(word, similar)
+        if nearest is not None:
+            targets[word] = nearest
+    corrected = {token.text: replace_parts(token, targets) for token in missing}
+    return Spelling(
+        tuple(Correction(source=one, target=new) for one, new in corrected.items() if one != new),
+        tuple(one for one, new in corrected.items() if one == new),
+    )
+
+
+def _is_absent(token: QueryToken, absent: frozenset[str]) -> bool:
+    """Return whether no chunk has a token; of words joined by hyphens, whether one of them is absent."""
+    if "-" in token.text:
+        return token.text.startswith("--") or not absent.isdisjoint(one for _, one in token.parts)
+    return token.text in absent
+
+
+def _absent_parts(tokens: Iterable[QueryToken], absent: frozenset[str]) -> dict[str, None]:
+    """Return the words that may be corrected, each once; none of a token with a digit."""
+    return {
+        word: None
+        for token in tokens
+        if not any(char.isdigit() for char in token.text)
+        for _, word in token.parts
+        if word in absent and max_edits(word)
+    }

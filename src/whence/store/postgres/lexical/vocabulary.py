@@ -1,0 +1,142 @@
+"""Words as they are written, counted by access class, to correct misspelt words of queries.
+
+The functions that write run inside the transaction that writes the chunks, with the row of the collection
+locked. Snapshots of code have no vocabulary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from whence.store.field_boosts import FieldBoosts
+from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
+from whence.store.postgres.driver import Connection
+from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_terms
+from whence.store.term_counts import TermVector
+from whence.store.vocabulary import AbsentWords, whole_terms
+from whence.text.analysis import ANALYZER_VERSION
+from whence.text.spelling import letter_mask, max_edits, surface_words
+
+_CLASSES = "SELECT ord, class_id FROM chunk WHERE ord = ANY($1::int[])"
+_TEXTS = """
+    SELECT c.ord, c.class_id, coalesce(nullif(c.embed_text, ''), c.content) AS text, c.heading, d.title,
+        d.document_id, l.boosts
+    FROM document d JOIN chunk c ON c.document = d.id JOIN lexicon l ON l.collection_id = d.collection_id
+    WHERE {chosen}"""
+_OF_DOCUMENTS = _TEXTS.format(chosen="d.collection_id = $1 AND d.document_id = ANY($2::text[])")
+_OF_CHUNKS = _TEXTS.format(chosen="c.ord = ANY($1::int[])")
+_ADD = """
+    INSERT INTO word AS x (collection_id, class_id, word, letters, chunks)
+    SELECT $1, w.* FROM unnest($2::int[], $3::text[], $4::int[], $5::int[]) w
+    ON CONFLICT (collection_id, class_id, word) DO UPDATE SET chunks = x.chunks + excluded.chunks"""
+_SUBTRACT = """
+    UPDATE word x SET chunks = x.chunks - w.chunks
+    FROM unnest($2::int[], $3::text[], $4::int[]) w(class_id, word, chunks)
+    WHERE x.collection_id = $1 AND x.class_id = w.class_id AND x.word = w.word"""
+_DELETE_UNUSED = """
+    DELETE FROM word x USING unnest($2::int[], $3::text[]) w(class_id, word)
+    WHERE x.collection_id = $1 AND x.class_id = w.class_id AND x.word = w.word AND x.chunks <= 0"""
+# All words of the reader's classes are compared.
+_SIMILAR = versioned(
+    """
+    SELECT w.word, sum(w.chunks)::int AS chunks FROM word w
+    WHERE w.collection_id = $1 AND w.class_id = ANY($2::int[])
+    AND bit_count((w.letters # $3)::bit(32)) <= 2 * ($4::int + 1) GROUP BY w.word""",
+    5,
+)
+
+_Counts = Counter[tuple[int, str]]
+
+
+async def add_words(
+    connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[TermVector]
+) -> None:
+    """Count the words of chunks just written. Cost: linear in them; a statement for all distinct ones."""
+    if not ords:
+        return
+    rows = await connection.fetch(_CLASSES, list(ords))
+    classes = {row["ord"]: row["class_id"] for row in rows}
+    counts: _Counts = Counter()
+    for ord_, one in zip(ords, words, strict=True):
+        counts.update((classes[ord_], word) for word in one.words)
+    await _add(connection, collection_id, counts)
+
+
+async def remove_words(
+    connection: Connection, collection_id: int, document_ids: Sequence[str]
+) -> None:
+    """Take the words of documents out of the counts, before their chunks are deleted."""
+    rows = await connection.fetch(_OF_DOCUMENTS, collection_id, list(document_ids))
+    counts = await asyncio.to_thread(_count, rows)
+    await _subtract(connection, collection_id, counts)
+
+
+async def move_words(connection: Connection, collection_id: int, former: Mapping[int, int]) -> None:
+    """Count the words of chunks in their new classes; `former` has the former class of each, by its number."""
+    rows = await connection.fetch(_OF_CHUNKS, list(former))
+    counts = await asyncio.to_thread(_count, rows, former)
+    await _subtract(connection, collection_id, counts)
+    await _add(connection, collection_id, await asyncio.to_thread(_count, rows))
+
+
+def _count(rows: Iterable[Any], classes: Mapping[int, int] | None = None) -> _Counts:
+    """Count the chunks with each word by class: that of the row, or that of its number in `classes`."""
+    counts: _Counts = Counter()
+    for row in rows:
+        title, heading, path = row["boosts"]
+        text = FieldBoosts(title=title, heading=heading, path=path).indexed_text(
+            row["text"], title=row["title"], heading=row["heading"], path=row["document_id"]
+        )
+        of = row["class_id"] if classes is None else classes[row["ord"]]
+        counts.update((of, word) for word in surface_words(text))
+    return counts
+
+
+async def _add(connection: Connection, collection_id: int, counts: _Counts) -> None:
+    keys = sorted(counts)
+    classes, words = [of for of, _ in keys], [word for _, word in keys]
+    masks = [letter_mask(word) for word in words]
+    numbers = [counts[key] for key in keys]
+    await connection.execute(_ADD, collection_id, classes, words, masks, numbers)
+
+
+async def _subtract(connection: Connection, collection_id: int, counts: _Counts) -> None:
+    if not counts:
+        return
+    keys = sorted(counts)
+    classes, words = [of for of, _ in keys], [word for _, word in keys]
+    numbers = [counts[key] for key in keys]
+    await connection.execute(_SUBTRACT, collection_id, classes, words, numbers)
+    await connection.execute(_DELETE_UNUSED, collection_id, classes, words)
+
+
+async def absent_words(
+    connection: Connection, view: ReaderView, words: Sequence[str]
+) -> AbsentWords | None:
+    """See `SupportsVocabulary`; None while words are not indexed by this version."""
+    if view.version.analyzer != ANALYZER_VERSION:
+        return None
+    terms = {word: whole_terms(word, view.version.languages) for word in words}
+    found = await read_terms(connection, view, {term for some in terms.values() for term in some})
+    known = next((one for one in found.values() if one.of_chunks), VisibleTerm())
+    return AbsentWords(
+        frozenset(
+            word for word, some in terms.items() if some and not any(found[one].df for one in some)
+        ),
+        tuple(sorted(language for language, chunks in known.languages.items() if chunks)),
+    )
+
+
+async def similar_words(
+    connection: Connection, view: ReaderView, word: str
+) -> dict[str, int] | None:
+    """See `SupportsVocabulary`; None while words are not indexed by this version."""
+    if view.version.analyzer != ANALYZER_VERSION:
+        return None
+    folded = word.casefold()
+    values = (view.version.id, view.classes, letter_mask(folded), max_edits(folded))
+    rows = await fetch_versioned(connection, _SIMILAR, view.version, *values)
+    return {row["word"]: row["chunks"] for row in rows if row["word"] is not None}

@@ -1,0 +1,194 @@
+"""Misspelt words of a query: which words can be corrected, and to which word of the documents.
+
+A word is corrected only when no visible document has it: to the nearest word of these by the distance of
+Damerau and Levenshtein, one edit for words of up to five letters and two for longer ones. Doubled letters count
+as one, so that `midlewear` leads to `middleware`. Words with digits, words of fewer than four letters, quoted
+words and words of a dictionary are kept: that `remove` is in no document does not make it a misspelt `remote`.
+An identifier is corrected by its parts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from itertools import groupby
+from typing import Final
+
+import msgspec
+from rapidfuzz.distance import DamerauLevenshtein
+
+from whence.schema.search import Correction
+
+#: Shortest and longest word that is corrected, in letters.
+_MIN_LETTERS: Final = 4
+_MAX_LETTERS: Final = 40
+#: Longest word for which one edit counts; longer ones may have two.
+_MAX_SHORT: Final = 5
+#: Uses of a word in the dictionary's sample up to which it may be an error itself.
+_RARE_USES: Final = 50
+#: Codes of the dictionaries, by Snowball's names of the languages.
+_DICTIONARIES: Final = {
+    "arabic": "ar",
+    "basque": "eu",
+    "dutch": "nl",
+    "english": "en",
+    "french": "fr",
+    "german": "de",
+    "italian": "it",
+    "portuguese": "pt",
+    "russian": "ru",
+    "spanish": "es",
+}
+
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_LETTERS = re.compile(rf"[^\W\d_{_UNSPACED}]+")
+_CAMEL_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# Words joined into one by the marks of identifiers and of options of commands.
+_TOKEN = re.compile(r"(?:--)?\w+(?:(?:::|[.:#-])\w+)*")
+_QUOTED = re.compile(
+    r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u00ab[^\u00bb]*\u00bb|`[^`]*`|(?<!\w)'[^']*'(?!\w)"
+)
+
+
+class QueryToken(msgspec.Struct, frozen=True):
+    """A word or an identifier of a query outside of quotes."""
+
+    text: str
+    start: int
+    """Offset in the query."""
+    parts: tuple[tuple[int, str], ...]
+    """Words of letters in it, with their offsets in `text`."""
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is a single word."""
+        return len(self.parts) == 1 and self.parts[0][1] == self.text
+
+
+def surface_words(text: str) -> frozenset[str]:
+    """Return the words of letters in a text as they are written, in lower case, each once.
+
+    Words of identifiers count: `maxUploadSize` also has `max`, `upload` and `size`. Those of fewer than three
+    letters, and those of scripts without spaces, are left out. Cost: linear in the length of the text.
+    """
+    found: set[str] = set()
+    for run in set(_LETTERS.findall(text)):
+        found.add(run.casefold())
+        if run.isascii() and not run.islower():
+            found.update(part.lower() for part in _CAMEL_PART.findall(run))
+    return frozenset(word for word in found if _MIN_LETTERS - 1 <= len(word) <= _MAX_LETTERS)
+
+
+def letter_mask(word: str) -> int:
+    """Return a set of the letters of a word as 31 bits.
+
+    An edit changes at most two of them, so words at most n edits apart differ in at most 2 n bits.
+    """
+    mask = 0
+    for letter in word:
+        mask |= 1 << (ord(letter) % 31)
+    return mask
+
+
+def max_edits(word: str) -> int:
+    """Return the most edits between a misspelt word and the right one; 0 for words that are kept."""
+    if not _MIN_LETTERS <= len(word) <= _MAX_LETTERS:
+        return 0
+    return 1 if len(word) <= _MAX_SHORT else 2
+
+
+def query_tokens(text: str) -> list[QueryToken]:
+    """Return the words and identifiers of a query that are not quoted, in order."""
+    kept = _QUOTED.sub(lambda quoted: " " * len(quoted.group()), text)
+    tokens = []
+    for match in _TOKEN.finditer(kept):
+        token = match.group()
+        parts = []
+        for run in _LETTERS.finditer(token):
+            split = _CAMEL_PART if run.group().isascii() else _LETTERS
+            parts += [
+                (run.start() + one.start(), one.group()) for one in split.finditer(run.group())
+            ]
+        tokens.append(QueryToken(token, match.start(), tuple(parts)))
+    return tokens
+
+
+def can_be_misspelt(word: str, languages: Sequence[str]) -> bool:
+    """Return whether a word that no document has may be a misspelt one: no dictionary has it."""
+    folded = word.casefold()
+    return max_edits(folded) > 0 and not any(
+        _is_known(folded, one) for one in dict.fromkeys(("english", *languages))
+    )
+
+
+def _is_known(word: str, language: str) -> bool:
+    return language in _DICTIONARIES and word in _dictionary(_DICTIONARIES[language])
+
+
+@lru_cache(maxsize=len(_DICTIONARIES))
+def _dictionary(code: str) -> frozenset[str]:
+    """Return the words of pyspellchecker's dictionary; it takes 0.1 s and 10 MB when it is needed first."""
+    file = resources.files("spellchecker") / "resources" / f"{code}.json.gz"
+    uses = msgspec.json.decode(gzip.decompress(file.read_bytes()), type=dict[str, int])
+    return frozenset(word for word, n in uses.items() if n > _RARE_USES)
+
+
+def nearest_word(word: str, candidates: Mapping[str, int]) -> str | None:
+    """Return the candidate that a misspelt word most probably stands for; None when none is near enough.
+
+    Args:
+        word: The word as the query has it.
+        candidates: Number of visible chunks with each, which decides between equally near ones; then the
+            alphabet does.
+    """
+    folded, limit = word.casefold(), max_edits(word)
+    if word[:1].isupper() and not word.isupper() and len(word) <= _MAX_SHORT:
+        # Short names are too near to other words.
+        return None
+    single = _without_doubles(folded)
+    best: list[tuple[int, int, int, str]] = []
+    for one, chunks in candidates.items():
+        edits = DamerauLevenshtein.distance(single, _without_doubles(one), score_cutoff=limit)
+        if edits > limit or one == folded:
+            continue
+        exact = DamerauLevenshtein.distance(folded, one)
+        if exact <= limit or (len(folded) > _MAX_SHORT and exact <= limit + 1):
+            best.append((edits, exact, -chunks, one))
+    return min(best)[3] if best else None
+
+
+def _without_doubles(word: str) -> str:
+    return "".join(letter for letter, _ in groupby(word))
+
+
+def in_case_of(word: str, source: str) -> str:
+    """Return a word in the case of another one: capitals, capitalised, or as it is.
+
+    >>> [in_case_of("size", one) for one in ("SZIE", "Szie", "szie")]
+    ['SIZE', 'Size', 'size']
+    """
+    if source.isupper():
+        return word.upper()
+    return word.capitalize() if source[:1].isupper() else word
+
+
+def replace_parts(token: QueryToken, words: Mapping[str, str]) -> str:
+    """Return a token with other words in place of some of its parts, in their case."""
+    text = token.text
+    for start, part in reversed(token.parts):
+        if part in words:
+            text = text[:start] + in_case_of(words[part], part) + text[start + len(part) :]
+    return text
+
+
+def correct_text(text: str, corrections: Iterable[Correction]) -> str:
+    """Return a query with its corrections."""
+    targets = {one.source: one.target for one in corrections}
+    for token in reversed(query_tokens(text)):
+        if token.text in targets:
+            end = token.start + len(token.text)
+            text = text[: token.start] + targets[token.text] + text[end:]
+    return text

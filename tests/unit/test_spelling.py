@@ -1,0 +1,99 @@
+"""Misspelt words of queries: what is looked up, what is near enough, and how a query is put together again."""
+
+from __future__ import annotations
+
+import pytest
+
+from whence.retrieval.spelling import check_spelling
+from whence.schema.access import Access, DocumentTags
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store.memory.store import MemoryStore
+from whence.store.protocols import EmbeddedDocument
+from whence.testing.index_samples import MODEL, VECTOR
+from whence.text.spelling import correct_text, nearest_word
+
+TEXTS = {
+    "Create a migration. Migrations are files.": DocumentTags(),
+    "Middleware runs before views. Set MAX_UPLOAD_SIZE and CONN_MAX_AGE.": DocumentTags(),
+    "Connection pooling keeps connections open. A convection oven is hot.": DocumentTags(),
+    "A remote file is good. The field of a form has a size.": DocumentTags(),
+    "Release 2.4 has the option --max-requests.": DocumentTags(),
+    "The canary sings.": DocumentTags(("secret",)),
+}
+
+
+@pytest.fixture
+async def store() -> MemoryStore:
+    """Give a store with a collection of English notes, one of them hidden."""
+    store = MemoryStore()
+    await store.ensure_collection("notes", MODEL)
+    documents = [
+        EmbeddedDocument(
+            draft=DocumentDraft(
+                document_id=f"d{n}", title="Notes", chunks=(ChunkDraft(content=text),), tags=tags
+            ),
+            vectors=VECTOR.reshape(1, -1),
+        )
+        for n, (text, tags) in enumerate(TEXTS.items())
+    ]
+    await store.replace_documents("notes", documents)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("query", "used"),
+    [
+        ("create a migratoin", "create a migration"),
+        ("conection pooling", "connection pooling"),
+        ("midlewear order", "middleware order"),
+        ("Midlewear order", "Middleware order"),
+        ("MAX_UPLOAD_SZIE", "MAX_UPLOAD_SIZE"),
+        ("--max-requets", "--max-requests"),
+        ("two mirgations and conections", "two migrations and connections"),
+        ("the fiel of a form", "the field of a form"),
+        # A quoted word, a number, a version, a word with digits, and a word of a dictionary are kept.
+        ('create a "migratoin"', 'create a "migratoin"'),
+        ("create a `migratoin`", "create a `migratoin`"),
+        ("release 2.5", "release 2.5"),
+        ("migr4tion", "migr4tion"),
+        ("remove a file", "remove a file"),
+        ("the food", "the food"),
+        # Nothing is near, or the word is in no document that the reader may see.
+        ("kubernetes", "kubernetes"),
+        ("canrys", "canrys"),
+        # A query in another language.
+        ("wie erstelle ich eine neue Wanderung", "wie erstelle ich eine neue Wanderung"),
+        ("", ""),
+        ("?!", "?!"),
+        ("休暇", "休暇"),
+    ],
+)
+async def test_a_word_in_no_visible_document_is_corrected(
+    store: MemoryStore, query: str, used: str
+) -> None:
+    """A misspelt word becomes the nearest visible one; quoted, known and far words and numbers stay."""
+    found = await check_spelling(store, "notes", query, Access.public())
+    assert correct_text(query, found.corrections) == used
+
+
+async def test_absent_words_are_reported(store: MemoryStore) -> None:
+    """Words and identifiers that are not corrected are reported as they are written."""
+    query = "CONN_POOL_WARMUP of Kubernetes in release 2.5 and 2.4"
+    found = await check_spelling(store, "notes", query, Access.public())
+    assert found.absent == ("CONN_POOL_WARMUP", "Kubernetes", "2.5")
+
+
+def test_ties_are_broken_by_frequency_then_alphabet() -> None:
+    """Of equally near words the one in most chunks wins, then the first of the alphabet."""
+    assert nearest_word("tabel", {"table": 3, "tabes": 1}) == "table"
+    assert nearest_word("tabel", {"table": 1, "tabes": 1}) == "tabes"
+    assert nearest_word("word", {"work": 9, "ward": 9, "wordy": 1}) == "ward"
+
+
+def test_short_words_have_one_edit_and_long_ones_two() -> None:
+    """A word of five letters is one edit from its correction, a longer one two; doubled letters are free."""
+    assert nearest_word("flaks", {"flakes": 1}) == "flakes"
+    assert nearest_word("flkas", {"flakes": 1}) is None
+    assert nearest_word("migrtaoin", {"migration": 1}) == "migration"
+    assert nearest_word("mgrtaoni", {"migration": 1}) is None
+    assert nearest_word("comitee", {"committee": 1}) == "committee"
