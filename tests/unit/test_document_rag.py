@@ -490,6 +490,31 @@ async def test_nothing_found_reaches_a_streaming_reader() -> None:
     assert pieces == [(NOTHING_FOUND, True)]
 
 
+CHECKED = (
+    ("Returns are free within 30 days [1].", [], True),
+    ("Returns are free within 90 days [1].", ["sentence_unsupported"], False),
+    ("Returns are free within 30 days.", ["sentence_without_marker"], False),
+    ("Returns are free within 30 days [1] [8].", ["citation_invalid"], True),
+    ("The documents do not answer this question.", [], False),
+    ("Returns are free within 30 days [1]. Bicycles need bright lamps [1].", ["sentence_unsupported"], True),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "faults", "found"), CHECKED)
+async def test_a_models_sentences_are_checked(said: str, faults: list[str], found: bool) -> None:
+    """A sentence without a marker or without support is reported; an answer without any is none."""
+    texts = StubTexts({IDS[0]: "Returns of all goods are free within 30 days of the purchase."})
+    bench = Bench(prompt=StubPrompt(said), search=StubSearch(IDS[:1]), texts=texts)
+
+    result = await bench.ask()
+
+    assert codes(result) == faults
+    assert (result.found, result.refusal is None) == (found, found)
+    assert "[8]" not in result.text
+    unsupported = [code for code in faults if code != "citation_invalid"]
+    assert len(result.unsupported) == len(unsupported)
+
+
 # Reranking
 
 

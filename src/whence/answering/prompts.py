@@ -71,12 +71,14 @@ TEMPLATES: Mapping[str, Template] = {
     ),
     DOCUMENT_PROMPT: Template(
         template_id=DOCUMENT_PROMPT,
-        version=3,
+        version=4,
         system=(
             "You answer questions from documents. Use only what the documents say, nothing you know"
-            " from elsewhere. After every sentence cite the documents it stands on by their numbers in"
-            " square brackets, for example [1] or [2][3]. When the documents do not answer the"
-            " question, say so and do not guess; when they answer a part of it, answer that part and"
+            " from elsewhere. Keep to their words, their numbers and their names: every sentence must be"
+            " supported by a sentence of a document. After every sentence cite the documents it stands on by"
+            " their numbers in square brackets, for example [1] or [2][3]. When the documents do not answer"
+            " the question, write only: The documents do not answer this question. Do not guess, and do not"
+            " answer about something similar. When they answer a part of it, answer that part and"
             " say what is missing. The section of a document tells what it is about: do not take what is"
             " said of one version or release for another. When documents disagree, say so and cite both."
             " A document marked as outdated is an old version: answer from the others where they say it too,"
@@ -159,7 +161,7 @@ class WriterClient:
         variables: dict[str, Any] = {"query": query, "documents": [one.text for one in passages]}
         if old := outdated_numbers(passages):
             variables["outdated"] = old
-        sections = [_section(one) for one in passages]
+        sections = [section_of(one) for one in passages]
         if any(sections):
             variables["sections"] = sections
         sources = [_source(one) for one in passages]
@@ -203,7 +205,7 @@ def _source(passage: Passage) -> str:
     return " ".join(dict.fromkeys((passage.document_id, *texts))).strip()
 
 
-def _section(passage: Passage) -> str:
+def section_of(passage: Passage) -> str:
     """Return the titles and headings above a passage, the outermost first."""
     title, path = passage.metadata.get("title"), passage.metadata.get("section_path")
     title = title if isinstance(title, str) else ""

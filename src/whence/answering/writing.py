@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from whence.answering.answer_check import CheckedAnswer, check_answer, refusal_of
 from whence.answering.evidence import text_digest
 from whence.answering.locations import locate_citations
 from whence.answering.state import Question, SaveAnswerCallback
@@ -20,6 +20,7 @@ from whence.retrieval.services import Passage, outdated
 from whence.schema.document_rag import Answer, BestPassage, Citation, Refusal
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult, Quote
+from whence.text.claims import MarkerFilter, markers_of
 
 #: The answer when no search returned anything; no model is called then.
 NOTHING_FOUND = "Nothing was found that could answer this question."
@@ -34,6 +35,7 @@ class _Written(msgspec.Struct, frozen=True):
     citations: tuple[Citation, ...]
     result: PromptResult
     refusal: Refusal | None
+    unsupported: tuple[tuple[int, int], ...] = ()
 
 
 async def write_answer(question: Question, passages: Sequence[Passage]) -> Answer:
@@ -78,6 +80,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         found=written.refusal is None,
         refusal=written.refusal,
         citations=citations,
+        unsupported=written.unsupported,
         model=result.model or "",
         in_token=_sum(one.in_token for one in question.replies),
         out_token=_sum(one.out_token for one in question.replies),
@@ -124,41 +127,64 @@ async def _write(question: Question, passages: Sequence[Passage]) -> _Written:
     trace, callback = question.trace, question.on_piece
     pieces: list[str] = []
     ended = False
+    streamed = MarkerFilter(len(passages))
 
     async def send(text: str, end_of_stream: bool = False) -> None:
         nonlocal ended
         if callback is not None and not ended:
             pieces.append(text)
             ended = end_of_stream
-            await callback(text, end_of_stream)
+            shown = streamed.add(text, end=end_of_stream)
+            if shown or end_of_stream or not text:
+                await callback(shown, end_of_stream)
 
     if not passages:
-        refusal = _refusal_without_passages(question)
-        text = NOTHING_READABLE if refusal.code == "no_text_readable" else NOTHING_FOUND
+        without = _refusal_without_passages(question)
+        text = NOTHING_READABLE if without.code == "no_text_readable" else NOTHING_FOUND
         await send(text, True)
-        return _Written(text, (), PromptResult(), refusal)
+        return _Written(text, (), PromptResult(), without)
     result = await question.deadline.limit(
         "writing the answer",
         partial(question.writer.write_answer, question.text, passages, send if callback else None),
         question.options.answer_timeout_s,
     )
     question.replies.append(result)
-    text = result.text or "".join(pieces)
     await send("", True)
+    text = result.text or "".join(pieces)
     if not text.strip():
         trace.degrade("prompt", "empty_answer", "the writer gave no text")
-    if result.language_model is False:
-        trace.degrade(
-            "prompt",
-            "no_language_model",
-            "no language model is configured: the answer is made of quotes",
-        )
     if result.model:
         question.models["writer"] = ModelUse(role="writer", name=result.model)
-    citations, faults = map_citations(text, result.quotes, passages)
-    for fault in faults:
-        trace.degrade("prompt", "citation_invalid", fault)
-    return _Written(text, citations, result, _refusal(citations, result, passages))
+    return _checked(question, text, result, passages)
+
+
+def _checked(
+    question: Question, text: str, result: PromptResult, passages: Sequence[Passage]
+) -> _Written:
+    """Return a text with its citations, without markers of no passage, and what is wrong with it."""
+    faults: list[tuple[str, str]] = []
+    checked: CheckedAnswer | None = None
+    if result.language_model is False:
+        reason = "no language model is configured: the answer is made of quotes"
+        faults.append(("no_language_model", reason))
+    else:
+        markers = MarkerFilter(len(passages))
+        text = markers.add(text, end=True)
+        faults += [
+            (
+                "citation_invalid",
+                f"marker [{number}] names none of the {len(passages)} documents and was left out",
+            )
+            for number in markers.removed
+        ]
+        checked = check_answer(text, passages)
+    citations, invalid = map_citations(text, result.quotes, passages)
+    faults += [("citation_invalid", reason) for reason in invalid]
+    faults += checked.faults if checked else ()
+    for code, reason in faults:
+        question.trace.degrade("prompt", code, reason)
+    refusal = refusal_of(citations, result, passages, checked)
+    return _Written(text, citations, result, refusal, checked.unsupported if checked else ())
 
 
 def _refusal_without_passages(question: Question) -> Refusal:
@@ -180,22 +206,6 @@ def _refusal_without_passages(question: Question) -> Refusal:
     return Refusal(code="nothing_retrieved", reason=reason, best=best, floor=floor)
 
 
-def _refusal(
-    citations: Sequence[Citation], result: PromptResult, passages: Sequence[Passage]
-) -> Refusal | None:
-    """Return why a text is no answer; None when citations support it."""
-    short = result.shortfall
-    if short is not None:
-        best = BestPassage(passages[short.marker - 1].chunk_id, short.score)
-        return Refusal(
-            code="below_evidence_floor", reason=short.reason, best=best, floor=short.floor
-        )
-    if citations:
-        return None
-    reason = f"The text cites none of the {len(passages)} passages that the writer received."
-    return Refusal(code="below_evidence_floor", reason=reason)
-
-
 async def _save(question: Question, callback: SaveAnswerCallback, text: str) -> bool:
     """Save the text; a failure degrades and does not fail the question."""
     uri = answer_uris(question.trace.answer_id).answer
@@ -209,21 +219,6 @@ async def _save(question: Question, callback: SaveAnswerCallback, text: str) -> 
         )
         return False
     return True
-
-
-#: `[3]`, `[1, 2]` or `[1][2]`, with the other dashes and blanks that models write. At most six digits:
-#: no prompt has a million documents.
-_MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
-
-
-def markers_of(text: str) -> tuple[int, ...]:
-    """Return the numbers in square brackets, each once, in order of first use.
-
-    >>> markers_of("Open at nine [2]. Closed on Sunday [1, 2][7].")
-    (2, 1, 7)
-    """
-    numbers = re.findall(r"\d+", " ".join(_MARKERS.findall(text)))
-    return tuple(dict.fromkeys(map(int, numbers)))
 
 
 def map_citations(

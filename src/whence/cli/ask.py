@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
+    from rich.text import Text
 
     from whence.engine.engine import Engine
     from whence.flow.settings import Settings
@@ -151,6 +152,20 @@ class _StreamPrinter:
         sys.stdout.flush()
 
 
+def _styled(answer: Answer) -> Text:
+    """Return the text with the words that answer in bold, and sentences without support in yellow."""
+    from rich.text import Text
+
+    from whence.engine.json_documents import answer_highlights
+
+    text = Text(answer.text)
+    for start, end in answer_highlights(answer):
+        text.stylize("bold", start, end)
+    for start, end in answer.unsupported:
+        text.stylize("yellow", start, end)
+    return text
+
+
 def print_answer(
     answer: Answer,
     out: Console,
@@ -165,7 +180,7 @@ def print_answer(
     from whence.cli.safe_console import source_link
 
     if not text_printed:
-        out.print(answer.text, markup=False, soft_wrap=False)
+        out.print(_styled(answer), soft_wrap=False)
     if answer.refusal is not None:
         out.print(answer.refusal.reason, markup=False, style="dim")
     if answer.citations:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ def answer_document(answer: Answer) -> dict[str, Any]:
             {**select_fields(one, _CITATION), "location": one.location or Location()}
             for one in answer.citations
         ],
+        "highlights": answer_highlights(answer),
+        "unsupported": answer.unsupported,
         "model": answer.model,
         "degraded": [select_fields(one, ("stage", "reason", "code")) for one in answer.degraded],
         "stages": [select_fields(one, _STAGE) for one in answer.stages],
@@ -37,6 +40,25 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "out_token": answer.out_token,
         "latency_ms": answer.latency_ms,
     }
+
+
+def answer_highlights(answer: Answer) -> list[tuple[int, int]]:
+    """Return the offsets in an answer's text of the words that its citations highlight, in order.
+
+    The text has the words of a quote, but may break its lines elsewhere.
+    """
+    found: set[tuple[int, int]] = set()
+    for citation in answer.citations:
+        for start, end in citation.highlights:
+            words = map(re.escape, citation.quote[start:end].split())
+            match = re.search(r"\s+".join(words), answer.text)
+            if (
+                match
+                and match[0]
+                and not any(a < match.end() and match.start() < b for a, b in found)
+            ):
+                found.add(match.span())
+    return sorted(found)
 
 
 def result_message(report: SearchReport) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,7 @@ from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.embedding import Purpose
 from whence.schema.errors import BadInput
 from whence.schema.prompt import PromptResult, Quote
-from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
-from whence.text.sentences import split_sentences
+from whence.text.claims import nearest_sentence, read_claims
 
 if TYPE_CHECKING:
     import httpx
@@ -185,8 +183,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-#: `[3]` or `[1, 2]`.
-_MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
 #: A quote has at least this share of the words of the sentence with the marker.
 _MIN_SHARE = 0.2
 
@@ -200,42 +196,11 @@ def find_quotes(answer: str, documents: Sequence[str]) -> tuple[Quote, ...]:
     Cost: sentences of the cited documents times markers.
     """
     quotes: dict[tuple[int, str], None] = {}
-    for claim, markers in _claims(answer):
-        for marker in markers:
+    for claim in read_claims(answer):
+        for marker in claim.markers:
             if 1 <= marker <= len(documents):
-                best = _best_sentence(claim, documents[marker - 1])
-                if best:
-                    quotes[(marker, best)] = None
+                document = documents[marker - 1]
+                best = nearest_sentence(claim, document, _MIN_SHARE)
+                if best is not None:
+                    quotes[(marker, document[slice(*best)])] = None
     return tuple(Quote(marker, text) for marker, text in quotes)
-
-
-def _claims(answer: str) -> list[tuple[list[str], list[int]]]:
-    """Return the words of each sentence with its markers, those after its full stop included."""
-    claims: list[tuple[list[str], list[int]]] = []
-    for part in split_sentences(answer):
-        sentence = answer[part.start : part.end]
-        leading = re.match(rf"(?:\s*{_MARKERS.pattern})+", sentence)
-        if leading and claims:
-            claims[-1][1].extend(_numbers(leading[0]))
-            sentence = sentence[leading.end() :]
-        words = content_terms(_MARKERS.sub(" ", sentence))
-        if words or _numbers(sentence):
-            claims.append((words, _numbers(sentence)))
-    return claims
-
-
-def _numbers(text: str) -> list[int]:
-    found = (re.split(r"\D+", group) for group in _MARKERS.findall(text))
-    return [int(number) for group in found for number in group]
-
-
-def _best_sentence(claim: Sequence[str], document: str) -> str:
-    parts = [part for part in split_sentences(document) if part.kind != "heading"]
-    words = [content_terms(document[part.start : part.end]) for part in parts]
-    weights = inverse_document_frequencies(words)
-    best, most = "", 0.0
-    for part, terms in zip(parts, words, strict=True):
-        share = overlap(claim, terms, weights, 1.0)
-        if share > most:
-            best, most = document[part.start : part.end], share
-    return best if most >= _MIN_SHARE else ""

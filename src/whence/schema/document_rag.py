@@ -188,6 +188,8 @@ class Answer(Message, frozen=True, kw_only=True):
     """Why there is no answer; None when there is one, and when a language model found none."""
     citations: tuple[Citation, ...] = ()
     """In order of their markers."""
+    unsupported: tuple[tuple[int, int], ...] = ()
+    """Offsets in `text` of sentences of a language model that no passage they cite supports."""
     model: str = ""
     """Writer of the text; empty when it was not called."""
     in_token: int | None = None

@@ -112,12 +112,12 @@ function markStage(stage) {
 function showAnswer(answer) {
   answerId = answer.answer_id;
   const known = new Set(answer.citations.map((one) => one.marker));
-  const parts = answer.answer.split(/(\[\d+\])/).map((part) => {
+  const linked = (text) => text.split(/(\[\d+\])/).map((part) => {
     const marker = /^\[(\d+)\]$/.exec(part);
     return marker && known.has(Number(marker[1]))
       ? make("a", { href: `#source-${marker[1]}`, textContent: part }) : part;
   });
-  $("answer").replaceChildren(...parts);
+  $("answer").replaceChildren(...withMarks(answer, linked));
   if (answer.refusal) $("answer").append(make("p", { className: "place", textContent: answer.refusal.reason }));
   showNotes(answer.degraded);
   $("list-title").textContent = "Sources";
@@ -139,6 +139,23 @@ function showAnswer(answer) {
 /** Return the page or line of a quote in words. */
 function placeOf({ page, line_start }) {
   return page ? `p. ${page}` : line_start ? `line ${line_start}` : "";
+}
+
+/** Return an answer's text with the words that answer in bold, and sentences without support marked. */
+function withMarks({ answer, highlights, unsupported }, linked) {
+  const characters = [...answer];
+  const marks = [...highlights.map((one) => [...one, "b"]), ...unsupported.map((one) => [...one, "mark"])]
+    .sort((a, b) => a[0] - b[0]);
+  const nodes = [];
+  let at = 0;
+  for (const [start, end, tag] of marks) {
+    if (start < at) continue;
+    const title = tag === "mark" ? "No passage that it cites supports this sentence." : "";
+    nodes.push(...linked(characters.slice(at, start).join("")),
+      make(tag, { title }, ...linked(characters.slice(start, end).join(""))));
+    at = end;
+  }
+  return [...nodes, ...linked(characters.slice(at).join(""))];
 }
 
 /** Return a quote with the words that answer in bold. Offsets count code points, not UTF-16 units. */

@@ -1,0 +1,92 @@
+"""What the sentences of a language model's answer stand on, and whether a text is an answer at all.
+
+In: the text, its citations and the passages that the writer received. Out: sentences without support, each with
+a code and a message, and the refusal of a text that no citation supports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from whence.answering.prompts import section_of
+from whence.retrieval.services import Passage
+from whence.schema.document_rag import BestPassage, Citation, Refusal, RefusalCode
+from whence.schema.prompt import PromptResult
+from whence.text.claims import read_claims, says_nothing, supports
+
+
+class CheckedAnswer(msgspec.Struct, frozen=True):
+    """What the sentences of a language model's answer stand on."""
+
+    supported: int = 0
+    """How many sentences are supported by what they cite."""
+    says_nothing: bool = False
+    """Whether the text only says that the documents do not answer."""
+    faults: tuple[tuple[str, str], ...] = ()
+    """Code and message of each sentence without support."""
+    unsupported: tuple[tuple[int, int], ...] = ()
+    """Offsets of these sentences."""
+
+
+def check_answer(text: str, passages: Sequence[Passage]) -> CheckedAnswer:
+    """Compare each sentence of an answer with the passages that it cites.
+
+    Args:
+        text: The answer, whose markers all name one of the passages.
+        passages: What the writer received.
+    """
+    supported, nothing = 0, []
+    faults: list[tuple[str, str]] = []
+    places: list[tuple[int, int]] = []
+    for claim in read_claims(text):
+        cited = [passages[one - 1] for one in claim.markers if 1 <= one <= len(passages)]
+        sources = [f"{one.text}\n{section_of(one)}" for one in cited]
+        nothing.append(says_nothing(claim.text))
+        if not cited and (nothing[-1] or claim.is_short):
+            continue
+        if cited and supports(claim, sources):
+            supported += not nothing[-1]
+            continue
+        code, why = ("sentence_without_marker", "cites no passage")
+        if cited:
+            code, why = ("sentence_unsupported", "is not supported by the passages that it cites")
+        faults.append((code, f"a sentence {why}: {_shortened(claim.text)}"))
+        places.append((claim.start, claim.end))
+    return CheckedAnswer(supported, bool(nothing) and all(nothing), tuple(faults), tuple(places))
+
+
+def _shortened(text: str, most: int = 120) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}\u2026"
+
+
+def refusal_of(
+    citations: Sequence[Citation],
+    result: PromptResult,
+    passages: Sequence[Passage],
+    checked: CheckedAnswer | None,
+) -> Refusal | None:
+    """Return why a text is no answer; None when citations support it.
+
+    Args:
+        citations: What the text cites.
+        result: What the writer said of it.
+        passages: What the writer received.
+        checked: What its sentences stand on; None for a writer that only quotes.
+    """
+    code: RefusalCode = "below_evidence_floor"
+    short = result.shortfall
+    if short is not None:
+        best = BestPassage(passages[short.marker - 1].chunk_id, short.score)
+        return Refusal(code=code, reason=short.reason, best=best, floor=short.floor)
+    if citations and (checked is None or checked.supported):
+        return None
+    if checked is not None and checked.says_nothing:
+        reason = f"The model found no answer in the {len(passages)} passages that it received."
+    elif citations:
+        reason = "No sentence of the text is supported by the passages that it cites."
+    else:
+        reason = f"The text cites none of the {len(passages)} passages that the writer received."
+    return Refusal(code=code, reason=reason)

@@ -1,0 +1,175 @@
+"""Markers in an answer, the sentences that carry them, and whether a document supports a sentence.
+
+A marker is a number in square brackets that cites a document, from 1: `[3]`, `[1, 2]` or `[1][2]`. In code,
+between backticks, brackets are code. A document supports a sentence when it has enough of its words and every
+number in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
+from whence.text.sentences import split_sentences
+
+#: At most six digits: no prompt has a million documents.
+MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
+#: What may become a marker when more text comes, with the space before it.
+_BEGUN = re.compile(r"[ \t]*(?:\[[\d\s,;]{0,60})?\Z")
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`?", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,:]\d+)*")
+#: A claim has at least this share of its words in a document that supports it.
+MIN_SUPPORT = 0.34
+#: A shorter claim (`Yes.`) cannot be compared.
+_MIN_TERMS = 3
+#: Statements that the documents lack an answer, as models make them; they need no marker.
+_NOTHING = re.compile(
+    r"\b(?:documents?|passages?|sources?|context|texts?|information)\b[^.]{0,60}"
+    r"\b(?:do(?:es)?\s+not|don't|doesn't|did\s+not|cannot|can't|no|nothing|not)\b"
+    r"|\b(?:no|not\s+any)\s+(?:information|mention|answer|details?|documents?|passages?)\b"
+    r"|\b(?:cannot|can't|unable\s+to)\s+(?:find|answer|determine)\b",
+    re.IGNORECASE,
+)
+
+
+class Claim(NamedTuple):
+    """A sentence of an answer."""
+
+    start: int
+    end: int
+    """Offsets in the answer, those of its markers included."""
+    text: str
+    """Without markers."""
+    markers: tuple[int, ...]
+
+    @property
+    def terms(self) -> list[str]:
+        """Its content words."""
+        return content_terms(self.text)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it has too few words, and no number, to compare it with a document."""
+        return len(set(self.terms)) < _MIN_TERMS and not _NUMBER.search(self.text)
+
+
+def marker_groups(text: str) -> Iterator[re.Match[str]]:
+    """Yield the groups of markers outside of code."""
+    code = [match.span() for match in _CODE.finditer(text)]
+    for match in MARKERS.finditer(text):
+        if not any(start <= match.start() < end for start, end in code):
+            yield match
+
+
+def markers_of(text: str) -> tuple[int, ...]:
+    """Return the numbers in square brackets outside of code, each once, in order of first use.
+
+    >>> markers_of("Open at nine [2]. Closed on Sunday [1, 2][7]. See `a[3]`.")
+    (2, 1, 7)
+    """
+    return tuple(dict.fromkeys(one for match in marker_groups(text) for one in _numbers(match[1])))
+
+
+class MarkerFilter:
+    """Passes text on, piece by piece, without markers that name no document.
+
+    Args:
+        documents: How many documents can be cited.
+    """
+
+    def __init__(self, documents: int) -> None:
+        self._documents = documents
+        self._text = ""
+        self._sent = 0
+        self.removed: dict[int, None] = {}
+        """Numbers of the markers that were left out, in order."""
+
+    def add(self, piece: str, *, end: bool = False) -> str:
+        """Return the text that can be shown now; what may be the beginning of a marker waits."""
+        self._text += piece
+        begun = None if end else _BEGUN.search(self._text, self._sent)
+        upto = begun.start() if begun else len(self._text)
+        shown = self._without_unknown(self._sent, max(upto, self._sent))
+        self._sent = max(upto, self._sent)
+        return shown
+
+    def _without_unknown(self, start: int, end: int) -> str:
+        parts = []
+        for match in marker_groups(self._text[:end]):
+            if match.start() < start:
+                continue
+            numbers = _numbers(match[1])
+            known = [one for one in numbers if 1 <= one <= self._documents]
+            if known == numbers:
+                continue
+            self.removed |= dict.fromkeys(one for one in numbers if one not in known)
+            before = self._text[start : match.start()]
+            parts.append(before if known else before.rstrip(" \t"))
+            parts.append(f"[{', '.join(map(str, known))}]" if known else "")
+            start = match.end()
+        return "".join((*parts, self._text[start:end]))
+
+
+def read_claims(answer: str) -> list[Claim]:
+    """Return the sentences of an answer with their markers, those after the full stop included."""
+    claims: list[Claim] = []
+    for part in split_sentences(answer):
+        if part.kind in ("heading", "code"):
+            continue
+        start, sentence = part.start, answer[part.start : part.end]
+        leading = re.match(rf"(?:\s*{MARKERS.pattern})+", sentence)
+        if leading and claims:
+            last = claims[-1]
+            more = _unique((*last.markers, *markers_of(leading[0])))
+            claims[-1] = last._replace(end=start + len(leading[0].rstrip()), markers=more)
+            start += leading.end()
+            sentence = sentence[leading.end() :]
+        text = MARKERS.sub(" ", sentence).strip()
+        if content_terms(text) or markers_of(sentence):
+            claims.append(Claim(start, part.end, text, markers_of(sentence)))
+    return claims
+
+
+def says_nothing(text: str) -> bool:
+    """Return whether a sentence only says that the documents do not answer.
+
+    >>> says_nothing("The documents do not say when it opens."), says_nothing("It opens at nine.")
+    (True, False)
+    """
+    return _NOTHING.search(text) is not None
+
+
+def supports(claim: Claim, documents: Sequence[str]) -> bool:
+    """Return whether documents together have the numbers and enough of the words of a claim.
+
+    A short claim is taken for supported.
+    """
+    numbers = set(_NUMBER.findall(claim.text))
+    terms = set(claim.terms)
+    whole = "\n".join(documents)
+    if numbers - set(_NUMBER.findall(whole)):
+        return False
+    return claim.is_short or len(terms & set(content_terms(whole))) >= MIN_SUPPORT * len(terms)
+
+
+def nearest_sentence(claim: Claim, document: str, least: float) -> tuple[int, int] | None:
+    """Return the offsets of the sentence that shares most words with a claim; None below a share of `least`."""
+    parts = [part for part in split_sentences(document) if part.kind != "heading"]
+    words = [content_terms(document[part.start : part.end]) for part in parts]
+    weights = inverse_document_frequencies(words)
+    best, most = None, 0.0
+    for part, terms in zip(parts, words, strict=True):
+        share = overlap(claim.terms, terms, weights, 1.0)
+        if share > most:
+            best, most = (part.start, part.end), share
+    return best if most >= least else None
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def _unique(numbers: Sequence[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers))
