@@ -148,6 +148,7 @@ def _candidate(rank: int, found: int) -> CandidateRecord:
         concepts=(_CONCEPTS[rank % 3],),
         digest=f"{1 if rank == found else rank:064x}",
         reason_code=code,
+        duplicate_of="policies/<b> & more.md#1" if rank == found else "",
     )
 
 

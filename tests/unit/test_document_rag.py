@@ -17,8 +17,10 @@ from whence.processors.document_rag import (
     DocumentRag,
     RagOptions,
 )
+from whence.provenance.redaction import chunk_ids
 from whence.provenance.stages import answer_uris, stage_from_uri
 from whence.provenance.trace import Trace, read_trace
+from whence.provenance.why_not import why_not
 from whence.retrieval.services import Vector
 from whence.schema import Answer, EmbeddingModel, PromptResult, Quote, RerankerResult, Triple
 from whence.schema.errors import (
@@ -403,16 +405,23 @@ async def test_a_batched_reader_that_fails_fails_the_question() -> None:
         await bench.ask()
 
 
-async def test_equal_texts_can_be_merged() -> None:
-    """With the option, equal texts take one place, that of the better rank."""
-    texts = {IDS[0]: "same", IDS[1]: "same", IDS[2]: "other"}
+@pytest.mark.parametrize(
+    ("copy", "code"), [("the same", "duplicate"), ("The *same*", "near_duplicate")]
+)
+async def test_texts_that_say_the_same_can_be_merged(copy: str, code: str) -> None:
+    """With the option they take one place, that of the better rank, which the trace and why-not name."""
+    texts = {IDS[0]: "the same", IDS[1]: copy, IDS[2]: "other"}
     bench = Bench(texts=StubTexts(texts), drop_duplicates=True)
 
     result = await bench.ask()
 
-    assert bench.given == ["same", "other"]
-    assert bench.dropped() == {IDS[1]: "duplicate"}
+    assert bench.given == ["the same", "other"]
+    assert bench.dropped() == {IDS[1]: code}
     assert codes(result) == []
+    outcome = why_not(bench.trace, IDS[1], visible=chunk_ids(bench.trace))
+    assert (outcome.code, outcome.duplicate_of) == (code, IDS[0])
+    hidden = why_not(bench.trace, IDS[1], visible=chunk_ids(bench.trace) - {IDS[0]})
+    assert (hidden.code, hidden.duplicate_of) == ("not_retrieved", "")
 
 
 async def test_a_budget_takes_whole_texts() -> None:

@@ -17,6 +17,7 @@ from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
 from whence.retrieval.diversity import diversify
+from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
 from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores, read_reranking
 from whence.retrieval.services import Embedded, Passage, Query
@@ -229,29 +230,36 @@ async def _read(question: Question, candidates: Sequence[CandidateRecord]) -> li
     """Read the texts of candidates; record digests, and why candidates without a text are dropped."""
     reasons: dict[str, DropCode] = {}
     found = await read_passages(question.retrieval, candidates, reasons)
-    passages: dict[str, Passage] = {}
-    duplicates: list[str] = []
+    passages = []
     for passage in found:
-        key = passage.text if question.options.drop_duplicates else passage.chunk_id
-        if not passage.text.strip():
+        if passage.text.strip():
+            passages.append(passage)
+        else:
             reasons[passage.chunk_id] = "text_missing"
-        elif passages.setdefault(key, passage) is not passage:
-            duplicates.append(passage.chunk_id)
     if reasons:
         question.trace.degrade(
             "text-fetch",
             "texts_missing",
             f"{len(reasons)} of {len(candidates)} passages found could not be read",
         )
-    reasons |= dict.fromkeys(duplicates, "duplicate")
     records = question.candidates
     for chunk_id, code in reasons.items():
         records[chunk_id] = replace(records[chunk_id], reason_code=code)
-    for passage in passages.values() if question.trace.full else ():
+    if question.options.drop_duplicates:
+        texts = {one.chunk_id: one.text for one in passages}
+        passages, originals = without_duplicates(passages)
+        for chunk_id, original in originals.items():
+            same = texts[chunk_id] == texts[original]
+            records[chunk_id] = replace(
+                records[chunk_id],
+                reason_code="duplicate" if same else "near_duplicate",
+                duplicate_of=original,
+            )
+    for passage in passages if question.trace.full else ():
         records[passage.chunk_id] = replace(
             records[passage.chunk_id], digest=passage.digest or text_digest(passage.text)
         )
-    return list(passages.values())
+    return passages
 
 
 def text_digest(text: str) -> str:

@@ -137,7 +137,7 @@ class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknow
     """Settings of the document RAG processor."""
 
     drop_duplicates: bool = True
-    """Whether of passages with equal texts only the best ranked is kept."""
+    """Whether of passages that say the same only the best ranked is kept."""
     mode: SearchMode = "dense"
     """How candidates are found when the request does not say."""
     fetch_limit: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0

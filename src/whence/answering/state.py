@@ -130,7 +130,7 @@ class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     """Candidates with a score below it are dropped."""
     drop_duplicates: bool = False
-    """Whether of passages with equal texts only the best ranked is kept."""
+    """Whether of passages that say the same only the best ranked is kept."""
     max_concepts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 10
     """Most concepts that are searched for, the question itself not counted; with 0 none are asked for."""
     search_question: bool = True

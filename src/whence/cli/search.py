@@ -143,7 +143,11 @@ def _print_hits(report: SearchReport) -> None:
         text = " ".join(_without_heading(hit.chunk.content, hit.chunk.metadata).split())
         rest = "…" if len(text) > _PREVIEW_CHARACTERS else ""
         preview = Text(text[:_PREVIEW_CHARACTERS] + rest)
-        out.print(Padding(preview, (0, 0, 0, 3), expand=False), end="\n\n")
+        out.print(Padding(preview, (0, 0, 0, 3), expand=False))
+        if others := dict.fromkeys(one.document_id for one in hit.duplicates):
+            same = Text(f"The same in {', '.join(others)}", style="dim")
+            out.print(Padding(same, (0, 0, 0, 3), expand=False))
+        out.print()
 
 
 def _without_heading(content: str, metadata: Mapping[str, Any]) -> str:

@@ -94,6 +94,8 @@ def _print_reason(reason: WhyNot) -> None:
         for name, value in reason.numbers.items()
     }
     out.print(facts_table(numbers))
+    if reason.duplicate_of:
+        out.print(f"kept in its place: {reason.duplicate_of}", markup=False, soft_wrap=True)
     if reason.refusal is not None:
         out.print(f"no answer: {reason.refusal.reason}", markup=False, soft_wrap=True)
 

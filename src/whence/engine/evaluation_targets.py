@@ -35,7 +35,7 @@ _BATCH_SIZE = 100
 async def _search(
     engine: Engine, query: str, mode: str, limit: int, collection: str, access: Access
 ) -> SearchReport:
-    """Search a collection without a threshold."""
+    """Search a collection without a threshold; a copy counts, because it may be the one that was judged."""
     rerank = mode == "rerank"
     request = SearchQuery(
         query=query,
@@ -45,6 +45,7 @@ async def _search(
         rerank_budget_s=MAX_BUDGET_S,
         access=access,
         collection=collection,
+        distinct=False,
     )
     report = await engine.search_report(request)
     if rerank and report.results and not report.reranker:

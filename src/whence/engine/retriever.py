@@ -135,7 +135,9 @@ class Retriever:
         services = _PlainServices(
             self._embedder, self._vector_store, self._sparse, self._access, self._fusion
         )
-        report = await search(services, query_text, top_k=top_k, threshold=threshold)
+        report = await search(
+            services, query_text, top_k=top_k, threshold=threshold, distinct=False
+        )
         return report.results
 
 

@@ -49,6 +49,8 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the reranker reads the best hits, 60 or `top_k`; its final score then orders them."""
     rerank_budget_s: float = RERANK_BUDGET_S
     """Seconds for reranking; after that the hits keep their order, and the report says so."""
+    distinct: bool = True
+    """Whether passages that say the same take one place. In a snapshot of code every copy takes its own."""
     snapshot: SnapshotChoice | None = None
     """Snapshot of code to search instead of the collection."""
 
@@ -84,6 +86,7 @@ async def run_search(session: EngineSession, query: SearchQuery) -> SearchReport
             rerank=query.rerank,
             no_reranker=absent,
             exact=query.exact,
+            distinct=query.distinct and query.snapshot is None,
         )
 
     if query.snapshot is None:

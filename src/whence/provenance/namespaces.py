@@ -154,6 +154,7 @@ WH_NAME_SCORE = WH + "nameScore"
 #: The concept, or the question itself, whose search returned the candidate.
 WH_FOUND_BY = WH + "foundBy"
 WH_DIGEST = WH + "digest"
+WH_DUPLICATE_OF = WH + "duplicateOf"
 WH_RERANK_RANK = WH + "rerankRank"
 #: What the reranker's model said.
 WH_RERANK_SCORE = WH + "rerankScore"

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 DropCode = Literal[
     "below_threshold",
     "duplicate",
+    "near_duplicate",
     "over_fetch_limit",
     "fetch_failed",
     "text_missing",
@@ -33,6 +34,7 @@ class Reason(NamedTuple):
 DROP_REASONS: Mapping[str, Reason] = {
     "below_threshold": Reason("exploration", "its score is below the similarity threshold"),
     "duplicate": Reason("exploration", "a better ranked candidate has the same text"),
+    "near_duplicate": Reason("exploration", "a better ranked candidate says the same"),
     "over_fetch_limit": Reason("exploration", "it is ranked after the last candidate retrieved"),
     "fetch_failed": Reason("exploration", "its text could not be read"),
     "text_missing": Reason("exploration", "its text is no longer there"),

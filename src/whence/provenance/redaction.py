@@ -47,16 +47,11 @@ def redact_trace(trace: Trace, visible: frozenset[str]) -> Trace:
 
 def _duplicates_of_hidden(trace: Trace, visible: frozenset[str]) -> frozenset[str]:
     """Return the candidates dropped for what they have in common with a chunk that is not visible."""
-    originals = {
-        candidate.digest
-        for candidate in trace.candidates
-        if candidate.chunk_id in visible and candidate.reason_code != "duplicate"
-    } - {""}
     hides_kept = _hides_kept(trace, visible)
     return frozenset(
         candidate.chunk_id
         for candidate in trace.candidates
-        if (candidate.reason_code == "duplicate" and candidate.digest not in originals)
+        if (candidate.duplicate_of and candidate.duplicate_of not in visible)
         or (candidate.reason_code == "less_diverse" and hides_kept)
     )
 

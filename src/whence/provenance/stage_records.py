@@ -47,6 +47,8 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Highest share of terms in common with a passage chosen before, 0 to 1."""
     reason_code: str = ""
     """Code of `reasons.DROP_REASONS` when it was dropped, else empty."""
+    duplicate_of: str = ""
+    """Chunk that was kept in its place, of one dropped as `duplicate` or `near_duplicate`."""
 
 
 #: Predicate of each score that retrieval gives a candidate.

@@ -154,6 +154,8 @@ def exploration_triples(
         rows.append((node, ns.WH_DIGEST, literal(digest) if digest else None))
         if candidate.reason_code:
             rows.append((node, ns.WH_REASON, _reason_term(candidate)))
+        if candidate.duplicate_of:
+            rows.append((node, ns.WH_DUPLICATE_OF, _id_term(candidate.duplicate_of)))
     return _triples(stage, "Exploration", (ns.TG_EXPLORATION,), uris.grounding, rows, run)
 
 

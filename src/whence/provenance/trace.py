@@ -337,6 +337,7 @@ def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[CandidateRecord
             digest=node.text(ns.WH_DIGEST),
             rerank_rank=node.integer(ns.WH_RERANK_RANK) or 0,
             reason_code=node.iri(ns.WH_REASON).removeprefix(ns.WH),
+            duplicate_of=node.id(ns.WH_DUPLICATE_OF),
             **{
                 field: node.number(predicate)
                 for field, predicate in (*SCORE_PREDICATES.items(), *OUTCOME_PREDICATES.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES
 from whence.provenance.redaction import redact_trace
@@ -31,6 +32,8 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     numbers: dict[str, Scalar] = {}
     """Ranks, scores and limits that led to the decision, as far as they were recorded."""
+    duplicate_of: str = ""
+    """Chunk that was kept in its place, when it was dropped because that one says the same."""
     refusal: Refusal | None = None
     """Why the question has no answer, when it has none."""
 
@@ -52,7 +55,8 @@ def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
     if not found:
         return _answer(trace, item, "not_retrieved", {})
     code, best = min(found, key=lambda pair: _distance(*pair))
-    return _answer(trace, best.chunk_id, code, _candidate_numbers(best))
+    found_out = _answer(trace, best.chunk_id, code, _candidate_numbers(best))
+    return replace(found_out, duplicate_of=best.duplicate_of)
 
 
 class _Outcomes:

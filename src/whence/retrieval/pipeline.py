@@ -17,10 +17,17 @@ import msgspec
 
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord
+from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.fusion import MAX_UNBOOSTED_SCORE
 from whence.retrieval.pooling import fuse_rankings, pool_candidates
 from whence.retrieval.rerank import SEARCH_POOL, order_scores, read_reranking
-from whence.retrieval.results import Reranking, RetrievalResult, RetrievedChunk, SearchReport
+from whence.retrieval.results import (
+    Duplicate,
+    Reranking,
+    RetrievalResult,
+    RetrievedChunk,
+    SearchReport,
+)
 from whence.retrieval.services import Passage, Query, Ranking, RetrievalServices
 from whence.retrieval.spelling import Spelling
 from whence.schema.errors import (
@@ -46,6 +53,8 @@ T = TypeVar("T")
 #: Seconds that reranking may take; on two busy cores loading the model and reading takes half of them.
 RERANK_BUDGET_S = 10.0
 MAX_BUDGET_S = 600.0
+#: Texts that a search reads beyond those wanted, to fill the places of passages that say the same.
+_MOST_FURTHER_TEXTS = 100
 _TEXT_HINT = "give a word or a question"
 _TOP_K_HINT = "it is the most results that are wanted, 1 or more"
 _THRESHOLD_HINT = "0 keeps every result"
@@ -151,11 +160,13 @@ async def search(
     rerank: bool = False,
     no_reranker: str = "",
     exact: bool = False,
+    distinct: bool = True,
 ) -> SearchReport:
     """Search once, or again with corrected words when some are misspelt, unless `exact`.
 
     A chunk that is hidden or removed before its text is read is left out.
 
+    With `distinct` a passage that says what a better one says takes no place, and the better one names it.
     Reranked results are cut by threshold and `top_k` after that. Of a query that is a whole document only the
     beginning counts, and the report says so.
 
@@ -169,15 +180,14 @@ async def search(
     marks = [time.perf_counter()]
     limit = max(top_k, SEARCH_POOL) if rerank else top_k
     # The threshold is one of the reranked scores where there are any.
-    used = await _search_corrected(
-        services, query, limit, 0.0 if rerank else threshold, exact=exact
-    )
-    query, found, not_embedded = used.query, used.found, used.not_embedded
-    marks += used.marks
+    floor = 0.0 if rerank else threshold
+    further = min(2 * limit, _MOST_FURTHER_TEXTS) if distinct else 0
+    used = await _search_corrected(services, query, limit + further, floor, exact=exact)
+    read = await _read(services, used, limit, floor, distinct=distinct)
+    query, found, not_embedded = used.asked.text, read.found, used.not_embedded
+    marks += [*used.marks, time.perf_counter()]
     best = found.candidates[0].score if found.candidates else None
-    passages = await read_passages(services, found.kept)
-    marks.append(time.perf_counter())
-    results = _results(found, passages)
+    results = _results(read)
     reranked = _Reranked(results)
     if rerank:
         reranked = await rerank_results(services, query, results, no_reranker)
@@ -200,7 +210,7 @@ async def search(
 class _Searched(msgspec.Struct, frozen=True):
     """What a query found, corrected where words were misspelt."""
 
-    query: str
+    asked: Query
     corrections: tuple[Correction, ...]
     found: Found
     not_embedded: tuple[Degradation, ...]
@@ -222,8 +232,43 @@ async def _search_corrected(
         new = found.spelling.corrections
         if not asked.spelling or not new:
             marks = (embedded_at, time.perf_counter())
-            return _Searched(query, corrections, found, not_embedded, marks)
+            return _Searched(asked, corrections, found, not_embedded, marks)
         corrections, query = new, correct_text(query, new)
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """What one search found, with texts."""
+
+    found: Found
+    passages: list[Passage]
+    """Best first, at most as many as are wanted."""
+    duplicates: dict[str, list[Duplicate]]
+    """By the chunk that was kept in their place."""
+
+
+async def _read(
+    services: RetrievalServices, used: _Searched, limit: int, threshold: float, *, distinct: bool
+) -> _Read:
+    """Read the texts of what was found; those that say the same count once, and the places are filled.
+
+    Cost: a text each; whenever too many say the same one more search, twice as far.
+    """
+    found, query = used.found, msgspec.structs.replace(used.asked, spelling=False)
+    while True:
+        passages = await read_passages(services, found.kept)
+        if not distinct:
+            return _Read(found, passages, {})
+        passages, originals = without_duplicates(passages)
+        if len(passages) >= limit or len(found.kept) < query.limit:
+            break
+        query = msgspec.structs.replace(query, limit=2 * query.limit)
+        found = await find_candidates(services, [query], limit=query.limit, threshold=threshold)
+    documents = {one.chunk_id: one.document_id for one in found.candidates}
+    duplicates: dict[str, list[Duplicate]] = {}
+    for chunk_id, original in originals.items():
+        copy = Duplicate(chunk_id=chunk_id, document_id=documents[chunk_id])
+        duplicates.setdefault(original, []).append(copy)
+    return _Read(found, passages[:limit], duplicates)
 
 
 async def _embed(services: RetrievalServices, query: str) -> tuple[Any, tuple[Degradation, ...]]:
@@ -327,10 +372,10 @@ async def read_passages(
     return passages
 
 
-def _results(found: Found, passages: Sequence[Passage]) -> list[RetrievalResult]:
-    candidates = {one.chunk_id: one for one in found.candidates}
+def _results(read: _Read) -> list[RetrievalResult]:
+    candidates = {one.chunk_id: one for one in read.found.candidates}
     results = []
-    for rank, passage in enumerate(passages, 1):
+    for rank, passage in enumerate(read.passages, 1):
         one = candidates[passage.chunk_id]
         parts = {"graph_score": one.graph_score, "name_score": one.name_score}
         results.append(
@@ -338,6 +383,7 @@ def _results(found: Found, passages: Sequence[Passage]) -> list[RetrievalResult]
                 rank=rank,
                 similarity_score=one.score or 0.0,
                 document_id=one.document_id,
+                duplicates=tuple(read.duplicates.get(one.chunk_id, ())),
                 chunk=RetrievedChunk(
                     id=one.chunk_id, content=passage.text, metadata=dict(passage.metadata)
                 ),

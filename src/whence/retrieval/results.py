@@ -36,6 +36,13 @@ class Reranking(msgspec.Struct, frozen=True, kw_only=True):
     """Score by retrieval alone, 0 to 1."""
 
 
+class Duplicate(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage that says what a hit says; it takes no place of its own."""
+
+    chunk_id: str
+    document_id: str
+
+
 class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     """One hit of a search."""
 
@@ -53,6 +60,8 @@ class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     `name_score` (what its name added) of a hit that goes by the very name that the query is."""
     reranking: Reranking | None = None
     """Set when the hits were reranked."""
+    duplicates: tuple[Duplicate, ...] = ()
+    """Passages with nearly the same words, best ranked first."""
     weak: bool = False
     """Whether the score is below 0.5; always computed from it."""
 

@@ -242,6 +242,7 @@ function hitItem(hit) {
   const part = (name, value) => (value == null ? "" : ` · ${name} ${value.toFixed(3)}`);
   const { dense_score: dense, sparse_score: sparse } = hit.score_breakdown;
   const metadata = hit.chunk.metadata;
+  const others = [...new Set(hit.duplicates.map((one) => one.document_id))];
   return make("li", {},
     make("span", { className: "marker", textContent: `${hit.rank}.` }),
     source(hit.document_id, metadata.source_url), " ",
@@ -249,7 +250,8 @@ function hitItem(hit) {
     make("div", { className: "scores" },
       make("meter", { min: 0, max: 1, value: hit.similarity_score }),
       ` ${hit.similarity_score.toFixed(3)}${part("dense", dense)}${part("lexical", sparse)}`),
-    make("blockquote", { textContent: hit.chunk.content }));
+    make("blockquote", { textContent: hit.chunk.content }),
+    make("div", { className: "place", textContent: others.length ? `The same in ${others.join(", ")}` : "" }));
 }
 
 async function whyNot(item) {
@@ -260,8 +262,9 @@ async function whyNot(item) {
       const shown = typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value;
       return `${name.replaceAll("_", " ")} ${shown}`;
     });
+    const instead = reason.duplicate_of ? `\nkept in its place: ${reason.duplicate_of}` : "";
     const refused = reason.refusal ? `\nno answer: ${reason.refusal.reason}` : "";
-    $("why-told").textContent = `${reason.stage}: ${reason.reason}\n${numbers.join(" · ")}${refused}`;
+    $("why-told").textContent = `${reason.stage}: ${reason.reason}\n${numbers.join(" · ")}${instead}${refused}`;
   } catch (error) {
     $("why-told").textContent = error.message;
   }
