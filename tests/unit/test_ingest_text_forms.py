@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.documents import make_pdf
 from tests.support.markup import markup_in
 
 from whence.ingest.blocks import ParsedDocument
@@ -180,3 +181,37 @@ def test_the_detector_finds_markup(text: str, kind: str) -> None:
         )
         == []
     )
+
+
+def test_a_pdf_has_lists_and_sentences_across_pages() -> None:
+    """Marks begin items; a sentence goes on over a page; page numbers and entries of contents are no text."""
+    pages = [
+        [
+            (11.0, 720.0, "Scope ........................ 1"),
+            (11.0, 700.0, "The rule holds for everyone"),
+            (11.0, 30.0, "i"),
+        ],
+        [
+            (11.0, 700.0, "who works here. It has two parts:"),
+            (11.0, 670.0, "* one part is"),
+            (11.0, 657.0, "imple-"),
+            (11.0, 644.0, "mented"),
+            (11.0, 620.0, "* two"),
+            (11.0, 30.0, "ii"),
+        ],
+        [(11.0, 700.0, "The end."), (11.0, 30.0, "iii")],
+    ]
+    file = SourceFile(path="a.pdf", document_id="a.pdf", suffix=".pdf")
+    document = loader_for(file).parse(file, make_pdf(pages))
+
+    assert document.text == (
+        "The rule holds for everyone who works here. It has two parts:\n\n"
+        "- one part is implemented\n- two\n\nThe end."
+    )
+    page = {
+        word: place.page
+        for word in ("rule", "two parts", "- one", "end")
+        for at in [document.text.index(word)]
+        if (place := place_of(document.places, at, at + 1))
+    }
+    assert page == {"rule": 1, "two parts": 2, "- one": 2, "end": 3}

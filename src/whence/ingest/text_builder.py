@@ -125,8 +125,8 @@ class TextBuilder:
         self._lead_in = f"{collapse_spaces(words).rstrip(':.')}: "
         self._lead_line = line
 
-    def add_paragraph(self, text: str, *, line: int = 0) -> None:
-        """Add a paragraph, with single spaces for white space."""
+    def add_paragraph(self, text: str, *, line: int = 0, pages: Sequence[int] = ()) -> None:
+        """Add a paragraph, with single spaces for white space; `pages` has the page of each of its lines."""
         words, starts = _joined(text)
         if not words:
             return
@@ -138,6 +138,7 @@ class TextBuilder:
         for begin, end in sentence_spans(words, 0, len(words)):
             first, last = (bisect_right(starts, at) - 1 for at in (begin, end - 1))
             lines = (line + first, line + last) if line else (0, 0)
+            self.page = pages[first] if pages else self.page
             if lead and not begin and 0 < self._lead_line < line:
                 lines = (self._lead_line, lines[1])
             self._add_part((body + begin if begin else start, body + end), *lines)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import TextBuilder, collapse_spaces
+from whence.ingest.text_builder import LINE_END, TextBuilder, code_span, collapse_spaces
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -25,20 +25,36 @@ _PDFIUM = threading.Lock()
 #: Least font size of a heading, relative to that of the text.
 _HEADING_SIZE = 1.15
 _MAX_HEADING_LENGTH = 150
-#: If a larger share of the text has the size of a heading, size does not indicate headings.
+#: If a larger share of the text has the size of a heading, size does not indicate headings; nor does bold.
 _MAX_HEADING_SHARE = 0.3
+#: A line of bold letters is a heading up to this share of the width of the text.
+_MAX_BOLD_WIDTH = 0.8
 #: Largest space between two lines of one paragraph, in line heights.
 _MAX_LEADING = 0.55
 _INDENT = 0.8
-#: A first or last line is a running title if this share of the pages has it, and at least so many.
-_RUNNING_SHARE, _RUNNING_PAGES = 0.5, 3
+#: A line at the edge of a page is a running title if as many pages have it at the same height.
+_RUNNING_PAGES = 3
+#: Lines at each edge that may be running titles or numbers of pages.
+_EDGE_LINES = 2
+#: Share of the height of all pages in which they stand, at the top and at the bottom.
+_MARGIN = 0.08
 
-_BULLET = re.compile(r"[•‣▪●○◦\u2013\u2014*-]\s|\(?(?:\d{1,3}|[a-z])[.)]\s")
-_SENTENCE_END = re.compile(r"[.!?:;…][\"'\u201d\u2019)\]]*$")
+_BULLET = re.compile(
+    r"(?P<sign>[\u2022\u2023\u25aa\u25cf\u25cb\u25e6\u2013\u2014*-])\s+|\(?(?P<number>\d{1,3}|[a-z])[.)]\s"
+)
+_SENTENCE_END = re.compile(r"[.!?:;\u2026][\"'\u201d\u2019)\]]*$")
+#: An entry of a table of contents: dots that lead to the number of a page.
+_CONTENTS = re.compile(r"(?:\.\s?){4,}\s*[\divxlc]{0,6}$")
+_PAGE_NUMBER = re.compile(r"[-\u2013\s]*(?:\d{1,4}|[ivxlc]{1,6})[-\u2013\s]*$")
+_FIXED_FONT = re.compile(
+    r"mono|courier|consol|typewriter|cmtt|sftt|inconsolata|menlo|code", re.IGNORECASE
+)
+_BOLD_FONT = re.compile(r"bold|black|heavy|-bd|cmbx|sfbx|demi", re.IGNORECASE)
 #: A hyphen at a line end; PDFium writes U+0002 or U+FFFE instead of hyphen and line end.
 _LINE_HYPHEN = "\x02"
-_HYPHENATED_BREAK = re.compile(r"([^\W\d_]*)[\x02\ufffe\xad]\s*([^\W\d_]*)")
+_HYPHENATED_BREAK = re.compile(rf"([^\W\d_]*)[\x02\ufffe\xad](\s*{LINE_END}?\s*)([^\W\d_]*)")
 _HYPHENATED = re.compile(r"[^\W\d_]+-[^\W\d_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _NOT_A_TITLE = re.compile(
     r"(?i)untitled|microsoft (?:word|powerpoint)|.*\.(?:docx?|pdf|tex|indd|pptx?|dvi)\s*$"
 )
@@ -52,6 +68,12 @@ class _Line(NamedTuple):
     left: float
     top: float
     bottom: float
+    right: float = 0.0
+    is_fixed: bool = False
+    """Whether its letters have one width, as in code."""
+    is_bold: bool = False
+    page: int = 0
+    """From 1."""
 
     @property
     def height(self) -> float:
@@ -72,19 +94,9 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
     if not any(pages):
         raise BadInput(f"has {len(pages):,} pages and no text: run OCR on it first")
     pages = _remove_running_titles(pages)
+    every = [line for page in pages for line in page if not _CONTENTS.search(line.text)]
     text = TextBuilder()
-    levels = _heading_levels(pages)
-    every = (line for page in pages for line in page)
-    compounds = {word.casefold() for line in every for word in _HYPHENATED.findall(line.text)}
-    for page in pages:
-        text.page += 1
-        for lines in _paragraphs(page, levels):
-            level = levels.get(lines[0].height)
-            words = _join_lines([line.text for line in lines], compounds)
-            if level is None:
-                text.add_paragraph(words)
-            else:
-                text.add_heading(level, words)
+    _Writer(text, every).write()
     title = title or first_heading(text.blocks)
     return build_document(file, text.text, text.blocks, title=title, places=text.places)
 
@@ -94,7 +106,9 @@ def _read_pages(data: bytes) -> tuple[str, list[_Page]]:
 
     try:
         with closing(PdfDocument(data)) as document:
-            return _title(document), [_lines(document[number]) for number in range(len(document))]
+            return _title(document), [
+                _lines(document[number], number + 1) for number in range(len(document))
+            ]
     except PdfiumError as error:
         if "password" in str(error).lower():
             raise BadInput("is protected by a password") from error
@@ -106,7 +120,7 @@ def _title(document: PdfDocument) -> str:
     return "" if _NOT_A_TITLE.match(words) else shorten(words, MAX_HEADING)
 
 
-def _lines(page: PdfPage) -> _Page:
+def _lines(page: PdfPage, number: int) -> _Page:
     from pypdfium2 import raw
 
     found: _Page = []
@@ -117,37 +131,227 @@ def _lines(page: PdfPage) -> _Page:
             # PDFium returns surrogate pairs as two characters.
             pairs = "".join(letters[start:end]).encode("utf-16", "surrogatepass")
             words = pairs.decode("utf-16", "replace").strip()
-            first = next((at for at in range(start, end) if not letters[at].isspace()), None)
-            if first is not None:
-                left, bottom, _, top = text.get_charbox(first, loose=True)
-                found.append(_Line(words, left, top, bottom))
+            shown = [at for at in range(start, end) if not letters[at].isspace()]
+            if shown:
+                left, bottom, _, top = text.get_charbox(shown[0], loose=True)
+                right = text.get_charbox(shown[-1], loose=True)[2]
+                fonts = [_font(text, at) for at in (shown[0], shown[len(shown) // 2], shown[-1])]
+                is_fixed = all(_FIXED_FONT.search(font) for font in fonts)
+                is_bold = all(_BOLD_FONT.search(font) for font in fonts)
+                found.append(_Line(words, left, top, bottom, right, is_fixed, is_bold, number))
             start = end + 1
     return found
 
 
+def _font(text: Any, at: int) -> str:
+    """Return the name of the font of a letter; empty if it has none."""
+    from ctypes import c_int, create_string_buffer
+
+    from pypdfium2 import raw
+
+    name, flags = create_string_buffer(128), c_int()
+    length = raw.FPDFText_GetFontInfo(text, at, name, 128, flags)
+    return name.value.decode(errors="replace") if 0 < length <= 128 else ""
+
+
 def _remove_running_titles(pages: Sequence[_Page]) -> list[_Page]:
-    """Remove first and last lines that many pages share, ignoring digits."""
-    for edge in (0, -1):
-        counts = Counter(_DIGITS.sub("#", page[edge].text) for page in pages if page)
-        least = max(_RUNNING_PAGES, _RUNNING_SHARE * len(pages))
-        running = {words for words, count in counts.items() if count >= least}
-        pages = [
-            [
-                line
-                for line in page
-                if line is not page[edge] or _DIGITS.sub("#", line.text) not in running
-            ]
-            for page in pages
-        ]
-    return list(pages)
+    """Remove lines at the edges of pages that other pages have as well, and numbers of pages.
+
+    Lines that differ in their numbers are the same, unless they are as large as headings.
+    """
+    every = [line for page in pages for line in page]
+    levels = _heading_levels(every)
+    high, low = max(line.top for line in every), min(line.bottom for line in every)
+
+    def key(line: _Line) -> tuple[str, int]:
+        words = line.text if line.height in levels else _DIGITS.sub("#", line.text)
+        return words, round(line.top / 3)
+
+    def is_in_margin(line: _Line) -> bool:
+        return line.top > high - _MARGIN * (high - low) or line.bottom < low + _MARGIN * (
+            high - low
+        )
+
+    kept = list(pages)
+    for edge in (0, -1) * _EDGE_LINES:
+        counts = Counter(key(page[edge]) for page in kept if page)
+        numbers = sum(bool(_PAGE_NUMBER.match(page[edge].text)) for page in kept if page)
+        for at, page in enumerate(kept):
+            if not page or not is_in_margin(page[edge]):
+                continue
+            is_number = numbers >= _RUNNING_PAGES and _PAGE_NUMBER.match(page[edge].text)
+            if is_number or counts[key(page[edge])] >= _RUNNING_PAGES:
+                kept[at] = page[1:] if edge == 0 else page[:-1]
+    return kept
 
 
-def _heading_levels(pages: Sequence[_Page]) -> dict[float, int]:
+class _Writer:
+    """Writes the lines of all pages in their order."""
+
+    def __init__(self, text: TextBuilder, lines: Sequence[_Line]) -> None:
+        self._text, self._lines = text, lines
+        self._levels = _heading_levels(lines)
+        self._has_bold = _share(lines, lambda line: line.is_bold) <= _MAX_HEADING_SHARE
+        self._has_code = _share(lines, lambda line: line.is_fixed) <= 1 - _MAX_HEADING_SHARE
+        widths = sorted(line.right - line.left for line in lines)
+        self._width = widths[len(widths) * 9 // 10] if widths else 0.0
+        self._words = Counter(
+            word.casefold() for line in lines for word in _LETTERS.findall(line.text)
+        )
+        self._compounds = {
+            word.casefold() for line in lines for word in _HYPHENATED.findall(line.text)
+        }
+
+    def write(self) -> None:
+        """Write headings, lists, definitions, code and paragraphs."""
+        paragraphs = list(self._paragraphs())
+        at = 0
+        while at < len(paragraphs):
+            end = at
+            while end < len(paragraphs) and self._is_item(paragraphs[end]):
+                end += 1
+            if end > at:
+                self._list(paragraphs[at:end])
+            elif (end := self._definition_end(paragraphs, at)) > at:
+                term, *bodies = paragraphs[at:end]
+                self._text.page = term[0].page
+                with self._text.block(), self._text.definition([code_span(term[0].text)]):
+                    for lines in bodies:
+                        self._paragraph(lines)
+            else:
+                self._paragraph(paragraphs[at])
+                end = at + 1
+            at = end
+
+    def _paragraph(self, lines: Sequence[_Line]) -> None:
+        self._text.page = lines[0].page
+        level = self._level(lines[0])
+        if level is not None:
+            self._text.add_heading(level, self._join(lines))
+        elif self._is_code(lines[0]):
+            self._code(lines)
+        else:
+            self._text.add_paragraph(self._join(lines), pages=[line.page for line in lines])
+
+    def _is_item(self, lines: Sequence[_Line]) -> bool:
+        first = lines[0]
+        is_text = self._level(first) is None and not self._is_code(first)
+        return is_text and bool(_BULLET.match(first.text))
+
+    def _definition_end(self, paragraphs: Sequence[Sequence[_Line]], at: int) -> int:
+        """Return the end of a line of code and the deeper paragraphs below it; `at` if it is no such line."""
+        term = paragraphs[at][0]
+        if len(paragraphs[at]) > 1 or not self._is_code(term):
+            return at
+        end = at + 1
+        while end < len(paragraphs):
+            first = paragraphs[end][0]
+            is_body = self._level(first) is None and first.left > term.left + term.height
+            if not is_body or (end == at + 1 and (self._is_code(first) or first.page != term.page)):
+                break
+            end += 1
+        return end if end > at + 1 else at
+
+    def _list(self, items: Sequence[Sequence[_Line]]) -> None:
+        with self._text.block():
+            for lines in items:
+                words = self._join(lines)
+                found = _BULLET.match(words)
+                number = found["number"] if found else ""
+                mark = f"{number}. " if number and number.isdecimal() else "- "
+                keeps = bool(number) and not number.isdecimal()
+                self._text.page = lines[0].page
+                with self._text.item(mark):
+                    bare = words[found.end() :] if found and not keeps else words
+                    self._text.add_paragraph(bare, pages=[line.page for line in lines])
+
+    def _code(self, lines: Sequence[_Line]) -> None:
+        margin = min(line.left for line in lines)
+        widths = ((line.right - line.left) / max(1, len(line.text)) for line in lines)
+        letter = max(1.0, *widths)
+        self._text.add_code(
+            [" " * min(80, round((line.left - margin) / letter)) + line.text for line in lines]
+        )
+
+    def _level(self, line: _Line) -> int | None:
+        """Return the level of a heading; None for other lines."""
+        level = self._levels.get(line.height)
+        is_bold = line.is_bold and self._has_bold and not line.is_fixed
+        short = line.right - line.left <= _MAX_BOLD_WIDTH * self._width
+        if level is None and is_bold and short and not _SENTENCE_END.search(line.text):
+            words = len(_LETTERS.findall(line.text))
+            level = min(6, max(self._levels.values(), default=0) + 1) if words else None
+        return level
+
+    def _is_code(self, line: _Line) -> bool:
+        return line.is_fixed and self._has_code and self._level(line) is None
+
+    def _paragraphs(self) -> Iterator[list[_Line]]:
+        paragraph: list[_Line] = []
+        for line in self._lines:
+            if paragraph and not self._continues(paragraph, line):
+                yield paragraph
+                paragraph = []
+            paragraph.append(line)
+        if paragraph:
+            yield paragraph
+
+    def _continues(self, paragraph: Sequence[_Line], line: _Line) -> bool:
+        last = paragraph[-1]
+        if self._level(last) != self._level(line) or self._is_code(last) != self._is_code(line):
+            return False
+        if self._is_code(line):
+            return line.page == last.page and last.bottom - line.top < 2.5 * last.height
+        if _BULLET.match(line.text):
+            return False
+        is_heading = self._level(line) is not None
+        if is_heading and sum(len(each.text) for each in paragraph) > _MAX_HEADING_LENGTH:
+            return False
+        is_end = bool(_SENTENCE_END.search(last.text))
+        if line.page != last.page or line.top > last.top:
+            # The next column or page, where a sentence may continue.
+            return not is_end and not is_heading and line.text[:1].islower()
+        if last.bottom - line.top > _MAX_LEADING * max(last.height, line.height):
+            return False
+        return not (is_end and line.left > last.left + _INDENT * line.height)
+
+    def _join(self, lines: Sequence[_Line]) -> str:
+        """Join lines and hyphenated words; line ends stay, so that pages can be told."""
+        joined = ""
+        for line in lines:
+            if joined.endswith("-") and joined[-2:-1].isalpha():
+                joined = f"{joined[:-1]}{_LINE_HYPHEN}{LINE_END}{line.text}"
+            else:
+                joined = f"{joined}\n{line.text}" if joined else line.text
+        return _HYPHENATED_BREAK.sub(self._join_word, joined).replace("\xad", "")
+
+    def _join_word(self, found: re.Match[str]) -> str:
+        """Return a word whose parts stand on two lines.
+
+        It keeps its hyphen if the document has it so elsewhere, or if it does not have the whole word but both
+        of its parts, or if no lower-case letter follows.
+        """
+        first, space, second = found.groups()
+        whole, parts = f"{first}{second}".casefold(), (first.casefold(), second.casefold())
+        is_compound = f"{first}-{second}".casefold() in self._compounds
+        are_words = whole not in self._words and all(
+            self._words[part] > 1 and len(part) > 2 for part in parts
+        )
+        keeps = second and (is_compound or are_words or not second[:1].islower())
+        lines = LINE_END * space.count(LINE_END)
+        return f"{first}{'-' if keeps else ''}{second}{lines}"
+
+
+def _share(lines: Sequence[_Line], holds: Callable[[_Line], bool]) -> float:
+    whole = sum(len(line.text) for line in lines)
+    return sum(len(line.text) for line in lines if holds(line)) / max(1, whole)
+
+
+def _heading_levels(lines: Sequence[_Line]) -> dict[float, int]:
     """Return the heading level of each font height of headings, 1 for the largest."""
     sizes: Counter[float] = Counter()
-    for page in pages:
-        for line in page:
-            sizes[line.height] += len(line.text)
+    for line in lines:
+        sizes[line.height] += len(line.text)
     if not sizes:
         return {}
     body = max(sizes, key=lambda height: (sizes[height], -height))
@@ -155,54 +359,6 @@ def _heading_levels(pages: Sequence[_Page]) -> dict[float, int]:
     if sum(sizes[height] for height in tall) > _MAX_HEADING_SHARE * sizes.total():
         return {}
     return {height: min(level, 6) for level, height in enumerate(tall, 1)}
-
-
-def _paragraphs(page: _Page, levels: dict[float, int]) -> Iterator[list[_Line]]:
-    paragraph: list[_Line] = []
-    for line in page:
-        if paragraph and not _continues(paragraph, line, levels):
-            yield paragraph
-            paragraph = []
-        paragraph.append(line)
-    if paragraph:
-        yield paragraph
-
-
-def _continues(paragraph: Sequence[_Line], line: _Line, levels: dict[float, int]) -> bool:
-    last = paragraph[-1]
-    if levels.get(last.height) != levels.get(line.height) or _BULLET.match(line.text):
-        return False
-    if line.height in levels and sum(len(each.text) for each in paragraph) > _MAX_HEADING_LENGTH:
-        return False
-    is_end = bool(_SENTENCE_END.search(last.text))
-    if line.top > last.top:
-        # The next column, where a sentence may continue.
-        return not is_end and line.text[:1].islower()
-    if last.bottom - line.top > _MAX_LEADING * max(last.height, line.height):
-        return False
-    return not (is_end and line.left > last.left + _INDENT * line.height)
-
-
-def _join_lines(lines: Sequence[str], compounds: set[str]) -> str:
-    """Join lines and hyphenated words.
-
-    A hyphen is kept if the word has it elsewhere, or if no lower-case letter follows.
-    """
-    joined = ""
-    for line in lines:
-        if joined.endswith("-") and joined[-2:-1].isalpha():
-            joined = joined[:-1] + _LINE_HYPHEN + line
-        else:
-            joined = f"{joined} {line}" if joined else line
-    return _HYPHENATED_BREAK.sub(lambda found: _join_word(found, compounds), joined).replace(
-        "\xad", ""
-    )
-
-
-def _join_word(found: re.Match[str], compounds: set[str]) -> str:
-    first, second = found[1], found[2]
-    has_hyphen = not second[:1].islower() or f"{first}-{second}".casefold() in compounds
-    return f"{first}-{second}" if has_hyphen and second else first + second
 
 
 LOADERS = (Loader(name="PDF", suffixes=(".pdf",), parse_file=load_pdf, is_binary=True),)
