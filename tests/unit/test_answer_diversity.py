@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from whence.answering.requests import DocumentRagParameters
 from whence.engine.replay import replay_request
@@ -141,6 +142,28 @@ async def test_a_passage_that_repeats_another_is_dropped_for_it() -> None:
     assert asked.record.settings["rerank_diversity_lambda"] == 0.4
 
 
+async def test_only_what_ranks_before_a_kept_passage_gave_way() -> None:
+    """A passage gave way when a less relevant one was kept, wherever that one ranks."""
+    same = TEXTS["urn:a"]
+
+    def alike(request: TextRequest) -> TextResponse:
+        found = texts(request).texts
+        return TextResponse(
+            texts=tuple(
+                replace(
+                    one, content=f"{same} {one.chunk_id[-1]}" if one.chunk_id < "urn:d" else "X1"
+                )
+                for one in found
+            )
+        )
+
+    services = {"reranker": reranker, "texts": alike}
+    asked = await ask(services=services, diversity="mmr", diversity_lambda=0.2)
+
+    assert asked.kept == "ad"
+    assert asked.dropped() == {"b": "less_diverse", "c": "less_diverse"}
+
+
 async def test_why_not_has_the_numbers_of_diversity() -> None:
     """The overlap with a kept passage, the score that it led to, and the lowest score of a kept passage."""
     asked = await ask(diversity="mmr", diversity_lambda=0.4)
@@ -158,11 +181,14 @@ async def test_why_not_has_the_numbers_of_diversity() -> None:
 
 async def test_the_flow_decides_when_the_request_does_not() -> None:
     """Parameters of the flow hold for requests that say nothing; a request may say otherwise."""
-    flow = {"rerank_diversity": "mmr", "rerank_diversity_lambda": 0.4}
+    flow = {"rerank_diversity": "mmr"}
 
     assert (await ask(flow)).kept == "ac"
     assert (await ask(flow, diversity="none")).kept == "ab"
-    assert (await ask(flow, diversity_lambda=1.0)).kept == "ab"
+    assert (await ask(flow | {"rerank_diversity_lambda": 0.9})).kept == "ab"
+    asked = await ask(flow | {"rerank_diversity_lambda": 0.9}, diversity_lambda=0.0)
+    assert asked.kept == "ac"
+    assert asked.record.settings["rerank_diversity_lambda"] == 0.0
 
 
 async def test_the_scores_of_retrieval_serve_without_a_reranker() -> None:

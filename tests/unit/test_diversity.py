@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whence.retrieval.diversity import Diversified, check_diversity, diversify
@@ -69,6 +69,7 @@ def test_equal_scores_count_one_half() -> None:
 
 
 @settings(deadline=None)
+@example(ranking=[("a", 5e-324), ("b", 0.0)], limit=2, lambda_=0.5)
 @given(ranking=rankings, limit=limits, lambda_=lambdas)
 def test_the_choice_is_part_of_what_was_given(
     ranking: list[tuple[str, float]], limit: int, lambda_: float

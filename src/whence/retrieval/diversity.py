@@ -73,21 +73,19 @@ def diversify(
             for place in left:
                 overlaps[place] = max(overlaps[place], _jaccard(last, sets[place]))
                 marginal[place] = lambda_ * relevance[place] - (1 - lambda_) * overlaps[place]
-            best = max(left, key=marginal.__getitem__)
-        else:
-            # Nothing was chosen yet: the most relevant, whatever its weight.
-            best = max(left, key=relevance.__getitem__)
+        # Of equal scores the first; nothing overlaps before the first choice.
+        best = max(left, key=marginal.__getitem__)
         kept.append(best)
         left.remove(best)
     return Diversified(tuple(kept), tuple(marginal), tuple(overlaps))
 
 
 def _min_max(scores: Sequence[float]) -> list[float]:
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
-    if low == high:
-        return [0.5] * len(scores)
     # Halved: the difference of two finite scores may not be finite.
-    return [(score / 2 - low / 2) / (high / 2 - low / 2) for score in scores]
+    halves = [score / 2 for score in scores]
+    low = min(halves, default=0.0)
+    span = max(halves, default=0.0) - low
+    return [(half - low) / span if span else 0.5 for half in halves]
 
 
 def _term_sets(texts: Sequence[str]) -> list[int]:
