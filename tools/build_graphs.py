@@ -43,11 +43,6 @@ _OPSET = 20
 _RUNTIME = "com.microsoft"
 _IR_VERSION = 9
 _NORM_EPSILON = 1e-12
-_CLS = 101
-#: Ids up to this one are special tokens and single characters; words follow by frequency.
-_LAST_SYMBOL = 1995
-#: Added to the attention score of a token that must not be seen; far below any real score.
-_HIDDEN = -1e4
 _TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": TensorProto.INT8}
 
 
@@ -108,16 +103,16 @@ class Graph:
             self.initializers.append(tensor)
         return place.name
 
-    def model(self, name: str, inputs: list[str], output: str, width: int) -> bytes:
-        """Return the serialised model: int64 inputs (batch, length), one float output (batch, width)."""
+    def model(self, name: str, outputs: dict[str, list[str | int]]) -> bytes:
+        """Return the serialised model: `input_ids`, int64 (batch, length), to float outputs of these shapes."""
         graph = helper.make_graph(
             self.nodes,
             name,
+            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"])],
             [
-                helper.make_tensor_value_info(value, TensorProto.INT64, ["batch", "length"])
-                for value in inputs
+                helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)
+                for output, shape in outputs.items()
             ],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", width])],
             self.initializers,
         )
         model = helper.make_model(
@@ -141,10 +136,8 @@ class Arithmetic(Protocol):
     def linear(self, graph: Graph, value: str, layer: int, name: str) -> str:
         """Apply a linear map of a layer: `attention_out`, `inner` or `out`."""
 
-    def attention(
-        self, graph: Graph, value: str, layer: int, shape: str, hidden: str | None
-    ) -> str:
-        """Attend; `shape` is (batch, length), `hidden` is added to the scores."""
+    def attention(self, graph: Graph, value: str, layer: int, shape: str) -> str:
+        """Attend; `shape` is (batch, length)."""
 
 
 _FLAT = (-1, DIMENSION)
@@ -309,9 +302,7 @@ class Float32:
         bias = graph.op("Concat", *biases, axis=0) if len(parts) > 1 else biases[0]
         return graph.op("Add", graph.op("MatMul", value, weight), bias)
 
-    def attention(
-        self, graph: Graph, value: str, layer: int, shape: str, hidden: str | None
-    ) -> str:
+    def attention(self, graph: Graph, value: str, layer: int, shape: str) -> str:
         """Attend, written out: softmax(q k' / sqrt(width of a head)) v."""
         packed = graph.op(
             "Reshape",
@@ -325,8 +316,6 @@ class Float32:
         )
         query = graph.op("Mul", query, graph.constant(_HEAD**-0.5, "float32"))
         scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
-        if hidden is not None:
-            scores = graph.op("Add", scores, hidden)
         mixed = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), content)
         turned = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
         return graph.op("Reshape", turned, graph.constant(_FLAT, "int64"))
@@ -386,9 +375,7 @@ class Int8:
         )
         return graph.op("Mul", product, scale)
 
-    def attention(
-        self, graph: Graph, value: str, layer: int, shape: str, hidden: str | None
-    ) -> str:
+    def attention(self, graph: Graph, value: str, layer: int, shape: str) -> str:
         """Attend; the division by the root of a head's width is folded into the weights."""
         name = f"layer{layer}.qkv"
         packed = graph.op(
@@ -398,23 +385,18 @@ class Int8:
         )
         inputs = graph.ops("Split", packed, count=3, axis=2, num_outputs=3)
         inputs.append(self._weight(graph, f"{name}.bias"))
-        if hidden is not None:
-            inputs += ["", hidden]
         mixed = graph.op("MultiHeadAttention", *inputs, num_heads=HEADS, scale=1.0, domain=_RUNTIME)
         return graph.op("Reshape", mixed, graph.constant(_FLAT, "int64"))
 
 
-def encoder(
-    graph: Graph, arithmetic: Arithmetic, ids: str, positions: str, hidden: str | None
-) -> str:
+def encoder(graph: Graph, arithmetic: Arithmetic, ids: str, positions: str) -> str:
     """Add the encoder.
 
     Args:
         graph: Graph to add to.
         arithmetic: Weights and how to multiply with them.
         ids: Token ids, int64 (batch, length).
-        positions: Position numbers, int64, (length,) or (batch, length).
-        hidden: Added to attention scores, (batch, 1, length, length); None when all tokens see all.
+        positions: Position numbers, int64, (length,).
 
     Returns:
         Token vectors, (batch, length, 384).
@@ -424,7 +406,7 @@ def encoder(
         "Reshape", arithmetic.embed(graph, ids, positions), graph.constant(_FLAT, "int64")
     )
     for layer in range(LAYERS):
-        mixed = arithmetic.attention(graph, value, layer, shape, hidden)
+        mixed = arithmetic.attention(graph, value, layer, shape)
         attended = arithmetic.linear(graph, mixed, layer, "attention_out")
         value = arithmetic.norm(graph, graph.op("Add", attended, value), layer, "attention_norm")
         inner = graph.op("Gelu", arithmetic.linear(graph, value, layer, "inner"))
@@ -447,12 +429,13 @@ def _unit(graph: Graph, value: str) -> str:
 def sentence_graph(arithmetic: Arithmetic) -> bytes:
     """Return the embedder: token ids (batch, length), all real, to unit vectors (batch, 384).
 
+    The second output, `tokens`, are the token vectors (batch, length, 384) that the first one sums up.
     There is no mask: texts of one batch have equal length, so that nothing is padded.
     """
     graph = Graph()
     length = graph.op("Squeeze", graph.op("Shape", "input_ids", start=1, end=2))
     positions = graph.op("Range", graph.constant(0, "int64"), length, graph.constant(1, "int64"))
-    tokens = encoder(graph, arithmetic, "input_ids", positions, None)
+    tokens = encoder(graph, arithmetic, "input_ids", positions)
     # The sum as a product with ones: the runtime's own mean adds in another order for a single text. Dividing
     # by the number of tokens changes no direction.
     ones = graph.op(
@@ -466,96 +449,13 @@ def sentence_graph(arithmetic: Arithmetic) -> bytes:
         ),
     )
     total = graph.op("Squeeze", graph.op("MatMul", ones, tokens), graph.constant([1], "int64"))
-    graph.nodes.append(helper.make_node("Identity", [_unit(graph, total)], ["vector"], name="out"))
-    return graph.model("sentence", ["input_ids"], "vector", DIMENSION)
-
-
-def late_interaction_graph(arithmetic: Arithmetic) -> bytes:
-    """Return the reranker, with the inputs and the output that flashrank expects of a cross-encoder.
-
-    A pair `[CLS] q [SEP] p [SEP]` gets a second `[CLS]` in front, for the passage. Tokens see their own
-    segment only, and each segment counts its positions from 0: both texts are encoded exactly as if alone.
-    With unit token vectors u, query words i and passage words j (special tokens left out):
-
-        s      = sum_i w_i max_j (u_i . u_j) / sum_i w_i                   (MaxSim, as in ColBERT)
-        logit  = 12 * (s / 2 + cos(mean of the query, mean of the passage) / 2 - 1/2)
-
-    w_i stands for the rarity of a word piece: the vocabulary lists words by falling frequency, so by
-    Zipf's law log(rank) is, up to a constant, the inverse document frequency of a large corpus.
-    """
-    graph = Graph()
-    op, const = graph.op, graph.constant
-    batch = op("Shape", "input_ids", start=0, end=1)
-    column = op("Concat", batch, const([1], "int64"), axis=0)
-
-    def prepend(value: str, first: int) -> str:
-        return op("Concat", op("Expand", const([[first]], "int64"), column), value, axis=1)
-
-    ids = prepend("input_ids", _CLS)
-    segment = prepend("token_type_ids", 1)
-    seen = prepend("attention_mask", 1)
-    length = op("Squeeze", op("Shape", ids, start=1, end=2))
-    index = op("Range", const(0, "int64"), length, const(1, "int64"))
-    real = op("Cast", seen, to=TensorProto.FLOAT)
-    second = op("Mul", op("Cast", segment, to=TensorProto.FLOAT), real)
-    first = op("Sub", real, second)
-    axis1 = const([1], "int64")
-
-    # Positions: the query starts at index 1, the passage at index 0 and goes on after the query.
-    query_length = op("Cast", op("ReduceSum", first, axis1, keepdims=1), to=TensorProto.INT64)
-    in_passage = op("Cast", segment, to=TensorProto.BOOL)
-    shift = op("Where", in_passage, query_length, const([[1]], "int64"))
-    positions = op(
-        "Clip", op("Sub", index, shift), const(0, "int64"), const(POSITIONS - 1, "int64")
-    )
-
-    axes = {at: const([at], "int64") for at in (1, 2)}
-    same = op("Equal", op("Unsqueeze", segment, axes[2]), op("Unsqueeze", segment, axes[1]))
-    visible = op("And", same, op("Cast", op("Unsqueeze", seen, axes[1]), to=TensorProto.BOOL))
-    hidden = op("Where", visible, const(0, "float32"), const(_HIDDEN, "float32"))
-    tokens = encoder(graph, arithmetic, ids, positions, op("Unsqueeze", hidden, axes[1]))
-
-    # 101 [CLS] and 102 [SEP] are no words.
-    special = op(
-        "Or", op("Equal", ids, const(_CLS, "int64")), op("Equal", ids, const(_CLS + 1, "int64"))
-    )
-    word = op("Cast", op("Not", special), to=TensorProto.FLOAT)
-    query_words, passage_words = op("Mul", first, word), op("Mul", second, word)
-    rarity = _rarity(graph, ids)
-    weights = op("Mul", query_words, rarity)
-
-    unit = _unit(graph, tokens)
-    similar = op("MatMul", unit, op("Transpose", unit, perm=[0, 2, 1]))
-    absent = op("Mul", op("Sub", const(1, "float32"), passage_words), const(10, "float32"))
-    best = op(
-        "ReduceMax",
-        op("Sub", similar, op("Unsqueeze", absent, axes[1])),
-        const([2], "int64"),
-        keepdims=0,
-    )
-    total = op("ReduceSum", op("Mul", best, weights), axis1, keepdims=1)
-    late = op("Div", total, _below(graph, op("ReduceSum", weights, axis1, keepdims=1), 1e-6))
-    means = [
-        _unit(graph, op("Squeeze", op("MatMul", op("Unsqueeze", mask, axes[1]), tokens), axis1))
-        for mask in (first, second)
-    ]
-    pooled = op("ReduceSum", op("Mul", *means), axis1, keepdims=1)
-    score = op("Mul", op("Add", late, pooled), const(0.5, "float32"))
-    logits = op("Mul", op("Sub", score, const(0.5, "float32")), const(12, "float32"))
-    graph.nodes.append(helper.make_node("Identity", [logits], ["logits"], name="out"))
-    inputs = ["input_ids", "attention_mask", "token_type_ids"]
-    return graph.model("late-interaction", inputs, "logits", 1)
-
-
-def _rarity(graph: Graph, ids: str) -> str:
-    """Return log(rank) + 1/2 for the word pieces; all that comes before the words ranks first.
-
-    On MED, Cranfield and CISI these weights rank as well as the collections' own document frequencies do:
-    nDCG@10 .800 .384 .452 against .801 .381 .462, and .797 .372 .445 without weights.
-    """
-    rank = graph.op("Sub", ids, graph.constant(_LAST_SYMBOL, "int64"))
-    rank = _below(graph, graph.op("Cast", rank, to=TensorProto.FLOAT), 1.0)
-    return graph.op("Add", graph.op("Log", rank), graph.constant(0.5, "float32"))
+    for name, value in (("vector", _unit(graph, total)), ("tokens", tokens)):
+        graph.nodes.append(helper.make_node("Identity", [value], [name], name=name))
+    shapes: dict[str, list[str | int]] = {
+        "vector": ["batch", DIMENSION],
+        "tokens": ["batch", "length", DIMENSION],
+    }
+    return graph.model("sentence", shapes)
 
 
 def graphs() -> dict[str, bytes]:
@@ -563,7 +463,6 @@ def graphs() -> dict[str, bytes]:
     return {
         "minilm-fp32.onnx": sentence_graph(Float32()),
         "minilm-w8.onnx": sentence_graph(Int8()),
-        "maxsim-w8.onnx": late_interaction_graph(Int8()),
     }
 
 

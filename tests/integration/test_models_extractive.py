@@ -7,7 +7,7 @@ import re
 import pytest
 
 from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
-from whence.models.flashrank_reranker import FlashrankReranker
+from whence.models.late_interaction import SpanReader
 from whence.models.local_embedder import LocalEmbedder
 from whence.models.protocols import WriteRequest
 from whence.schema.prompt import PromptResult
@@ -140,7 +140,7 @@ async def ask(embedder: LocalEmbedder | None, question: str) -> PromptResult:
 async def write(embedder: LocalEmbedder | None, question: str) -> PromptResult:
     """Have the answer written."""
     request = WriteRequest(template_id="document-prompt", query=question, documents=DOCUMENTS)
-    writer = ExtractiveWriter(embedder, embedder and FlashrankReranker())
+    writer = ExtractiveWriter(embedder, embedder and SpanReader(embedder))
     pieces = [piece async for piece in writer.write(request)]
     result = pieces[-1].result
     assert result is not None

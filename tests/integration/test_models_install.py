@@ -18,7 +18,7 @@ import pytest
 from whence.models import installation as sources
 from whence.models.installation import InstallReport, install_models
 from whence.models.installed import MODELS, check_files, file_sha256, find_model, model_status
-from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME, W8_SHA256
+from whence.models.weights import EMBEDDER_NAME, W8_SHA256
 from whence.schema.errors import BadInput, ModelMissing, Unavailable
 
 pytestmark = pytest.mark.models
@@ -65,43 +65,34 @@ def test_installs_once(tmp_path: Path, published: Path) -> None:
     assert steps
     assert all(0 <= done <= total for done, total in steps)
     assert leftovers(place) == set()
-    assert file_sha256(place / RERANKER_NAME / "w8.bin") == W8_SHA256
-    assert [status.state for status in model_status(models=place)] == ["ready", "ready"]
+    assert file_sha256(place / EMBEDDER_NAME / "w8.bin") == W8_SHA256
+    assert [status.state for status in model_status(models=place)] == ["ready"]
 
 
-def test_derived_weights_are_shared(installed: Path) -> None:
-    """Both models use one copy of the int8 weights on disk."""
-    files = [(installed / name / "w8.bin").stat() for name in MODELS]
-
-    assert files[0].st_ino == files[1].st_ino
-
-
-@pytest.mark.parametrize("name", ["w8.bin", "tokenizer.json", "minilm-w8.onnx"])
+@pytest.mark.parametrize("name", ["w8.bin", "tokenizer.json"])
 def test_damage_is_detected_and_repaired(target: Path, published: Path, name: str) -> None:
     """A changed byte is detected at the next load, named, and repaired by installing again."""
     path = target / EMBEDDER_NAME / name
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    path.unlink()  # the other model's hard link keeps its bytes
     path.write_bytes(bytes(data))
 
     with pytest.raises(ModelMissing, match=name):
         check_files(target / EMBEDDER_NAME)
-    states = {status.name: status.state for status in model_status(models=target)}
-    assert states == {EMBEDDER_NAME: "damaged", RERANKER_NAME: "ready"}
+    assert [status.state for status in model_status(models=target)] == ["damaged"]
     assert install_models(target, source=published).installed
-    assert [status.state for status in model_status(models=target, rehash=True)] == ["ready"] * 2
+    assert [status.state for status in model_status(models=target, rehash=True)] == ["ready"]
 
 
 def test_hidden_damage_is_found_by_verifying(target: Path, published: Path) -> None:
     """A change that keeps size and time is found when all files are read."""
-    path = target / RERANKER_NAME / "config.json"
+    path = target / EMBEDDER_NAME / "config.json"
     status = path.stat()
     path.write_bytes(path.read_bytes()[::-1])
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     assert not install_models(target, source=published).installed
-    assert model_status(models=target, rehash=True)[1].state == "damaged"
+    assert model_status(models=target, rehash=True)[0].state == "damaged"
     assert install_models(target, source=published, verify=True).installed
 
 
@@ -119,15 +110,15 @@ def test_missing_files_and_manifests(target: Path, tmp_path: Path) -> None:
 
 
 def test_another_version_is_replaced(target: Path, published: Path) -> None:
-    """A whole model with an older graph works, is reported, and is replaced without a download."""
+    """A whole model with older derived weights is reported, and replaced without a download."""
     manifest_path = target / EMBEDDER_NAME / "manifest.json"
-    graph = target / EMBEDDER_NAME / "minilm-w8.onnx"
-    graph.write_bytes(b"older")
+    weights = target / EMBEDDER_NAME / "w8.bin"
+    weights.write_bytes(b"older")
     manifest = json.loads(manifest_path.read_text())
-    manifest["files"]["minilm-w8.onnx"] = {
-        "sha256": file_sha256(graph),
+    manifest["files"]["w8.bin"] = {
+        "sha256": file_sha256(weights),
         "size": 5,
-        "mtime_ns": graph.stat().st_mtime_ns,
+        "mtime_ns": weights.stat().st_mtime_ns,
     }
     manifest_path.write_text(json.dumps(manifest))
 
@@ -139,7 +130,7 @@ def test_another_version_is_replaced(target: Path, published: Path) -> None:
 def test_remains_of_a_killed_installation_are_removed(target: Path, published: Path) -> None:
     """The next installation removes the files of a killed one."""
     (target / ".staging-dead" / "published").mkdir(parents=True)
-    shutil.rmtree(target / RERANKER_NAME)
+    shutil.rmtree(target / EMBEDDER_NAME)
     install_models(target, source=published)
 
     assert leftovers(target) == set()
@@ -159,7 +150,7 @@ def test_concurrent_installations(tmp_path: Path, published: Path) -> None:
 
     assert sorted(report.installed for report in reports) == [False, True]
     assert leftovers(tmp_path) == set()
-    assert [status.state for status in model_status(models=tmp_path)] == ["ready", "ready"]
+    assert [status.state for status in model_status(models=tmp_path)] == ["ready"]
 
 
 def fake_wheel(path: Path, members: dict[str, bytes]) -> Path:

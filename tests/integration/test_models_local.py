@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.cross_encoder import write_cross_encoder
 from tokenizers import Tokenizer
 
 from whence.models import local_embedder
 from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
 from whence.models.flashrank_reranker import FlashrankReranker
 from whence.models.installed import find_model
+from whence.models.late_interaction import LateInteractionReranker
 from whence.models.local_embedder import LocalEmbedder, TokenCounts
 from whence.models.onnx_sessions import Workers
 from whence.models.protocols import Embedder, Reranker, Writer
@@ -58,8 +60,14 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def reranker() -> FlashrankReranker:
-    return FlashrankReranker()
+def reranker(w8: LocalEmbedder) -> LateInteractionReranker:
+    return LateInteractionReranker(w8)
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = ("paris", "long", "walks", "borrowed", "days", "query", "text")
+    return write_cross_encoder(tmp_path_factory.mktemp("models") / "tiny", words)
 
 
 @given(st.lists(st.sampled_from(TEXTS) | st.text(max_size=60), max_size=12), st.integers(0, 99))
@@ -200,7 +208,7 @@ async def test_a_closed_embedder_loads_again() -> None:
     await embedder.aclose()
 
 
-@pytest.mark.parametrize("name", ["w8.bin", "minilm-w8.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["w8.bin", "tokenizer.json"])
 @pytest.mark.parametrize("how", ["missing", "cut"])
 async def test_damaged_models_are_not_loaded(tmp_path: Path, name: str, how: str) -> None:
     """A missing or truncated file is an error that names the folder and the remedy."""
@@ -248,7 +256,7 @@ async def test_workers_raise_the_error_itself() -> None:
     await workers.aclose()
 
 
-async def test_reranker_ranks_the_answer_first(reranker: FlashrankReranker) -> None:
+async def test_reranker_ranks_the_answer_first(reranker: LateInteractionReranker) -> None:
     """The passage that answers is first, a blank one last; scores are floats in 0 to 1."""
     passages = [
         "Bananas are yellow.",
@@ -265,7 +273,7 @@ async def test_reranker_ranks_the_answer_first(reranker: FlashrankReranker) -> N
 @given(st.lists(st.sampled_from(TEXTS) | st.text(max_size=40), max_size=6), st.sampled_from(TEXTS))
 @settings(max_examples=20, deadline=None)
 async def test_a_score_depends_on_its_own_pair_only(
-    reranker: FlashrankReranker, documents: list[str], query: str
+    reranker: LateInteractionReranker, documents: list[str], query: str
 ) -> None:
     """A document has the same score alone and among others; the caller's list is unchanged."""
     before = list(documents)
@@ -276,53 +284,86 @@ async def test_a_score_depends_on_its_own_pair_only(
         assert await reranker.score(query, [document]) == [score]
 
 
+@given(st.lists(st.sampled_from(TEXTS) | st.text(max_size=40), max_size=6), st.data())
+@settings(max_examples=20, deadline=None)
+async def test_a_code_stands_for_its_text(
+    w8: LocalEmbedder, reranker: LateInteractionReranker, documents: list[str], data: st.DataObject
+) -> None:
+    """Codes made at indexing give the same scores bit for bit as the texts, in any mixture."""
+    vectors, codes = await w8.embed_coded(documents)
+    some = [data.draw(st.sampled_from([code, b""])) for code in codes]
+    texts = [text if not code else "" for text, code in zip(documents, some, strict=True)]
+
+    assert np.array_equal(vectors, await w8.embed(documents))
+    assert all(len(code) % 48 == 0 for code in codes)
+    expected = await reranker.score("Paris and long walks", documents)
+    assert await reranker.score_coded("Paris and long walks", texts, some) == expected
+
+
+async def test_a_score_estimates_late_interaction(w8: LocalEmbedder) -> None:
+    """Scores of codes follow the weighted mean of the best cosine of each word."""
+    texts = [text for text in TEXTS if text.strip()]
+    ids, tokens = await w8.read_query("How long may a book be kept?")
+    weights = np.log(np.maximum(np.array(ids) - 1995, 1)) + 0.5
+    unit = tokens / np.linalg.norm(tokens, axis=1, keepdims=True)
+    exact = []
+    for text in texts:
+        _, words = await w8.read_query(text)
+        words = words / np.linalg.norm(words, axis=1, keepdims=True)
+        exact.append(float(weights @ (unit @ words.T).max(axis=1) / weights.sum()))
+    scores = await LateInteractionReranker(w8).score("How long may a book be kept?", texts)
+
+    assert int(np.argmax(exact)) == int(np.argmax(scores)) == 1
+    assert float(np.corrcoef(exact, scores)[0, 1]) > 0.9
+
+
 async def test_scores_are_those_of_flashrank(
-    reranker: FlashrankReranker, monkeypatch: pytest.MonkeyPatch
+    cross_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flashrank's own `Ranker` gives the same scores for the same model."""
     from flashrank import Config
     from flashrank.Ranker import Ranker, RerankRequest
 
-    monkeypatch.setitem(Config.model_file_map, RERANKER_NAME, "maxsim.onnx")
-    folder = find_model(RERANKER_NAME)
-    ranker = Ranker(RERANKER_NAME, cache_dir=str(folder.parent), log_level="ERROR")
-    for text in TEXTS:
+    monkeypatch.setitem(Config.model_file_map, "tiny", "model.onnx")
+    ranker = Ranker("tiny", cache_dir=str(cross_encoder.parent), log_level="ERROR")
+    reranker = FlashrankReranker(cross_encoder)
+    for text in (text for text in TEXTS if text.strip()):
         request = RerankRequest("Paris and long walks", [{"text": text}])
         expected = float(ranker.rerank(request)[0]["score"])
         (score,) = await reranker.score("Paris and long walks", [text])
         assert score == pytest.approx(expected, abs=1e-6)
+    await reranker.aclose()
 
 
-def test_reranker_changes_no_global_state() -> None:
+def test_reranker_changes_no_global_state(cross_encoder: Path) -> None:
     """Loading the reranker configures no logging, leaves flashrank's table unchanged, and needs no hub."""
     code = (
-        "import asyncio, logging, socket\n"
+        "import asyncio, logging, socket, sys\n"
         "def refuse(*a, **k): raise OSError('no network here')\n"
         "socket.socket.connect = refuse\n"
         "from whence.models.flashrank_reranker import FlashrankReranker\n"
         "from flashrank.Config import model_file_map\n"
         "before = dict(model_file_map)\n"
         "async def main():\n"
-        "    reranker = FlashrankReranker()\n"
+        "    reranker = FlashrankReranker(sys.argv[1])\n"
         "    await reranker.score('query', ['text'])\n"
         "    await reranker.aclose()\n"
         "asyncio.run(main())\n"
         "print(logging.getLogger().handlers, logging.getLogger().level, before == model_file_map)"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(cross_encoder)], capture_output=True, text=True, check=True
     )
 
     assert result.stdout.strip() == "[] 30 True"
     assert result.stderr == ""
 
 
-async def test_reranker_folders_are_checked(tmp_path: Path) -> None:
+async def test_reranker_folders_are_checked(tmp_path: Path, cross_encoder: Path) -> None:
     """A complete folder works under any name; an empty or incomplete one is an error."""
     copy = tmp_path / "my-ranker"
-    shutil.copytree(find_model(RERANKER_NAME), copy)
-    (copy / "manifest.json").unlink()
-    ours, theirs = FlashrankReranker(), FlashrankReranker(copy)
+    shutil.copytree(cross_encoder, copy)
+    ours, theirs = FlashrankReranker(cross_encoder), FlashrankReranker(copy)
     assert await theirs.score("query", ["text"]) == await ours.score("query", ["text"])
     await theirs.aclose()
     await ours.aclose()
@@ -337,11 +378,15 @@ async def test_reranker_folders_are_checked(tmp_path: Path) -> None:
         await FlashrankReranker("no-such", models=tmp_path).score("q", ["t"])
 
 
-def test_choices_fit_the_protocols() -> None:
-    """Models made from settings satisfy the protocols."""
+async def test_choices_fit_the_protocols() -> None:
+    """Models made from settings satisfy the protocols; the local reranker loads no second model."""
     embedder: Embedder = make_embedder("local", ModelSettings(threads=1))
     writer: Writer = make_writer("extractive", embedder)
-    reranker: Reranker = make_reranker("auto")
+    reranker: Reranker = make_reranker("auto", None, embedder)
 
     assert (writer.model, writer.is_language_model) == ("extractive", False)
-    assert reranker.model == f"flashrank:{RERANKER_NAME}"
+    assert reranker.model == RERANKER_NAME
+    await reranker.score("a query", ["a text"])
+    assert isinstance(embedder, LocalEmbedder)
+    assert embedder.loaded
+    await embedder.aclose()

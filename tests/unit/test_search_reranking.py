@@ -36,6 +36,13 @@ class FixedServices:
         return RerankReply(results, "fixed")
 
 
+async def _reranked(
+    services: Any, query: str, results: list[RetrievalResult], absent: str = ""
+) -> Any:
+    passages = [Passage(chunk_id=one.chunk.id, text=one.chunk.content) for one in results]
+    return await rerank_results(services, query, results, passages, absent)
+
+
 def hits(*scores: float) -> list[RetrievalResult]:
     return [
         RetrievalResult(
@@ -50,7 +57,7 @@ def hits(*scores: float) -> list[RetrievalResult]:
 async def test_hits_are_ordered_by_the_final_score() -> None:
     """Hits have the final score; former place and score, and what the model said, are kept."""
     services: Any = FixedServices([0.1, 0.9, 0.5])
-    reranked = await rerank_results(services, "query", hits(0.60, 0.58, 0.30))
+    reranked = await _reranked(services, "query", hits(0.60, 0.58, 0.30))
 
     assert [one.chunk.id for one in reranked.results] == ["c2", "c3", "c1"]
     assert [one.rank for one in reranked.results] == [1, 2, 3]
@@ -70,7 +77,7 @@ async def test_a_definition_stays_before_mentions() -> None:
     named = msgspec.structs.replace(hits(0.99)[0], score_breakdown={"name_score": 0.5})
     mention = msgspec.structs.replace(hits(0.99, 0.9895)[1], rank=2)
     services: Any = FixedServices([0.0, 1.0])
-    reranked = await rerank_results(services, "Cart.total", [named, mention])
+    reranked = await _reranked(services, "Cart.total", [named, mention])
 
     assert [one.reranking.rank_before for one in reranked.results if one.reranking] == [1, 2]
     assert reranked.results[0].similarity_score == 0.99
@@ -90,7 +97,7 @@ async def test_a_definition_stays_before_mentions() -> None:
 async def test_a_failing_reranker_keeps_the_order(services: Any, absent: str, code: str) -> None:
     """A failure of the reranker is reported, and the order is unchanged."""
     before = hits(0.6, 0.5)
-    reranked = await rerank_results(services, "query", before, absent)
+    reranked = await _reranked(services, "query", before, absent)
 
     assert reranked.results == before
     assert reranked.model == ""
@@ -101,7 +108,7 @@ async def test_nothing_found_calls_no_reranker() -> None:
     """Without results the reranker is not called."""
     services: Any = FixedServices([])
 
-    assert (await rerank_results(services, "query", [])).results == []
+    assert (await _reranked(services, "query", [])).results == []
     assert services.asked == []
 
 

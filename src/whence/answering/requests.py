@@ -317,6 +317,7 @@ def _answer(
             # Reranking is optional and leaves time for the answer.
             rerank_share=0.5,
         ),
+        token_codes=isinstance(message, DocumentRagRequest) and message.rerank,
     )
     stream = AnswerStream(message, context, parameters.trace_timeout_s)
     question = new_question(

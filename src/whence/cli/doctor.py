@@ -109,13 +109,10 @@ def _write_fault(place: Path) -> str:
 
 def _models(settings: Settings) -> Iterator[Check]:
     from whence.models.installed import model_status
-    from whence.models.weights import EMBEDDER_NAME
+    from whence.models.weights import RERANKER_NAME
 
-    wanted = settings.embedder.startswith("local")
-    for model in model_status(settings.home, settings.models, rehash=True):
-        is_embedder = model.name == EMBEDDER_NAME
-        if not (wanted if is_embedder else settings.reranker == "auto"):
-            continue
+    wanted = settings.embedder.startswith("local") or settings.reranker in ("auto", RERANKER_NAME)
+    for model in model_status(settings.home, settings.models, rehash=True) if wanted else ():
         ok = model.state == "ready"
         where, fault = f"{model.folder} ({model.revision[:12]})", model.detail
         detail = where if ok else fault.removesuffix(f"; {_INSTALL}")

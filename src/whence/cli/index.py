@@ -31,6 +31,15 @@ _COUNTS = ("added", "updated", "unchanged", "removed", "skipped", "failed")
 _MAX_FAILURES = 20
 
 
+_TokenVectors = Annotated[
+    str | None,
+    typer.Option(
+        metavar="on|off",
+        help="Keep token vectors for the local reranker: WHENCE_TOKEN_VECTORS, else on.",
+    ),
+]
+
+
 def index(
     context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(help="Files and folders.", show_default=False)],
@@ -47,6 +56,7 @@ def index(
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove documents that are not in PATHS.")
     ] = False,
+    token_vectors: _TokenVectors = None,
 ) -> int:
     """Index files and folders; unchanged documents are skipped.
 
@@ -56,6 +66,9 @@ def index(
 
     For example: whence index wiki/ --acl staff --prune
     """
+    from whence.flow.settings import is_on
+
+    keep = None if token_vectors is None else is_on("--token-vectors", token_vectors)
     boosts = _boosts(boost)
     done = 0
 
@@ -74,6 +87,7 @@ def index(
                     tags=tags,
                     prune=prune,
                     boosts=boosts,
+                    token_vectors=keep,
                     progress=move,
                 ),
             )

@@ -147,6 +147,7 @@ class Engine:
         tags: DocumentTags = _NO_TAGS,
         prune: bool = False,
         boosts: Mapping[str, int] | None = None,
+        token_vectors: bool | None = None,
         progress: Progress | None = None,
     ) -> IndexReport:
         """Index files and folders into a collection; unchanged documents are not stored again.
@@ -157,6 +158,7 @@ class Engine:
             tags: Rights that readers need, in addition to each document's own.
             prune: Whether documents of the collection that are in no path are removed.
             boosts: Weight of words of `title`, `heading` and `path`, 1 for the text; unchanged when None.
+            token_vectors: Whether token vectors are kept for the local reranker; None for the setting.
             progress: Called with the number of documents done and their total (None until counted).
 
         Raises:
@@ -164,9 +166,8 @@ class Engine:
             ModelMismatch: The collection was made with another embedding model.
             Unavailable: A service that is needed does not answer; stored documents stay.
         """
-        return await index_paths(
-            self._session, paths, collection, tags, prune=prune, boosts=boosts, progress=progress
-        )
+        how: dict[str, Any] = {"prune": prune, "boosts": boosts, "token_vectors": token_vectors}
+        return await index_paths(self._session, paths, collection, tags, progress=progress, **how)
 
     async def search(
         self,

@@ -48,6 +48,7 @@ async def index_paths(
     *,
     prune: bool,
     boosts: Mapping[str, int] | None,
+    token_vectors: bool | None,
     progress: Progress | None,
 ) -> IndexReport:
     """Index files and folders, see `Engine.index`."""
@@ -59,7 +60,8 @@ async def index_paths(
     embedder = await session.resources.get("embedder")
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
     wanted = [Path(path) for path in paths]
-    run = _IndexRun(session.client, collection, progress, lambda: count(wanted))
+    keep = session.settings.token_vectors if token_vectors is None else token_vectors
+    run = _IndexRun(session.client, collection, progress, lambda: count(wanted), keep)
     known = await _known_sources(session, collection)
     report = await run.run(load(wanted, chunker=chunker, tags=tags, known=known))
     if prune:
@@ -117,10 +119,12 @@ class _IndexRun:
         collection: str,
         progress: Progress | None,
         count: Callable[[], int],
+        token_vectors: bool,
     ) -> None:
         self._client = client
         self._progress = progress
         self._count = count
+        self._token_vectors = token_vectors
         self._total: int | None = None
         self._done = 0
         self._started = time.monotonic()
@@ -201,7 +205,11 @@ class _IndexRun:
 
     async def _send(self, batch: Sequence[DocumentDraft], slots: asyncio.Semaphore) -> None:
         try:
-            request = IngestRequest(collection=self.report.collection, documents=tuple(batch))
+            request = IngestRequest(
+                collection=self.report.collection,
+                documents=tuple(batch),
+                token_vectors=self._token_vectors,
+            )
             response = await self._client.ingest(request, timeout_s=_BATCH_TIMEOUT_S)
         finally:
             slots.release()

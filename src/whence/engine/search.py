@@ -77,6 +77,7 @@ async def run_search(session: EngineSession, query: SearchQuery) -> SearchReport
             match=search_match(query.match),
             timeouts=Timeouts(rerank_s=query.rerank_budget_s),
             texts_port="text-fetcher",
+            token_codes=query.rerank,
         )
         return await search(
             services,

@@ -131,20 +131,21 @@ class Resources:
     async def _open_reranker(self) -> Any:
         from whence.models.factory import make_reranker
 
-        return self._closing(make_reranker(self._settings.reranker, self._model_settings()))
+        # The local reranker reads with the weights of the local embedder.
+        local = self._settings.embedder.partition(":")[0] == "local"
+        embedder = await self._get("embedder") if local else None
+        reranker = make_reranker(self._settings.reranker, self._model_settings(), embedder)
+        return self._closing(reranker)
 
     async def _open_writer(self) -> Any:
         from whence.models.factory import is_local_reranker, make_writer
 
-        # Only the extractive writer compares spans by their vectors and has them read by the reranker.
+        # Only the extractive writer compares spans by their vectors, and reads the best of them.
         extractive = self._settings.writer == "extractive"
         embedder = await self._get("embedder") if extractive else None
-        reads = extractive and is_local_reranker(self._settings.reranker)
-        reranker = await self._get("reranker") if reads else None
+        reads = is_local_reranker(self._settings.reranker)
         settings = self._model_settings()
-        return self._closing(
-            make_writer(self._settings.writer, embedder, settings, reranker=reranker)
-        )
+        return self._closing(make_writer(self._settings.writer, embedder, settings, reads=reads))
 
     def _closing(self, resource: Any) -> Any:
         """Return a resource, which is closed with the others."""

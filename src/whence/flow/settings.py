@@ -82,6 +82,13 @@ SETTINGS: Final = (
         "`auto`, `none`, the name or folder of a flashrank model, or `NAME:MODEL` of a plug-in.",
         "auto",
     ),
+    Setting(
+        "token_vectors",
+        "WHENCE_TOKEN_VECTORS",
+        "`on` keeps the token vectors of documents that are indexed, about 3 kB a chunk, for the local"
+        " reranker; with `off` it reads their texts, which takes longer.",
+        "on",
+    ),
     Setting("collection", "WHENCE_COLLECTION", "Collection that commands work on.", "default"),
     Setting("models", "WHENCE_MODELS", "Folder of local models in place of the usual ones."),
     Setting(
@@ -229,6 +236,11 @@ class Settings:
         return Path(chosen).expanduser().absolute() if chosen else None
 
     @property
+    def token_vectors(self) -> bool:
+        """Whether token vectors of documents are kept."""
+        return is_on("token_vectors", str(self.get("token_vectors")))
+
+    @property
     def trace_dir(self) -> Path | None:
         """Folder of pipeline traces, absolute; None when none are written."""
         chosen = self.get("trace_dir")
@@ -346,3 +358,14 @@ def _read_file(file: Path) -> dict[str, str]:
                 f"{name} in {file} must be a string", hint=f'write {name} = "..." in quotes'
             )
     return data
+
+
+def is_on(name: str, value: str) -> bool:
+    """Return whether a setting is `on`.
+
+    Raises:
+        ConfigError: It is neither `on` nor `off`.
+    """
+    if value not in ("on", "off"):
+        raise ConfigError(f"{name} must be on or off, not {value!r}")
+    return value == "on"

@@ -17,7 +17,7 @@ import msgspec
 
 from whence.models.installed import find_model
 from whence.models.protocols import Embedder, Reranker, Writer
-from whence.models.weights import RERANKER_NAME
+from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing
 from whence.schema.plugins import load_plugin, plugin_names
 
@@ -124,34 +124,49 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
     return embedder
 
 
-def make_reranker(setting: str, settings: ModelSettings | None = None) -> Reranker:
+def make_reranker(
+    setting: str, settings: ModelSettings | None = None, embedder: Embedder | None = None
+) -> Reranker:
     """Return the reranker that a setting names; nothing is loaded yet.
 
     `none`, and `auto` without an installed one, is a reranker that fails with the reason when it is used.
 
     Args:
-        setting: `auto` (the local one when it is installed), `none`, the name of a flashrank model, a folder
-            with one, or `NAME:MODEL` of an entry point.
+        setting: `auto` (an installed cross-encoder, else the local reranker), `none`, `whence-minilm-maxsim`,
+            the name of a flashrank model, a folder with one, or `NAME:MODEL` of an entry point.
         settings: Folders.
+        embedder: The local embedder, when there is one; the local reranker uses its weights.
     """
     settings = settings or ModelSettings()
     if setting == "none":
         return MissingReranker("reranking is switched off (WHENCE_RERANKER=none)")
     if setting in ("auto", RERANKER_NAME):
         try:
-            find_model(RERANKER_NAME, settings.home, settings.models)
+            find_model(EMBEDDER_NAME, settings.home, settings.models)
         except ModelMissing as error:
             if setting == "auto":
                 return MissingReranker(f"{error.message}; {error.hint}")
             raise
+        return _local_reranker(settings, embedder)
     from whence.models.flashrank_reranker import FlashrankReranker, hub_models
 
     own = ("auto", "none", RERANKER_NAME, *hub_models())
     if setting not in own and not Path(setting).expanduser().is_dir():
         reranker: Reranker = _from_plugin("reranker", setting, settings, (*own, "a folder"))
         return reranker
-    name = RERANKER_NAME if setting == "auto" else setting
-    return FlashrankReranker(name, settings.home, models=settings.models, threads=settings.threads)
+    return FlashrankReranker(
+        setting, settings.home, models=settings.models, threads=settings.threads
+    )
+
+
+def _local_reranker(settings: ModelSettings, embedder: Embedder | None) -> Reranker:
+    from whence.models.late_interaction import LateInteractionReranker
+    from whence.models.local_embedder import LocalEmbedder
+
+    if isinstance(embedder, LocalEmbedder):
+        return LateInteractionReranker(embedder)
+    own = LocalEmbedder(home=settings.home, models=settings.models, threads=settings.threads)
+    return LateInteractionReranker(own, owned=True)
 
 
 def is_local_reranker(setting: str) -> bool:
@@ -164,7 +179,7 @@ def make_writer(
     embedder: Embedder | None = None,
     settings: ModelSettings | None = None,
     *,
-    reranker: Reranker | None = None,
+    reads: bool = False,
 ) -> Writer:
     """Return the writer that a setting names.
 
@@ -172,14 +187,17 @@ def make_writer(
         setting: `extractive`, `openai:MODEL`, or `NAME:MODEL` of an entry point.
         embedder: Used by `extractive` to compare spans.
         settings: Keys and addresses.
-        reranker: Used by `extractive` to read the best spans; only the local one, see `is_local_reranker`.
+        reads: Whether `extractive` reads the best spans as the local reranker does; needs the local embedder.
     """
     settings = settings or ModelSettings()
     name, _, model = setting.partition(":")
     if setting == "extractive":
         from whence.models.extractive_writer import ExtractiveWriter
+        from whence.models.late_interaction import SpanReader
+        from whence.models.local_embedder import LocalEmbedder
 
-        return ExtractiveWriter(embedder, reranker)
+        reader = SpanReader(embedder) if reads and isinstance(embedder, LocalEmbedder) else None
+        return ExtractiveWriter(embedder, reader)
     if name == "openai" and model:
         from whence.models.openai import OpenAIWriter
 

@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from whence.models.installed import MANIFEST, check_files, find_model, model_folders
+from whence.models.installed import MANIFEST, check_files, model_folders
 from whence.models.onnx_sessions import Session, Workers, open_session
-from whence.models.weights import RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class FlashrankReranker:
 
     def __init__(
         self,
-        name_or_folder: str | Path = RERANKER_NAME,
+        name_or_folder: str | Path,
         home: Path | None = None,
         *,
         models: Path | None = None,
@@ -73,11 +72,6 @@ class FlashrankReranker:
     def model(self) -> str:
         """Name for the trace."""
         return f"flashrank:{Path(self._name).name}"
-
-    @property
-    def share(self) -> float:
-        """Share of the score in the final one: a cross-encoder decides alone, the local model does not."""
-        return 0.05 if self._name == RERANKER_NAME else 1.0
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """See `Reranker.score`; `Unavailable` when the model must be fetched and cannot be."""
@@ -114,12 +108,10 @@ class FlashrankReranker:
         path = Path(self._name).expanduser()
         if path.is_dir():
             return path.resolve()
-        if self._name == RERANKER_NAME:
-            return find_model(self._name, self._home, self._models)
         if self._name not in hub_models():
             raise ConfigError(
                 f"there is no reranker model or folder {self._name!r}",
-                hint="one of " + ", ".join((RERANKER_NAME, *hub_models())) + ", or a folder",
+                hint="one of " + ", ".join(hub_models()) + ", or a folder",
             )
         folders = model_folders(self._home, self._models)
         for folder in folders:
@@ -216,7 +208,7 @@ def _fetch(name: str, target: Path) -> Path:
         reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
         raise Unavailable(
             f"the reranker model {name} could not be fetched from flashrank's hub: {reason}",
-            hint=f"set WHENCE_RERANKER to a local folder, to {RERANKER_NAME}, or to none",
+            hint="give a folder or archive of it: `whence models install FOLDER_OR_ZIP`",
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)

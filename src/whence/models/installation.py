@@ -2,8 +2,7 @@
 
 Layout of the target:
 
-    all-MiniLM-L6-v2/       published weights, int8 weights, two graphs, tokenizer, manifest
-    whence-minilm-maxsim/   the same int8 weights (a hard link) and a graph, as a flashrank model
+    all-MiniLM-L6-v2/       published weights, int8 weights, tokenizer, manifest
 
 A folder gets its name only when it is complete. A lock in the target serializes installations.
 
@@ -34,12 +33,10 @@ import msgspec
 
 from whence.models.installed import (
     DATA_DIGESTS,
-    GRAPHS,
     MODELS,
     file_sha256,
     install_target,
     is_current,
-    shipped_graph,
     write_manifest,
 )
 from whence.models.weights import (
@@ -412,21 +409,12 @@ def _derive(folder: Path) -> None:
 
 
 def _make_folder(name: str, published: Path, staging: Path) -> Path:
-    """Make a folder of a model; hard links share data files between models where possible."""
+    """Make the folder of a model."""
     folder = staging / name
     folder.mkdir()
     for file in DATA_DIGESTS[name]:
-        _link(published / file, folder / file)
-    for file, graph in GRAPHS[name].items():
-        (folder / file).write_bytes(shipped_graph(graph))
+        (published / file).rename(folder / file)
     for file, content in _TOKENIZER_FILES.items():
         (folder / file).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     write_manifest(folder, name)
     return folder
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without hard links
-        shutil.copyfile(source, target)

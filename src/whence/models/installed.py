@@ -17,7 +17,6 @@ import msgspec
 
 from whence.models.weights import (
     EMBEDDER_NAME,
-    RERANKER_NAME,
     SAFETENSORS_SHA256,
     TOKENIZER_SHA256,
     W8_SHA256,
@@ -26,17 +25,14 @@ from whence.models.weights import (
 from whence.schema.errors import ModelMissing
 
 #: All models that `whence models install` installs.
-MODELS = (EMBEDDER_NAME, RERANKER_NAME)
-#: Shipped graph by file name in the folder of each model.
-GRAPHS: Final = {
-    EMBEDDER_NAME: {name: name for name in ("minilm-fp32.onnx", "minilm-w8.onnx")},
-    RERANKER_NAME: {"maxsim.onnx": "maxsim-w8.onnx"},
-}
-_SHARED_DIGESTS: Final = {"tokenizer.json": TOKENIZER_SHA256, "w8.bin": W8_SHA256}
+MODELS = (EMBEDDER_NAME,)
 #: Digest of each data file, by model.
 DATA_DIGESTS: Final = {
-    EMBEDDER_NAME: {"model.safetensors": SAFETENSORS_SHA256, **_SHARED_DIGESTS},
-    RERANKER_NAME: _SHARED_DIGESTS,
+    EMBEDDER_NAME: {
+        "model.safetensors": SAFETENSORS_SHA256,
+        "tokenizer.json": TOKENIZER_SHA256,
+        "w8.bin": W8_SHA256,
+    }
 }
 #: Written last, so that a folder with a manifest is complete.
 MANIFEST: Final = "manifest.json"
@@ -135,14 +131,6 @@ def shipped_graph(name: str) -> bytes:
     return (files("whence.models") / "graphs" / name).read_bytes()
 
 
-def expected_digests(model: str) -> dict[str, str]:
-    """Return the digests that this version of Whence requires in a folder of a model, by file name."""
-    return DATA_DIGESTS[model] | {
-        file: hashlib.sha256(shipped_graph(graph)).hexdigest()
-        for file, graph in GRAPHS[model].items()
-    }
-
-
 def file_sha256(path: Path) -> str:
     """Return the hexadecimal digest of a file."""
     with path.open("rb") as file:
@@ -201,7 +189,7 @@ def is_current(folder: Path, name: str, *, rehash: bool = False) -> bool:
         manifest = check_files(folder, rehash=rehash)
     except ModelMissing:
         return False
-    return expected_digests(name).items() <= _digests(manifest).items()
+    return DATA_DIGESTS[name].items() <= _digests(manifest).items()
 
 
 def _digests(manifest: Manifest) -> dict[str, str]:
@@ -228,7 +216,7 @@ def _status(name: str, home: Path | None, models: Path | None, *, rehash: bool) 
             detail=f"{error.message}; {error.hint}",
         )
     digests = _digests(manifest)
-    current = expected_digests(name).items() <= digests.items()
+    current = DATA_DIGESTS[name].items() <= digests.items()
     return ModelStatus(
         name=name,
         state="ready" if current else "outdated",

@@ -10,13 +10,13 @@ import re
 import string
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
-from whence.models.installed import check_files, find_model
+from whence.models.installed import check_files, find_model, shipped_graph
 from whence.models.onnx_sessions import Session, Workers, int8_is_exact, open_session
 from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
 from whence.schema.embedding import EmbeddingModel, Purpose
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
+
+T = TypeVar("T")
 
 #: ASCII that the tokenizer neither removes nor splits in another way.
 _PLAIN = re.compile(r"[ -~\t\n\r]*")
@@ -143,12 +145,47 @@ class LocalEmbedder:
         return self._model
 
     @property
+    def loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._loaded is not None
+
+    @property
     def max_tokens(self) -> int:
         """Tokens of a text that the model reads, the two special ones included."""
         return MAX_TOKENS
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
         """See `Embedder.embed`; purposes do not differ."""
+        return (await self._compute(texts, None))[0]
+
+    async def embed_coded(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[bytes]]:
+        """Return the vectors and the token codes of texts; see `CodingEmbedder.embed_coded`."""
+        from whence.models.token_codes import token_codes
+
+        return await self._compute(texts, token_codes)
+
+    async def embed_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+        """Return the vectors of texts, and of each the unit vectors of its tokens without the special ones."""
+        from whence.models.token_codes import unit_tokens
+
+        return await self._compute(texts, lambda tokens: list(unit_tokens(tokens)))
+
+    async def read_query(self, text: str) -> tuple[list[int], NDArray[np.float32]]:
+        """Return the token ids of a text and their vectors, without the special ones."""
+        loaded = await self._workers.run(self._load)
+        import numpy as np
+
+        ids: list[int] = loaded.tokenizer.encode(text).ids
+        inputs = {"input_ids": np.array([ids], dtype=np.int64)}
+        (tokens,) = await self._workers.run(lambda: loaded.session.run(["tokens"], inputs))
+        return ids[1:-1], tokens[0, 1:-1]
+
+    async def _compute(
+        self, texts: Sequence[str], encode: Callable[[NDArray[np.float32]], list[T]] | None
+    ) -> tuple[NDArray[np.float32], list[T]]:
+        """Return vectors and, with a function for the token vectors of several texts, its result for each."""
         loaded = self._loaded
         if loaded is None and texts:
             loaded = await self._workers.run(self._load)
@@ -156,7 +193,7 @@ class LocalEmbedder:
 
         vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
         if loaded is None:
-            return vectors
+            return vectors, []
         tokens: list[list[int]] = []
         for start in range(0, len(texts), _TOKENIZE_TEXTS):
             part = list(texts[start : start + _TOKENIZE_TEXTS])
@@ -166,14 +203,18 @@ class LocalEmbedder:
             tokens.extend(encoding.ids for encoding in encodings)
         batches = list(_batches(tokens))
 
-        def compute(rows: list[int]) -> NDArray[np.float32]:
+        def compute(rows: list[int]) -> tuple[NDArray[np.float32], list[T]]:
             ids = np.array([tokens[row] for row in rows], dtype=np.int64)
-            computed: NDArray[np.float32] = loaded.session.run(None, {"input_ids": ids})[0]
-            return computed
+            names = ["vector", "tokens"] if encode else ["vector"]
+            outputs = loaded.session.run(names, {"input_ids": ids})
+            return outputs[0], encode(outputs[1]) if encode else []
 
-        for rows, values in zip(batches, await self._workers.map(compute, batches), strict=True):
+        made: dict[int, T] = {}
+        results = await self._workers.map(compute, batches)
+        for rows, (values, encoded) in zip(batches, results, strict=True):
             vectors[rows] = values
-        return vectors
+            made.update(zip(rows, encoded, strict=False))
+        return vectors, [made[row] for row in sorted(made)]
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """See `Embedder.count_tokens`."""
@@ -195,7 +236,8 @@ class LocalEmbedder:
                 folder = self._find()
                 # In parallel: opening the session takes longest, and runs outside of Python.
                 with ThreadPoolExecutor(1) as pool:
-                    session = pool.submit(open_session, folder / _GRAPHS[self._model.precision])
+                    graph = shipped_graph(_GRAPHS[self._model.precision])
+                    session = pool.submit(open_session, graph, folder)
                     tokenizer = _read_tokenizer(folder)
                     tokenizer.enable_truncation(MAX_TOKENS)
                     self._loaded = _Loaded(session.result(), tokenizer)

@@ -25,8 +25,8 @@ R = TypeVar("R")
 class Session(Protocol):
     """The used part of `onnxruntime.InferenceSession`."""
 
-    def run(self, names: None, inputs: Mapping[str, Any]) -> list[Any]:
-        """Compute all outputs; safe to call from several threads."""
+    def run(self, names: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any]:
+        """Compute the named outputs, or all; safe to call from several threads."""
         ...
 
 
@@ -52,8 +52,13 @@ def int8_is_exact() -> bool:
     return "avx512_vnni" in flags or "avx_vnni" in flags
 
 
-def open_session(graph: Path) -> Session:
-    """Open a graph for use by several threads, each computing alone."""
+def open_session(graph: Path | bytes, weights: Path | None = None) -> Session:
+    """Open a graph for use by several threads, each computing alone.
+
+    Args:
+        graph: A file, or the content of one.
+        weights: Folder of the data files that the content of a graph points into.
+    """
     import onnxruntime  # type: ignore[import-untyped]
 
     options = onnxruntime.SessionOptions()
@@ -64,14 +69,20 @@ def open_session(graph: Path) -> Session:
     options.enable_mem_pattern = False
     if not int8_is_exact():  # unsigned weights are half as fast, and exact
         options.add_session_config_entry("session.x64quantprecision", "1")
+    if weights is not None:
+        key = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(key, str(weights))
     try:
         session: Session = onnxruntime.InferenceSession(
-            str(graph), options, providers=["CPUExecutionProvider"]
+            graph if isinstance(graph, bytes) else str(graph),
+            options,
+            providers=["CPUExecutionProvider"],
         )
         return session
     except Exception as error:  # the runtime's exceptions have no common base of their own
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise ModelMissing(f"the model {graph} cannot be loaded: {first_line}") from error
+        place = weights if isinstance(graph, bytes) else graph
+        raise ModelMissing(f"the model {place} cannot be loaded: {first_line}") from error
 
 
 class Workers:

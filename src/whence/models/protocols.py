@@ -71,6 +71,32 @@ class Reranker(Protocol):
         ...
 
 
+class CodingEmbedder(Embedder, Protocol):
+    """An embedder that also makes the token codes of documents, for a `CodedReranker`."""
+
+    async def embed_coded(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[bytes]]:
+        """Return the vectors of documents as `embed` does, and the token code of each.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+        """
+        ...
+
+
+class CodedReranker(Reranker, Protocol):
+    """A reranker that reads the token codes of documents in place of their texts."""
+
+    async def score_coded(
+        self, query: str, documents: Sequence[str], codes: Sequence[bytes]
+    ) -> list[float]:
+        """Return scores as `score` does; the text of a document with an empty code is read instead.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+        """
+        ...
+
+
 class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A filled template, as a prompt for language models and as documents for other writers."""
 

@@ -4,7 +4,7 @@ The weights are those of `sentence-transformers/all-MiniLM-L6-v2` (Apache-2.0), 
 and 384 dimensions. `model.safetensors` is the published file; `w8.bin` is derived from it once, on the user's
 machine, and is the same byte for byte on every machine: linear layers as int8 with one scale per column,
 word embeddings as float16, all else as float32. The ONNX graphs shipped with Whence hold no weights; they point
-into these two files by offset.
+into these two files by offset, and are read from the package, never copied.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EMBEDDER_NAME = "all-MiniLM-L6-v2"
+#: The local reranker, which compares token vectors of the embedder; it has no files of its own.
 RERANKER_NAME = "whence-minilm-maxsim"
 
 #: Digests of the published files, equal to those of the model hub at revision 1110a243.

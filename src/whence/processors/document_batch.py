@@ -78,6 +78,7 @@ class DocumentBatch:
         self.retagged: dict[str, DocumentTags] = {}
         self.sources: dict[str, str] = {}
         self.vectors: dict[str, NDArray[np.float32]] = {}
+        self.token_codes: dict[str, tuple[bytes, ...]] = {}
         ids: set[str] = set()
         for place, draft in enumerate(documents):
             fault = document_fault(draft)
@@ -144,14 +145,19 @@ _Text = tuple[str, str]
 
 
 async def embed_documents(
-    caller: Caller, batch: DocumentBatch, *, max_texts: int, max_bytes: int
+    caller: Caller,
+    batch: DocumentBatch,
+    *,
+    max_texts: int,
+    max_bytes: int,
+    token_codes: bool = False,
 ) -> AsyncIterator[EmbeddingModel]:
     """Embed the changed documents of a batch, several in one request; yield the model after each request.
 
     When a request is refused because of a text, its documents are embedded one by one, so that the one at fault
     fails alone.
     """
-    embedding = _Embedding(caller)
+    embedding = _Embedding(caller, token_codes=token_codes)
     refused: set[str] = set()
     for texts in _requests(batch.changed, max_texts, max_bytes):
         wanted = [one for one in texts if one[0] not in refused]
@@ -169,23 +175,34 @@ async def embed_documents(
             if model is not None:
                 yield model
     batch.vectors |= embedding.vectors()
+    batch.token_codes |= {
+        one: tuple(codes)
+        for one, codes in embedding.codes.items()
+        # All chunks have a code, or none: of several embedding services one may make none.
+        if one in batch.vectors and len(codes) == len(batch.vectors[one])
+    }
 
 
 class _Embedding:
-    """Collects the vectors of documents."""
+    """Collects the vectors and token codes of documents."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, *, token_codes: bool) -> None:
         self._caller = caller
+        self._token_codes = token_codes
+        self.codes: dict[str, list[bytes]] = {}
         self._rows: dict[str, list[NDArray[np.float32]]] = {}
 
     async def request(self, texts: Sequence[_Text]) -> EmbeddingModel:
         import numpy as np
 
-        reply = await embed_texts(self._caller, [text for _, text in texts], "document")
+        contents = [text for _, text in texts]
+        reply = await embed_texts(self._caller, contents, "document", token_codes=self._token_codes)
         flat = np.frombuffer(reply.vectors, dtype="<f4").astype(np.float32, copy=False)
         vectors = flat.reshape(-1, reply.model.dimension)
         for (document_id, _), row in zip(texts, vectors, strict=True):
             self._rows.setdefault(document_id, []).append(row)
+        for (document_id, _), code in zip(texts, reply.token_codes, strict=False):
+            self.codes.setdefault(document_id, []).append(code)
         return reply.model
 
     async def embed_alone(
@@ -193,6 +210,7 @@ class _Embedding:
     ) -> EmbeddingModel | None:
         """Embed one document; None when a text of it is refused, and then it fails alone."""
         self._rows.pop(document_id, None)
+        self.codes.pop(document_id, None)
         model = None
         try:
             for texts in requests:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import msgspec
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whence.models.protocols import Embedder
+    from whence.models.protocols import CodingEmbedder, Embedder
 
 #: How far a vector's length may be from 1: wide enough for a provider that rounds to half precision
 #: (relative error 2**-11 a component), narrow enough to notice one that does not normalise.
@@ -55,11 +55,18 @@ class EmbeddingProcessor(Processor):
             )
         if not message.texts:
             return EmbeddingResponse(vectors=b"", model=self._embedder.model)
-        vectors = await self._embedder.embed(message.texts, message.purpose)
+        codes: list[bytes] = []
+        if message.token_codes and hasattr(self._embedder, "embed_coded"):
+            coding = cast("CodingEmbedder", self._embedder)
+            vectors, codes = await coding.embed_coded(message.texts)
+        else:
+            vectors = await self._embedder.embed(message.texts, message.purpose)
         # Read last: the dimension of a remote model is known with its first vectors.
         model = self._embedder.model
         return EmbeddingResponse(
-            vectors=_checked_bytes(vectors, len(message.texts), model), model=model
+            vectors=_checked_bytes(vectors, len(message.texts), model),
+            model=model,
+            token_codes=tuple(codes),
         )
 
 

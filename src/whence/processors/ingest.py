@@ -67,7 +67,7 @@ class IngestProcessor(Processor):
             batch.compare(await store.document_states(collection, ids))
             if isinstance(store, SupportsEffects):
                 batch.earlier = await store.effects_of(collection, message_id)
-        model = await self._embed(collection, batch, context, model)
+        model = await self._embed(message, batch, context, model)
         await self._save(collection, batch, message_id)
         if batch.retagged:
             effects = batch.effects(message_id, batch.retagged)
@@ -78,17 +78,25 @@ class IngestProcessor(Processor):
         return IngestResponse(outcomes=batch.outcomes(), model=model)
 
     async def _embed(
-        self, collection: str, batch: DocumentBatch, context: Context, model: EmbeddingModel | None
+        self,
+        message: IngestRequest,
+        batch: DocumentBatch,
+        context: Context,
+        model: EmbeddingModel | None,
     ) -> EmbeddingModel | None:
         """Embed what changed; return the model of the collection, which is created when it is new."""
         own = self.parameters
         models = embed_documents(
-            context, batch, max_texts=own.batch_texts, max_bytes=own.batch_bytes
+            context,
+            batch,
+            max_texts=own.batch_texts,
+            max_bytes=own.batch_bytes,
+            token_codes=message.token_vectors,
         )
         async for used in models:
             # After the first reply already: more vectors of a wrong model would be useless.
             if used != model:
-                model = (await self._store.ensure_collection(collection, used)).model
+                model = (await self._store.ensure_collection(message.collection, used)).model
         return model
 
     async def _save(self, collection: str, batch: DocumentBatch, message_id: str) -> None:
@@ -96,7 +104,11 @@ class IngestProcessor(Processor):
         from whence.store.protocols import EmbeddedDocument
 
         ready = [
-            EmbeddedDocument(draft=draft, vectors=batch.vectors[draft.document_id])
+            EmbeddedDocument(
+                draft=draft,
+                vectors=batch.vectors[draft.document_id],
+                token_codes=batch.token_codes.get(draft.document_id, ()),
+            )
             for draft in batch.changed
             if draft.document_id in batch.vectors
         ]

@@ -30,6 +30,7 @@ from whence.schema.texts import (
 
 if TYPE_CHECKING:
     from whence.models.protocols import Embedder
+    from whence.schema.access import Access
     from whence.schema.places import DocumentText
     from whence.store.protocols import ChunkStore
 
@@ -205,6 +206,8 @@ class TextFetcherProcessor(Processor):
         if not wanted:
             return TextResponse(texts=())
         found = await self._store.chunk_texts(message.collection, wanted, message.access)
+        if message.token_codes and plan is None:
+            found = await self._with_codes(message.collection, found, message.access)
         by_id = {text.chunk_id: text for text in found}
         missing = tuple(chunk_id for chunk_id in wanted if chunk_id not in by_id)
         if plan is None:
@@ -213,6 +216,21 @@ class TextFetcherProcessor(Processor):
             texts = tuple(by_id[chunk_id] for chunk_id in wanted if chunk_id in by_id)
             return TextResponse(texts=texts, missing=missing)
         return await _within_budget(plan, wanted, by_id, missing, self._embedder)
+
+    async def _with_codes(
+        self, collection: str, texts: list[ChunkText], access: Access
+    ) -> list[ChunkText]:
+        """Add the token codes that the store keeps."""
+        from whence.store.protocols import SupportsTokenCodes
+
+        if not isinstance(self._store, SupportsTokenCodes):
+            return texts
+        ids = [text.chunk_id for text in texts]
+        codes = await self._store.token_codes(collection, ids, access)
+        return [
+            msgspec.structs.replace(text, token_codes=codes.get(text.chunk_id, b""))
+            for text in texts
+        ]
 
     async def _with_places(
         self, message: TextRequest, texts: Mapping[str, ChunkText]

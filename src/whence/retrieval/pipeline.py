@@ -190,7 +190,7 @@ async def search(
     results = _results(read)
     reranked = _Reranked(results)
     if rerank:
-        reranked = await rerank_results(services, query, results, no_reranker)
+        reranked = await rerank_results(services, query, results, read.passages, no_reranker)
         results = reranked.results
         best = results[0].similarity_score if results else None
         results = [one for one in results if one.similarity_score >= threshold]
@@ -346,6 +346,7 @@ def passage_of(text: ChunkText) -> Passage:
         document_id=text.document_id,
         metadata=text.metadata,
         digest=text.digest,
+        token_codes=text.token_codes,
     )
 
 
@@ -410,7 +411,11 @@ class _Reranked(msgspec.Struct, frozen=True):
 
 
 async def rerank_results(
-    services: RetrievalServices, query: str, results: list[RetrievalResult], no_reranker: str = ""
+    services: RetrievalServices,
+    query: str,
+    results: list[RetrievalResult],
+    passages: Sequence[Passage],
+    no_reranker: str = "",
 ) -> _Reranked:
     """Have the reranker read all results, and order them by its final score.
 
@@ -421,10 +426,6 @@ async def rerank_results(
         return _Reranked(results)
     if no_reranker:
         return _unchanged(results, "no_reranker", f"there is no reranker ({no_reranker})")
-    passages = [
-        Passage(chunk_id=one.chunk.id, text=one.chunk.content, metadata=one.chunk.metadata)
-        for one in results
-    ]
     try:
         scores = order_scores(one.similarity_score for one in results)
         reply = await services.rerank(query, passages, scores, len(results))

@@ -135,8 +135,12 @@ async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankR
     by_score = attrgetter("score")
     best: list[RerankerResult] = []
     model, texts = reranker.model, [document.text for document in request.documents]
+    codes = [document.token_codes for document in request.documents]
     for query in request.queries if texts else ():
-        scores = await reranker.score(query.text, texts)
+        if any(codes) and hasattr(reranker, "score_coded"):
+            scores = await reranker.score_coded(query.text, texts, codes)
+        else:
+            scores = await reranker.score(query.text, texts)
         if len(scores) != len(texts):
             raise InternalError(
                 f"model {model} gave {len(scores)} scores for {len(texts)} documents"

@@ -155,6 +155,8 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """Metadata of the chunk; empty when its source is not known."""
     digest: str = ""
     """SHA-256 of the text in UTF-8, hexadecimal, when known."""
+    token_codes: bytes = b""
+    """Its token vectors for the reranker; empty when none are kept."""
 
 
 #: Values of the metadata `status` of an outdated document, in lower case.
@@ -238,16 +240,25 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def embed_texts(
-    caller: Caller, texts: Sequence[str], purpose: Purpose, port: str = "embedding"
+    caller: Caller,
+    texts: Sequence[str],
+    purpose: Purpose,
+    port: str = "embedding",
+    *,
+    token_codes: bool = False,
 ) -> EmbeddingResponse:
-    """Return the vectors of texts as they travel, one per text."""
-    message = EmbeddingRequest(texts=tuple(texts), purpose=purpose)
+    """Return the vectors of texts as they travel, one per text, and token codes when they are wanted."""
+    message = EmbeddingRequest(texts=tuple(texts), purpose=purpose, token_codes=token_codes)
     reply = await caller.call(port, message, EmbeddingResponse)
     expected = len(texts) * reply.model.dimension * 4
     if len(reply.vectors) != expected:
         raise InternalError(
             f"the embedding service gave {len(reply.vectors)} bytes of vectors"
             f" for {len(texts)} texts; expected {expected}"
+        )
+    if len(reply.token_codes) not in (0, len(texts)):
+        raise InternalError(
+            f"the embedding service gave {len(reply.token_codes)} codes for {len(texts)} texts"
         )
     return reply
 
@@ -272,6 +283,8 @@ class RetrievalClients:
     deadline: Deadline = field(default_factory=Deadline)
     timeouts: Timeouts = field(default_factory=Timeouts)
     texts_port: str = "texts"
+    token_codes: bool = False
+    """Whether texts are read with their token codes, for the reranker."""
 
     def __post_init__(self) -> None:
         if self.filters:
@@ -355,6 +368,7 @@ class RetrievalClients:
                 access=self.access,
                 collection=self.collection,
                 chunk_ids=tuple(chunk_ids[start : start + _TEXTS_PER_REQUEST]),
+                token_codes=self.token_codes,
                 with_places=with_places,
             )
             reply = await self.deadline.limit(
@@ -377,6 +391,7 @@ class RetrievalClients:
                     id=str(place),
                     text=text_to_read(one.text, one.metadata),
                     retrieval_score=score,
+                    token_codes=one.token_codes,
                 )
                 for place, (one, score) in enumerate(zip(passages, known, strict=True))
             ),

@@ -31,6 +31,8 @@ class EmbeddingRequest(Message, frozen=True, kw_only=True):
     """Texts of any length; the model truncates those longer than its window."""
     purpose: Purpose = "query"
     """`document` for texts to be searched, `query` for queries; some models treat them differently."""
+    token_codes: bool = False
+    """Whether token codes are wanted, too; a model that makes none leaves them out."""
 
 
 class EmbeddingResponse(Message, frozen=True, kw_only=True):
@@ -42,3 +44,5 @@ class EmbeddingResponse(Message, frozen=True, kw_only=True):
     """float32 little endian, shape (len(texts), model.dimension), row by row, each of length 1."""
     model: EmbeddingModel
     """Model of the vectors."""
+    token_codes: tuple[bytes, ...] = ()
+    """One code per text, for a reranker that reads them in place of texts; none unless they were wanted."""

@@ -68,6 +68,8 @@ class IngestRequest(Message, frozen=True, kw_only=True):
     """Name of the collection; created when it does not exist."""
     documents: tuple[DocumentDraft, ...]
     """Each id once."""
+    token_vectors: bool = False
+    """Whether token vectors of the chunks are kept, as codes, for a reranker that reads them."""
 
 
 class DocumentOutcome(Message, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ class RerankItem(Message, frozen=True, kw_only=True, gc=False):
     """Its text."""
     retrieval_score: float | None = None
     """Retrieval score, 0 to 1, for a model whose score is only a share of the final one."""
+    token_codes: bytes = b""
+    """Its token vectors, for a model that reads them in place of the text; empty when none are kept."""
 
 
 class RerankerResult(msgspec.Struct, frozen=True, gc=False):

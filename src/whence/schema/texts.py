@@ -30,6 +30,8 @@ class ChunkText(Message, frozen=True, kw_only=True, gc=False):
     """SHA-256 of `content` in UTF-8, hexadecimal."""
     tokens: int | None = None
     """Tokens of `content` by the configured embedding model; None unless a plan needs them."""
+    token_codes: bytes = b""
+    """Its token vectors for a reranker; empty unless they were asked for and are kept."""
     char_start: int | None = None
     """Offset of `content` in the stored text of its document; None unless places are asked for."""
     places: tuple[Place, ...] = ()
@@ -94,6 +96,8 @@ class TextRequest(Message, frozen=True, kw_only=True):
     """Ids, each once."""
     plan: TextPlan | None = None
     """Texts within a budget, in place of `chunk_ids`."""
+    token_codes: bool = False
+    """Whether the token codes of the chunks are wanted, too; those of a plan are left out."""
     with_places: bool = False
     """True for offsets and places of each text; only with `chunk_ids`. Reads whole documents."""
 

@@ -73,6 +73,8 @@ class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
     draft: DocumentDraft
     vectors: NDArray[np.float32]
     """float32, shape (len(draft.chunks), dimension), rows of length 1."""
+    token_codes: tuple[bytes, ...] = ()
+    """Token codes of the chunks, in order; none when they are not kept."""
 
 
 class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,6 +270,16 @@ class SupportsDocumentTexts(Protocol):
 
 
 @runtime_checkable
+class SupportsTokenCodes(Protocol):
+    """Keeps token codes of chunks, which a reranker reads in place of texts."""
+
+    async def token_codes(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> dict[str, bytes]:
+        """Return the codes of those chunks that exist, are visible and have one, by chunk id."""
+
+
+@runtime_checkable
 class SupportsDocumentListing(Protocol):
     """Lists documents and remembers which source each was made of, so that unchanged sources are skipped."""
 
@@ -359,6 +371,7 @@ class GraphStore(Protocol):
 class Store(
     ChunkStore,
     SupportsDocumentTexts,
+    SupportsTokenCodes,
     SupportsDocumentListing,
     SupportsEffects,
     TraceStore,

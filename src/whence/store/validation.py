@@ -121,6 +121,9 @@ def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocu
             raise BadInput(f"document {document_id!r} is given twice")
         seen.add(document_id)
         _check_vectors(collection, document)
+        chunks, codes = len(document.draft.chunks), len(document.token_codes)
+        if codes not in (0, chunks):
+            raise BadInput(f"document {document_id!r} has {chunks} chunks and {codes} token codes")
 
 
 def _check_vectors(collection: CollectionInfo, document: EmbeddedDocument) -> None:

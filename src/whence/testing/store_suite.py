@@ -25,9 +25,9 @@ pytest.register_assert_rewrite(
 
 from whence.testing.store_document_suite import DocumentSuite  # noqa: E402
 from whence.testing.store_search_suite import SearchSuite  # noqa: E402
-from whence.testing.store_text_suite import DocumentTextSuite  # noqa: E402
+from whence.testing.store_text_suite import DocumentTextSuite, TokenCodeSuite  # noqa: E402
 from whence.testing.store_trace_suite import TraceSuite  # noqa: E402
 
 
-class StoreSuite(DocumentSuite, DocumentTextSuite, SearchSuite, TraceSuite):
+class StoreSuite(DocumentSuite, DocumentTextSuite, TokenCodeSuite, SearchSuite, TraceSuite):
     """Behaviours of a store; a subclass provides the `store` fixture."""

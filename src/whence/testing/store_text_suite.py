@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 
 from whence.schema.access import Access, DocumentTags
+from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.places import DocumentText, Place, StoredPassage
 from whence.store.document_text import gaps_between
@@ -102,3 +105,44 @@ class DocumentTextSuite:
         found = await store.document_texts(name, ids, access)
 
         assert list(found) == (ids if access.allows(tags) else ["e"])
+
+
+class TokenCodeSuite:
+    """Token codes are kept with their chunk, and read with the rights of the reader."""
+
+    async def test_codes_go_with_their_document(self, store: Store) -> None:
+        """Each chunk has its code until its document is replaced or removed; texts come without codes."""
+        coded = msgspec.structs.replace(
+            make_document("d", (QUERY, QUERY)), token_codes=(b"ab", b"cd")
+        )
+        name = await fill_collection(store, coded, make_document("e"))
+        ids = [f"urn:chunk:{name}:{one}" for one in ("d:0", "d:1", "e:0", "f:0")]
+
+        assert await store.token_codes(name, ids, EVERYTHING) == {ids[0]: b"ab", ids[1]: b"cd"}
+        texts = await store.chunk_texts(name, ids, EVERYTHING)
+        assert [text.token_codes for text in texts] == [b"", b"", b""]
+        await store.replace_documents(name, [make_document("d", (QUERY, QUERY))])
+        assert await store.token_codes(name, ids, EVERYTHING) == {}
+        await store.replace_documents(name, [coded])
+        await store.remove_documents(name, ["d"])
+        assert await store.token_codes(name, ids, EVERYTHING) == {}
+
+    async def test_every_chunk_has_a_code_or_none_has(self, store: Store) -> None:
+        """A document with another number of codes than chunks is refused."""
+        coded = msgspec.structs.replace(make_document("d", (QUERY, QUERY)), token_codes=(b"ab",))
+
+        with pytest.raises(BadInput, match="token codes"):
+            await fill_collection(store, coded)
+
+    @given(tags=any_tags, access=any_access)
+    @on_one_store
+    async def test_a_hidden_code_is_missing(
+        self, store: Store, tags: DocumentTags, access: Access
+    ) -> None:
+        """A reader gets the codes of a document exactly if its tags allow it."""
+        coded = msgspec.structs.replace(make_document("d", tags=tags), token_codes=(b"ab",))
+        name = await fill_collection(store, coded)
+        chunk = f"urn:chunk:{name}:d:0"
+        found = await store.token_codes(name, [chunk], access)
+
+        assert found == ({chunk: b"ab"} if access.allows(tags) else {})

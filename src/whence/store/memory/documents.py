@@ -103,7 +103,8 @@ class MemoryDocuments(MemoryPart):
             # Neither metadata nor vectors are shared with the caller.
             metadata = msgspec.json.decode(json_text(document.draft.metadata))
             draft = msgspec.structs.replace(document.draft, metadata=metadata)
-            found.put(draft, np.array(document.vectors, dtype=np.float32))
+            vectors = np.array(document.vectors, dtype=np.float32)
+            found.put(draft, vectors, document.token_codes)
         _record(found, effects)
 
     async def retag_documents(
@@ -126,7 +127,8 @@ class MemoryDocuments(MemoryPart):
         found = self._find(collection)
         found.boosts = boosts
         for document in list(found.documents.values()):
-            found.put(document.draft, [chunk.vector for chunk in document.chunks])
+            codes = [chunk.text.token_codes for chunk in document.chunks]
+            found.put(document.draft, [chunk.vector for chunk in document.chunks], codes)
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with their chunks; return how many there were."""

@@ -85,12 +85,18 @@ class MemoryCollection:
             self.info, documents=len(self.documents), chunks=len(self.chunks)
         )
 
-    def put(self, draft: DocumentDraft, vectors: Iterable[NDArray[np.float32]]) -> None:
+    def put(
+        self,
+        draft: DocumentDraft,
+        vectors: Iterable[NDArray[np.float32]],
+        codes: Sequence[bytes] = (),
+    ) -> None:
         """Store a document; it replaces a stored one of the same id."""
         self.remove(draft.document_id)
         document = self.documents[draft.document_id] = StoredDocument(draft)
         words = count_document_terms(draft, self.boosts)
-        for chunk, vector, terms in zip(draft.chunks, vectors, words, strict=True):
+        codes = codes or [b""] * len(draft.chunks)
+        for chunk, vector, terms, code in zip(draft.chunks, vectors, words, codes, strict=True):
             index = len(document.chunks)
             text = ChunkText(
                 chunk_id=chunk_key(self.info.name, draft.document_id, index),
@@ -98,6 +104,7 @@ class MemoryCollection:
                 content=chunk.content,
                 metadata=chunk_metadata(draft, chunk, index),
                 digest=content_digest(chunk.content),
+                token_codes=code,
             )
             stored = StoredChunk(document, text, vector, terms)
             document.chunks.append(stored)
@@ -293,9 +300,16 @@ class MemorySearch(MemoryPart):
         """Return the texts of visible chunks, in the order asked; see `ChunkStore`."""
         return [
             # The caller may change the metadata.
-            msgspec.structs.replace(one.text, metadata=dict(one.text.metadata))
+            msgspec.structs.replace(one.text, metadata=dict(one.text.metadata), token_codes=b"")
             for one in self._requested(collection, chunk_ids, access)
         ]
+
+    async def token_codes(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> dict[str, bytes]:
+        """Return the token codes of visible chunks; see `SupportsTokenCodes`."""
+        texts = [one.text for one in self._requested(collection, chunk_ids, access)]
+        return {text.chunk_id: text.token_codes for text in texts if text.token_codes}
 
     async def document_texts(
         self, collection: str, ids: Sequence[str], access: Access

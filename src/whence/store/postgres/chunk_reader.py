@@ -35,6 +35,7 @@ _TEXTS = (
     "SELECT c.chunk_key, d.document_id, c.index, c.content, c.digest, c.heading, c.section_path, c.page,"
     f" d.title, d.source_file, d.source_url, d.metadata, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
 )
+_CODES = f"SELECT c.chunk_key, k.codes, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} JOIN chunk_codes k ON k.ord = c.ord"
 _VISIBLE = f"SELECT c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
 _KNOWN = "SELECT c.chunk_key" + _REQUESTED.format(collection=1, ids=2, indexes=3)
 
@@ -72,6 +73,14 @@ class PostgresTexts:
         values = requested_values(access, collection, chunk_ids)
         rows = await self._fetch(_TEXTS, collection, values)
         return [_text(row) for row in allowed_rows(rows, access, "texts")]
+
+    async def token_codes(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> dict[str, bytes]:
+        """Return the token codes of chunks that exist and are visible; see `SupportsTokenCodes`."""
+        values = requested_values(access, collection, chunk_ids)
+        rows = await self._fetch(_CODES, collection, values)
+        return {row["chunk_key"]: row["codes"] for row in allowed_rows(rows, access, "token codes")}
 
     async def document_texts(
         self, collection: str, ids: Sequence[str], access: Access

@@ -303,7 +303,7 @@ async def _insert(
     documents: Sequence[EmbeddedDocument],
     classes: Mapping[DocumentTags, int],
 ) -> list[int]:
-    """Write documents with chunks, vectors and metadata; return the numbers of the chunks, in order."""
+    """Write documents with all that belongs to them; return the numbers of the chunks, in order."""
     drafts = [one.draft for one in documents]
     ids, ords = await insert_documents(connection, collection_id, collection, drafts, classes)
     await index_metadata(connection, collection_id, zip(ids, drafts, strict=True))
@@ -317,4 +317,11 @@ async def _insert(
         columns=_VECTOR_COLUMNS,
         records=[(ord_, *rest) for ord_, rest in zip(ords, vectors, strict=True)],
     )
+    codes = [
+        code for one in documents for code in one.token_codes or (b"",) * len(one.draft.chunks)
+    ]
+    coded = [(ord_, code) for ord_, code in zip(ords, codes, strict=True) if code]
+    if coded:
+        columns = ("ord", "codes")
+        await connection.copy_records_to_table("chunk_codes", columns=columns, records=coded)
     return ords

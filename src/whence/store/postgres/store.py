@@ -40,6 +40,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 
 #: Purpose of each table by the beginning of its name; the first match counts.
 _PARTS = (
     ("chunk_vec", "vectors"),
+    ("chunk_codes", "token_vectors"),
     ("chunk_terms", "words"),
     ("posting", "words"),
     ("segment", "words"),
@@ -126,7 +127,7 @@ class PostgresStore:
 
         texts = PostgresTexts(pool)
         self.chunk_texts = texts.chunk_texts
-        self.document_texts = texts.document_texts
+        self.document_texts, self.token_codes = texts.document_texts, texts.token_codes
         self.visible_chunks, self.known_chunks = texts.visible_chunks, texts.known_chunks
 
         self.find_symbols = PostgresSymbols(maintenance, views.cache).find_symbols

@@ -1,0 +1,91 @@
+"""The local reranker: every word of the query is compared with every word of a passage, by token vectors.
+
+`LateInteractionReranker` scores passages by their token codes, `SpanReader` short texts by the vectors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from whence.models.token_codes import late_interaction, token_weights
+from whence.models.weights import RERANKER_NAME
+
+if TYPE_CHECKING:
+    from whence.models.local_embedder import LocalEmbedder
+
+#: Share of the score in the final one; the rest is the score of retrieval. Chosen on any seven of eight
+#: collections it is .2, and the eighth gains: see `docs/benchmarks.md`.
+SHARE: Final = 0.2
+_STEEPNESS: Final = 6.0
+
+
+class LateInteractionReranker:
+    """Scores passages by the token vectors of the local embedder, whose weights it shares.
+
+    Args:
+        embedder: Reads the query, and passages without a code.
+        owned: Whether `aclose` closes the embedder.
+    """
+
+    model = RERANKER_NAME
+    share = SHARE
+
+    def __init__(self, embedder: LocalEmbedder, *, owned: bool = False) -> None:
+        self._embedder = embedder
+        self._owned = owned
+
+    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
+        """See `Reranker.score`."""
+        return await self.score_coded(query, documents, [b""] * len(documents))
+
+    async def score_coded(
+        self, query: str, documents: Sequence[str], codes: Sequence[bytes]
+    ) -> list[float]:
+        """See `CodedReranker.score_coded`."""
+        if not documents:
+            return []
+        ids, tokens = await self._embedder.read_query(query)
+        unread = [place for place, code in enumerate(codes) if not code]
+        _, read = await self._embedder.embed_coded([documents[place] for place in unread])
+        known = dict(zip(unread, read, strict=True))
+        whole = [known.get(place, code) for place, code in enumerate(codes)]
+        return await asyncio.to_thread(late_interaction, tokens, token_weights(ids), whole)
+
+    async def aclose(self) -> None:
+        """Close the embedder if it belongs to this reranker."""
+        if self._owned:
+            await self._embedder.aclose()
+
+
+class SpanReader:
+    """Scores short texts by late interaction and cosine, without codes; for the writer that quotes.
+
+    The score is `1 / (1 + exp(-6 (m + c - 1)))` for the weighted mean m of the best cosine of each word of the
+    query, and the cosine c of both texts.
+    """
+
+    model = RERANKER_NAME
+
+    def __init__(self, embedder: LocalEmbedder) -> None:
+        self._embedder = embedder
+
+    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
+        """See `Reranker.score`."""
+        ids, _ = await self._embedder.read_query(query)
+        vectors, tokens = await self._embedder.embed_tokens([*documents, query])
+        weights = token_weights(ids)
+        asked = tokens[-1]
+        scores = []
+        for vector, words in zip(vectors[:-1], tokens[:-1], strict=True):
+            late = 0.0
+            if len(words) and len(asked):
+                late = float(weights @ (asked @ words.T).max(axis=1) / weights.sum())
+            cosine = float(vector @ vectors[-1])
+            scores.append(1.0 / (1.0 + math.exp(-_STEEPNESS * (late + cosine - 1.0))))
+        return scores
+
+    async def aclose(self) -> None:
+        """Do nothing: the embedder belongs to another."""
