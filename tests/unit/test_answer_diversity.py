@@ -112,13 +112,15 @@ class Asked:
 async def ask(
     parameters: dict[str, Any] | None = None, services: Any = None, **fields: Any
 ) -> Asked:
-    """Ask for two passages."""
+    """Ask for two passages, near duplicates included."""
     known = {"embedding": embedding, "search": search, "texts": texts, "prompt": prompt}
     context = StubContext(known | ({"reranker": reranker} if services is None else services))
     message = DocumentRagRequest(
         **{"access": Access.public(), "question": QUESTION, "doc_limit": 2, **fields}
     )
-    processor = DocumentRagProcessor(DocumentRagParameters(**parameters or {}))
+    processor = DocumentRagProcessor(
+        DocumentRagParameters(**{"drop_duplicates": False} | (parameters or {}))
+    )
     return Asked([reply async for reply in processor.handle_stream(message, context)], context)
 
 

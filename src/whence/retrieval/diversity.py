@@ -63,16 +63,21 @@ def diversify(
     """
     relevance = _min_max(scores)
     sets = _term_sets(texts)
+    sizes = [one.bit_count() for one in sets]
     overlaps = [0.0] * len(texts)
     marginal = [lambda_ * one for one in relevance]
     left = list(range(len(texts)))
     kept: list[int] = []
     while left and len(kept) < limit:
         if kept:
-            last = sets[kept[-1]]
+            last = kept[-1]
             for place in left:
-                overlaps[place] = max(overlaps[place], _jaccard(last, sets[place]))
-                marginal[place] = lambda_ * relevance[place] - (1 - lambda_) * overlaps[place]
+                common = (sets[last] & sets[place]).bit_count()
+                if common:
+                    overlap = common / (sizes[last] + sizes[place] - common)
+                    if overlap > overlaps[place]:
+                        overlaps[place] = overlap
+                        marginal[place] = lambda_ * relevance[place] - (1 - lambda_) * overlap
         # Of equal scores the first; nothing overlaps before the first choice.
         best = max(left, key=marginal.__getitem__)
         kept.append(best)
@@ -99,8 +104,3 @@ def _term_sets(texts: Sequence[str]) -> list[int]:
             mask |= bits.setdefault(term, 1 << len(bits))
         sets.append(mask)
     return sets
-
-
-def _jaccard(one: int, other: int) -> float:
-    common = (one & other).bit_count()
-    return common / (one.bit_count() + other.bit_count() - common) if common else 0.0
