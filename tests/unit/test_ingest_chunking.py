@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from whence.ingest.blocks import Block, ParsedDocument, prose_blocks
 from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
 from whence.ingest.loaders.markdown import write_markdown
+from whence.ingest.loaders.rst import write_rst
 from whence.schema.errors import ConfigError
 from whence.schema.ingest import ChunkDraft
 
@@ -283,3 +284,68 @@ def test_a_hash_in_code_is_not_a_heading() -> None:
     text = "# A\n\n```sh\n# no heading\nls\n```\n\n    # nor this"
 
     assert [c.section_path for c in Chunker(words).split(of_markdown(text))] == ["A"]
+
+
+def of_rst(text: str) -> ParsedDocument:
+    builder = write_rst(text)
+    return parsed(builder.text, builder.blocks)
+
+
+def test_items_are_not_split() -> None:
+    """An item that fits into a chunk is in one, whatever stands before it."""
+    items = [f"- item {n} has a first sentence. And a second one. And a third." for n in range(9)]
+    chunks = Chunker(words, max_tokens=32, overlap_tokens=0).split(of_markdown("\n".join(items)))
+
+    assert len(chunks) > 3
+    assert all(
+        content.count("And a third.") == content.count("- item") for content in contents(chunks)
+    )
+
+
+def test_a_long_table_is_embedded_with_its_header() -> None:
+    """Rows after the first chunk are found by the words of the header; their content stays verbatim."""
+    rows = "\n".join(f"| row {n} | value {n} |" for n in range(20))
+    chunks = Chunker(words, max_tokens=40, overlap_tokens=0).split(
+        of_markdown(f"# T\n\n| name | meaning |\n|---|---|\n{rows}")
+    )
+
+    assert len(chunks) > 2
+    assert all(chunk.embed_text.startswith("T\n| name | meaning |\n| row") for chunk in chunks[1:])
+    assert all(chunk.content.startswith("| row") for chunk in chunks[1:])
+
+
+def test_a_definition_is_embedded_with_its_terms() -> None:
+    """A term stays with the beginning of its definition, and is embedded with the rest of it."""
+    text = "\n".join(f"   Sentence number {n} stands here." for n in range(12))
+    first, *others = Chunker(words, max_tokens=24, overlap_tokens=0).split(
+        of_rst(f".. setting:: WAIT\n\n{text}")
+    )
+
+    assert first.content.startswith("`WAIT`\n    Sentence number 0 stands here.")
+    assert others
+    assert all(chunk.embed_text == f"`WAIT`\n{chunk.content}" for chunk in others)
+
+
+def test_words_that_announce_stay_with_what_they_announce() -> None:
+    """A sentence that ends in a colon is in the chunk of the list or code below it."""
+    before = "Some words of prose stand here. " * 2
+    text = f"{before}\n\nThese are the steps:\n\n- one two three\n- four five six"
+    chunks = Chunker(words, max_tokens=18, overlap_tokens=0).split(of_markdown(text))
+
+    assert contents(chunks)[1] == "These are the steps:\n\n- one two three\n- four five six"
+
+
+@given(MARKDOWN, COUNTERS, st.integers(16, 60), st.integers(0, 8))
+def test_chunks_begin_and_end_between_parts(
+    text: str, count: Counter, window: int, overlap: int
+) -> None:
+    """No chunk begins or ends inside a sentence, a row or a line of code that fits into a chunk."""
+    document = of_markdown(text)
+    spans = [part for block in document.blocks for part in block.parts]
+    chunks = Chunker(count, max_tokens=window, overlap_tokens=overlap).split(document)
+
+    for chunk in chunks:
+        for start, end in spans:
+            is_cut = start < chunk.start < end or start < chunk.end < end
+            (size,) = count([document.text[start:end]])
+            assert not is_cut or size > (window - SPECIAL_TOKENS) // 2

@@ -1,12 +1,15 @@
 """Split documents into chunks that fit the embedding model, along sections, paragraphs and sentences.
 
 A chunk is part of one section; the first chunk of a section begins with its heading. Paragraphs, lists, tables
-and code are kept whole if they fit, else they are split between sentences or lines, and longer sentences
-between words. Adjacent chunks of prose overlap by a sentence or two.
+and code are kept whole if they fit, else they are split between items, rows or paragraphs of code; longer ones
+between sentences or lines, and longer sentences between words. A sentence that ends in a colon stays with what
+it announces. Adjacent chunks of prose overlap by a sentence or two. A chunk that begins inside a table or a
+definition is embedded with the header or the terms.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -14,7 +17,7 @@ from typing import NamedTuple
 from whence.ingest.blocks import Block, BlockKind, ParsedDocument
 from whence.schema.errors import ConfigError
 from whence.schema.ingest import ChunkDraft
-from whence.text.spans import Span, slices
+from whence.text.spans import Span, slices, spans_between
 
 #: Returns the number of tokens of each text without special tokens; at most its bytes in UTF-8.
 TokenCounter = Callable[[Sequence[str]], list[int]]
@@ -27,7 +30,7 @@ _MIN_TOKENS = 16
 #: A longer text, in characters a token of the window, is never tried as one chunk.
 _CHARACTERS_PER_TOKEN = 4.5
 #: Incremented when the same settings yield other chunks.
-_VERSION = 1
+_VERSION = 2
 
 
 class _Part(NamedTuple):
@@ -35,6 +38,13 @@ class _Part(NamedTuple):
     tokens: int
     block: int
     kind: BlockKind
+    begins_item: bool
+    """Whether a chunk may end before it, if its item is not longer than a chunk."""
+    announces: bool
+    """Whether it ends its block with a colon."""
+    leads: tuple[Span, ...]
+    lead_tokens: int
+    """Tokens of the leads, 0 if they are too long to be embedded."""
 
 
 class _Section(NamedTuple):
@@ -50,6 +60,8 @@ class _Section(NamedTuple):
 class _ChunkSpan(NamedTuple):
     span: Span
     section: _Section
+    leads: tuple[Span, ...] = ()
+    """Header of the table or terms of the definition in which it begins."""
 
 
 class Chunker:
@@ -101,11 +113,20 @@ class Chunker:
             if chunk is not None:
                 return (_draft(document, chunk),)
         spans = [span for _, blocks in groups for block in blocks for span in block.parts]
+        leads = {
+            lead
+            for _, blocks in groups
+            for block in blocks
+            for part in block.leads
+            for lead in part
+        }
         headers = {path: _headers(document.title, path) for path, _ in groups}
         candidates = [header for choices in headers.values() for header in choices]
-        counts = self._count([document.text[slice(*span)] for span in spans] + candidates)
+        counted = [*spans, *sorted(leads)]
+        counts = self._count([document.text[slice(*span)] for span in counted] + candidates)
+        lead_sizes = dict(zip(counted[len(spans) :], counts[len(spans) :], strict=False))
         sizes = dict(zip(spans, counts, strict=False))
-        header_sizes = dict(zip(candidates, counts[len(spans) :], strict=True))
+        header_sizes = dict(zip(candidates, counts[len(counted) :], strict=True))
         sections: list[_Section] = []
         for path, blocks in groups:
             header = next((h for h in headers[path] if header_sizes[h] <= self._limit // 4), "")
@@ -113,12 +134,16 @@ class Chunker:
             sections.append(_Section(path, header, budget, blocks))
         smallest = min((section.budget for section in sections), default=self._limit)
         cuts = self._split_oversized(document.text, sizes, smallest)
-        chunks = [
-            _ChunkSpan((first.span[0], last.span[1]), section)
-            for section in sections
-            for first, last in _pack(_parts(section, cuts, sizes), section.budget, self._overlap)
-        ]
-        return tuple(_draft(document, chunk) for chunk in self._fit(document.text, chunks))
+        chunks: list[_ChunkSpan] = []
+        borders: list[int] = []
+        for section in sections:
+            parts = _parts(document.text, section, cuts, sizes, lead_sizes, self._limit // 4)
+            borders += (part.span[0] for part in parts)
+            for first, last in _pack(parts, section.budget, self._overlap):
+                leads_of = first.leads if first.lead_tokens else ()
+                chunks.append(_ChunkSpan((first.span[0], last.span[1]), section, leads_of))
+        fitted = self._fit(document.text, chunks, sorted(borders))
+        return tuple(_draft(document, chunk) for chunk in fitted)
 
     def _single_chunk(
         self, document: ParsedDocument, path: tuple[str, ...], blocks: tuple[Block, ...]
@@ -156,8 +181,11 @@ class Chunker:
             sizes.update(zip(fresh, self._count([text[slice(*p)] for p in fresh]), strict=True))
         return cuts
 
-    def _fit(self, text: str, chunks: list[_ChunkSpan]) -> list[_ChunkSpan]:
-        """Halve the chunks that are too large: the size of a text is not always the sum of its parts."""
+    def _fit(self, text: str, chunks: list[_ChunkSpan], borders: Sequence[int]) -> list[_ChunkSpan]:
+        """Halve the chunks that are too large: the size of a text is not always the sum of its parts.
+
+        They are cut between parts, which begin at `borders`; inside a part only if a chunk has no more.
+        """
         fitted: list[_ChunkSpan] = []
         while chunks:
             counts = self._count([_embedded(text, chunk) for chunk in chunks])
@@ -167,7 +195,7 @@ class Chunker:
                 if count <= self._limit or is_smallest:
                     fitted.append(chunk)
                 else:
-                    large += _halved(text, chunk)
+                    large += _halved(text, chunk, borders)
             chunks = large
         return list(_outermost(fitted))
 
@@ -210,13 +238,34 @@ def _headers(title: str, path: tuple[str, ...]) -> list[str]:
     return choices
 
 
-def _parts(section: _Section, cuts: dict[Span, list[Span]], sizes: dict[Span, int]) -> list[_Part]:
-    return [
-        _Part(span, sizes[span], number, block.kind)
-        for number, block in enumerate(section.blocks)
-        for part in block.parts
-        for span in _leaves(part, cuts)
-    ]
+def _parts(
+    text: str,
+    section: _Section,
+    cuts: dict[Span, list[Span]],
+    sizes: dict[Span, int],
+    lead_sizes: dict[Span, int],
+    longest_lead: int,
+) -> list[_Part]:
+    """Return the parts of a section; those that are too large are sliced."""
+    parts: list[_Part] = []
+    for number, block in enumerate(section.blocks):
+        items = frozenset(block.items)
+        for at, part in enumerate(block.parts):
+            leads = block.leads[at] if block.leads else ()
+            lead_tokens = sum(lead_sizes[lead] for lead in leads)
+            lead_tokens = lead_tokens if lead_tokens <= longest_lead else 0
+            is_last = at == len(block.parts) - 1
+            announces = is_last and block.kind == "prose" and text.endswith((":", "\uff1a"), *part)
+            begins = not items or at in items
+            for leaf, span in enumerate(_leaves(part, cuts)):
+                begins_item = begins and leaf == 0
+                size = sizes[span]
+                parts.append(
+                    _Part(
+                        span, size, number, block.kind, begins_item, announces, leads, lead_tokens
+                    )
+                )
+    return parts
 
 
 def _leaves(span: Span, cuts: dict[Span, list[Span]]) -> Iterator[Span]:
@@ -232,8 +281,9 @@ def _leaves(span: Span, cuts: dict[Span, list[Span]]) -> Iterator[Span]:
 def _pack(parts: Sequence[_Part], budget: int, overlap: int) -> Iterator[tuple[_Part, _Part]]:
     start = done = 0
     while done < len(parts):
-        full = _first_overflow(parts, start, budget)
-        stop = _chunk_end(parts, start, done, full, budget)
+        room = budget - parts[start].lead_tokens
+        full = _first_overflow(parts, start, room)
+        stop = _chunk_end(parts, start, done, full, room)
         yield parts[start], parts[stop - 1]
         if stop < len(parts):
             start = _overlap_start(parts, start, stop, budget, overlap)
@@ -251,22 +301,46 @@ def _first_overflow(parts: Sequence[_Part], start: int, budget: int) -> int:
 
 
 def _chunk_end(parts: Sequence[_Part], start: int, done: int, full: int, budget: int) -> int:
-    """Return where a chunk ends: at `full`, or before the block that `full` would split.
+    """Return where a chunk ends: at `full`, or before the block or item that `full` would split.
 
     It ends before the block if the block is atomic and fits into the next chunk, or if half of the budget is
-    used by then. Parts before `done` are in a chunk already.
+    used by then; else before the item, if that fits into the next chunk. What announces a block stays with it.
+    Parts before `done` are in a chunk already; the chunk ends after it.
     """
-    if full == len(parts) or parts[full].block != parts[full - 1].block:
+    if full == len(parts):
         return full
-    first = full
-    while first > done and parts[first - 1].block == parts[full].block:
-        first -= 1
-    if all(part.kind == "heading" for part in parts[done:first]):
+    end = full
+    if parts[full].block == parts[full - 1].block:
+        first = full
+        while first > done and parts[first - 1].block == parts[full].block:
+            first -= 1
+        used = sum(part.tokens for part in parts[start:first])
+        is_kept = parts[full].kind == "atomic" and _block_fits(parts, first, budget)
+        is_text = any(part.kind != "heading" for part in parts[start:first])
+        if first > done and is_text and (is_kept or 2 * used >= budget):
+            end = first
+        else:
+            end = _item_border(parts, done, full, budget)
+    while end - 1 > done and parts[end - 1].announces and parts[end].block != parts[end - 1].block:
+        if all(part.kind == "heading" for part in parts[start : end - 1]):
+            break
+        end -= 1
+    return end
+
+
+def _item_border(parts: Sequence[_Part], done: int, full: int, budget: int) -> int:
+    """Return the start of the item that `full` is in; `full` if the item fits into no chunk."""
+    at = full
+    while at > done and not parts[at].begins_item:
+        at -= 1
+    if at == done or not parts[at].begins_item:
         return full
-    if parts[full].kind == "atomic" and _block_fits(parts, first, budget):
-        return first
-    used = sum(part.tokens for part in parts[start:first])
-    return first if 2 * used >= budget else full
+    size = parts[at].tokens
+    end = at + 1
+    while end < len(parts) and not parts[end].begins_item and parts[end].block == parts[at].block:
+        size += parts[end].tokens
+        end += 1
+    return at if size <= budget else full
 
 
 def _block_fits(parts: Sequence[_Part], first: int, budget: int) -> bool:
@@ -298,17 +372,26 @@ def _overlap_start(parts: Sequence[_Part], start: int, stop: int, budget: int, o
 
 def _embedded(text: str, chunk: _ChunkSpan) -> str:
     content = text[slice(*chunk.span)]
-    return f"{chunk.section.header}\n{content}" if chunk.section.header else content
+    leads = (text[slice(*lead)] for lead in chunk.leads)
+    return "\n".join(filter(None, (chunk.section.header, *leads, content)))
 
 
 def _utf8_length(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _halved(text: str, chunk: _ChunkSpan) -> list[_ChunkSpan]:
-    if chunk.span[1] - chunk.span[0] > 1:
-        return [_ChunkSpan(span, chunk.section) for span in slices(text, *chunk.span, 2)]
-    return [chunk._replace(section=chunk.section._replace(header=""))]
+def _halved(text: str, chunk: _ChunkSpan, borders: Sequence[int]) -> list[_ChunkSpan]:
+    start, end = chunk.span
+    if chunk.leads:
+        return [chunk._replace(leads=())]
+    if end - start < 2:
+        return [chunk._replace(section=chunk.section._replace(header=""))]
+    inside = borders[bisect_right(borders, start) : bisect_left(borders, end)]
+    halves: Iterable[Span] = slices(text, start, end, 2)
+    if inside:
+        middle = min(inside, key=lambda border: (abs(2 * border - start - end), border))
+        halves = spans_between(text, start, end, [middle])
+    return [_ChunkSpan(span, chunk.section) for span in halves]
 
 
 def _outermost(chunks: Iterable[_ChunkSpan]) -> Iterator[_ChunkSpan]:
@@ -329,5 +412,5 @@ def _draft(document: ParsedDocument, chunk: _ChunkSpan) -> ChunkDraft:
         end=end,
         heading=path[-1],
         section_path=" > ".join(path),
-        embed_text=_embedded(document.text, chunk) if chunk.section.header else "",
+        embed_text=_embedded(document.text, chunk) if chunk.section.header or chunk.leads else "",
     )
