@@ -162,7 +162,8 @@ async def test_the_trace_has_seeds_edges_and_budget() -> None:
         chunk("a"): "", chunk("e"): "over_limit", chunk("b"): "", chunk("c"): "",
     }  # fmt: skip
     assert answer.citations[0].document_id == node("a")
-    assert store.reads == 1
+    # All nodes at once, then the places of those cited.
+    assert store.reads == 2
 
 
 async def test_the_budget_drops_whole_texts() -> None:

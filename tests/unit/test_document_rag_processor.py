@@ -355,11 +355,13 @@ async def test_a_search_request_that_fails_fails_the_question() -> None:
 
 
 async def test_texts_are_read_in_one_request() -> None:
-    """One request reads all texts, however many candidates there are."""
+    """One request reads all texts, however many candidates there are; another the places of those cited."""
     context = StubContext(SERVICES)
-    await ask(context, request())
+    answer = answer_of(await ask(context, request()))
+    requests = [message for port, message in context.sent if port == "texts"]
 
-    assert [port for port, _ in context.sent].count("texts") == 1
+    assert [one.with_places for one in requests] == [False, True]
+    assert set(requests[1].chunk_ids) == {one.chunk_id for one in answer.citations}
 
 
 async def test_a_flow_without_a_reranker_works() -> None:

@@ -11,7 +11,7 @@ import msgspec
 from whence.schema.message import Message
 
 
-class Place(Message, frozen=True, kw_only=True, array_like=True, gc=False):
+class Place(Message, frozen=True, kw_only=True, gc=False):
     """Where the text from an offset up to the next place stands in its file."""
 
     char_start: int
