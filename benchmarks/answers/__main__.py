@@ -1,10 +1,12 @@
 """Ask our questions about documentation from package indexes, and count which answers hold the fact.
 
-    python -m benchmarks.answers [--home FOLDER] [--only SET...] [--split choose|judge] [--verbose] [--json]
+    python -m benchmarks.answers [--home FOLDER] [--only SET...] [--split choose|judge] [--verbose] [--calibrate]
+        [--json]
 
 The documents are fetched by package name and version and indexed by the installed command; both are kept in the
 home. Every question goes through `Engine.ask` with its defaults, after one that warms the models. Constants are
-chosen on the split `choose`; only figures of `judge` are reported.
+chosen on the split `choose`; only figures of `judge` are reported. `--calibrate` prints for each floor what it
+would refuse, from the scores of all answers; `whence.models.evidence_choice.FLOOR` was chosen so.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.answers.questions import Question, read_questions
-from benchmarks.answers.scoring import Verdict, judge, summary
+from benchmarks.answers.scoring import Verdict, floors, judge, summary
 from benchmarks.answers.sets import DocumentSet, OutOfReach, fetch, index, read_sets
 from whence.engine.engine import Engine
 from whence.schema import Answer
@@ -54,6 +56,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--verbose", action="store_true", help="print every question, answer and verdict"
+    )
+    parser.add_argument(
+        "--calibrate", action="store_true", help="print what each floor would refuse"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     return parser.parse_args()
@@ -129,10 +134,15 @@ def main() -> int:
             "sets": {name: summary(found) for name, found in groups.items()},
             "left_out": missing,
             "split": options.split,
+            "floors": floors(verdicts) if options.calibrate else [],
         }
         print(json.dumps(document, indent=2))
     else:
         print(table(groups))
+        if options.calibrate:
+            print("\n| floor | unanswerable refused | wrongly refused |\n|---|---|---|")
+            for floor, refused, wrongly in floors(verdicts):
+                print(f"| {floor:.2f} | {refused:.0%} | {wrongly:.0%} |")
     return 0
 
 

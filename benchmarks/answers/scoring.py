@@ -54,6 +54,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     verbatim: bool
     """Every quote stands in the stored text of its document."""
     words: int
+    score: float
+    """What is compared with the floor; 0 when nothing was scored, and with a language model."""
     seconds: float
     rank: int | None
     """Rank of the first hit of a search from a right document; None beyond the tenth."""
@@ -90,6 +92,7 @@ def judge(
         invented_stops=0 if refused else invented_stops(text, [*quotes, *stored.values()]),
         verbatim=all(one.quote in stored.get(one.chunk_id, one.quote) for one in answer.citations),
         words=0 if refused else len(text.split()),
+        score=answer.score or 0.0,
         seconds=seconds,
         rank=right[0] if right else None,
     )
@@ -146,6 +149,22 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "first": _share(one.rank == 1 for one in asked),
         "among_five": _share(one.rank is not None and one.rank <= 5 for one in asked),
     }
+
+
+def floors(verdicts: Sequence[Verdict]) -> list[tuple[float, float, float]]:
+    """Return for each floor the share of unanswerable questions refused, and of the others wrongly refused.
+
+    What is refused for another reason than its score, such as a name that no passage has, scores 0.
+    """
+    steps = [round(0.02 * step, 2) for step in range(10, 36)]
+    return [
+        (
+            floor,
+            _share(one.score < floor for one in verdicts if not one.answerable),
+            _share(one.score < floor for one in verdicts if one.answerable),
+        )
+        for floor in steps
+    ]
 
 
 def _share(flags: Iterable[bool]) -> float:

@@ -78,6 +78,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         question=question.text,
         text=text,
         found=written.refusal is None,
+        score=result.score,
         refusal=written.refusal,
         citations=citations,
         unsupported=written.unsupported,

@@ -26,6 +26,7 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "question": answer.question,
         "answer": answer.text,
         "found": answer.found,
+        "score": answer.score,
         "refusal": answer.refusal,
         "citations": [
             {**select_fields(one, _CITATION), "location": one.location or Location()}

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.protocols import Embedder, Reranker, WriteRequest
 from whence.schema.errors import ModelMissing, Unavailable
-from whence.text.asked import Asked, has_value, read_question
-from whence.text.identifiers import names_other_identifier, names_value
+from whence.text.asked import Asked, has_value, is_news, read_question
+from whence.text.identifiers import Identifier, names_other_identifier, names_value
 from whence.text.normalization import fold
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
@@ -45,12 +45,16 @@ FLOOR = 0.43
 FLOOR_OF_WORDS = 0.37
 #: Shifts of the order; none counts for the floor.
 _PRIOR, _VALUE, _STEPS, _MEANING, _DEFINED, _ABSENT = 0.04, 0.04, 0.03, 0.06, 0.12, 0.12
+#: The same for notes of a release, for a text that only points elsewhere, and for the release asked for.
+_NEWS, _POINTER, _RELEASE = 0.08, 0.15, 0.1
+_POINTS = re.compile(r"[-*\s]*(?:see|refer to|for (?:more|details|further))\b", re.IGNORECASE)
+_POINTER_WORDS = 14
 #: Cost of each word beyond those of a short paragraph.
 _LENGTH_COST, _SHORT = 0.0006, 40
 #: Words of a window that a long paragraph is narrowed to.
 _WINDOW = 60
 #: Most words of a unit that is quoted in place of a part of it.
-_WHOLE = 75
+_WHOLE = 90
 #: Words of all spans together, from which on no further one is added.
 _ENOUGH = 90
 #: Least score of a further span, relative to the best one: where it has words of the question that the others
@@ -60,6 +64,8 @@ _DUPLICATE = 0.9
 _MIN_LETTERS = 8
 #: Taken from the score when no passage has any word of the question; for some of the words, as large a part.
 _UNSEEN = 0.1
+#: The same for each word with a capital.
+_UNSEEN_NAME = 0.1
 #: Factor for documents that declare themselves out of date; a question with a year asks about that time.
 _OUTDATED = 0.8
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -180,7 +186,8 @@ def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:
     """Return what is taken from a score for words of the question that no passage has."""
     terms = set(content_terms(request.query))
     known = {term for one in spans for term in one.terms | one.above}
-    return _UNSEEN * len(terms - known) / max(1, len(terms))
+    names = {term for one in read_question(request.query).names for term in content_terms(one)}
+    return _UNSEEN * len(terms - known) / max(1, len(terms)) + _UNSEEN_NAME * len(names - known)
 
 
 def _within_words(spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -353,6 +360,14 @@ def _shift(question: _Part, span: Span) -> float:
     if asked.meaning and span.unit.kind == "definition" and question.terms:
         known = frozenset(content_terms(head))
         shift += _MEANING * overlap(question.terms, known, question.weights, question.default)
+    if not asked.news and is_news(span.section):
+        shift -= _NEWS
+    if words <= _POINTER_WORDS and _POINTS.match(span.text):
+        shift -= _POINTER
+    if asked.releases and any(
+        names_value(Identifier("", one), span.scopes) for one in asked.releases
+    ):
+        shift += _RELEASE
     for symbol in asked.symbols:
         if _names(head, symbol):
             shift += _DEFINED

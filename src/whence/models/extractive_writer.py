@@ -45,6 +45,7 @@ class ExtractiveWriter:
         """
         quotes: list[Quote] = []
         shortfall: Shortfall | None = None
+        score: float | None = None
         if request.template_id == "extract-concepts":
             pieces = [request.query]
         else:
@@ -55,6 +56,7 @@ class ExtractiveWriter:
                 for one in spans
             ]
             pieces = list(_pieces(spans)) or [NOTHING_FOUND]
+            score = choice.score if choice else None
             if choice and not spans:
                 shortfall = _shortfall(choice)
         for piece in pieces:
@@ -64,6 +66,7 @@ class ExtractiveWriter:
                 text="".join(pieces),
                 model=self.model,
                 quotes=tuple(quotes),
+                score=score,
                 shortfall=shortfall,
                 language_model=False,
             )
@@ -95,11 +98,11 @@ def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:
 def _path(span: Span) -> str:
     """Return the headings, terms and lead-ins above a span, on one line."""
     above = [span.section]
-    above += [
-        text.lstrip("-*+ ").rstrip(":")
-        for text in span.unit.context
-        if not text.startswith("|") and len(text.split()) <= _MAX_PATH_WORDS
-    ]
+    for text in span.unit.context:
+        plain = text.lstrip("-*+ ").rstrip(":")
+        repeated = plain.strip("`") == span.section.rsplit(" > ", 1)[-1].strip("`")
+        if not plain.startswith("|") and len(plain.split()) <= _MAX_PATH_WORDS and not repeated:
+            above.append(plain)
     return " > ".join(" ".join(one.split()) for one in above if one)
 
 

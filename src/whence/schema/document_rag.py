@@ -184,6 +184,8 @@ class Answer(Message, frozen=True, kw_only=True):
     """The answer with `[n]` markers, or the statement that nothing was found."""
     found: bool = True
     """False when no citation supports an answer."""
+    score: float | None = None
+    """How well the best passage answers, 0 to 1, comparable with the floor; None with a language model."""
     refusal: Refusal | None = None
     """Why there is no answer; None when there is one, and when a language model found none."""
     citations: tuple[Citation, ...] = ()

@@ -47,6 +47,8 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     model: str | None = None
     quotes: tuple[Quote, ...] = ()
     """Passages behind the markers of the text, in order of first use."""
+    score: float | None = None
+    """How well the best quote answers, 0 to 1; None for language models."""
     shortfall: Shortfall | None = None
     """Why there is no answer; None when there is one, and for language models."""
     language_model: bool | None = None

@@ -16,7 +16,7 @@ from whence.text.normalization import FUNCTION_WORDS, fold
 #: A name that no ordinary word is: with an underscore, a point or a capital inside, a dash before it or two
 #: inside.
 _SYMBOL: Final = re.compile(
-    r"(?<![\w.-])(?:--?[A-Za-z][\w-]+|[a-z]+(?:-[a-z\d]+){2,}"
+    r"(?<![\w.-])(?:--?[A-Za-z][\w-]*|[a-z]+(?:-[a-z\d]+){2,}"
     r"|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+"
     r"|\w*[A-Za-z]\w*_\w+|_\w*[A-Za-z]\w*"
     r"|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*)(?![\w-])"
@@ -31,6 +31,17 @@ _ASKS_STEPS: Final = re.compile(
 )
 _ASKS_MEANING: Final = re.compile(
     r"^\s*(?:what(?:'s|\s+is|\s+are|\s+does)|define|meaning\s+of|explain)\b", re.IGNORECASE
+)
+_ASKS_NEWS: Final = re.compile(
+    r"\b(?:new|news|chang(?:e[sd]?|ing|elog)|added|adds?|introduc\w+|remov(?:ed|es)|drop(?:ped|s)?|deprecat\w+|since"
+    r"|versions?|releases?d?|fix(?:ed|es)|bugs?|history|when|migrat\w+|upgrad\w+|compatib\w+|breaking)\b",
+    re.IGNORECASE,
+)
+_RELEASE: Final = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+)(?![\w.]*\w)")
+#: Titles of documents that tell what each release changed.
+_NEWS: Final = re.compile(
+    r"\b(?:release\s+notes|release\s+history|change\s?log|what.s\s+new|changes|news|history)\b|\bv?\d+\.\d+(?:\.\d+)?\b",
+    re.IGNORECASE,
 )
 #: A number, or a literal as manuals print it.
 _VALUE: Final = re.compile(
@@ -50,9 +61,13 @@ class Asked(NamedTuple):
     """Words with a capital that do not begin the question; folded."""
     identifiers: frozenset[Identifier]
     """Releases, codes, dates."""
+    releases: tuple[str, ...]
+    """Numbers with a point, whatever the question wants of them."""
     value: bool
     steps: bool
     meaning: bool
+    news: bool
+    """Whether it asks what is or was new, or names a release."""
 
 
 def read_question(question: str) -> Asked:
@@ -68,10 +83,17 @@ def read_question(question: str) -> Asked:
         symbols=tuple(symbols),
         names=tuple(_proper_names(question, symbols)),
         identifiers=question_identifiers(question),
+        releases=tuple(dict.fromkeys(_RELEASE.findall(question))),
         value=bool(_ASKS_VALUE.search(question)),
         steps=bool(_ASKS_STEPS.search(question)),
         meaning=bool(_ASKS_MEANING.search(question)),
+        news=bool(_ASKS_NEWS.search(question) or _RELEASE.search(question)),
     )
+
+
+def is_news(section: str) -> bool:
+    """Return whether the headings above a text are those of the notes of a release."""
+    return _NEWS.search(section) is not None
 
 
 def has_value(text: str) -> bool:
