@@ -1,7 +1,7 @@
 """Ask our questions about documentation from package indexes, and count which answers hold the fact.
 
-    python -m benchmarks.answers [--home FOLDER] [--only SET...] [--split choose|judge] [--verbose] [--calibrate]
-        [--json]
+    python -m benchmarks.answers [--home FOLDER] [--only SET...] [--split choose|judge] [--verbose]
+        [--calibrate] [--json]
 
 The documents are fetched by package name and version and indexed by the installed command; both are kept in the
 home. Every question goes through `Engine.ask` with its defaults, after one that warms the models. Constants are
