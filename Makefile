@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test proofs check format docs bench bench-quality bench-answers gate integration-retrieval lock clean
+.PHONY: help setup dev demo test proofs check format docs bench bench-quality bench-answers mutants gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -63,6 +63,10 @@ bench-quality: dev ## Measure search on open test collections; writes docs/, fai
 bench-answers: dev ## Ask our questions about documentation from package indexes; prints what answers hold
 	$(BIN)/python -m benchmarks.answers $(ANSWERS)
 
+MUTANTS ?=
+mutants: dev ## Change the code in small ways and list what no test notices; all takes hours: MUTANTS="--sample 100"
+	$(BIN)/python tools/mutants.py $(MUTANTS)
+
 gate: setup ## Refuse what makes retrieval of the example handbook worse
 	@tools/gate.sh
 
@@ -78,4 +82,4 @@ lock: ## Pin all dependencies anew, with hashes and without addresses
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/lock.py
 
 clean: ## Remove the environment, caches and the demo's data
-	rm -rf $(VENV) .whence .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache log
+	rm -rf $(VENV) .whence .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache log mutants

@@ -145,7 +145,6 @@ class RetrieverSuite:
             (("query", 5, float("nan")), "threshold"),
             (("query", 5, "high"), "threshold"),
         ],
-        ids=str,
     )
     def test_an_argument_out_of_range_is_named(
         self, library: Any, arguments: tuple[Any, ...], named: str

@@ -1048,7 +1048,7 @@ async def test_chunk_ids_that_are_no_iris_survive_the_trace() -> None:
         (" \n\t", "blank"),
         ("a\0b", "NUL"),
         ("a\ud800b", "UTF-8"),
-        ("x" * 201_000, "201000 bytes"),
+        pytest.param("x" * 201_000, "201000 bytes", id="long"),
         (7, "int"),
     ],
 )

@@ -226,7 +226,6 @@ async def test_a_hybrid_search_without_any_retriever_fails() -> None:
         {"vector": np.array([np.nan, 0], "<f4").tobytes()},
         {"filters": {"lang": {"near": "en"}}},
     ],
-    ids=str,
 )
 async def test_an_invalid_request_is_refused(fields: dict[str, Any]) -> None:
     """Bad limits, thresholds, vectors and unknown filters never reach the store."""
