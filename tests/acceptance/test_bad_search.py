@@ -219,6 +219,60 @@ def test_misspelt_words_are_corrected(own: Any, tmp_path: Path) -> None:
     assert found('create a "migratoin"') == ('create a "migratoin"', [])
     assert found("zebrafinhc") == ("zebrafinhc", [])
     assert found("zebrafinhc", "--acl", "birds")[0] == "zebrafinch"
+    answer = own("ask", "How do I create a migratoin?", "--json").json
+    assert answer["question"] == "How do I create a migratoin?"
+    assert answer["question_used"] == "How do I create a migration?"
+    assert answer["corrections"] == right
+    trace = own("explain", answer["answer_id"], "--json").json
+    assert [one["corrections"] for one in trace["stages"] if "corrections" in one] == [right]
+    assert "migratoin corrected to migration" in own("explain", answer["answer_id"]).out
+    exact = own("ask", "How do I create a migratoin?", "--exact", "--json").json
+    assert (exact["question_used"], exact["corrections"]) == (exact["question"], [])
     printed = own("search", "create a migratoin")
     assert "searched for: create a migration (migratoin not found" in printed.err
     assert printed.out.startswith("1. a ")
+
+
+def test_a_question_about_a_missing_term_is_refused(own: Any, tmp_path: Path) -> None:
+    """An identifier, release or name in no visible document refuses the question and is named.
+
+    The refusal is in the answer and the trace, no writer is called, and hidden documents count for nobody else.
+    """
+    corpus = tmp_path / "corpus.jsonl"
+    records: list[dict[str, Any]] = [
+        {
+            "_id": "a",
+            "text": "CONN_MAX_AGE is the lifetime of a connection. Its default is 0 seconds.",
+        },
+        {"_id": "b", "text": "Release 5.2 of Harbour added composite keys. Deploy it with Daphne."},
+        {"_id": "c", "text": "CONN_POOL_WARMUP opens connections early.", "acl": ["dba"]},
+    ]
+    corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
+    own("index", corpus)
+
+    def refusal(question: str, *options: str) -> Any:
+        return own("ask", question, "--json", *options).json
+
+    missing = refusal("What is the default of CONN_POOL_WARMUP?")
+    assert (missing["found"], missing["citations"], missing["model"]) == (False, [], "")
+    assert missing["refusal"]["code"] == "term_not_in_documents"
+    assert missing["refusal"]["reason"] == (
+        "`CONN_POOL_WARMUP` does not occur in this collection; nearest: `CONN_MAX_AGE`."
+    )
+    told = own("explain", missing["answer_id"], "--json").json
+    assert told["stages"][-1]["refusal"]["code"] == "term_not_in_documents"
+    assert "CONN_POOL_WARMUP" in own("why-not", "a", "--answer", missing["answer_id"]).out
+    codes = {
+        question: (refusal(question)["refusal"] or {}).get("code")
+        for question in (
+            "What new features were added in Harbour 9.3?",
+            "How do I deploy it with Gunicorn?",
+            "What was added in Harbour 5.2?",
+            "What is the default of conn_max_age?",
+            "How do I deploy it with Daphne?",
+        )
+    }
+    assert list(codes.values())[:2] == ["term_not_in_documents"] * 2
+    assert "term_not_in_documents" not in list(codes.values())[2:]
+    seen = refusal("What does CONN_POOL_WARMUP do?", "--acl", "dba")
+    assert (seen["refusal"] or {}).get("code") != "term_not_in_documents"

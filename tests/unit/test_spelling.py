@@ -50,7 +50,7 @@ async def store() -> MemoryStore:
         ("MAX_UPLOAD_SZIE", "MAX_UPLOAD_SIZE"),
         ("--max-requets", "--max-requests"),
         ("two mirgations and conections", "two migrations and connections"),
-        ("the fiel of a form", "the field of a form"),
+        ("the fiel of a form", "the file of a form"),
         # A quoted word, a number, a version, a word with digits, and a word of a dictionary are kept.
         ('create a "migratoin"', 'create a "migratoin"'),
         ("create a `migratoin`", "create a `migratoin`"),
@@ -84,10 +84,10 @@ async def test_absent_words_are_reported(store: MemoryStore) -> None:
 
 
 def test_ties_are_broken_by_frequency_then_alphabet() -> None:
-    """Of equally near words the one in most chunks wins, then the first of the alphabet."""
-    assert nearest_word("tabel", {"table": 3, "tabes": 1}) == "table"
-    assert nearest_word("tabel", {"table": 1, "tabes": 1}) == "tabes"
-    assert nearest_word("word", {"work": 9, "ward": 9, "wordy": 1}) == "ward"
+    """Of equally near words that with the same letters wins, then that in most chunks, then the alphabet."""
+    assert nearest_word("tabel", {"table": 1, "tabes": 3}) == "table"
+    assert nearest_word("resove", {"remove": 9, "resolve": 1}) == "resolve"
+    assert nearest_word("word", {"work": 9, "ward": 9, "wore": 1}) == "ward"
 
 
 def test_short_words_have_one_edit_and_long_ones_two() -> None:

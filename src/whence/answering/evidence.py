@@ -23,6 +23,7 @@ from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores
 from whence.retrieval.services import Embedded, Passage, Query
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
+from whence.text.spelling import correct_text
 
 #: List marks that models write although the prompt forbids them.
 _BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
@@ -44,13 +45,15 @@ class ProcessedQuery(msgspec.Struct, frozen=True):
 
 
 async def process_query(question: Question) -> ProcessedQuery:
-    """Extract concepts and embed the question at the same time.
+    """Correct the words of the question, then extract concepts and embed it at the same time.
 
     A failure to extract concepts degrades: the question alone is searched. Without a language model the
     question is the only concept.
     """
-    trace, text, options = question.trace, question.text, question.options
+    trace, options = question.trace, question.options
     trace.begin("grounding")
+    await _correct(question)
+    text = question.text
     result: PromptResult | WhenceError
     embedded: Embedded | WhenceError | None
     result, embedded = await asyncio.gather(_name_concepts(question), _embed_question(question))
@@ -69,12 +72,27 @@ async def process_query(question: Question) -> ProcessedQuery:
             in_token=result.in_token,
             out_token=result.out_token,
             model=(result.model or None) if by_model else None,
+            question_used=text,
+            corrections=question.corrections,
         ),
         candidates_in=1,
         candidates_out=len(concepts),
         settings={"prompt_template": result.template} if result.template else None,
     )
     return ProcessedQuery(concepts, embedded)
+
+
+async def _correct(question: Question) -> None:
+    """Correct misspelt words, unless the question is `exact`; record the words that no document has."""
+    if not question.checks_words:
+        return
+    found = await question.retrieval.check_spelling(question.text)
+    question.absent = found.absent
+    if question.exact:
+        question.absent += tuple(one.source for one in found.corrections)
+    elif found.corrections:
+        question.asked, question.corrections = question.text, found.corrections
+        question.text = correct_text(question.text, found.corrections)
 
 
 async def _name_concepts(question: Question) -> PromptResult | WhenceError:

@@ -6,6 +6,7 @@ from functools import partial
 
 from whence.answering.code_evidence import CodeRetrieval
 from whence.answering.evidence import process_query, rerank, retrieve
+from whence.answering.missing_terms import find_missing_term
 from whence.answering.state import Question
 from whence.answering.writing import write_answer
 from whence.provenance.stages import question_triples
@@ -28,7 +29,10 @@ async def answer(question: Question, code: CodeRetrieval | None = None) -> Answe
         )
         processed = await process_query(question)
         if code is None:
-            passages = await rerank(question, await retrieve(question, processed))
+            passages = await retrieve(question, processed)
+            question.refusal = await find_missing_term(question, passages)
+            if question.refusal is None:
+                passages = await rerank(question, passages)
         else:
             passages = await code.retrieve(question, processed)
         return await write_answer(question, passages)

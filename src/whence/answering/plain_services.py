@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
 from whence.answering.state import ChunkCallback, RagOptions
 from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
+from whence.retrieval.spelling import Spelling
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError, NotFound, WhenceError
 from whence.schema.prompt import PromptResult
@@ -141,6 +142,14 @@ class PlainServices:
             raise InternalError(f"embedding {what} gave {count} vectors for {len(texts)} texts")
         model = getattr(vectors[0], "model", None)
         return Embedded(vectors, model if isinstance(model, EmbeddingModel) else None)
+
+    async def check_spelling(self, text: str) -> Spelling:
+        """Return nothing: the clients do not list their words."""
+        return Spelling()
+
+    async def occurs(self, term: str) -> bool:
+        """Return True: the clients do not list their words."""
+        return True
 
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
         """See `RetrievalServices.search`."""

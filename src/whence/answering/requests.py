@@ -108,7 +108,7 @@ class AnswerStream:
         record = TraceRecord(
             answer_id=question.trace.answer_id,
             collection=str(question.settings.get("collection", "")),
-            question=question.text,
+            question=question.asked or question.text,
             access=self.message.access,
             events=tuple(question.trace.events),
             answer=answer,

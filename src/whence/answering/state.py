@@ -17,9 +17,16 @@ from whence.retrieval.diversity import DEFAULT_LAMBDA
 from whence.retrieval.pipeline import check_text
 from whence.retrieval.services import Deadline, Passage, RetrievalServices
 from whence.schema.code_rag import CodeRagRequest
-from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.document_rag import (
+    Answer,
+    AnswerPiece,
+    DocumentRagRequest,
+    ExplainEvent,
+    Refusal,
+)
 from whence.schema.errors import BadInput
 from whence.schema.prompt import PromptResult
+from whence.schema.search import Correction
 from whence.schema.terms import Triple
 
 logger = logging.getLogger(__name__)
@@ -199,6 +206,17 @@ class Question:
     on_piece: ChunkCallback | None = None
     save_answer: SaveAnswerCallback | None = None
 
+    checks_words: bool = False
+    """Whether words that no document has are looked for; not in code."""
+    exact: bool = False
+    """Whether no word is corrected."""
+    asked: str = ""
+    """The question as asked, once `text` is a corrected one."""
+    corrections: tuple[Correction, ...] = ()
+    absent: tuple[str, ...] = ()
+    """Words and identifiers of the question that no visible chunk has."""
+    refusal: Refusal | None = None
+    """Why the question is not given to the writer."""
     candidates: dict[str, CandidateRecord] = field(default_factory=dict)
     """All candidates by chunk id, in order of rank, with what is known of them."""
     models: dict[str, ModelUse] = field(default_factory=dict)
@@ -215,6 +233,7 @@ class Question:
             "doc_limit": self.doc_limit,
             "fetch_limit": self.pool_limit,
             "rerank": self.rerank,
+            **({"exact": True} if self.exact else {}),
             **({"rerank_limit": self.rerank_limit} if self.rerank_limit else {}),
             "threshold": options.threshold,
             "drop_duplicates": options.drop_duplicates,
@@ -263,6 +282,7 @@ def new_question(
         settings=settings,
     )
     if isinstance(message, DocumentRagRequest):
+        question.checks_words, question.exact = True, message.exact
         question.rerank = has_reranker and message.rerank
         question.rerank_limit = message.rerank_limit if question.rerank else 0
         if message.diversity == "mmr":

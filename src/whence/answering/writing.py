@@ -42,7 +42,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
     """Have the answer written from passages, best first; without passages no model is called."""
     trace = question.trace
     trace.begin("synthesis")
-    given, dropped = _within_limits(question, passages)
+    given, dropped = _within_limits(question, () if question.refusal else passages)
     written = await _write(question, given)
     text, result = written.text, written.result
     citations = await locate_citations(question, written.citations)
@@ -75,7 +75,9 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
     )
     return Answer(
         answer_id=trace.answer_id,
-        question=question.text,
+        question=question.asked or question.text,
+        question_used=question.text,
+        corrections=question.corrections,
         text=text,
         found=written.refusal is None,
         score=result.score,
@@ -140,7 +142,7 @@ async def _write(question: Question, passages: Sequence[Passage]) -> _Written:
                 await callback(shown, end_of_stream)
 
     if not passages:
-        without = _refusal_without_passages(question)
+        without = question.refusal or _refusal_without_passages(question)
         text = NOTHING_READABLE if without.code == "no_text_readable" else NOTHING_FOUND
         await send(text, True)
         return _Written(text, (), PromptResult(), without)

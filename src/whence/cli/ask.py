@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess, TraceFile
-from whence.cli.output import Wrapping, console, note, print_json
+from whence.cli.options import ChosenSnapshot, Exact, Filter, ReaderAccess, TraceFile
+from whence.cli.output import Wrapping, console, note, note_corrections, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
 from whence.cli.source_folders import find_source
 from whence.engine.snapshot_reading import SnapshotChoice
@@ -54,6 +54,7 @@ def ask(
     stream: _Stream = False,
     mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
     filters: Filter = None,
+    exact: Exact = False,
     timeout: Annotated[float, typer.Option(help="Time limit in seconds.")] = 120.0,
     flow: _Flow = None,
     trace: TraceFile = None,
@@ -91,7 +92,7 @@ def ask(
     if doc_limit is not None:
         options["doc_limit"] = doc_limit
     if choice is None:
-        options |= {"fetch_limit": fetch_limit, "filters": conditions}
+        options |= {"fetch_limit": fetch_limit, "filters": conditions, "exact": exact}
         options |= {"rerank": not no_rerank, "rerank_limit": rerank_limit}
         options |= {"diversity": diversity, "diversity_lambda": diversity_lambda}
     answer = _ask(context, question, flow, choice, options, trace)
@@ -179,6 +180,7 @@ def print_answer(
 
     from whence.cli.safe_console import source_link
 
+    note_corrections(answer.question_used, answer.corrections)
     if not text_printed:
         out.print(_styled(answer), soft_wrap=False)
     if answer.refusal is not None:

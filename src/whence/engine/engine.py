@@ -55,6 +55,13 @@ _AUDITED = {
 }
 
 
+def _resources(settings: Settings, **given: Any) -> tuple[Settings, dict[str, Any]]:
+    """Return the settings with those that are given as text, and the objects that are given."""
+    options = {name: value for name, value in given.items() if value and isinstance(value, str)}
+    objects = {name: value for name, value in given.items() if value and name not in options}
+    return settings.replace(**options), objects
+
+
 class Engine:
     """Index, search, ask and explain; `code` holds the operations on snapshots of code.
 
@@ -99,18 +106,16 @@ class Engine:
     ) -> None:
         from whence.flow.settings import Settings
 
-        given = {
-            "home": None if home is None else os.fspath(home),
-            "database_url": database_url,
-            "broker": broker,
-            "embedder": embedder,
-            "writer": writer,
-            "reranker": reranker,
-            "store": store,
-        }
-        options = {name: value for name, value in given.items() if value and isinstance(value, str)}
-        objects = {name: value for name, value in given.items() if value and name not in options}
-        settings = (settings or Settings.load()).replace(**options)
+        settings, objects = _resources(
+            settings or Settings.load(),
+            home=None if home is None else os.fspath(home),
+            database_url=database_url,
+            broker=broker,
+            embedder=embedder,
+            writer=writer,
+            reranker=reranker,
+            store=store,
+        )
         traced = trace is not None or settings.trace_dir is not None
         self._session = EngineSession(
             settings, objects, flow=flow, only=tuple(only), warm_up=warm_up, traced=traced
@@ -223,6 +228,7 @@ class Engine:
         diversity_lambda: float | None = None,
         mode: str | None = None,
         filters: Mapping[str, Any] | None = None,
+        exact: bool = False,
         timeout_s: float = 120.0,
         chunk_callback: ChunkCallback | None = None,
         explain_callback: ExplainCallback | None = None,
@@ -241,6 +247,7 @@ class Engine:
             diversity_lambda: Weight of relevance against diversity, 0 to 1; None for the flow's own.
             mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
             filters: Conditions on metadata that passages must meet, as for `search`.
+            exact: Whether misspelt words are searched for as they are.
             timeout_s: Seconds for the whole question.
             chunk_callback: Receives the text while it is written.
             explain_callback: Receives the triples of each finished stage; its exceptions are only logged.
@@ -259,6 +266,7 @@ class Engine:
             rerank_limit=rerank_limit,
             diversity=diversity,
             diversity_lambda=diversity_lambda,
+            exact=exact,
             mode=None if mode is None else search_mode(mode),
             filters=dict(filters or {}),
             streaming=chunk_callback is not None,

@@ -24,6 +24,8 @@ def answer_document(answer: Answer) -> dict[str, Any]:
     return {
         "answer_id": answer.answer_id,
         "question": answer.question,
+        "question_used": answer.question_used or answer.question,
+        "corrections": answer.corrections,
         "answer": answer.text,
         "found": answer.found,
         "score": answer.score,

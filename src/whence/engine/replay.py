@@ -82,6 +82,7 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | 
         rerank_limit=settings.get("rerank_limit", 0),
         diversity=settings.get("rerank_diversity", "none"),
         diversity_lambda=settings.get("rerank_diversity_lambda"),
+        exact=settings.get("exact", False),
         mode=settings.get("mode"),
         filters=msgspec.json.decode(settings.get("filters", "{}"), type=dict[str, Any]),
         record=False,

@@ -19,6 +19,7 @@ from whence.retrieval.hybrid import Retriever as HybridRetriever
 from whence.retrieval.pipeline import check_search, search
 from whence.retrieval.results import WEAK_SCORE
 from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
+from whence.retrieval.spelling import Spelling
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, NotFound, WhenceError
 from whence.schema.search import Candidate, SearchMode
@@ -228,6 +229,14 @@ class _PlainServices:
         if not (math.isfinite(length) and length > 0):
             raise RetrieverNotReady("embedder not available: it gave no vector with a direction")
         return Embedded([np.ascontiguousarray(vector / np.float32(length), dtype=np.float32)])
+
+    async def check_spelling(self, text: str) -> Spelling:
+        """Return nothing: the clients do not list their words."""
+        return Spelling()
+
+    async def occurs(self, term: str) -> bool:
+        """Return True: the clients do not list their words."""
+        return True
 
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
         """Rank the chunks of both stores for the one query there is."""

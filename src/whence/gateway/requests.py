@@ -101,6 +101,7 @@ class AskBody(_Body, frozen=True, kw_only=True):
         msgspec.Meta(description="Weight of relevance against diversity."),
     ] = None
     filters: _Filters = {}
+    exact: _Exact = False
     timeout_s: Annotated[
         float, msgspec.Meta(gt=0, le=MAX_TIMEOUT_S, description="Time limit in seconds.")
     ] = 120.0

@@ -184,6 +184,9 @@ WH_DURATION_MS = WH + "durationMs"
 WH_SETTING_PREFIX = WH + "setting_"
 #: All concepts in order, as a JSON array; `tg:concept` has no order.
 WH_CONCEPT_ORDER = WH + "conceptOrder"
+#: The question with corrected words, and the corrections as a JSON array of objects `{"from", "to"}`.
+WH_QUESTION_USED = WH + "questionUsed"
+WH_CORRECTIONS = WH + "corrections"
 
 WH_DEGRADATION = WH + "degradation"
 WH_DEGRADATION_TYPE = WH + "Degradation"

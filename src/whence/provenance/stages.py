@@ -39,6 +39,7 @@ from whence.provenance.stage_records import (
 from whence.schema.document_rag import Citation, Refusal
 from whence.schema.errors import BadInput
 from whence.schema.places import Location
+from whence.schema.search import Correction
 from whence.schema.terms import Term, Triple, iri, literal
 
 #: A statement: subject, predicate and object; without an object nothing is stated.
@@ -105,11 +106,13 @@ def grounding_triples(
     in_token: int | None = None,
     out_token: int | None = None,
     model: str | None = None,
+    question_used: str = "",
+    corrections: Sequence[Correction] = (),
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """State which concepts were searched for; 4 triples, one per concept, up to 3 for the model's use.
 
-    The order of the concepts is recorded when `run` is given.
+    The order of the concepts is recorded when `run` is given; so is the question with `corrections`, if any.
     """
     uris = answer_uris(answer_id)
     node, terms = iri(uris.grounding), list(map(_concept_term, concepts))
@@ -118,6 +121,10 @@ def grounding_triples(
     if run is not None:
         order = json.dumps([term.value for term in terms], ensure_ascii=False)
         rows.append((node, ns.WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON)))
+        if corrections:
+            wire = msgspec.json.encode(corrections).decode()
+            rows.append((node, ns.WH_QUESTION_USED, literal(question_used)))
+            rows.append((node, ns.WH_CORRECTIONS, literal(wire, ns.RDF_JSON)))
     return _triples(node, "Grounding", (ns.TG_GROUNDING,), uris.question, rows, run)
 
 

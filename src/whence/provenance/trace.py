@@ -30,7 +30,7 @@ from whence.schema.access import Access
 from whence.schema.document_rag import STAGE_LABELS, BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.errors import BadInput
 from whence.schema.places import Location
-from whence.schema.search import Degradation
+from whence.schema.search import Correction, Degradation
 from whence.schema.terms import Term, Triple
 
 #: Class of each stage, in the order of the chain.
@@ -89,6 +89,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """ISO 8601."""
     stages: tuple[Stage, ...] = ()
     """In the order of the chain."""
+    question_used: str = ""
+    """The question with its corrections; empty when no word was corrected."""
+    corrections: tuple[Correction, ...] = ()
+    """Misspelt words of the question and what they were taken for."""
     concepts: tuple[str, ...] = ()
     """Search queries; in order when the order was recorded, else by name."""
     chunk_count: int | None = None
@@ -164,6 +168,8 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
         question=question.text(ns.TG_QUERY),
         asked_at=question.text(ns.PROV_STARTED_AT_TIME),
         stages=tuple(stages),
+        question_used=grounding.text(ns.WH_QUESTION_USED),
+        corrections=_read_corrections(grounding),
         concepts=_read_concepts(grounding),
         chunk_count=exploration.integer(ns.TG_CHUNK_COUNT),
         explored=explored,
@@ -364,6 +370,15 @@ def _read_concepts(grounding: _Node) -> tuple[str, ...]:
     if isinstance(order, list) and all(isinstance(concept, str) for concept in order):
         return tuple(order) if sorted(order) == sorted(names) else names
     return names
+
+
+def _read_corrections(grounding: _Node) -> tuple[Correction, ...]:
+    try:
+        return msgspec.json.decode(
+            grounding.text(ns.WH_CORRECTIONS) or "[]", type=tuple[Correction, ...]
+        )
+    except msgspec.MsgspecError:
+        return ()
 
 
 def _read_citations(synthesis: _Node, nodes: _Nodes) -> tuple[Citation, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -99,6 +99,8 @@ def as_whence_error(error: Exception, what: str) -> WhenceError:
 
 M = TypeVar("M", bound=Message)
 
+#: Chunks that are read to find a term, at most.
+_MOST_WITH_WORDS = 100
 #: Ids of one text request; a reply of as many chunks stays below a broker's limit of 5 MiB.
 _TEXTS_PER_REQUEST = 500
 
@@ -204,6 +206,12 @@ class RetrievalServices(Protocol):
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """Return one vector per text; `what` names them in errors."""
 
+    async def check_spelling(self, text: str) -> Spelling:
+        """Return what is known of the words of a query; nothing when that is not known."""
+
+    async def occurs(self, term: str) -> bool:
+        """Return whether a visible chunk may have a term word for word; True when that is not known."""
+
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
         """Return the ranking of each query, or the error that it failed with."""
 
@@ -303,6 +311,21 @@ class RetrievalClients:
             for start in range(0, len(texts) * size, size)
         ]
         return Embedded(vectors, reply.model)
+
+    async def check_spelling(self, text: str) -> Spelling:
+        """Look the words of a query up; a failure is left to the search that follows."""
+        words = replace(self, mode="bm25", match="any", filters=None)
+        found = (await words.search([Query(text, None, 1, spelling=True)]))[0]
+        return Spelling() if isinstance(found, WhenceError) else found.spelling
+
+    async def occurs(self, term: str) -> bool:
+        """Look for a term in the chunks that have all of its words; in too many of them it may occur."""
+        words = replace(self, mode="bm25", match="all", filters=None)
+        found = (await words.search([Query(term, None, _MOST_WITH_WORDS)]))[0]
+        if isinstance(found, WhenceError) or len(found.candidates) >= _MOST_WITH_WORDS:
+            return True
+        texts = await words.fetch([one.chunk_id for one in found.candidates])
+        return any(term.casefold() in one.content.casefold() for one in texts.values())
 
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
         """Search in one request, and alone for each query that was not answered there."""

@@ -44,7 +44,7 @@ async def check_spelling(
     that may be misspelt.
     """
     tokens = {
-        token.text: token
+        (token.text, token.quoted): token
         for token in query_tokens(text)[:_MAX_TOKENS]
         if token.text.lower() not in FUNCTION_WORDS
     }
@@ -60,8 +60,8 @@ async def check_spelling(
     words = sum(token.is_word for token in missing)
     is_foreign = words >= _MANY_ABSENT and 2 * words > len(tokens)
     misspelt: list[str] = []
-    if not is_foreign:
-        absent = list(_absent_parts(missing, found.words))
+    absent = [] if is_foreign else list(_absent_parts(missing, found.words))
+    if absent:
         misspelt = await asyncio.to_thread(
             lambda: [one for one in absent if can_be_misspelt(one, found.languages)]
         )
@@ -71,7 +71,18 @@ async def check_spelling(
         nearest = nearest_word(word, similar)
         if nearest is not None:
             targets[word] = nearest
-    corrected = {token.text: replace_parts(token, targets) for token in missing}
+    corrected = {
+        token.text: token.text if token.quoted else replace_parts(token, targets)
+        for token in missing
+    }
+    # An identifier is corrected to another one, not to words that are there for themselves.
+    whole = {
+        corrected[token.text]: token.text
+        for token in missing
+        if len(token.parts) > 1 and "-" not in token.text and corrected[token.text] != token.text
+    }
+    unknown = (await store.absent_words(collection, list(whole), access)).words if whole else ()
+    corrected |= {whole[one]: whole[one] for one in unknown}
     return Spelling(
         tuple(Correction(source=one, target=new) for one, new in corrected.items() if one != new),
         tuple(one for one, new in corrected.items() if one == new),
@@ -79,10 +90,8 @@ async def check_spelling(
 
 
 def _is_absent(token: QueryToken, absent: frozenset[str]) -> bool:
-    """Return whether no chunk has a token; of words joined by hyphens, whether one of them is absent."""
-    if "-" in token.text:
-        return token.text.startswith("--") or not absent.isdisjoint(one for _, one in token.parts)
-    return token.text in absent
+    """Return whether no chunk has a token as a whole; words joined by hyphens are none in the index."""
+    return "-" in token.text or token.text in absent
 
 
 def _absent_parts(tokens: Iterable[QueryToken], absent: frozenset[str]) -> dict[str, None]:
@@ -90,7 +99,7 @@ def _absent_parts(tokens: Iterable[QueryToken], absent: frozenset[str]) -> dict[
     return {
         word: None
         for token in tokens
-        if not any(char.isdigit() for char in token.text)
+        if not (token.quoted or any(char.isdigit() for char in token.text))
         for _, word in token.parts
         if word in absent and max_edits(word)
     }

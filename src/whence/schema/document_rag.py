@@ -10,7 +10,7 @@ import msgspec
 from whence.schema.access import Access
 from whence.schema.message import Message
 from whence.schema.places import Location
-from whence.schema.search import Degradation, SearchMode
+from whence.schema.search import Correction, Degradation, SearchMode
 from whence.schema.terms import Triple
 
 Diversity = Literal["none", "mmr"]
@@ -41,6 +41,8 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """`mmr` chooses chunks that say different things; None for the flow's own."""
     diversity_lambda: float | None = None
     """Weight of relevance against diversity, 0 to 1; None for the flow's own."""
+    exact: bool = False
+    """True for the words as they are; else misspelt ones that are not quoted are corrected."""
     mode: SearchMode | None = None
     """Search mode; None for the flow's own."""
     filters: dict[str, Any] = {}
@@ -180,6 +182,10 @@ class Answer(Message, frozen=True, kw_only=True):
     """Id under which the trace is stored."""
     question: str
     """The question as asked."""
+    question_used: str = ""
+    """The question that was answered, with the corrections."""
+    corrections: tuple[Correction, ...] = ()
+    """Misspelt words of the question and what they were taken for."""
     text: str
     """The answer with `[n]` markers, or the statement that nothing was found."""
     found: bool = True

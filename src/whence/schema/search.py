@@ -174,7 +174,7 @@ class SearchResponse(Message, frozen=True, kw_only=True):
     """With `spelling`: what the query probably means; the candidates are those of the query as it is."""
     absent: tuple[str, ...] = ()
     """With `spelling`: words and identifiers of the query that no visible chunk has and that are not corrected,
-    outside of quotes, in order."""
+    in order; and all words joined by hyphens, which the index has one by one."""
     results: tuple[SearchResult | None, ...] = ()
     """For a request with `more`: one per query, the request's own first; None for a query that failed while
     another succeeded. `candidates` is empty then."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
@@ -54,13 +55,14 @@ _QUOTED = re.compile(
 
 
 class QueryToken(msgspec.Struct, frozen=True):
-    """A word or an identifier of a query outside of quotes."""
+    """A word or an identifier of a query."""
 
     text: str
     start: int
     """Offset in the query."""
     parts: tuple[tuple[int, str], ...]
     """Words of letters in it, with their offsets in `text`."""
+    quoted: bool = False
 
     @property
     def is_word(self) -> bool:
@@ -101,10 +103,10 @@ def max_edits(word: str) -> int:
 
 
 def query_tokens(text: str) -> list[QueryToken]:
-    """Return the words and identifiers of a query that are not quoted, in order."""
-    kept = _QUOTED.sub(lambda quoted: " " * len(quoted.group()), text)
+    """Return the words and identifiers of a query, in order."""
+    quoted = [match.span() for match in _QUOTED.finditer(text)]
     tokens = []
-    for match in _TOKEN.finditer(kept):
+    for match in _TOKEN.finditer(text):
         token = match.group()
         parts = []
         for run in _LETTERS.finditer(token):
@@ -112,7 +114,8 @@ def query_tokens(text: str) -> list[QueryToken]:
             parts += [
                 (run.start() + one.start(), one.group()) for one in split.finditer(run.group())
             ]
-        tokens.append(QueryToken(token, match.start(), tuple(parts)))
+        is_quoted = any(start <= match.start() < end for start, end in quoted)
+        tokens.append(QueryToken(token, match.start(), tuple(parts), is_quoted))
     return tokens
 
 
@@ -141,23 +144,29 @@ def nearest_word(word: str, candidates: Mapping[str, int]) -> str | None:
 
     Args:
         word: The word as the query has it.
-        candidates: Number of visible chunks with each, which decides between equally near ones; then the
-            alphabet does.
+        candidates: Number of visible chunks with each. Of equally near ones that with most of the same letters
+            wins, then that in most chunks, then the first of the alphabet.
     """
     folded, limit = word.casefold(), max_edits(word)
     if word[:1].isupper() and not word.isupper() and len(word) <= _MAX_SHORT:
         # Short names are too near to other words.
         return None
     single = _without_doubles(folded)
-    best: list[tuple[int, int, int, str]] = []
+    best: list[tuple[int, int, int, int, str]] = []
     for one, chunks in candidates.items():
         edits = DamerauLevenshtein.distance(single, _without_doubles(one), score_cutoff=limit)
         if edits > limit or one == folded:
             continue
         exact = DamerauLevenshtein.distance(folded, one)
         if exact <= limit or (len(folded) > _MAX_SHORT and exact <= limit + 1):
-            best.append((edits, exact, -chunks, one))
-    return min(best)[3] if best else None
+            best.append((edits, exact, _other_letters(folded, one), -chunks, one))
+    return min(best)[4] if best else None
+
+
+def _other_letters(word: str, other: str) -> int:
+    """Return how many letters one of two words has and the other has not: 0 if letters were only swapped."""
+    one, two = Counter(word), Counter(other)
+    return ((one - two) + (two - one)).total()
 
 
 def _without_doubles(word: str) -> str:
@@ -188,7 +197,7 @@ def correct_text(text: str, corrections: Iterable[Correction]) -> str:
     """Return a query with its corrections."""
     targets = {one.source: one.target for one in corrections}
     for token in reversed(query_tokens(text)):
-        if token.text in targets:
+        if token.text in targets and not token.quoted:
             end = token.start + len(token.text)
             text = text[: token.start] + targets[token.text] + text[end:]
     return text

@@ -119,7 +119,7 @@ function showAnswer(answer) {
   });
   $("answer").replaceChildren(...withMarks(answer, linked));
   if (answer.refusal) $("answer").append(make("p", { className: "place", textContent: answer.refusal.reason }));
-  showNotes(answer.degraded);
+  showNotes(answer.degraded, answer);
   $("list-title").textContent = "Sources";
   $("list-title").hidden = answer.citations.length === 0;
   const seen = new Set();

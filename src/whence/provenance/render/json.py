@@ -67,7 +67,8 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
         case "question":
             return {"question": trace.question, "asked_at": trace.asked_at}
         case "grounding":
-            return {"concepts": list(trace.concepts), **use}
+            corrections = to_builtins(trace.corrections)
+            return {"concepts": list(trace.concepts), "corrections": corrections, **use}
         case "exploration":
             candidates = [_row(candidate) for candidate in trace.candidates]
             return {"chunks": list(trace.explored), "candidates": candidates, **_walk(trace)}

@@ -73,8 +73,9 @@ def _title(stage: Stage, trace: Trace) -> Text:
 def _add_contents(branch: Tree, stage: str, trace: Trace) -> None:
     match stage:
         case "grounding":
-            for concept in trace.concepts:
-                branch.add(Text(shorten(concept, 72)))
+            corrected = [f"{one.source} corrected to {one.target}" for one in trace.corrections]
+            for shown in (*corrected, *trace.concepts):
+                branch.add(Text(shorten(shown, 72)))
         case "exploration":
             _add_graph_walk(branch, trace)
             if trace.stage("focus") is None:  # a focus stage lists them in its own order

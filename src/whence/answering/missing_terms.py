@@ -1,0 +1,49 @@
+"""Refuse questions about an identifier, a release or a name that no visible document has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from whence.answering.state import Question
+from whence.retrieval.services import Passage
+from whence.schema.document_rag import BestPassage, Refusal
+from whence.text.named_terms import NamedTerm, named_terms, nearest_term
+
+#: Terms of a question that are looked for, at most.
+_MAX_TERMS: Final = 8
+
+
+async def find_missing_term(question: Question, passages: Sequence[Passage]) -> Refusal | None:
+    """Return a refusal if the question names something that no visible document has.
+
+    The index has words and whole identifiers; a part of a longer identifier and a version in a path are found
+    in the passages, and identifiers also in all that have their words. Cost: a search for each identifier that
+    is neither in the index nor in the passages.
+    """
+    texts = [_searched_text(one) for one in passages]
+    for term in named_terms(question.text, question.absent)[:_MAX_TERMS]:
+        if any(term.occurs_in(text) for text in texts):
+            continue
+        if term.kind == "identifier" and await question.retrieval.occurs(term.text):
+            continue
+        return _refusal(question, term, texts)
+    return None
+
+
+def _searched_text(passage: Passage) -> str:
+    named = (value for value in passage.metadata.values() if isinstance(value, str))
+    return "\n".join([passage.text, passage.document_id, *named])
+
+
+def _refusal(question: Question, term: NamedTerm, texts: Iterable[str]) -> Refusal:
+    name = f"{term.product} {term.text}".strip() if term.kind == "version" else term.text
+    reason = f"`{name}` does not occur in this collection"
+    nearest = nearest_term(term, texts)
+    scored = (one for one in question.candidates.values() if one.score is not None)
+    best = next((BestPassage(one.chunk_id, one.score or 0.0) for one in scored), None)
+    return Refusal(
+        code="term_not_in_documents",
+        reason=f"{reason}; nearest: `{nearest}`." if nearest else f"{reason}.",
+        best=best,
+    )

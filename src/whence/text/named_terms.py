@@ -1,0 +1,148 @@
+"""What a question names: identifiers, releases and proper names, which an answer must be about.
+
+A question about `CONN_POOL_WARMUP` is not answered by a passage about its neighbours. Ordinary words are not
+named: a synonym may stand in the documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+from rapidfuzz import fuzz
+
+from whence.text.normalization import FUNCTION_WORDS
+from whence.text.spelling import QueryToken, query_tokens
+
+TermKind = Literal["identifier", "version", "name"]
+
+#: Least similarity of an identifier that is named as the nearest, 0 to 100.
+_LEAST_SIMILARITY: Final = 40
+# An underscore within, a capital after a small letter, `::`, dots between words, letters with digits.
+_IDENTIFIER = re.compile(
+    r"--\w|[^\W_]_+[^\W_]|[a-z\d][A-Z]|[A-Z]{2}[a-z]|::|[^\W\d]\.[^\W\d_]|[a-z]{2}\d+[a-z]|^[a-z]+\d[a-z]+$"
+)
+#: Words joined by two hyphens or more, or with capitals on both sides of one.
+_HYPHENATED = re.compile(r"\w+(?:-\w+){2,}|[A-Z]\w*-[A-Z]\w*")
+_VERSION = re.compile(r"v?\d+(?:\.\d+)+")
+_WHOLE_VERSION = re.compile(r"v?\d{1,3}")
+#: Questions about what a release brought, in which a whole number after a name is a release.
+_ABOUT_RELEASE = re.compile(
+    r"\b(?:new|news|chang\w+|features?|added|removed|release\w*|deprecat\w+|upgrad\w+|migrat\w+)\b",
+    re.IGNORECASE,
+)
+_RELEASE_WORD = frozenset(("version", "release", "v"))
+_SENTENCE_END = re.compile(r"(?:^|[.!?:;\n]|[\"'(\u201c])\s*\Z")
+_NAME = re.compile(r"[A-Z][a-z]+\Z|[A-Z]{3,}\Z")
+
+
+class NamedTerm(msgspec.Struct, frozen=True):
+    """Something that a question names."""
+
+    text: str
+    """As the question has it."""
+    kind: TermKind
+    product: str = ""
+    """The word before a version."""
+
+    def occurs_in(self, text: str) -> bool:
+        """Return whether a text has the term, in any case; a version also as the beginning of a longer one."""
+        if self.kind != "version":
+            return self.text.casefold() in text.casefold()
+        number = re.escape(self.text.removeprefix("v"))
+        if "." in self.text:
+            return re.search(rf"(?<![\d.]){number}(?!\d)", text) is not None
+        named = (
+            rf"(?:\bv\.?|\bversions?|\breleases?|\b{re.escape(self.product)})\s*{number}(?![\d])"
+        )
+        return re.search(rf"{named}|(?<![\d.]){number}\.\d", text, re.IGNORECASE) is not None
+
+
+def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
+    """Return what a question names and the index does not have as it is, in order, each once.
+
+    Args:
+        question: The question.
+        absent: Words and identifiers of it that no visible chunk has as a whole.
+    """
+    missing = frozenset(absent)
+    tokens = query_tokens(question)
+    about_release = _ABOUT_RELEASE.search(question) is not None
+    # A title in capitals has no names to tell from other words.
+    words = [
+        token for token in tokens if token.is_word and token.text.lower() not in FUNCTION_WORDS
+    ]
+    titled = len(words) > 2 and all(token.text[0].isupper() for token in words)
+    found: dict[NamedTerm, None] = {}
+    before = ""
+    for place, token in enumerate(tokens):
+        term = _as_version(token, before, missing, about_release)
+        is_path = re.search(r"(?:^|\s)/\Z", question[: token.start]) is not None
+        term = term or _as_identifier(token, missing, is_path=is_path)
+        if term is None and place and not titled:
+            term = _as_name(question, token, missing)
+        if term is not None:
+            found[term] = None
+        before = token.text
+    return list(found)
+
+
+def _as_version(
+    token: QueryToken, before: str, missing: frozenset[str], about_release: bool
+) -> NamedTerm | None:
+    # The word before a release is a name, which may be absent for itself.
+    is_named = before[:1].isupper() or before.lower() in _RELEASE_WORD or about_release
+    if _VERSION.fullmatch(token.text):
+        named = is_named and token.text in missing
+        return NamedTerm(token.text, "version", before) if named else None
+    if about_release and before and _WHOLE_VERSION.fullmatch(token.text):
+        follows = before.lower() not in FUNCTION_WORDS and before.isalpha()
+        return NamedTerm(token.text, "version", before) if follows else None
+    return None
+
+
+def _as_identifier(
+    token: QueryToken, missing: frozenset[str], *, is_path: bool
+) -> NamedTerm | None:
+    if token.text not in missing or not any(char.isalpha() for char in token.text):
+        return None
+    if is_path or _IDENTIFIER.search(token.text) or _HYPHENATED.fullmatch(token.text):
+        return NamedTerm(token.text, "identifier")
+    return None
+
+
+def _as_name(question: str, token: QueryToken, missing: frozenset[str]) -> NamedTerm | None:
+    if token.text not in missing or not _NAME.match(token.text):
+        return None
+    if _SENTENCE_END.search(question[: token.start]):
+        return None
+    return NamedTerm(token.text, "name")
+
+
+def nearest_term(term: NamedTerm, texts: Iterable[str]) -> str:
+    """Return the term of the same kind in some texts that is most like one they do not have; empty for none.
+
+    Of identifiers those with most parts in common, then the most similar; of versions the greatest, and so of
+    equally near ones the first of the alphabet.
+    """
+    tokens = {token.text: token for text in texts for token in query_tokens(text)}
+    if term.kind == "version":
+        versions = [one for one in tokens if _VERSION.fullmatch(one)]
+        return max(
+            versions, key=lambda one: ([*map(int, re.findall(r"\d+", one))], one), default=""
+        )
+    if term.kind == "name":
+        return ""
+    (own,) = query_tokens(term.text)[:1] or (QueryToken(term.text, 0, ()),)
+    parts = {part.lower() for _, part in own.parts}
+    best: list[tuple[int, float, str]] = []
+    for text, token in tokens.items():
+        if len(token.parts) < 2 or not (_IDENTIFIER.search(text) or "-" in text):
+            continue
+        shared = len(parts.intersection(part.lower() for _, part in token.parts))
+        similarity = fuzz.ratio(text.lower(), term.text.lower())
+        if shared and similarity >= _LEAST_SIMILARITY:
+            best.append((-shared, -similarity, text))
+    return min(best)[2] if best else ""

@@ -1,0 +1,75 @@
+"""What a question names, and where it occurs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from whence.text.named_terms import NamedTerm, named_terms, nearest_term
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("default of CONN_POOL_WARMUP?", ["CONN_POOL_WARMUP"]),
+        ("How do I call foo_bar()?", ["foo_bar"]),
+        ("What does --max-requests do?", ["--max-requests"]),
+        ("Is ConnectionPool thread safe?", ["ConnectionPool"]),
+        ("core.pushTimeoutSeconds", ["core.pushTimeoutSeconds"]),
+        ("What is `os.environ.take` for?", ["os.environ.take"]),
+        ("default of fetch-retry-jitter-window", ["fetch-retry-jitter-window"]),
+        ("What is /quantum used for?", ["quantum"]),
+        ("What new features were added in Django 9.3?", ["9.3"]),
+        ("What changed in Fastify 8?", ["8"]),
+        ("How do I deploy with Gunicorn?", ["Gunicorn"]),
+        ("Does it support LDAP logins?", ["LDAP"]),
+        # Ordinary words may have synonyms; a capital begins a sentence, or every word of a title.
+        ("How do I remove a holiday?", []),
+        ("Deleting a holiday", []),
+        ("It fails. Retrying helps?", []),
+        ("Deploy An Application Quickly", []),
+        ("a well-known re-queue", []),
+        ("Can I take 12 days after 9.5 hours?", []),
+        ("How many days are 3 weeks?", []),
+        ("", []),
+    ],
+)
+def test_identifiers_releases_and_names_are_named(question: str, named: list[str]) -> None:
+    """Of words that the documents lack an answer must be about identifiers, releases and names only."""
+    words = re.sub(r"[?`()/]", " ", question).split()
+    absent = [word for word in words if word not in ("Django", "Fastify")]
+    assert [one.text for one in named_terms(question, absent)] == named
+
+
+def test_a_term_that_the_documents_have_is_not_named() -> None:
+    """What the index has needs no search; a whole number after a name is always looked for in passages."""
+    assert named_terms("default of CONN_MAX_AGE", []) == []
+    assert named_terms("new in Django 5.2", []) == []
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "found"),
+    [
+        (NamedTerm("ConnectionPool", "identifier"), "use redis.connectionpool here", True),
+        (NamedTerm("9.3", "version", "X"), "since 9.3.1", True),
+        (NamedTerm("9.3", "version", "X"), "v9.3", True),
+        (NamedTerm("9.3", "version", "X"), "19.3 and 9.31", False),
+        (NamedTerm("8", "version", "Fastify"), "added in fastify 8", True),
+        (NamedTerm("8", "version", "Fastify"), "in v8.1", True),
+        (NamedTerm("8", "version", "Fastify"), "8 plugins of fastify 18", False),
+    ],
+)
+def test_versions_are_found_as_the_beginning_of_longer_ones(
+    term: NamedTerm, text: str, found: bool
+) -> None:
+    """An identifier is found in any case and in a longer one; a version is no part of another number."""
+    assert term.occurs_in(text) is found
+
+
+def test_the_nearest_term_has_parts_in_common() -> None:
+    """The nearest identifier shares a word, or there is none; of versions it is the greatest."""
+    texts = ["CONN_MAX_AGE and DATA_UPLOAD_SIZE", "release 4.2, then 5.10 and 5.9"]
+    assert nearest_term(NamedTerm("CONN_MIN_AGE", "identifier"), texts) == "CONN_MAX_AGE"
+    assert nearest_term(NamedTerm("zebra_finch", "identifier"), texts) == ""
+    assert nearest_term(NamedTerm("9.3", "version", "X"), texts) == "5.10"
