@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.documents import make_pdf
+from tests.support.documents import make_docx, make_pdf
 from tests.support.markup import markup_in
 
 from whence.ingest.blocks import ParsedDocument
+from whence.ingest.chunking import Chunker
 from whence.ingest.loader_registry import detect_loader, loader_for
 from whence.ingest.loaders.plain_text import looks_like_rst
 from whence.ingest.sources import SourceFile, suffix_of
@@ -42,6 +46,8 @@ def parsed(name: str, data: str) -> ParsedDocument:
         (":::tip\nWords.\n:::\n\nAfter", "Tip: Words.\n\nAfter"),
         ("```{note}\nWords *here*.\n```", "Note: Words here."),
         ("```{code-block} python\n:linenos:\n\nx = 1\n```", "```python\nx = 1\n```"),
+        ("```{eval-rst}\n.. note:: See :ref:`x`.\n```", "Note: See x."),
+        ("(a-target)=\n# Head\n\n```{versionadded} 1.2\nWords.\n```", "Head\n\nNew in version 1.2: Words."),
         ("```{toctree}\n:maxdepth: 1\n\na\n```\n\nText", "Text"),
         ("See {py:func}`~a.b.c` and {ref}`words <x>`.", "See `c()` and words."),
         ("<p align=center><b>Big</b> <img src=x></p>\n\nText", "Big\n\nText"),
@@ -68,6 +74,8 @@ def test_markdown_becomes_text(source: str, expected: str) -> None:
         ("<table><tr><th>a<th>b<tr><td rowspan=2>1<td>2<tr><td>3</table>", "| a | b |\n|---|---|\n| 1 | 2 |\n| 1 | 3 |"),
         ("<div class='highlight-python'><div class=highlight><pre>x = 1</pre></div></div>", "```python\nx = 1\n```"),
         ("<div role=navigation>Home</div><div class=cookie-banner>Accept</div><p>Text</p><a>Edit this page</a>", "Text"),
+        ("<table><tr><td><b>k</b><td><p><strong>v</strong></p><tr><td>1<td>2</table>", "| k | v |\n|---|---|\n| 1 | 2 |"),
+        ("<table><tr><td class=icon>Tip<td class=content>Do.</table>", "Tip: Do."),
         ("<p>a<sup>2</sup> &lt;b&gt; &copy;</p>", "a2 <b> \u00a9"),
     ],
 )  # fmt: skip
@@ -215,3 +223,53 @@ def test_a_pdf_has_lists_and_sentences_across_pages() -> None:
         if (place := place_of(document.places, at, at + 1))
     }
     assert page == {"rule": 1, "two parts": 2, "- one": 2, "end": 3}
+
+
+BLOCKS = st.lists(
+    st.sampled_from(
+        [
+            *("Head", "Plain words stand here. More of them follow.", "One | two", "a  b\u00a0c", "x" * 70, "- mark"),
+            *("Words, e.g. these: they end here.", "`code` and ``more``", "1. first", "\u4e2d\u6587\u53e5\u5b50\u3002"),
+        ]
+    ),
+    min_size=1,
+    max_size=8,
+)  # fmt: skip
+FORMS = ("p", "h2", "li", "dt", "dd", "td", "pre", "blockquote", "div", "th")
+
+
+def count_words(texts: Sequence[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
+
+
+@given(BLOCKS, st.lists(st.sampled_from(FORMS), min_size=8, max_size=8), st.integers(16, 60))
+def test_laws_of_formats_that_are_not_text(
+    blocks: list[str], forms: list[str], window: int
+) -> None:
+    """Chunks of HTML, Word and PDF are spans of the stored text, and hold all of it but white space."""
+    page = "".join(
+        f"<{form}>{escape(text)}</{form}>" for text, form in zip(blocks, forms, strict=False)
+    )
+    paragraphs = [
+        ("Heading1" if form == "h2" else "", text)
+        for text, form in zip(blocks, forms, strict=False)
+    ]
+    rows = [[text, form] for text, form in zip(blocks, forms, strict=False)]
+    letters = [text for text in blocks if text.isascii()] or ["Words."]
+    lines = [(11.0, 750.0 - 14 * at, text) for at, text in enumerate(letters)]
+    data = {
+        "a.html": f"<body><ul>{page}</ul></body>".encode(),
+        "a.docx": make_docx(*paragraphs, rows),
+        "a.pdf": make_pdf([lines, lines]),
+    }
+    for name, raw in data.items():
+        file = SourceFile(path=name, document_id=name, suffix=suffix_of(name))
+        document = loader_for(file).parse(file, raw)
+        chunks = Chunker(count_words, max_tokens=window, overlap_tokens=4).split(document)
+        covered = {at for chunk in chunks for at in range(chunk.start, chunk.end)}
+
+        assert all(chunk.content == document.text[chunk.start : chunk.end] for chunk in chunks)
+        assert all(document.text[at].isspace() for at in set(range(len(document.text))) - covered)
+        assert all(
+            text.split()[0] in document.text.split() for text in blocks[:1] if name == "a.docx"
+        )

@@ -10,8 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from whence.ingest.roles import VERSION_WORDS
+
 #: Stands around the words before a note, which no text contains.
 LEAD = "\x1a"
+#: The language of fences whose content is reStructuredText.
+RST = "eval-rst"
 _INDENTED = re.compile(
     r"( *)(?:!!!|\?\?\?\+?|===[!+]?)(?: +([\w-]+(?: +[\w-]+)*))?(?: +\"(.*)\")? *$"
 )
@@ -19,6 +23,8 @@ _FENCE = re.compile(r"( {0,3}|[ ]*)(```+|~~~+|:::+)[ \t]*(.*?)[ \t]*$")
 _DIRECTIVE = re.compile(r"\{([\w:+-]+)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"([A-Za-z][\w-]*)[ \t]*(?:\[(.*)\]|\"(.*)\"|(.*))$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)|[ \t]*---[ \t]*$")
+#: A target of references.
+_TARGET = re.compile(r"\([\w:.-]+\)=[ \t]*$")
 _CODE = frozenset(
     ["code", "code-block", "sourcecode", "code-cell", "parsed-literal", "literalinclude", "prompt"]
 )
@@ -70,7 +76,7 @@ _WORDS = {"seealso": "See also", "admonition": ""}
 
 def plain_markdown(text: str) -> str:
     r"""Return the text with blocks of dialects rewritten; as many lines, `\n` as line end. Cost: linear."""
-    if not any(sign in text for sign in ("!!!", "???", "===", ":::", "{")):
+    if not any(sign in text for sign in ("!!!", "???", "===", ":::", "{", ")=")):
         return text
     return "\n".join(_rewritten(text.split("\n")))
 
@@ -100,7 +106,7 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
             fences.pop()
             yield ""
         elif fence is None:
-            yield "" if has_options else line
+            yield "" if has_options or _TARGET.match(line) else line
         else:
             written, is_code, is_kept = _opened(fence[2], fence[3])
             has_options = fence[3].startswith("{")
@@ -140,11 +146,14 @@ def _opened(mark: str, info: str) -> tuple[str, bool, bool]:
             return f"{_fence(mark)}{directive[2]}", True, True
         if name in _EMPTY:
             return "", True, False
-        if name == "eval-rst":
-            return _fence(mark), True, True
+        if name == RST:
+            return f"{_fence(mark)}{RST}", True, True
         words = directive[2]
         if name in _ADMONITIONS and name != "admonition":
             return f"{_lead(name, '')}{words}", False, True
+        if name in VERSION_WORDS:
+            version, _, rest = words.partition(" ")
+            return f"{_lead('', f'{VERSION_WORDS[name]} {version}')}{rest}", False, True
         return (_lead("", words) if words else ""), False, True
     if not mark.startswith(":"):
         return f"{mark}{info}", True, True

@@ -12,6 +12,14 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+#: What directives say of versions.
+VERSION_WORDS = {
+    "versionadded": "New in version", "versionchanged": "Changed in version",
+    "deprecated": "Deprecated since version", "versionremoved": "Removed in version",
+    "deprecated-removed": "Deprecated since version", "version-added": "New in version",
+    "version-changed": "Changed in version", "version-deprecated": "Deprecated since version",
+    "soft-deprecated": "Soft deprecated since version",
+}  # fmt: skip
 _PLAIN_ROLES = _names(
     """ref doc term numref any dfn abbr abbreviation ac emphasis strong sub sup subscript superscript guilabel
     menuselection title title-reference t download index eq math bolditalic del ins underline kbd-plain cite citet

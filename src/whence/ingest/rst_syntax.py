@@ -19,7 +19,7 @@ from docutils.parsers.rst import Parser, directives, states
 from docutils.statemachine import StringList
 from docutils.utils import new_document
 
-from whence.ingest.roles import has_title, shown_role, unescape
+from whence.ingest.roles import VERSION_WORDS, has_title, shown_role, unescape
 
 _SETTINGS = {
     "file_insertion_enabled": False,
@@ -60,16 +60,9 @@ _ADMONITIONS = {
     "note": "Note", "warning": "Warning", "tip": "Tip", "important": "Important", "caution": "Caution",
     "danger": "Danger", "error": "Error", "hint": "Hint", "attention": "Attention", "seealso": "See also",
 }  # fmt: skip
-_VERSIONS = {
-    "versionadded": "New in version", "versionchanged": "Changed in version",
-    "deprecated": "Deprecated since version", "versionremoved": "Removed in version",
-    "deprecated-removed": "Deprecated since version", "version-added": "New in version",
-    "version-changed": "Changed in version", "version-deprecated": "Deprecated since version",
-    "soft-deprecated": "Soft deprecated since version",
-}  # fmt: skip
 _CODE = _names(
     """code code-block sourcecode literal-block prompt doctest testcode testoutput ipython console terminal
-    productionlist highlight-block shell program-output command-output math jsonschema graphql snippet"""
+    productionlist highlight-block shell program-output command-output math jsonschema graphql snippet example run"""
 )
 #: The directive's argument is no text; its body is.
 _BODY_ONLY = _names(
@@ -89,7 +82,9 @@ _OBJECTS = _names(
     option cmdoption envvar confval describe object macro type var struct union member enum enumerator cfunction
     cmember cmacro ctype cvar directive opcode pdbcommand"""
 )
-_DOMAIN = re.compile(r"(?:py|c|cpp|js|rst|std|http|php|rb|go|java|dotnet|cmake|django|sphinx):")
+_DOMAIN = re.compile(
+    r"(?:py|c|cpp|js|rst|std|http|php|rb|go|java|dotnet|cmake|django|sphinx|click):"
+)
 #: Options of objects that tell something about them.
 _FACTS = ("type", "default", "value", "required", "choices", "deprecated", "since")
 _OPTION = re.compile(r":([\w-]+):(?:[ \t]+(.*))?$")
@@ -177,8 +172,8 @@ class _Directive:
             return []
         if name in _ADMONITIONS:
             return self._led(_ADMONITIONS[name], self._parsed(0))
-        if name in _VERSIONS:
-            return self._version(_VERSIONS[name])
+        if name in VERSION_WORDS:
+            return self._version(VERSION_WORDS[name])
         if name in _CODE:
             return self._code()
         if name == "parsed-literal":

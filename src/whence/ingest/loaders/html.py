@@ -75,6 +75,8 @@ _CODE = _tags("code tt kbd samp")
 _SIGNATURES = _tags("sig sig-object")
 _LANGUAGE = re.compile(r"(?:^|\s)(?:highlight|language|lang|brush)[-:]\s?([\w+#.-]{1,20})")
 _NO_LANGUAGE = _tags("default none text plain plaintext output notranslate source")
+#: Terms that are marks of a list.
+_MARKS = _tags("- * \u2022 \u2013")
 #: Most rows or columns that a cell spans.
 _MAX_SPAN = 100
 _META_CHARSET = re.compile(
@@ -224,7 +226,9 @@ def _write_definition(
 ) -> None:
     anchor = text.anchor
     text.anchor = next(filter(None, map(_anchor, terms)), anchor)
-    with text.definition([_term(node) for node in terms]):
+    shown = [_term(node) for node in terms]
+    is_item = all(collapse_spaces(term).strip("`") in _MARKS for term in shown)
+    with text.item() if is_item else text.definition(shown):
         for node in bodies:
             write_html(text, node)
     text.anchor = anchor
@@ -239,6 +243,11 @@ def _term(node: LexborNode) -> str:
 
 def _write_table(text: TextBuilder, table: LexborNode) -> None:
     """Write a table as rows; a table that contains other blocks is layout."""
+    icon, content = table.css_first("td.icon"), table.css_first("td.content")
+    if icon is not None and content is not None:
+        text.lead_in(_inline(icon) or "Note")
+        write_html(text, content)
+        return
     has_header = table.css_first("th") is not None
     layout = ("table table", "h1, h2, h3", *(() if has_header else ("ul, ol", "p + p")), "pre")
     if any(table.css_matches(selector) for selector in layout):
@@ -247,8 +256,15 @@ def _write_table(text: TextBuilder, table: LexborNode) -> None:
     for caption in table.css("caption"):
         text.add_paragraph(_inline(caption))
     rows = [row.css("td, th") for row in table.css("tr")]
-    is_head = bool(rows) and all(cell.tag == "th" for cell in rows[0])
+    is_head = bool(rows) and all(cell.tag == "th" or _is_bold(cell) for cell in rows[0])
     text.add_table(_grid(rows), has_header=is_head and len(rows) > 1)
+
+
+def _is_bold(cell: LexborNode) -> bool:
+    """Return whether all words of a cell are bold, as in headers that are not marked as such."""
+    bold = cell.css_first("strong, b")
+    words = collapse_spaces(cell.text())
+    return bold is not None and bool(words) and collapse_spaces(bold.text()) == words
 
 
 def _grid(rows: Sequence[Sequence[LexborNode]]) -> list[list[str]]:

@@ -11,7 +11,8 @@ from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
-from whence.ingest.markdown_dialects import LEAD, plain_markdown
+from whence.ingest.loaders.rst import write_rst_into
+from whence.ingest.markdown_dialects import LEAD, RST, plain_markdown
 from whence.ingest.roles import shown_role
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
@@ -124,6 +125,8 @@ class _Writer:
             self._text.lead_in(f"Note {note[1]}", line=line)
             words = words[note.end() :]
         words = _FOOTNOTE_MARK.sub(r" (note \1)", words)
+        # Of texts that were reStructuredText once.
+        words = words[:-1] if words.endswith("::") else words
         term, *said = _DEFINITION.split(words)
         if not said or "\n" in term.strip():
             self._text.add_paragraph(words, line=line)
@@ -150,6 +153,9 @@ class _Writer:
     def _code(self, node: SyntaxTreeNode) -> None:
         is_fence = node.type == "fence"
         info = node.info.split()[0] if is_fence and node.info.strip() else ""
+        if info == RST:
+            write_rst_into(self._text, node.content, self._line(node) + 1)
+            return
         language = re.match(r"[\w+#.-]{1,20}", info.strip("{}.").lower())
         self._text.add_code(
             node.content.split("\n"),

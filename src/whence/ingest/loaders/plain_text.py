@@ -26,12 +26,15 @@ _COLUMNS = re.compile(r"\S {3,}\S|\S\t+\S")
 _WORD = re.compile(
     r"""["'(\u201c\u2018\[]*(?:[^\W\d_]+(?:[-'\u2019/][^\W\d_]+)*|\d[\d.]*)["')\u201d\u2019\]]*[.,;:!?]*$"""
 )
+_ADDRESS = re.compile(r"\w@\w|\w://\w")
 _CODE_LINE = re.compile(r"[ \t]*(?:[$#>%]|>>>|\w+\(.*\)$)|.*(?:[{};\\]|&&|->)[ \t]*$")
 #: Least share of plain words in an indented paragraph that is no code.
 _WORD_SHARE = 0.6
 #: A line that ends before this share of the width although the next word fits is not wrapped.
 _SHORT = 0.8
 _LEAST_WIDTH = 40
+#: Least share of a title that is underlined.
+_UNDERLINED = 0.6
 
 _SIGNS = {
     "directive": re.compile(r"(?m)^[ \t]*\.\. [\w:+-]+::(?:\s|$)"),
@@ -179,7 +182,7 @@ def _split_titles(paragraph: _Paragraph) -> Iterator[_Paragraph]:
             title + 1 < len(lines)
             and _UNDERLINE.match(lines[title + 1])
             and not _UNDERLINE.match(lines[title])
-            and len(lines[title + 1].strip()) >= min(3, len(lines[title].strip()))
+            and len(lines[title + 1].strip()) >= _UNDERLINED * len(lines[title].strip())
         ):
             if at > rest:
                 yield _Paragraph(lines[rest:at], paragraph.line + rest)
@@ -210,7 +213,7 @@ def _kind(paragraph: _Paragraph, margin: int) -> Literal["title", "list", "code"
 
 def _is_prose(lines: Sequence[str]) -> bool:
     words = [word for line in lines for word in line.split()]
-    plain = sum(bool(_WORD.match(word)) for word in words)
+    plain = sum(bool(_WORD.match(word) or _ADDRESS.search(word)) for word in words)
     is_code = any(_CODE_LINE.match(line) for line in lines)
     return not is_code and plain >= _WORD_SHARE * len(words)
 

@@ -83,17 +83,26 @@ def write_rst(text: str, start: int = 0) -> TextBuilder:
     Raises:
         BadInput: It is nested too deeply.
     """
+    builder = TextBuilder()
+    write_rst_into(builder, text[start:], text.count("\n", 0, start) + 1)
+    return builder
+
+
+def write_rst_into(builder: TextBuilder, text: str, line: int) -> None:
+    """Write reStructuredText that begins on a line of the file, from 1.
+
+    Raises:
+        BadInput: It is nested too deeply.
+    """
     from whence.ingest.rst_syntax import parse
 
-    # What stands above keeps its lines, so that lines are those of the file.
-    above = text.count("\n", 0, start)
-    builder = TextBuilder()
+    # Empty lines stand for what is above, so that lines are those of the file.
+    whole = "\n" * (line - 1) + text
     try:
-        tree = parse("\n" * above + text[start:])
-        _Writer(builder, tree, SourceLines(text)).write(tree, 0)
+        tree = parse(whole)
+        _Writer(builder, tree, SourceLines(whole)).write(tree, line)
     except RecursionError as error:
         raise BadInput("is nested too deeply") from error
-    return builder
 
 
 class _Writer:
@@ -287,8 +296,7 @@ class _Writer:
 
     def _line_block(self, node: nodes.Element, line: int) -> None:
         lines = [self._inline(child) for child in node.findall() if type(child).__name__ == "line"]
-        words = "\n".join(lines)
-        self._text.add_paragraph(words, line=self._lines.nearest(words, line))
+        self._text.add_lines(lines, line=self._lines.nearest("\n".join(lines).lstrip(), line))
 
     def _footnote(self, node: nodes.Element, line: int) -> None:
         number = self._footnotes.get(id(node), "")
