@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from whence.cli.main import run_command
+from whence.engine.engine import Engine
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -180,3 +187,38 @@ def test_a_slower_search_is_a_latency_regression(cli: Any, gated: list[Any]) -> 
     assert result.json["gate"]["taxonomy"] == ["latency_regression"]
     assert {"latency_p95_ms.natural_language", "latency_p95_ms.symbol"} <= failed
     assert {"bm25", "dense", "hybrid", "expansion"} <= result.json["report"]["legs"].keys()
+
+
+def test_a_search_that_takes_twice_as_long_fails(
+    cli: Any,
+    handbook: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With every search of the engine delayed, the shipped files fail, also when measured again."""
+    files = ROOT / "examples" / "gate"
+    baseline = tmp_path / "baseline.json"
+    words = ["--suite", str(files / "suite.json"), "--policy", str(files / "policy.json")]
+    words += ["--home", str(cli.home), "--no-legs", "--json"]
+    real = Engine.search_report
+
+    async def delayed(self: Engine, request: Any) -> Any:
+        started = time.perf_counter()
+        found = await real(self, request)
+        await asyncio.sleep(time.perf_counter() - started)
+        return found
+
+    monkeypatch.setenv("CI", "")
+    assert run_command(["eval", "baseline", *words, "--out", str(baseline)]) == 0
+    monkeypatch.setattr(Engine, "search_report", delayed)
+    monkeypatch.setattr("whence.cli.eval_gate._MEASUREMENTS", 2)
+    capsys.readouterr()
+    code = run_command(["eval", "gate", *words, "--baseline", str(baseline)])
+    out, err = capsys.readouterr()
+    gate, report = json.loads(out)["gate"], json.loads(out)["report"]
+
+    assert (code, gate["taxonomy"]) == (1, ["latency_regression"])
+    assert "latency_p50_ms" in {one["metric"] for one in gate["checks"] if not one["passed"]}
+    assert report["measurements"] == 2
+    assert "measuring again, 2 of 2" in err

@@ -11,9 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.gate_policy import POLICY
 
-from whence.evaluation.gate.gate_result import Gate
+from whence.evaluation.gate.floor import ReferenceWork
+from whence.evaluation.gate.gate_result import Gate, check_run
 from whence.evaluation.gate.report import check_comparable, gate_document, record
-from whence.evaluation.gate.run import SuiteRun, assign, matches, run_suite
+from whence.evaluation.gate.run import (
+    SuiteRun,
+    assign,
+    floor_of,
+    latencies,
+    latency_by_intent,
+    matches,
+    measure,
+    run_suite,
+)
 from whence.evaluation.gate.schema import Baseline, Policy, Suite
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput, Unavailable
@@ -57,10 +67,11 @@ class Scripted:
         return SearchOutcome(hits=hits[:limit], latency_ms=self.latency_ms, degraded=reasons)
 
 
-async def run(search: Any) -> Any:
+async def run(search: Any, machine: ReferenceWork | None = None) -> SuiteRun:
     """Run the suite."""
     suite = msgspec.convert(SUITE, Suite)
-    return SuiteRun(await run_suite(search, suite, mode="hybrid", k=3), "c", "d")
+    queries = await run_suite(search, suite, mode="hybrid", k=3, reference=machine)
+    return SuiteRun(queries, "c", "d", work=machine.name if machine else "")
 
 
 async def judged(
@@ -134,6 +145,205 @@ async def test_slow_answers_are_a_latency_regression() -> None:
     assert (slow.verdict, slow.taxonomy) == ("fail", ["latency_regression"])
     assert "latency_p95_ms.path" in {check.metric for check in slow.checks if not check.passed}
     assert noisy.verdict == "pass"
+
+
+def failed(gate: Gate) -> set[str]:
+    """Return the names of the failed checks."""
+    return {check.metric for check in gate.checks if not check.passed}
+
+
+async def test_a_slow_first_search_is_a_latency_regression() -> None:
+    """A search that is slow once and then answered from a cache fails the checks of first latencies alone."""
+
+    class Cached(Scripted):
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
+            found = await super().__call__(query, mode=mode, limit=limit)
+            # The search that is not counted, and the first of each query.
+            return msgspec.structs.replace(found, latency_ms=810.0 if self.calls <= 5 else 10.0)
+
+    gate, report = await judged(Cached(ANSWERS))
+
+    assert gate.taxonomy == ["latency_regression"]
+    assert failed(gate) == {"first_latency_p50_ms", "first_latency_p95_ms"}
+    assert report["metrics"].latency_p95_ms == 10.0
+    assert report["metrics"].first_latency_p50_ms == 810.0
+
+
+class Machine(ReferenceWork):
+    """A machine on which the fixed work takes prepared milliseconds, the last of them from then on."""
+
+    def __init__(self, *work_ms: float, name: str = "test") -> None:
+        self.name = name
+        self.work_ms = list(work_ms)
+
+    async def __call__(self) -> float:
+        return self.work_ms.pop(0) if len(self.work_ms) > 1 else self.work_ms[0]
+
+
+async def on_machines(
+    latency_ms: float, before: Machine | None, now: Machine | None, **tolerance: float
+) -> Gate:
+    """Compare latencies on one machine with those of 10 ms on another."""
+    suite = msgspec.convert(SUITE, Suite)
+    policy = copy.deepcopy(POLICY)
+    policy["tolerance"] |= {"p50_latency_ms": 0.0, "p95_latency_ms": 0.0} | tolerance
+    old = record(await run(Scripted(ANSWERS), before), suite, k=3, mode="hybrid", version="1")
+    done = await run(Scripted(ANSWERS, latency_ms=latency_ms), now)
+    return check_run(
+        done.queries, old, msgspec.convert(policy, Policy), floor_of(done.work, done.queries)
+    )
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "work_ms", "passed"),
+    [
+        (10.0, 5.0, True),
+        (13.0, 5.0, True),
+        (15.9, 5.0, True),
+        (16.1, 5.0, False),
+        (20.0, 5.0, False),
+        (40.0, 20.0, True),
+        (52.0, 20.0, True),
+        (80.0, 20.0, False),
+        (2.0, 1.0, True),
+        (2.6, 1.0, True),
+        (4.0, 1.0, False),
+    ],
+)
+async def test_latencies_are_compared_in_units_of_the_floor(
+    latency_ms: float, work_ms: float, *, passed: bool
+) -> None:
+    """Twice as slow fails on a machine of any speed, noise of 30 % does not."""
+    gate = await on_machines(latency_ms, Machine(5.0), Machine(work_ms))
+    check = next(one for one in gate.checks if one.metric == "latency_p95_ms.path")
+
+    assert (gate.verdict == "pass") is passed
+    assert (check.current, check.baseline) == (latency_ms, 10.0)
+    assert check.delta == pytest.approx(latency_ms - 10.0)
+    assert check.expected == pytest.approx(2.0 * work_ms)
+    assert check.threshold == pytest.approx(3.2 * work_ms)
+    assert passed or len(failed(gate)) == 12
+
+
+async def test_a_busy_moment_is_no_regression() -> None:
+    """The unit of a search is the work beside it: a machine that is busy for a while slows both."""
+    slow = [10.0] * 2 + [30.0] * 2
+
+    class Busy(Scripted):
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
+            found = await super().__call__(query, mode=mode, limit=limit)
+            return msgspec.structs.replace(found, latency_ms=slow[(self.calls - 2) % 4])
+
+    done = await run(Busy(ANSWERS), Machine(5.0, *[5.0, 5.0, 15.0, 15.0] * 4, 5.0))
+    units = [one.first_latency_floors for one in done.queries]
+
+    assert units == [2.0, pytest.approx(1.2), pytest.approx(90 / 35), 2.0]
+
+
+async def test_a_baseline_without_this_floor_is_compared_as_it_is() -> None:
+    """Milliseconds are compared when the baseline has no floor, or that of another work."""
+    for before in (None, Machine(5.0, name="other")):
+        same = await on_machines(15.0, before, Machine(20.0))
+        slow = await on_machines(20.0, before, Machine(20.0))
+
+        assert (same.verdict, slow.verdict) == ("pass", "fail")
+
+
+async def test_the_tolerance_is_the_larger_of_ratio_and_milliseconds() -> None:
+    """A policy may allow a difference in milliseconds, and another ratio."""
+    machines = (Machine(5.0), Machine(5.0))
+
+    assert (await on_machines(35.0, *machines, p50_latency_ms=25.0)).verdict == "fail"
+    both = {"p50_latency_ms": 25.0, "p95_latency_ms": 25.0}
+    assert (await on_machines(35.0, *machines, **both)).verdict == "pass"
+    ratios = {"p50_latency_ratio": 1.2, "p95_latency_ratio": 3.0}
+    assert failed(await on_machines(13.0, *machines, **ratios)) == {
+        "first_latency_p50_ms",
+        *(f"latency_p50_ms{one}" for one in ("", ".symbol", ".path", ".error")),
+        "latency_p50_ms.natural_language",
+    }
+
+
+async def test_percentiles_are_those_of_their_names() -> None:
+    """p50 and p95 of a hundred queries of 1 to 100 ms are 50 and 95 ms, first and warm."""
+    queries = [
+        SUITE["queries"][0] | {"id": f"q{number:03}", "query": f"query {number}"}
+        for number in range(100)
+    ]
+    suite = msgspec.convert(SUITE | {"queries": queries}, Suite)
+
+    async def search(query: str, *, mode: str, limit: int) -> SearchOutcome:
+        return SearchOutcome(hits=[], latency_ms=1.0 + int(query.split()[1]))
+
+    done = await run_suite(search, suite, mode="hybrid", k=3, reference=Machine(2.0))
+    metrics, by_intent = measure(done), latency_by_intent(done)["symbol"]
+
+    assert (metrics.latency_p50_ms, metrics.latency_p95_ms) == (50.0, 95.0)
+    assert (metrics.first_latency_p50_ms, metrics.first_latency_p95_ms) == (50.0, 95.0)
+    assert (by_intent.p50_ms, by_intent.p95_ms) == (50.0, 95.0)
+    assert latencies(done)["latency_p95_ms.symbol"] == (95.0, 47.5)
+
+
+async def test_the_policy_holds_for_any_baseline() -> None:
+    """A recorded quality below the policy's minimum fails, though nothing changed."""
+    suite = msgspec.convert(SUITE, Suite)
+    done = await run(Scripted(changed(q0=["docs/a.md", "docs/b.md", "docs/c.md"])))
+    before = record(done, suite, k=3, mode="hybrid", version="1")
+    policy = copy.deepcopy(POLICY)
+    policy["quality"] |= {"min_recall_at_k": 0.8}
+    gate = check_run(done.queries, before, msgspec.convert(policy, Policy))
+    recall = next(check for check in gate.checks if check.metric == "recall_at_k")
+
+    assert failed(gate) == {"recall_at_k"}
+    assert (recall.baseline, recall.current, recall.threshold) == (0.75, 0.75, 0.8)
+
+
+async def test_an_intent_has_its_own_limits() -> None:
+    """Limits of an intent replace the common ones for its checks alone, stricter or not."""
+    policy = copy.deepcopy(POLICY)
+    strict = {"max_p50_latency_ms": 5.0, "max_p95_latency_ms": 8.0}
+    policy["latency"]["by_intent"] = {"path": strict}
+    gate, _ = await judged(Scripted(ANSWERS), policy=policy)
+    limits = {check.metric: check.threshold for check in gate.checks}
+
+    assert failed(gate) == {"latency_p50_ms.path", "latency_p95_ms.path"}
+    assert (limits["latency_p50_ms.path"], limits["latency_p95_ms.path"]) == (5.0, 8.0)
+    policy["latency"] = {"max_p50_latency_ms": 5.0, "max_p95_latency_ms": 5.0}
+    policy["latency"]["by_intent"] = {"path": dict.fromkeys(strict, 500.0)}
+    gate, _ = await judged(Scripted(ANSWERS), policy=policy)
+    assert "latency_p95_ms.error" in failed(gate)
+    assert not {"latency_p50_ms.path", "latency_p95_ms.path"} & failed(gate)
+
+
+async def test_a_query_without_results_is_counted() -> None:
+    """A query that finds nothing at all fails `zero_result_rate`, though its target was missing before."""
+    suite = msgspec.convert(SUITE, Suite)
+    wrong = changed(q0=["docs/a.md", "docs/b.md", "docs/c.md"])
+    before = record(await run(Scripted(wrong)), suite, k=3, mode="hybrid", version="1")
+    done = await run(Scripted(changed(q0=[])))
+    gate = check_run(done.queries, before, msgspec.convert(POLICY, Policy))
+    rate = next(check for check in gate.checks if check.metric == "zero_result_rate")
+
+    assert (failed(gate), gate.taxonomy) == ({"zero_result_rate"}, ["recall_drop"])
+    assert (rate.current, rate.baseline, rate.delta) == (0.25, 0.0, 0.25)
+
+
+@pytest.mark.parametrize("repeat", [1, 2, 3])
+async def test_a_later_search_that_is_degraded_counts(repeat: int) -> None:
+    """Each of the four searches for a query counts, whichever is degraded or runs out of time."""
+
+    class Later(Scripted):
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
+            found = await super().__call__(query, mode=mode, limit=limit)
+            if self.calls != 2 + 4 * repeat:
+                return found
+            return msgspec.structs.replace(found, degraded=("no vectors",), timed_out=True)
+
+    gate, report = await judged(Later(ANSWERS))
+
+    assert (failed(gate), gate.taxonomy) == ({"degraded_query_rate"}, ["semantic_degraded_spike"])
+    assert report["metrics"].semantic_budget_exhaustion_rate == 0.25
+    assert report["per_query"][0].degraded_reasons == ["no vectors"]
 
 
 async def test_results_from_one_file_are_a_diversity_collapse() -> None:

@@ -144,7 +144,8 @@ def test_the_report_names_the_retriever_that_got_worse() -> None:
 async def run(found: list[Hit]) -> SuiteRun:
     """Run the suite over one hybrid ranking."""
     search = Modes(hybrid=found)
-    return SuiteRun(await run_suite(search, SUITE, mode="hybrid", k=5), "c", "d")
+    queries = await run_suite(search, SUITE, mode="hybrid", k=5)
+    return SuiteRun(queries, "c", "d")
 
 
 async def recorded(found: list[Hit]) -> Baseline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.schema.access import Access
 
+#: Most runs of a suite whose latencies are above their limits, each with a new engine; the last one counts.
+_MEASUREMENTS = 3
 _MODES = ("bm25", "dense", "hybrid")
 _SuiteFile = Annotated[Path, typer.Option("--suite", help="Queries with expected results.")]
 _K = Annotated[int, typer.Option("--k", help="Number of results scored for each query.")]
@@ -62,6 +65,14 @@ def gate(
 
     run = run_with_engine(context, partial(_run_suite, cases, before.mode, k, access, legs))
     document = gate_document(run, cases, before, limits, dry_run=dry_run)
+    for number in range(2, _MEASUREMENTS + 1):
+        if "latency_regression" not in document["gate"].taxonomy:
+            break
+        # A regression stays; what delayed the searches of one run does not delay those of each.
+        note(f"latencies are above their limits: measuring again, {number} of {_MEASUREMENTS}")
+        again = run_with_engine(context, partial(_run_suite, cases, before.mode, k, access, False))
+        run = again._replace(legs=run.legs)
+        document = gate_document(run, cases, before, limits, dry_run=dry_run, measurements=number)
     if report is not None:
         write_text(report, json_text(document))
     print_json(document) if as_json(context) else _print_gate(document)
@@ -152,21 +163,27 @@ async def _run_suite(
     settings: Settings,
 ) -> SuiteRun:
     from whence.engine.evaluation_targets import EngineSearcher
+    from whence.evaluation.gate.floor import ReferenceWork
     from whence.evaluation.gate.report import collection_digest
     from whence.evaluation.gate.run import SuiteRun, run_suite
     from whence.flow.resources import Resources
+    from whence.store.protocols import SupportsReference
 
     async with Resources(settings) as resources:
         store = await resources.get("store")
         digest = await collection_digest(store, settings.collection)
         document_ids = await store.document_ids(settings.collection)
         search = EngineSearcher(engine, settings.collection, access)
+        statement = store.reference if isinstance(store, SupportsReference) else None
+        work = ReferenceWork(statement) if settings.embedder == "local" else None
         with progress("suite") as moved:
-            queries = await run_suite(search, suite, mode=mode, k=k, progress=moved)
+            queries = await run_suite(search, suite, mode=mode, k=k, reference=work, progress=moved)
         # In a degraded run the retrievers would only repeat what the run reports.
         complete = not any(query.semantic_degraded for query in queries)
         legs = await _legs(search, resources, suite, k) if with_legs and complete else {}
-    return SuiteRun(queries, settings.collection, digest, document_ids, legs)
+    return SuiteRun(
+        queries, settings.collection, digest, document_ids, legs, work.name if work else ""
+    )
 
 
 async def _legs(
@@ -196,9 +213,21 @@ def _print_gate(document: dict[str, Any]) -> None:
     out.print(table)
     _print_legs(report["legs"], out)
     _print_movers(report["movers"], out)
+    _print_machine(report["machine_factors"])
     for name in report["loose_checks"]:
         note(f"note: {name} is far above its threshold: record a new baseline")
     out.print(f"verdict [bold]{verdict.verdict}[/] {' '.join(verdict.taxonomy)}")
+
+
+def _print_machine(factors: Mapping[str, float]) -> None:
+    factor = factors.get("latency_p50_ms")
+    if factor is None:
+        note(
+            "note: latencies are compared in milliseconds, since the run or the baseline has no floor of"
+            " its machine; with the local model, record a new baseline"
+        )
+    else:
+        say(f"machine: the fixed work takes {factor:.2f} times as long as for the baseline")
 
 
 def _print_legs(legs: dict[str, Any], out: Console) -> None:

@@ -294,6 +294,14 @@ class SupportsDocumentListing(Protocol):
 
 
 @runtime_checkable
+class SupportsReference(Protocol):
+    """Answers a fixed statement, as a measure of the machine."""
+
+    async def reference(self) -> None:
+        """Have the database answer the statement."""
+
+
+@runtime_checkable
 class SupportsEffects(Protocol):
     """Records what a message did to documents, so that a redelivered message reports the same outcome."""
 

@@ -7,13 +7,13 @@ quality is explained by the loss, and its category is `recall_drop` alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
 
 import msgspec
 
-from whence.evaluation.gate.run import QueryReport, latency_by_intent, measure
-from whence.evaluation.gate.schema import Baseline, Metrics, Policy
+from whence.evaluation.gate.run import QueryReport, latencies, measure
+from whence.evaluation.gate.schema import Baseline, Floor, Intent, Metrics, Policy
 
 Category = Literal[
     "recall_drop",
@@ -45,10 +45,13 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     current: float
     baseline: float | None
     """None when the baseline has no such number."""
+    expected: float | None
+    """The baseline on this machine: a latency is multiplied by the factor of the machine's floor."""
     threshold: float
     delta: float | None
+    """Difference from the baseline."""
     tolerance: float | None
-    """Difference from the baseline that counts as noise; None when the policy has no such number."""
+    """Difference from the expected number that counts as noise; None when the policy has no such number."""
     direction: Direction
     """`min`: at least the threshold; `max`: at most."""
     unit: Unit
@@ -92,8 +95,20 @@ def loose_checks(gate: Gate) -> list[str]:
     ]
 
 
-def check_run(queries: Sequence[QueryReport], baseline: Baseline, policy: Policy) -> Gate:
-    """Compare a run with a baseline under a policy. Cost: linear in the queries."""
+def check_run(
+    queries: Sequence[QueryReport],
+    baseline: Baseline,
+    policy: Policy,
+    floor: Floor | None = None,
+) -> Gate:
+    """Compare a run with a baseline under a policy. Cost: linear in the queries.
+
+    Args:
+        queries: Results of the run.
+        baseline: The recorded run.
+        policy: Limits and tolerances.
+        floor: Floor of the run; None when it was not measured.
+    """
     now = measure(queries)
     quality = _quality_checks(now, baseline.metrics, policy)
     degraded = _check(
@@ -111,7 +126,7 @@ def check_run(queries: Sequence[QueryReport], baseline: Baseline, policy: Policy
     checks = [
         *quality,
         degraded,
-        *_latency_checks(queries, now, baseline, policy),
+        *_latency_checks(queries, baseline, policy, machine_factors(floor, baseline.floor)),
         # Two runs of one suite over one collection must give one order.
         _check("replay_differences", float(unequal), 0.0, 0.0, None, unit="queries"),
     ]
@@ -158,28 +173,47 @@ def _quality_checks(now: Metrics, before: Metrics, policy: Policy) -> list[Check
     ]
 
 
+def machine_factors(now: Floor | None, before: Floor | None) -> dict[str, float]:
+    """Return by the name of a latency how many times as long as before its unit takes; empty if unknown."""
+    if now is None or before is None or now.work != before.work:
+        return {}
+    return {
+        name: unit / before.times[name] for name, unit in now.times.items() if name in before.times
+    }
+
+
 def _latency_checks(
-    queries: Sequence[QueryReport], now: Metrics, baseline: Baseline, policy: Policy
+    queries: Sequence[QueryReport], baseline: Baseline, policy: Policy, factors: Mapping[str, float]
 ) -> list[Check]:
-    before, limits, slack = baseline.metrics, policy.latency, policy.tolerance
-    p50, p95 = slack.p50_latency_ms, slack.p95_latency_ms
-    rows: list[tuple[str, float, float, float, float]] = [
-        ("p50_ms", now.latency_p50_ms, before.latency_p50_ms, limits.max_p50_latency_ms, p50),
-        ("p95_ms", now.latency_p95_ms, before.latency_p95_ms, limits.max_p95_latency_ms, p95),
-    ]
-    for intent, current in latency_by_intent(queries).items():
-        old = baseline.latency_by_intent.get(intent)
-        most = limits.by_intent.get(intent, limits)
-        old_p50, old_p95 = (old.p50_ms, old.p95_ms) if old else (0.0, 0.0)
-        rows += [
-            (f"p50_ms.{intent}", current.p50_ms, old_p50, most.max_p50_latency_ms, p50),
-            (f"p95_ms.{intent}", current.p95_ms, old_p95, most.max_p95_latency_ms, p95),
-        ]
-    # A recorded latency of 0 means that there is none.
-    return [
-        _check(f"latency_{name}", value, recorded or None, limit, tolerance, unit="ms")
-        for name, value, recorded, limit, tolerance in rows
-    ]
+    checks = []
+    for name, (current, _) in latencies(queries).items():
+        kind, _, intent = name.partition(".")
+        percentile = "p50" if "_p50_" in kind else "p95"
+        # A recorded latency of 0 means that there is none.
+        recorded = _recorded_latency(baseline, kind, percentile, intent) or None
+        expected = None if recorded is None else recorded * factors.get(name, 1.0)
+        most = policy.latency.by_intent.get(cast("Intent", intent), policy.latency)
+        slack = getattr(policy.tolerance, f"{percentile}_latency_ms")
+        ratio = getattr(policy.tolerance, f"{percentile}_latency_ratio")
+        checks.append(
+            _check(
+                name,
+                current,
+                recorded,
+                getattr(most, f"max_{percentile}_latency_ms"),
+                max(slack, (expected or 0.0) * (ratio - 1)),
+                expected=expected,
+                unit="ms",
+            )
+        )
+    return checks
+
+
+def _recorded_latency(baseline: Baseline, kind: str, percentile: str, intent: str) -> float:
+    if not intent:
+        return float(getattr(baseline.metrics, kind))
+    recorded = baseline.latency_by_intent.get(cast("Intent", intent))
+    return 0.0 if recorded is None else float(getattr(recorded, f"{percentile}_ms"))
 
 
 def _check(
@@ -189,21 +223,24 @@ def _check(
     limit: float,
     tolerance: float | None,
     *,
+    expected: float | None = None,
     direction: Direction = "max",
     unit: Unit = "share",
 ) -> Check:
-    """Check a number against the stricter of the policy's limit and the baseline with its tolerance."""
+    """Check a number against the stricter of the policy's limit and the expected number with its tolerance."""
     threshold = limit
-    if baseline is not None and tolerance is not None:
+    expected = baseline if expected is None else expected
+    if expected is not None and tolerance is not None:
         if direction == "min":
-            threshold = max(limit, baseline - tolerance)
+            threshold = max(limit, expected - tolerance)
         else:
-            threshold = min(limit, baseline + tolerance)
+            threshold = min(limit, expected + tolerance)
     excess = threshold - current if direction == "min" else current - threshold
     return Check(
         metric=metric,
         current=current,
         baseline=baseline,
+        expected=expected,
         threshold=threshold,
         delta=None if baseline is None else round(current - baseline, 9),
         tolerance=tolerance,
@@ -250,7 +287,7 @@ def _explained_by_recall(quality: Sequence[Check]) -> set[str]:
 def _category(metric: str, explained: set[str]) -> Category:
     if metric in ("recall_at_k", "zero_result_rate") or metric in explained:
         return "recall_drop"
-    if metric.startswith("latency_"):
+    if "latency_" in metric:
         return "latency_regression"
     if metric == "clustering_ratio":
         return "diversity_collapse"

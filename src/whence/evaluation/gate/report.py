@@ -10,11 +10,17 @@ import msgspec
 
 from whence.evaluation import measures
 from whence.evaluation.files import digest_of
-from whence.evaluation.gate.gate_result import check_run, loose_checks, movers
+from whence.evaluation.gate.gate_result import (
+    check_run,
+    loose_checks,
+    machine_factors,
+    movers,
+)
 from whence.evaluation.gate.run import (
     SuiteRun,
     by_intent,
     documents_named,
+    floor_of,
     latency_by_intent,
     measure,
     score_hits,
@@ -209,6 +215,7 @@ def record(
         whence_version=version,
         metrics=measure(run.queries),
         latency_by_intent=latency_by_intent(run.queries),
+        floor=floor_of(run.work, run.queries),
         per_query=msgspec.convert(run.queries, list[BaselineQuery], from_attributes=True),
         legs=dict(run.legs),
     )
@@ -229,7 +236,7 @@ def baseline_changes(before: Baseline, after: Baseline) -> list[Change]:
     rows += [
         (name, getattr(before.metrics, name), getattr(after.metrics, name))
         for name in Metrics.__struct_fields__
-        if not name.startswith("latency_")
+        if "latency_" not in name
     ]
     old = {query.id: query.hit_rank for query in before.per_query}
     new = {query.id: query.hit_rank for query in after.per_query}
@@ -241,10 +248,17 @@ def baseline_changes(before: Baseline, after: Baseline) -> list[Change]:
 
 
 def gate_document(
-    run: SuiteRun, suite: Suite, baseline: Baseline, policy: Policy, *, dry_run: bool
+    run: SuiteRun,
+    suite: Suite,
+    baseline: Baseline,
+    policy: Policy,
+    *,
+    dry_run: bool,
+    measurements: int = 1,
 ) -> dict[str, Any]:
-    """Return the whole report with the result of the gate."""
-    gate = check_run(run.queries, baseline, policy)
+    """Return the whole report with the result of the gate; `measurements` counts the runs until this one."""
+    floor = floor_of(run.work, run.queries)
+    gate = check_run(run.queries, baseline, policy, floor)
     report = {
         "version": REPORT_VERSION,
         "suite_version": suite.version,
@@ -255,6 +269,7 @@ def gate_document(
         "collection_digest": run.digest,
         "collection_changed": baseline.collection_digest not in ("", run.digest),
         "dry_run": dry_run,
+        "measurements": measurements,
         "total_queries": len(run.queries),
         "metrics": measure(run.queries),
         "intervals": {
@@ -265,6 +280,8 @@ def gate_document(
             intent: measure(queries) for intent, queries in by_intent(run.queries).items()
         },
         "latency_by_intent": latency_by_intent(run.queries),
+        "floor": floor,
+        "machine_factors": machine_factors(floor, baseline.floor),
         "unmatched_hints": [
             {"id": query.id, "hint": hint}
             for query in run.queries

@@ -1,4 +1,9 @@
-"""Runs a suite against a collection and measures the results."""
+"""Runs a suite against a collection and measures the results.
+
+Every query is searched for once, which is its first latency, then three times, of which the shortest is its
+warm latency: other work of the machine can only add to it. A result that is slow once and then cached shows in
+the first latency alone.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from whence.evaluation import measures
+from whence.evaluation.gate.floor import ReferenceWork, in_floors
 from whence.evaluation.gate.schema import (
     INTENTS,
+    Floor,
     Intent,
     IntentLatency,
     Metrics,
@@ -24,6 +31,8 @@ from whence.evaluation.gate.schema import (
 from whence.evaluation.searcher import Hit, Searcher, SearchOutcome
 from whence.schema.errors import DeadlineExceeded, ModelMissing, Overloaded, Unavailable
 
+#: Searches for each query after the first.
+_REPEATS = 3
 _PATH = ("/", "#")
 _NAME = ("::", ".", "#")
 _IN_PATH = re.compile(r"[/#]")
@@ -120,7 +129,11 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     intent: Intent
     latency_ms: float
-    """The shorter of the two runs: other work of the machine can only add to it."""
+    """The shortest of the repeated searches."""
+    first_latency_ms: float
+    latency_floors: float | None
+    """In units of the floor: the smallest of the repeated searches; None when it was not measured."""
+    first_latency_floors: float | None
     reciprocal_rank: float
     recall_at_k: float
     ndcg_at_k: float
@@ -139,7 +152,7 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     """Expected targets that no result of this query matched."""
     degraded_reasons: list[str]
     replayed_equal: bool
-    """False when two runs, neither of them degraded, gave different orders."""
+    """False when runs, none of them degraded, gave different orders."""
     top_results: list[TopResult]
 
 
@@ -155,6 +168,8 @@ class SuiteRun(NamedTuple):
     """Documents of the collection."""
     legs: Mapping[str, RetrieverScores] = MappingProxyType({})
     """Scores of each retriever by name; empty when none was measured."""
+    work: str = ""
+    """Name of the fixed work that is the unit of latencies; empty when it was not done."""
 
 
 async def run_suite(
@@ -163,24 +178,38 @@ async def run_suite(
     *,
     mode: str,
     k: int,
+    reference: ReferenceWork | None = None,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> list[QueryReport]:
-    """Run every query twice, after one search that is not counted; the results are those of the first run.
+    """Search for every query four times, and do the fixed work after each search.
+
+    One more search before them is not counted. The results are those of the first run.
 
     Raises:
         NotFound: The collection does not exist. A service that does not answer only degrades its query.
     """
     await _search(search, suite.queries[0], mode, k)
+    if reference is not None:
+        await reference()
     runs: list[list[SearchOutcome]] = []
-    for number in range(2):
+    floors: list[list[float] | list[None]] = []
+    total = (1 + _REPEATS) * len(suite.queries)
+    for number in range(1 + _REPEATS):
         outcomes: list[SearchOutcome] = []
+        works: list[float] = []
         for query in suite.queries:
             outcomes.append(await _search(search, query, mode, k))
-            progress(number * len(suite.queries) + len(outcomes), 2 * len(suite.queries))
+            if reference is not None:
+                works.append(await reference())
+            progress(number * len(suite.queries) + len(outcomes), total)
+        times = [outcome.latency_ms for outcome in outcomes]
         runs.append(outcomes)
+        floors.append([None] * len(times) if reference is None else in_floors(times, works))
     return [
-        _report(query, first, second, k)
-        for query, first, second in zip(suite.queries, *runs, strict=True)
+        _report(query, outcomes, units, k)
+        for query, outcomes, units in zip(
+            suite.queries, zip(*runs, strict=True), zip(*floors, strict=True), strict=True
+        )
     ]
 
 
@@ -197,16 +226,23 @@ async def _search(search: Searcher, query: SuiteQuery, mode: str, k: int) -> Sea
         )
 
 
-def _report(query: SuiteQuery, first: SearchOutcome, second: SearchOutcome, k: int) -> QueryReport:
+def _report(
+    query: SuiteQuery, outcomes: Sequence[SearchOutcome], floors: Sequence[float | None], k: int
+) -> QueryReport:
+    first, *repeated = outcomes
+    units = [floor for floor in floors[1:] if floor is not None]
     hits = first.hits[:k]
     hints = [target.hint for target in query.expected_targets]
     assigned, scores = score_hits(query, hits, k)
     found = set(assigned.values())
-    degraded = [*first.degraded, *second.degraded]
+    degraded = {reason for outcome in outcomes for reason in outcome.degraded}
     return QueryReport(
         id=query.id,
         intent=query.intent,
-        latency_ms=round(min(first.latency_ms, second.latency_ms), 3),
+        latency_ms=round(min(outcome.latency_ms for outcome in repeated), 3),
+        first_latency_ms=round(first.latency_ms, 3),
+        latency_floors=min(units, default=None),
+        first_latency_floors=floors[0],
         reciprocal_rank=scores.mrr,
         recall_at_k=scores.recall_at_k,
         ndcg_at_k=scores.ndcg_at_k,
@@ -214,13 +250,14 @@ def _report(query: SuiteQuery, first: SearchOutcome, second: SearchOutcome, k: i
         zero_results=not hits,
         cluster_ratio=measures.clustering_ratio([hit.path or hit.document_id for hit in hits]),
         semantic_degraded=bool(degraded),
-        semantic_budget_exhausted=first.timed_out or second.timed_out,
+        semantic_budget_exhausted=any(outcome.timed_out for outcome in outcomes),
         negative_hits=_count_negative(query, hits, lambda _target: k),
         negative_violations=_count_negative(query, hits, lambda target: target.within or k),
         found_hints=[hint for number, hint in enumerate(hints) if number in found],
         unmatched_hints=[hint for hint in hints if not any(matches(hint, hit) for hit in hits)],
-        degraded_reasons=sorted(set(degraded)),
-        replayed_equal=bool(degraded) or _order(hits) == _order(second.hits[:k]),
+        degraded_reasons=sorted(degraded),
+        replayed_equal=bool(degraded)
+        or all(_order(outcome.hits[:k]) == _order(hits) for outcome in repeated),
         top_results=[
             TopResult(doc_id=hit.document_id, rank=rank, score=hit.score)
             for rank, hit in enumerate(hits, 1)
@@ -258,6 +295,7 @@ def _order(hits: Sequence[Hit]) -> list[tuple[str, str]]:
 def measure(queries: Sequence[QueryReport]) -> Metrics:
     """Return the means over queries; of the clustering ratio over those with two results or more."""
     latencies = [query.latency_ms for query in queries]
+    first = [query.first_latency_ms for query in queries]
     return Metrics(
         recall_at_k=measures.mean(query.recall_at_k for query in queries),
         mrr=measures.mean(query.reciprocal_rank for query in queries),
@@ -274,6 +312,8 @@ def measure(queries: Sequence[QueryReport]) -> Metrics:
         latency_p50_ms=measures.percentile(latencies, 50),
         latency_p95_ms=measures.percentile(latencies, 95),
         latency_mean_ms=round(measures.mean(latencies), 3),
+        first_latency_p50_ms=measures.percentile(first, 50),
+        first_latency_p95_ms=measures.percentile(first, 95),
     )
 
 
@@ -295,3 +335,31 @@ def latency_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, IntentLate
             mean_ms=round(measures.mean(latencies), 3),
         )
     return found
+
+
+def latencies(queries: Sequence[QueryReport]) -> dict[str, tuple[float, float | None]]:
+    """Return each latency by the name of its check, in milliseconds and in units of the floor.
+
+    The second is None when the floor was not measured.
+    """
+    groups = [("latency", "", queries), ("first_latency", "", queries)]
+    groups += [("latency", f".{intent}", some) for intent, some in by_intent(queries).items()]
+    found: dict[str, tuple[float, float | None]] = {}
+    for kind, suffix, some in groups:
+        times: list[float] = [getattr(one, f"{kind}_ms") for one in some]
+        units: list[float | None] = [getattr(one, f"{kind}_floors") for one in some]
+        known = [one for one in units if one is not None]
+        for percent in (50, 95):
+            found[f"{kind}_p{percent}_ms{suffix}"] = (
+                measures.percentile(times, percent),
+                measures.percentile(known, percent) if len(known) == len(units) else None,
+            )
+    return found
+
+
+def floor_of(work: str, queries: Sequence[QueryReport]) -> Floor | None:
+    """Return the milliseconds that are the unit of each latency; None when the floor was not measured."""
+    times = {
+        name: round(ms / units, 6) for name, (ms, units) in latencies(queries).items() if units
+    }
+    return Floor(work=work, times=times) if times else None

@@ -22,6 +22,8 @@ _MAX_MS = 86_400_000.0
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX_MS)]
+#: The default is the geometric mean of 1.3, noise that must pass, and 2, a regression that must fail.
+Ratio = Annotated[float, msgspec.Meta(ge=1.0, le=1e6)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -82,6 +84,9 @@ class Metrics(RetrieverScores, frozen=True, kw_only=True):
     """0 means that the baseline has no such number."""
     latency_p95_ms: Milliseconds
     latency_mean_ms: Milliseconds
+    first_latency_p50_ms: Milliseconds = 0.0
+    """Of the first search for each query; 0 as above."""
+    first_latency_p95_ms: Milliseconds = 0.0
 
 
 class IntentLatency(_Strict, frozen=True, kw_only=True):
@@ -91,6 +96,15 @@ class IntentLatency(_Strict, frozen=True, kw_only=True):
     p50_ms: Milliseconds
     p95_ms: Milliseconds
     mean_ms: Milliseconds
+
+
+class Floor(_Strict, frozen=True, kw_only=True):
+    """Times of the fixed work that is done beside the searches, see `floor`."""
+
+    work: Text
+    """Name of the work."""
+    times: dict[str, Annotated[float, msgspec.Meta(gt=0.0, le=_MAX_MS)]]
+    """By the name of a latency, such as `latency_p95_ms.path`: the milliseconds that are its unit."""
 
 
 class BaselineQuery(_Strict, frozen=True, kw_only=True):
@@ -120,6 +134,8 @@ class Baseline(_Strict, frozen=True, kw_only=True):
     whence_version: str = ""
     metrics: Metrics
     latency_by_intent: dict[Intent, IntentLatency] = {}
+    floor: Floor | None = None
+    """Without it, latencies are compared as they are, which only the same idle machine allows."""
     per_query: list[BaselineQuery] = []
     """Lets the gate tell a lost target from one that moved down."""
     legs: dict[str, RetrieverScores] = {}
@@ -165,6 +181,10 @@ class Tolerance(_Strict, frozen=True, kw_only=True):
     negative_hit_rate: Share = 0.0
     p50_latency_ms: Milliseconds = 25.0
     p95_latency_ms: Milliseconds
+    p50_latency_ratio: Ratio = 1.6
+    """Median latencies may be this many times the baseline's in units of the machine's floor, or longer by
+    `p50_latency_ms`, whichever is more."""
+    p95_latency_ratio: Ratio = 1.6
 
 
 class Policy(_Strict, frozen=True, kw_only=True):

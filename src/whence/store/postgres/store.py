@@ -37,6 +37,7 @@ _SIZES = """
 SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'
 """
+_REFERENCE = "SELECT count(*) FROM generate_series(1, 4000) AS number WHERE number % 7 = 3"
 #: Purpose of each table by the beginning of its name; the first match counts.
 _PARTS = (
     ("chunk_vec", "vectors"),
@@ -199,6 +200,11 @@ class PostgresStore:
     def ledger(self, **options: float) -> PostgresLedger:
         """Return a ledger in this database, to be closed by the caller; options as of `PostgresLedger`."""
         return PostgresLedger(self.pool.connection, **options)
+
+    async def reference(self) -> None:
+        """Have the database answer a fixed statement that reads no table; about 1 ms."""
+        async with self.pool.connection() as connection:
+            await connection.fetchval(_REFERENCE)
 
     async def overview(self) -> StoreOverview:
         """Return what the database is and how much it holds."""
