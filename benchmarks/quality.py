@@ -2,8 +2,8 @@
 
     python -m benchmarks.quality [FOLDER] [--home FOLDER] [--only NAME...] [--sample N] [--write] [--json]
 
-FOLDER has collections in BEIR's layout, as folders or as `.tar.gz` archives. Index and reranker scores are
-kept in the home, so that a second run embeds and scores nothing. `--write` writes table and chart to
+FOLDER has collections in BEIR's layout, as folders or as `.tar.gz` archives. The index is kept in the
+home, so that a second run embeds nothing. `--write` writes table and chart to
 `docs/`. The exit code is 1 when a condition is violated.
 """
 
@@ -17,6 +17,8 @@ import sys
 import tarfile
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from benchmarks.quality_measures import PROMISES, Measured, broken, measure_all
 from benchmarks.quality_pages import chart, table, write_section
@@ -99,7 +101,8 @@ def _document(measured: Measured, faults: list[str]) -> dict[str, Any]:
         "answerable_kept": measured.kept,
         "unanswerable_emptied": measured.emptied,
         "leave_one_out": measured.leave_one_out,
-        "rerank_shares": measured.rerank_shares,
+        "rerank_shares": msgspec.to_builtins(measured.rerank_shares),
+        "rerank_pooled": msgspec.to_builtins(measured.rerank_pooled),
         "scifact_float32": measured.published,
         "promises": PROMISES,
         "broken": faults,

@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.kept_scores import KeptScores
-from benchmarks.rerank_shares import SHARES, judged
+from benchmarks.rerank_shares import SHARES, Gain, judged
 from whence.evaluation.beir import BeirDataset, load_beir
 from whence.evaluation.measures import mean, ndcg, recall, reciprocal_rank
 from whence.processors.search import SearchParameters, SearchProcessor
@@ -33,7 +32,8 @@ PROMISES: dict[str, float] = {
     "hybrid_mean": 0.620,
     "hybrid_below_better_leg": 0.005,
     "graph_below_hybrid": 0.005,
-    "rerank_below_its_input": 0.005,
+    "rerank_gain": 0.005,
+    "rerank_p": 0.05,
     "answerable_kept": 0.95,
     "unanswerable_emptied": 0.94,
     "all_gold_in_top_10_of_wikihop": 0.90,
@@ -61,8 +61,10 @@ class Measured(msgspec.Struct, kw_only=True):
     """Share of queries without one in the other collections."""
     leave_one_out: dict[str, float] = {}
     """nDCG@10 of each collection with the weight of the dense leg that is best for the others."""
-    rerank_shares: dict[str, tuple[float, float]] = {}
-    """Of each collection the share of the reranker that was chosen on the others, and its gain of nDCG@10."""
+    rerank_shares: dict[str, Gain] = {}
+    """Of each collection the gain by the share of the reranker that was chosen on the others."""
+    rerank_pooled: Gain | None = None
+    """The gain on all collections together."""
     published: float | None = None
     """nDCG@10 of SciFact by one vector a document, which is how published figures are made; float32."""
 
@@ -118,12 +120,12 @@ async def measure_all(
         measured.kept = mean([float(run.keeps(one, q)) for one in sets for q in one.walked])
         measured.emptied = await run.emptied(sets)
         for one in sets if sample != 0 else ():
-            file = home / "rerank-scores" / f"{one.dataset.name}.json"
-            kept = KeptScores(await resources.get("reranker"), file)
-            measured.collections[one.dataset.name]["rerank"] = await run.reranked(one, kept, sample)
-            kept.keep()
+            reranker = await resources.get("reranker")
+            figures = await run.reranked(one, reranker, sample)
+            measured.collections[one.dataset.name]["rerank"] = figures
         if len(sets) > 1 and all(len(one.by_share) > 1 for one in sets):
-            measured.rerank_shares = judged({one.dataset.name: one.by_share for one in sets})
+            rows = {one.dataset.name: one.by_share for one in sets}
+            measured.rerank_shares, measured.rerank_pooled = judged(rows)
     scifact = next((one for one in folders if one.name == "scifact"), None)
     if published and scifact is not None:
         measured.published = await _published(scifact, home, settings)
@@ -209,8 +211,8 @@ class _Run:
                 return found
             limit *= 2
 
-    async def reranked(self, one: _Set, reranker: KeptScores, sample: int | None) -> dict[str, Any]:
-        """Return the means of queries before and after their first candidates are reranked."""
+    async def reranked(self, one: _Set, reranker: Any, sample: int | None) -> dict[str, Any]:
+        """Return the means of queries before and after their candidates are reranked, as for a question."""
         before, after = {}, {}
         for query in _sampled(one, sample):
             candidates = one.walked[query]
@@ -227,15 +229,19 @@ class _Run:
         return {"queries": len(before), **means}
 
     async def _read(
-        self, one: _Set, reranker: KeptScores, query: str, head: Sequence[Candidate]
+        self, one: _Set, reranker: Any, query: str, head: Sequence[Candidate]
     ) -> list[float]:
-        """Return the reranker's scores of candidates."""
+        """Return the reranker's scores of candidates, which it reads by their token codes."""
         ids = [candidate.chunk_id for candidate in head]
         texts = await self._store.chunk_texts(one.collection, ids, _PUBLIC)
         content = {text.chunk_id: text_to_read(text.content, text.metadata) for text in texts}
-        return await reranker.score(
-            one.dataset.queries[query], [content[chunk_id] for chunk_id in ids]
+        codes = await self._store.token_codes(one.collection, ids, _PUBLIC)
+        scores: list[float] = await reranker.score_coded(
+            one.dataset.queries[query],
+            [content[chunk_id] for chunk_id in ids],
+            [codes.get(chunk_id, b"") for chunk_id in ids],
         )
+        return scores
 
     async def emptied(self, sets: Sequence[_Set]) -> float:
         """Return the share of queries that find nothing in another collection than their own."""
@@ -383,12 +389,14 @@ def _checks(measured: Measured) -> Iterator[tuple[str, bool]]:
         yield from _not_below(name, "hybrid", score(name, "hybrid"), leg, "hybrid_below_better_leg")
         walked = score(name, "graph")
         yield from _not_below(name, "graph", walked, score(name, "hybrid"), "graph_below_hybrid")
-        if "rerank" in measured.collections[name]:
-            before, after = (
-                measured.collections[name]["rerank"][when]["ndcg@10"]
-                for when in ("before", "after")
-            )
-            yield from _not_below(name, "rerank", after, before, "rerank_below_its_input")
+        if gain := measured.rerank_shares.get(name):
+            harms = gain.gain < 0 and gain.p < PROMISES["rerank_p"]
+            yield f"reranking harms {name}: {gain.gain:+.4f}, p {gain.p:.4f}", not harms
+    if measured.rerank_pooled and len(names) == 8:
+        gain = measured.rerank_pooled
+        least, most = PROMISES["rerank_gain"], PROMISES["rerank_p"]
+        kept = gain.gain >= least and gain.p < most
+        yield f"reranking gains {gain.gain:.4f}, p {gain.p:.4f}: below {least} or chance", kept
     thresholds = {"answerable_kept": measured.kept, "unanswerable_emptied": measured.emptied}
     for what, value in thresholds.items() if len(names) == 8 else ():
         yield f"{what} is {value:.4f}, below {PROMISES[what]}", value >= PROMISES[what]

@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from benchmarks.quality_measures import MODES, Measured
+from benchmarks.rerank_shares import Gain
 
 __all__ = ("chart", "table", "write_section")
 
@@ -92,29 +93,28 @@ def _reranking(measured: Measured) -> list[str]:
         return []
     lines = [
         "",
-        "nDCG@10 before and after reranking the first 20 candidates with the local model. Last column: the share of its",
-        "score chosen on the seven other collections, and the gain here.",
+        "nDCG@10 before and after the local reranker reads the 60 candidates of a question. The last columns: the share of its",
+        "score chosen on the seven other collections, what it gains here, and the p of a paired randomization test.",
         "",
-        "| collection | queries | before | after | chosen on the others |",
-        "|---|---|---|---|---|",
+        "| collection | queries | before | after | share | gain | p |",
+        "|---|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {name} | {row['queries']} | {row['before']['ndcg@10']:.3f} | {row['after']['ndcg@10']:.3f}"
-        f" | {_elsewhere(measured, name)} |"
-        for name, row in rows.items()
-    ]
+    for name, row in rows.items():
+        values = (row["queries"], *(f"{row[when]['ndcg@10']:.3f}" for when in ("before", "after")))
+        cells = (name, *values, *_gain(measured.rerank_shares.get(name)))
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     before, after = (
         sum(row[when]["ndcg@10"] for row in rows.values()) / len(rows)
         for when in ("before", "after")
     )
-    return [*lines, f"| **mean** | | {before:.3f} | {after:.3f} | |"]
+    cells = ("**mean**", "", f"{before:.3f}", f"{after:.3f}", *_gain(measured.rerank_pooled))
+    return [*lines, f"| {' | '.join(cells)} |"]
 
 
-def _elsewhere(measured: Measured, name: str) -> str:
-    if name not in measured.rerank_shares:
-        return ""
-    share, gain = measured.rerank_shares[name]
-    return f"{share:g}: {gain:+.4f}"
+def _gain(gain: Gain | None) -> tuple[str, str, str]:
+    return (
+        ("", "", "") if gain is None else (f"{gain.share:g}", f"{gain.gain:+.4f}", f"{gain.p:.4f}")
+    )
 
 
 def chart(measured: Measured) -> str:
