@@ -26,7 +26,6 @@ def test_a_blank_question_is_bad_input(cli: Any, handbook: Path, question: str) 
         ("ask", "why?", "--diversity", "mrr"),
         ("ask", "why?", "--diversity", "mmr", "--diversity-lambda", "1.1"),
         ("ask", "why?", "--timeout", "nan"),
-        ("search", "ab"),
     ],
     ids=str,
 )
