@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 67_400
+MAX_LINES = 67_500
 MAX_FILE_LINES = 600
 MAX_CLASS_LINES = 300
 MAX_FUNCTION_LINES = 60
 QUESTION_LIMITS = {
-    "files entered by one question": 58,
-    "functions entered by one question": 390,
-    "calls of one question": 3_500,
+    "files entered by one question": 59,
+    "functions entered by one question": 405,
+    "calls of one question": 3998,
     "deepest stack of one question": 22,
 }
 #: Names with a leading underscore that the standard library documents.

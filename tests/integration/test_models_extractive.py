@@ -263,17 +263,3 @@ async def test_current_rules_come_before_old_ones(embedder: LocalEmbedder) -> No
     told = [piece async for piece in ExtractiveWriter(embedder).write(request)][-1].result
     assert told is not None
     assert "14 days" in (told.text or "")
-
-
-async def test_a_year_in_the_question_admits_old_versions(embedder: LocalEmbedder) -> None:
-    """A question with a year is answered from old and current versions."""
-    old = DOCUMENTS[1].replace("28 days", "14 days").replace("# Loans", "# Loans in 2019")
-    request = WriteRequest(
-        template_id="document-prompt",
-        query="For how many days could I borrow books in 2019?",
-        documents=(old, DOCUMENTS[1]),
-        outdated=frozenset({1}),
-    )
-    told = [piece async for piece in ExtractiveWriter(embedder).write(request)][-1].result
-    assert told is not None
-    assert "14 days" in (told.text or "")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.processors.document_rag import DocumentRag
-from whence.retrieval.services import outdated
+from whence.retrieval.editions import outdated
 from whence.schema import ChunkText
 from whence.testing.stub_clients import StubEmbeddings, StubPrompt, StubSearch, candidate
 

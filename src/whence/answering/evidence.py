@@ -18,6 +18,7 @@ from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, S
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import without_duplicates
+from whence.retrieval.editions import newest_first
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
 from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores, read_reranking
 from whence.retrieval.services import Embedded, Passage, Query
@@ -260,6 +261,7 @@ async def _read(question: Question, candidates: Sequence[CandidateRecord]) -> li
             "texts_missing",
             f"{len(reasons)} of {len(candidates)} passages found could not be read",
         )
+    passages = [passages[number] for number in newest_first(question.text, passages)]
     records = question.candidates
     for chunk_id, code in reasons.items():
         records[chunk_id] = replace(records[chunk_id], reason_code=code)

@@ -120,7 +120,7 @@ class PlainServices:
     ) -> PromptResult:
         """Answer a question; a simple client gets only the arguments that apply."""
         optional: dict[str, Any] = {}
-        if old := outdated_numbers(passages):
+        if old := outdated_numbers(query, passages):
             optional["outdated"] = old
         if on_piece is not None:
             optional |= {"streaming": True, "chunk_callback": on_piece}

@@ -14,7 +14,8 @@ import msgspec
 
 from whence.answering.state import ChunkCallback
 from whence.models.protocols import WriteRequest
-from whence.retrieval.services import Caller, Passage, outdated
+from whence.retrieval.editions import old_editions
+from whence.retrieval.services import Caller, Passage
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.message import Message
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
@@ -159,7 +160,7 @@ class WriterClient:
     ) -> PromptResult:
         """See `WriterService.write_answer`."""
         variables: dict[str, Any] = {"query": query, "documents": [one.text for one in passages]}
-        if old := outdated_numbers(passages):
+        if old := outdated_numbers(query, passages):
             variables["outdated"] = old
         sections = [section_of(one) for one in passages]
         if any(sections):
@@ -193,9 +194,9 @@ class WriterClient:
         return result
 
 
-def outdated_numbers(passages: Sequence[Passage]) -> list[int]:
-    """Return the numbers, from 1, of passages whose document says that it is out of date."""
-    return [number for number, one in enumerate(passages, 1) if outdated(one.metadata)]
+def outdated_numbers(query: str, passages: Sequence[Passage]) -> list[int]:
+    """Return the numbers, from 1, of passages that are older editions than the question asks for."""
+    return [number + 1 for number in old_editions(query, passages)]
 
 
 def _source(passage: Passage) -> str:

@@ -16,7 +16,8 @@ from whence.answering.state import Question, SaveAnswerCallback
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.stages import answer_uris, synthesis_triples
-from whence.retrieval.services import Passage, outdated
+from whence.retrieval.editions import outdated
+from whence.retrieval.services import Passage
 from whence.schema.document_rag import Answer, BestPassage, Citation, Refusal
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult, Quote

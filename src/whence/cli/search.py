@@ -125,8 +125,8 @@ def _print_hits(report: SearchReport) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from whence.retrieval.editions import outdated
     from whence.retrieval.results import WEAK_SCORE
-    from whence.retrieval.services import outdated
 
     out = console()
     weak = False

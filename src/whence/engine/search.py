@@ -50,7 +50,8 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     rerank_budget_s: float = RERANK_BUDGET_S
     """Seconds for reranking; after that the hits keep their order, and the report says so."""
     distinct: bool = True
-    """Whether passages that say the same take one place. In a snapshot of code every copy takes its own."""
+    """Whether passages that say the same take one place, and the newest edition goes first. In a snapshot of
+    code every copy takes its own."""
     snapshot: SnapshotChoice | None = None
     """Snapshot of code to search instead of the collection."""
 

@@ -70,9 +70,8 @@ _MIN_LETTERS = 8
 _UNSEEN = 0.05
 #: The same for each word with a capital.
 _UNSEEN_NAME = 0.15
-#: Factor for documents that declare themselves out of date; a question with a year asks about that time.
+#: Factor for older editions than the question asks for.
 _OUTDATED = 0.8
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 #: Factor for units that name the identifier asked for, in a section about another one.
 _OTHER_SECTION = 0.7
 #: Border of two questions in one: a question mark, or "and" before a question word.
@@ -339,11 +338,10 @@ def _order(
     question: _Part, spans: Sequence[Span], scores: Sequence[float], request: WriteRequest
 ) -> list[float]:
     """Return what orders the spans: their scores, shifted by what the question asks for."""
-    old = frozenset[int]() if _YEAR.search(request.query) else request.outdated
     count = len(request.documents)
     return [
         (score + _shift(question, span) + _PRIOR * (1 - span.document / count))
-        * (_OUTDATED if span.document + 1 in old else 1.0)
+        * (_OUTDATED if span.document + 1 in request.outdated else 1.0)
         * (
             _OTHER_SECTION
             if names_other_identifier(question.asked.identifiers, span.scopes[1:])

@@ -18,6 +18,7 @@ import msgspec
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.duplicates import without_duplicates
+from whence.retrieval.editions import newest_first
 from whence.retrieval.fusion import MAX_UNBOOSTED_SCORE
 from whence.retrieval.pooling import fuse_rankings, pool_candidates
 from whence.retrieval.rerank import SEARCH_POOL, order_scores, read_reranking
@@ -166,7 +167,8 @@ async def search(
 
     A chunk that is hidden or removed before its text is read is left out.
 
-    With `distinct` a passage that says what a better one says takes no place, and the better one names it.
+    With `distinct` a passage that says what a better one says takes no place, and the better one names it;
+    the newest edition of a passage goes before the older ones, see `whence.retrieval.editions`.
     Reranked results are cut by threshold and `top_k` after that. Of a query that is a whole document only the
     beginning counts, and the report says so.
 
@@ -195,6 +197,8 @@ async def search(
         best = results[0].similarity_score if results else None
         results = [one for one in results if one.similarity_score >= threshold]
         marks.append(time.perf_counter())
+    if distinct:
+        results = _newest_first(query, results)
     return SearchReport(
         results=results[:top_k],
         reranker=reranked.model,
@@ -251,6 +255,8 @@ async def _read(
 ) -> _Read:
     """Read the texts of what was found; those that say the same count once, and the places are filled.
 
+    Of several editions that say the same the newest counts, and an older one follows the newest.
+
     Cost: a text each; whenever too many say the same one more search, twice as far.
     """
     found, query = used.found, msgspec.structs.replace(used.asked, spelling=False)
@@ -258,7 +264,8 @@ async def _read(
         passages = await read_passages(services, found.kept)
         if not distinct:
             return _Read(found, passages, {})
-        passages, originals = without_duplicates(passages)
+        ordered = [passages[number] for number in newest_first(query.text, passages)]
+        passages, originals = without_duplicates(ordered)
         if len(passages) >= limit or len(found.kept) < query.limit:
             break
         query = msgspec.structs.replace(query, limit=2 * query.limit)
@@ -269,6 +276,26 @@ async def _read(
         copy = Duplicate(chunk_id=chunk_id, document_id=documents[chunk_id])
         duplicates.setdefault(original, []).append(copy)
     return _Read(found, passages[:limit], duplicates)
+
+
+def _newest_first(query: str, results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
+    """Put the newest edition first; it has at least the score of the older ones after it."""
+    passages = [
+        Passage(
+            chunk_id=one.chunk.id,
+            text=one.chunk.content,
+            document_id=one.document_id,
+            metadata=one.chunk.metadata,
+        )
+        for one in results
+    ]
+    ordered: list[RetrievalResult] = []
+    least = 0.0
+    for place, number in reversed([*enumerate(newest_first(query, passages), 1)]):
+        least = max(least, results[number].similarity_score)
+        one = msgspec.structs.replace(results[number], rank=place, similarity_score=least)
+        ordered.insert(0, one)
+    return ordered
 
 
 async def _embed(services: RetrievalServices, query: str) -> tuple[Any, tuple[Degradation, ...]]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -159,31 +159,6 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of the text in UTF-8, hexadecimal, when known."""
     token_codes: bytes = b""
     """Its token vectors for the reranker; empty when none are kept."""
-
-
-#: Values of the metadata `status` of an outdated document, in lower case.
-_STATUSES: Final = frozenset(
-    {"archived", "deprecated", "expired", "obsolete", "outdated", "superseded", "withdrawn"}
-)
-#: Keys that name the successor of a document.
-_SUCCESSORS: Final = ("replaced_by", "superseded_by")
-
-
-def outdated(metadata: Mapping[str, Any]) -> str:
-    """Return why a document is out of date by its metadata, so that it does not pass for current; else empty.
-
-    >>> outdated({"status": "superseded", "replaced_by": "Leave policy"})
-    'replaced by Leave policy'
-    >>> outdated({"status": "Archived"}), outdated({"status": "in force"})
-    ('archived', '')
-    """
-    for key in _SUCCESSORS:
-        successor = metadata.get(key)
-        if isinstance(successor, str) and successor.strip():
-            return f"replaced by {' '.join(successor.split())}"
-    status = metadata.get("status")
-    word = status.strip().lower() if isinstance(status, str) else ""
-    return word if word in _STATUSES else ""
 
 
 class RerankReply(msgspec.Struct, frozen=True):

@@ -1,0 +1,215 @@
+"""Find which passages a newer edition of the same passage supersedes.
+
+In: a question and passages with metadata. Out: for each older passage the newest one. Without a release or year
+in the question the newest goes first. An edition is known by what people write: metadata (`status`,
+`replaced_by`, `version`, `updated`), a number in path or title, a number in the headings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from whence.text.normalization import FUNCTION_WORDS
+
+if TYPE_CHECKING:
+    from whence.retrieval.services import Passage
+
+Numbers = tuple[int, ...]
+"""Parts of a release, as (5, 4), or of a date, as (2025, 1, 31)."""
+
+#: Values of the metadata `status` of an outdated document, in lower case.
+_STATUSES: Final = frozenset(
+    {"archived", "deprecated", "expired", "obsolete", "outdated", "superseded", "withdrawn"}
+)
+#: Keys that name the successor of a document.
+_SUCCESSORS: Final = ("replaced_by", "superseded_by")
+_RELEASE_KEYS: Final = ("version", "release")
+_DATE_KEYS: Final = ("updated", "modified", "date", "published")
+#: Least share of the words of the shorter passage that two editions of a passage have in common.
+_LEAST_SHARE: Final = 0.5
+#: The first year that is a year rather than a number of a release.
+_FIRST_YEAR: Final = 1900
+_SUFFIX: Final = re.compile(r"\.[a-z]\w{0,4}\Z")
+_NUMBERS: Final = r"v?(\d+(?:[.\-_]\d+)*)(?!\w)"
+#: A release or date in a path or title, with what joins it to a name: `-2022`, `/v1.2`.
+_IN_NAME: Final = re.compile(rf"(?:\A|[-_./ (]){_NUMBERS}", re.IGNORECASE)
+#: The same in a heading, where a number at the beginning is that of the section.
+_IN_HEADING: Final = re.compile(rf"(?<=\S)[ (]+{_NUMBERS}", re.IGNORECASE)
+#: A release or a year in a question, where other numbers count things.
+_ASKED: Final = re.compile(
+    r"\b(?:v|version\s+|release\s+)(\d+(?:\.\d+)*)\b|(?<![\w.])(\d+(?:\.\d+)+)(?![\w%])"
+    r"|\b((?:19|20)\d\d)\b",
+    re.IGNORECASE,
+)
+_WORD: Final = re.compile(r"\w+")
+
+
+class _Edition(NamedTuple):
+    """What a passage says of its subject and its edition."""
+
+    names: frozenset[str]
+    """Path and title without numbers; editions of a document have one in common."""
+    heading: str
+    """Words of the nearest heading without numbers."""
+    known_as: tuple[str, str]
+    """Id and title of the document."""
+    successor: str
+    """Id or title of the document that replaces it; empty when none is named."""
+    is_old: bool
+    release: Numbers
+    day: Numbers
+    text: str
+
+
+def outdated(metadata: Mapping[str, Any]) -> str:
+    """Return why a document is out of date by its metadata, so that it does not pass for current; else empty.
+
+    >>> outdated({"status": "superseded", "replaced_by": "Leave policy"})
+    'replaced by Leave policy'
+    >>> outdated({"status": "Archived"}), outdated({"status": "in force"})
+    ('archived', '')
+    """
+    if successor := _successor(metadata):
+        return f"replaced by {successor}"
+    status = metadata.get("status")
+    word = status.strip().lower() if isinstance(status, str) else ""
+    return word if word in _STATUSES else ""
+
+
+def newer_editions(question: str, passages: Sequence[Passage]) -> dict[int, int]:
+    """Return for each passage that has a newer edition among the others the number of the newest one.
+
+    Two passages are editions of one when their headings are the same but for numbers, and either one document
+    names the other as its successor, or their paths or titles are the same but for numbers and at least half
+    of the words of the shorter passage are in both. The newer edition is the one that its document does not
+    call outdated, else that of the higher release, the later date, or the one without a number.
+
+    Where the question names a release or year that one of the passages has, those that have it are newer than
+    those that have not, and no others are.
+
+    Ties go to the better ranked passage. Cost: a step for each pair of passages.
+    """
+    editions = [_edition(one) for one in passages]
+    if not any(one.is_old or one.release or one.day for one in editions):
+        return {}
+    asked = _asked(question, editions)
+    newest: dict[int, int] = {}
+    for old, one in enumerate(editions):
+        for new, other in enumerate(editions):
+            best = editions[newest.get(old, old)]
+            if _is_newer(other, best, asked) and _same_subject(other, one):
+                newest[old] = new
+    return newest
+
+
+def newest_first(question: str, passages: Sequence[Passage]) -> list[int]:
+    """Return the numbers of the passages in the order in which older editions follow the newest one.
+
+    The newest edition takes the place of the best ranked one; all others keep their order.
+    """
+    newest = newer_editions(question, passages)
+    order: dict[int, None] = {}
+    for number in range(len(passages)):
+        chain = [number]
+        while (new := newest.get(chain[-1], chain[-1])) not in chain:
+            chain.append(new)
+        order |= dict.fromkeys(one for one in reversed(chain) if one not in order)
+    return list(order)
+
+
+def old_editions(question: str, passages: Sequence[Passage]) -> list[int]:
+    """Return the numbers of passages that are older editions than the question asks for, from 0.
+
+    Those with a newer edition among the others, and, unless the question names a release or year that one of
+    them has, those whose document is out of date by its metadata.
+    """
+    newer = newer_editions(question, passages)
+    editions = [_edition(one) for one in passages]
+    asked = _asked(question, editions)
+    return [
+        number
+        for number, one in enumerate(editions)
+        if number in newer or (one.is_old and not asked)
+    ]
+
+
+def _asked(question: str, editions: Sequence[_Edition]) -> list[Numbers]:
+    named = [_numbers(next(filter(None, found))) for found in _ASKED.findall(question)]
+    return [one for one in named if any(_has(edition, one) for edition in editions)]
+
+
+def _edition(passage: Passage) -> _Edition:
+    metadata = passage.metadata
+    path = _SUFFIX.sub("", passage.document_id.lower())
+    title = _text(metadata, "title").lower()
+    found = [*_IN_NAME.findall(path), *_IN_NAME.findall(title)]
+    for part in reversed(_text(metadata, "section_path").split(" > ")):
+        found += _IN_HEADING.findall(part)
+    numbers = [_numbers(one) for one in found]
+    names = {f"path {_IN_NAME.sub('', path)}", f"title {_IN_NAME.sub('', title)}" if title else ""}
+    heading = _words(_IN_HEADING.sub("", _text(metadata, "heading").lower()))
+    return _Edition(
+        names=frozenset(one for one in names if one.partition(" ")[2]),
+        heading=" ".join(one for one in heading if one.isalpha()),
+        known_as=(passage.document_id.lower(), title),
+        successor=_successor(metadata).lower(),
+        is_old=bool(outdated(metadata)),
+        release=_first(metadata, _RELEASE_KEYS)
+        or next((one for one in numbers if one[0] < _FIRST_YEAR), ()),
+        day=_first(metadata, _DATE_KEYS)
+        or next((one for one in numbers if one[0] >= _FIRST_YEAR), ()),
+        text=passage.text,
+    )
+
+
+def _is_newer(new: _Edition, old: _Edition, asked: Sequence[Numbers]) -> bool:
+    if asked:
+        wanted, other = (any(_has(one, number) for number in asked) for one in (new, old))
+        return wanted and not other
+    if new.is_old != old.is_old:
+        return old.is_old
+    if new.release and old.release:
+        return new.release > old.release
+    if new.day and old.day:
+        return new.day > old.day
+    return not (new.release or new.day) and bool(old.release or old.day)
+
+
+def _same_subject(one: _Edition, other: _Edition) -> bool:
+    if one.heading != other.heading:
+        return False
+    for old, new in ((one, other), (other, one)):
+        if old.successor and old.successor in new.known_as:
+            return True
+    if not one.names & other.names:
+        return False
+    words, others = set(_words(one.text.lower())), set(_words(other.text.lower()))
+    return len(words & others) >= _LEAST_SHARE * max(1, min(len(words), len(others)))
+
+
+def _has(edition: _Edition, asked: Numbers) -> bool:
+    return asked in (edition.release[: len(asked)], edition.day[: len(asked)])
+
+
+def _successor(metadata: Mapping[str, Any]) -> str:
+    return next((text for key in _SUCCESSORS if (text := _text(metadata, key))), "")
+
+
+def _first(metadata: Mapping[str, Any], keys: Sequence[str]) -> Numbers:
+    found = (re.findall(r"\d+", str(metadata[key])) for key in keys if key in metadata)
+    return next((tuple(map(int, one[:4])) for one in found if one), ())
+
+
+def _text(metadata: Mapping[str, Any], key: str) -> str:
+    value = metadata.get(key)
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if word not in FUNCTION_WORDS]
+
+
+def _numbers(text: str) -> Numbers:
+    return tuple(map(int, re.findall(r"\d+", text)[:4]))
