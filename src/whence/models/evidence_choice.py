@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.protocols import Embedder, Reranker, WriteRequest
@@ -159,13 +160,13 @@ async def choose_evidence(
     vectors = await _vectors(parts, spans, embedder)
     floor = FLOOR_OF_WORDS if vectors is None else FLOOR_WITHOUT_RERANKER
     best: list[tuple[float, int]] = []
-    picked: list[Span] = []
+    picked: list[list[Span]] = []
     unseen = _unseen(request, everything)
     for row, part in enumerate(parts):
         question = _part(part, spans)
         scores = _scores(question, spans, vectors, row - len(parts))
         order = _order(question, spans, scores, request)
-        read = await _read(part, spans, order, reranker)
+        read = await _read(part, spans, order, reranker, _MAX_READ // len(parts))
         if read:
             floor = FLOOR
             scores = [
@@ -177,10 +178,8 @@ async def choose_evidence(
         score = max(0.0, scores[first] - unseen)
         best.append((score, spans[first].document))
         if score >= floor:
-            chosen = [_whole(everything, one) for one in _pick(question, spans, order, vectors)]
-            for one in chosen:
-                if not any(_overlap(one, other) for other in picked):
-                    picked.append(one)
+            found = _pick(question, spans, order, vectors)
+            picked.append([_whole(everything, one) for one in found])
     score, document = max(best, key=lambda pair: pair[0])
     reason = f"The best passage scores {score:.2f}; an answer needs {floor:.2f}."
     return Choice(_within_words(picked), document, score, floor, reason)
@@ -194,15 +193,18 @@ def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:
     return _UNSEEN * len(terms - known) / max(1, len(terms)) + _UNSEEN_NAME * len(names - known)
 
 
-def _within_words(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the first spans, as many as a reader wants to read."""
+def _within_words(parts: Sequence[Sequence[Span]]) -> tuple[Span, ...]:
+    """Return the best span of each part of the question, then others while a reader wants to read them."""
     kept: list[Span] = []
     words = 0
-    for one in spans[:MAX_SPANS]:
-        words += len(one.text.split())
-        if kept and words > _ENOUGH:
-            break
-        kept.append(one)
+    for place, spans in enumerate(zip_longest(*parts)):
+        for one in filter(None, spans):
+            count = len(one.text.split())
+            further = place > 0 and words + count > _ENOUGH
+            if further or len(kept) == MAX_SPANS or any(_overlap(one, other) for other in kept):
+                continue
+            kept.append(one)
+            words += count
     return tuple(kept)
 
 
@@ -283,12 +285,12 @@ async def _vectors(
 
 
 async def _read(
-    part: str, spans: Sequence[Span], order: Sequence[float], reranker: Reranker | None
+    part: str, spans: Sequence[Span], order: Sequence[float], reranker: Reranker | None, most: int
 ) -> dict[int, float]:
     """Return the reranker's scores of the best spans; none without a reranker."""
     if reranker is None:
         return {}
-    best = sorted(range(len(spans)), key=lambda i: (-order[i], i))[:_MAX_READ]
+    best = sorted(range(len(spans)), key=lambda i: (-order[i], i))[:most]
     try:
         scores = await reranker.score(part, [_text_to_embed(spans[i]) for i in best])
     except (Unavailable, ModelMissing):
