@@ -67,6 +67,8 @@ _ENOUGH = 90
 _MIN_FURTHER, _MIN_EQUAL = 0.75, 0.92
 _DUPLICATE = 0.9
 _MIN_LETTERS = 8
+#: A text of no more words that its headings have, too, says nothing.
+_TITLE_WORDS = 12
 #: Taken from the score when no passage has any word of the question; for some of the words, as large a part.
 _UNSEEN = 0.05
 #: The same for each word with a capital.
@@ -231,16 +233,17 @@ def all_spans(request: WriteRequest) -> list[Span]:
     sections = request.sections or ("",) * len(request.documents)
     spans = []
     for number, (text, section) in enumerate(zip(request.documents, sections, strict=True)):
-        heading = section.rsplit(" > ", 1)[-1]
-        for unit in split_units(text, (heading,) if heading else ()):
+        headings = tuple(filter(None, section.split(" > ")))
+        titles = frozenset(content_terms(section))
+        # A text that is its own title is no heading.
+        for unit in split_units(text, headings) or split_units(text):
             for one in _narrowed(text, unit):
                 content = text[one.start : one.end]
-                if sum(map(str.isalnum, content)) < _MIN_LETTERS:
-                    continue
                 terms = frozenset(content_terms(content))
-                if terms <= frozenset(content_terms(heading)):
-                    continue  # it says no more than its heading
-                above = frozenset(content_terms(" ".join((section, *one.context))))
+                repeats = len(content.split()) <= _TITLE_WORDS and terms <= titles
+                if repeats or sum(map(str.isalnum, content)) < _MIN_LETTERS:
+                    continue
+                above = titles.union(content_terms(" ".join(one.context)))
                 spans.append(Span(number, one, content, section, terms, above))
     return spans
 

@@ -1,0 +1,155 @@
+"""Answers of a whole engine with the local models: verbatim spans without markup, or a refusal with numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from whence import Engine
+from whence.engine.json_documents import answer_document
+from whence.schema.access import Access, DocumentTags
+
+pytestmark = [pytest.mark.models, pytest.mark.postgres]
+
+SETTINGS = """Settings
+========
+
+.. setting:: KEEP_ALIVE
+
+``KEEP_ALIVE``
+--------------
+
+Default: ``75`` (seconds)
+
+How long an idle connection is kept. See :ref:`timeouts` and :setting:`GRACE_PERIOD`.
+
+.. setting:: GRACE_PERIOD
+
+``GRACE_PERIOD``
+----------------
+
+Default: ``30``
+
+Seconds that a worker may take to finish
+its requests after a signal to stop.
+"""
+GUIDE = """# Running the server
+
+## Behind a proxy
+
+Let the proxy set the header `X-Forwarded-For`, and start the server with the address of the proxy:
+
+```sh
+quayside serve --trusted-proxy 10.0.0.1
+```
+
+## Signals
+
+| Signal | Effect |
+|---|---|
+| HUP | reads the settings again |
+| USR2 | starts a new binary &amp; keeps the old one |
+"""
+NEWS = """# Release notes
+
+## Quayside 4.2
+
+- The server reads its settings again without a restart.
+"""
+SECRET = "The grace period of the secret cluster is 999 seconds. KEEP_ALIVE is 111 there.\n"
+#: Question, and what the answer must contain; None when the documents do not answer.
+QUESTIONS = (
+    ("What is the default of KEEP_ALIVE?", "75"),
+    ("How many seconds may a worker take to finish after a stop signal?", "30"),
+    ("How do I run it behind a proxy?", "--trusted-proxy"),
+    ("Which signal makes the server read its settings again?", "HUP"),
+    ("What is new in Quayside 4.2?", "without a restart"),
+    ("What is new in Quayside 9.3?", None),
+    ("What does POOL_WARMUP do?", None),
+    ("Who won the football world cup in 1998?", None),
+)
+MARKUP = re.compile(r":\w+:`|(?<!`)``(?!`)|\.\. \w+::|&amp;|^[=-]{4,}$|</?\w+>", re.MULTILINE)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(
+    tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
+) -> AsyncIterator[Engine]:
+    """Two collections with the same public documents; `both` has a hidden one besides."""
+    folder = tmp_path_factory.mktemp("evidence")
+    texts = {"settings.rst": SETTINGS, "guide.md": GUIDE, "news.md": NEWS}
+    (folder / "public").mkdir()
+    for name, text in texts.items():
+        (folder / "public" / name).write_text(text)
+    (folder / "secret.txt").write_text(SECRET)
+    async with Engine(home=new_home(folder / "home")) as opened:
+        for name in ("public", "both"):
+            await opened.index([folder / "public"], collection=name)
+        board = DocumentTags(("board",))
+        await opened.index([folder / "secret.txt"], collection="both", tags=board)
+        yield opened
+
+
+async def told(engine: Engine, question: str, collection: str) -> dict[str, Any]:
+    """Return what a reader of an answer sees, without ids, times and the name of the collection."""
+    answer = await engine.ask(question, collection=collection)
+    document = answer_document(answer)
+    stages = [{k: v for k, v in one.items() if k != "duration_ms"} for one in document["stages"]]
+    return {k: v for k, v in document.items() if k not in ("answer_id", "latency_ms")} | {
+        "stages": stages
+    }
+
+
+@pytest.mark.parametrize(("question", "wanted"), QUESTIONS)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_answers_hold_the_fact_or_refuse(
+    engine: Engine, question: str, wanted: str | None
+) -> None:
+    """An answer has the fact, verbatim and without markup; else `found` is false, with the reason."""
+    answer = await engine.ask(question, collection="public")
+
+    assert answer.found == (wanted is not None), answer.text
+    assert (answer.refusal is None) == answer.found
+    assert not MARKUP.search(answer.text), answer.text
+    if wanted is None:
+        assert answer.citations == ()
+        return
+    assert wanted in answer.text
+    for citation in answer.citations:
+        stored = await engine.show(citation.document_id, collection="public")
+        assert citation.location is not None
+        start, end = citation.location.char_start, citation.location.char_end
+        assert stored.text[start:end] == citation.quote
+        assert all(citation.quote[a:b].strip() for a, b in citation.highlights)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_hidden_documents_change_no_byte(engine: Engine) -> None:
+    """With a hidden document, answers and refusals are those of a collection without it."""
+    for question, _ in QUESTIONS:
+        with_hidden = json.dumps(await told(engine, question, "both"), default=repr)
+        without = json.dumps(await told(engine, question, "public"), default=repr)
+
+        assert re.sub(r"urn:chunk:[^\"]*", "", with_hidden) == re.sub(
+            r"urn:chunk:[^\"]*", "", without
+        ), question
+        assert "999" not in with_hidden
+        assert "111" not in with_hidden
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_those_who_may_read_it_get_it(engine: Engine) -> None:
+    """The hidden document answers those who may read it: it was not merely lost."""
+    answer = await engine.ask(
+        "What is the grace period of the secret cluster?",
+        collection="both",
+        access=Access(frozenset({"board"})),
+    )
+
+    assert "999" in answer.text
