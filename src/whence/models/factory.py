@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from whence.models.installed import find_model
+from whence.models.installed import find_model, installed_cross_encoders
 from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing
@@ -140,6 +140,10 @@ def make_reranker(
     settings = settings or ModelSettings()
     if setting == "none":
         return MissingReranker("reranking is switched off (WHENCE_RERANKER=none)")
+    if setting == "auto" and (
+        installed := installed_cross_encoders(settings.home, settings.models)
+    ):
+        setting = str(installed[0])
     if setting in ("auto", RERANKER_NAME):
         try:
             find_model(EMBEDDER_NAME, settings.home, settings.models)
@@ -148,9 +152,11 @@ def make_reranker(
                 return MissingReranker(f"{error.message}; {error.hint}")
             raise
         return _local_reranker(settings, embedder)
-    from whence.models.flashrank_reranker import FlashrankReranker, hub_models
+    from whence.models.cross_encoders import hub_models
+    from whence.models.flashrank_reranker import FlashrankReranker
 
-    own = ("auto", "none", RERANKER_NAME, *hub_models())
+    names = [folder.name for folder in installed_cross_encoders(settings.home, settings.models)]
+    own = ("auto", "none", RERANKER_NAME, *names, *hub_models())
     if setting not in own and not Path(setting).expanduser().is_dir():
         reranker: Reranker = _from_plugin("reranker", setting, settings, (*own, "a folder"))
         return reranker

@@ -9,18 +9,15 @@ Batches of mixed lengths were slower and took four times the memory.
 from __future__ import annotations
 
 import json
-import re
-import shutil
-import tempfile
 import threading
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from whence.models.cross_encoders import hub_models, install_cross_encoder
 from whence.models.installed import MANIFEST, check_files, model_folders
 from whence.models.onnx_sessions import Session, Workers, open_session
-from whence.schema.errors import ConfigError, ModelMissing, Unavailable
+from whence.schema.errors import ConfigError, ModelMissing
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -34,13 +31,6 @@ _TOKENIZER_FILES: Final = (
 _HUB_TIMEOUT_S: Final = 20.0
 #: Longest pair of query and passage in tokens; the longer of the two is truncated.
 _MAX_TOKENS: Final = 512
-
-
-def hub_models() -> tuple[str, ...]:
-    """Return the names of the cross-encoders on flashrank's hub."""
-    from flashrank.Config import listwise_rankers, model_file_map
-
-    return tuple(sorted(set(model_file_map) - set(listwise_rankers)))
 
 
 class FlashrankReranker:
@@ -100,7 +90,7 @@ class FlashrankReranker:
         """Load the model once; concurrent callers wait."""
         with self._loading:
             if self._encoder is None:
-                self._encoder = _CrossEncoder(self._folder())
+                self._encoder = load_cross_encoder(self._folder())
             return self._encoder
 
     def _folder(self) -> Path:
@@ -108,23 +98,24 @@ class FlashrankReranker:
         path = Path(self._name).expanduser()
         if path.is_dir():
             return path.resolve()
+        folders = model_folders(self._home, self._models)
+        for folder in folders:
+            if (folder / self._name).is_dir():
+                return folder / self._name
         if self._name not in hub_models():
             raise ConfigError(
                 f"there is no reranker model or folder {self._name!r}",
                 hint="one of " + ", ".join(hub_models()) + ", or a folder",
             )
-        folders = model_folders(self._home, self._models)
-        for folder in folders:
-            if (folder / self._name).is_dir():
-                return folder / self._name
-        return _fetch(self._name, folders[0])
+        install_cross_encoder(self._name, folders[0])
+        return folders[0] / self._name
 
 
 class _CrossEncoder:
     """A tokenizer and a session, used as flashrank's `Ranker` uses them."""
 
     def __init__(self, folder: Path) -> None:
-        graph = _model_file(folder)
+        graph = model_file(folder)
         try:
             self._tokenizer = _read_tokenizer(folder)
         except Exception as error:  # the libraries raise plain exceptions of many kinds
@@ -152,6 +143,15 @@ class _CrossEncoder:
         return min(1.0, max(0.0, float(scores[0])))
 
 
+def load_cross_encoder(folder: Path) -> _CrossEncoder:
+    """Load a model from its folder.
+
+    Raises:
+        ModelMissing: A file is absent or damaged, or cannot be loaded.
+    """
+    return _CrossEncoder(folder)
+
+
 def _read_tokenizer(folder: Path) -> Tokenizer:
     from tokenizers import AddedToken, Tokenizer
 
@@ -166,7 +166,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _model_file(folder: Path) -> str:
+def model_file(folder: Path) -> str:
     """Return the name of the graph in a folder, after a check that the folder is complete."""
     from flashrank.Config import model_file_map
 
@@ -183,33 +183,3 @@ def _model_file(folder: Path) -> str:
         found = ", ".join(graphs) or "none"
         raise ModelMissing(f"the reranker in {folder} must have one .onnx file; found {found}")
     return graphs[0]
-
-
-def _fetch(name: str, target: Path) -> Path:
-    import httpx
-    from flashrank.Config import model_url
-
-    target.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=target))
-    url = model_url.format(name)
-    try:
-        archive = staging / "model.zip"
-        with (
-            httpx.stream("GET", url, follow_redirects=True, timeout=_HUB_TIMEOUT_S) as response,
-            archive.open("wb") as file,
-        ):
-            response.raise_for_status()
-            for block in response.iter_bytes(1 << 20):
-                file.write(block)
-        with zipfile.ZipFile(archive) as members:
-            members.extractall(staging)
-        (staging / name).rename(target / name)
-    except (httpx.HTTPError, zipfile.BadZipFile, OSError) as error:
-        reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
-        raise Unavailable(
-            f"the reranker model {name} could not be fetched from flashrank's hub: {reason}",
-            hint="give a folder or archive of it: `whence models install FOLDER_OR_ZIP`",
-        ) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return target / name

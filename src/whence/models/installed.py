@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, Literal
@@ -39,6 +40,9 @@ MANIFEST: Final = "manifest.json"
 #: Folder of models; when set, no other is searched.
 _MODELS_VARIABLE: Final = "WHENCE_MODELS"
 
+#: Kind of a folder that the user installed as a reranker.
+CROSS_ENCODER: Final = "cross-encoder"
+
 ModelState = Literal["ready", "missing", "damaged", "outdated"]
 
 
@@ -59,6 +63,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, FileRecord]
     license: str = "Apache-2.0"
     origin: str = "sentence-transformers/all-MiniLM-L6-v2"
+    kind: str = "embedder"
+    """`embedder` or `cross-encoder`."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,14 +143,34 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(folder: Path, model: str) -> None:
-    """Record all files of a folder in its manifest."""
+def installed_cross_encoders(home: Path | None = None, models: Path | None = None) -> list[Path]:
+    """Return the folders of the installed cross-encoders, in the order of the search, then by name."""
+    found: dict[str, Path] = {}
+    for folder in model_folders(home, models):
+        for path in sorted(folder.glob(f"*/{MANIFEST}")):
+            with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+                if msgspec.json.decode(path.read_bytes(), type=Manifest).kind == CROSS_ENCODER:
+                    found.setdefault(path.parent.name, path.parent)
+    return list(found.values())
+
+
+def write_manifest(
+    folder: Path,
+    model: str,
+    *,
+    kind: str = "embedder",
+    revision: str = WEIGHTS_REVISION,
+    origin: str = "",
+) -> None:
+    """Record all files of a folder in its manifest; `origin` of a model whose licence is not known here."""
     records = {}
     for path in sorted(folder.iterdir()):
         if path.name != MANIFEST:
             status = path.stat()
             records[path.name] = FileRecord(file_sha256(path), status.st_size, status.st_mtime_ns)
-    manifest = Manifest(model=model, revision=WEIGHTS_REVISION, files=records)
+    manifest = Manifest(model=model, revision=revision, files=records, kind=kind)
+    if origin:
+        manifest = msgspec.structs.replace(manifest, origin=origin, license="")
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 
@@ -199,8 +225,9 @@ def _digests(manifest: Manifest) -> dict[str, str]:
 def model_status(
     home: Path | None = None, models: Path | None = None, *, rehash: bool = False
 ) -> list[ModelStatus]:
-    """Return the state of every model; a missing or damaged one raises no error."""
-    return [_status(name, home, models, rehash=rehash) for name in MODELS]
+    """Return the state of every model and installed cross-encoder; a missing or damaged one raises no error."""
+    names = (*MODELS, *(folder.name for folder in installed_cross_encoders(home, models)))
+    return [_status(name, home, models, rehash=rehash) for name in names]
 
 
 def _status(name: str, home: Path | None, models: Path | None, *, rehash: bool) -> ModelStatus:
@@ -216,7 +243,7 @@ def _status(name: str, home: Path | None, models: Path | None, *, rehash: bool) 
             detail=f"{error.message}; {error.hint}",
         )
     digests = _digests(manifest)
-    current = DATA_DIGESTS[name].items() <= digests.items()
+    current = DATA_DIGESTS.get(name, {}).items() <= digests.items()
     return ModelStatus(
         name=name,
         state="ready" if current else "outdated",

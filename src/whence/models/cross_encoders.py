@@ -1,0 +1,156 @@
+"""Installation of cross-encoders: from flashrank's hub by name, or from a folder or archive.
+
+A cross-encoder is a folder in flashrank's layout: one `.onnx` graph and four files of a tokenizer. It is loaded
+once before it gets its name, so that what is installed works.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from whence.models.installation import InstallReport
+from whence.models.installed import (
+    CROSS_ENCODER,
+    MANIFEST,
+    MODELS,
+    file_sha256,
+    install_target,
+    write_manifest,
+)
+from whence.models.weights import RERANKER_NAME
+from whence.schema.errors import BadInput, ModelMissing, Unavailable
+
+_HUB_TIMEOUT_S: Final = 20.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+
+
+def hub_models() -> tuple[str, ...]:
+    """Return the names of the cross-encoders on flashrank's hub."""
+    from flashrank.Config import listwise_rankers, model_file_map
+
+    return tuple(sorted(set(model_file_map) - set(listwise_rankers)))
+
+
+def install_cross_encoder(
+    what: str,
+    target: Path | None = None,
+    *,
+    hub_url: str | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> InstallReport:
+    """Install a cross-encoder; it replaces an installed one of the same name.
+
+    Args:
+        what: A name on flashrank's hub, a folder, or a `.zip` archive of one.
+        target: Folder to install into; see `installed.install_target` for the default.
+        hub_url: Address of an archive with `{}` for the name; None for flashrank's own.
+        progress: Called with the bytes done and the bytes in all.
+
+    Raises:
+        BadInput: It is neither a name nor a folder nor an archive, or it holds no cross-encoder.
+        Unavailable: The hub does not answer.
+    """
+    from whence.models.flashrank_reranker import load_cross_encoder, model_file
+
+    start = time.monotonic()
+    place = install_target() if target is None else Path(target).expanduser()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=place))
+    except OSError as error:
+        raise BadInput(
+            f"models cannot be installed into {place}: {error.strerror or error}",
+            hint="choose a folder that can be written: --to FOLDER or WHENCE_MODELS",
+        ) from error
+    try:
+        folder, origin = _fetched(what, staging, hub_url, progress)
+        name = folder.name
+        if not _NAME.match(name) or name in (*MODELS, RERANKER_NAME):
+            raise BadInput(f"{name!r} cannot be the name of a cross-encoder", hint="rename it")
+        (folder / MANIFEST).unlink(missing_ok=True)
+        try:
+            load_cross_encoder(folder).score("a question", "a passage")
+            revision = file_sha256(folder / model_file(folder))[:12]
+        except ModelMissing as error:
+            raise BadInput(f"{what} is no cross-encoder: {error.message}") from error
+        write_manifest(folder, name, kind=CROSS_ENCODER, revision=revision, origin=origin)
+        final = place / name
+        if final.exists():
+            final.rename(staging / f"{name}.old")
+        folder.rename(final)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return InstallReport(
+        target=str(place),
+        models=(name,),
+        installed=True,
+        source=origin,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _fetched(
+    what: str, staging: Path, hub_url: str | None, progress: Callable[[int, int], None]
+) -> tuple[Path, str]:
+    """Put the files into a folder of the staging folder; return it and where they come from."""
+    path = Path(what).expanduser()
+    if path.is_dir():
+        path = path.resolve()
+        return Path(shutil.copytree(path, staging / path.name)), str(path)
+    if path.is_file():
+        return _unpacked(path, staging, path.stem), str(path)
+    if what in hub_models():
+        archive = staging / "model.zip"
+        _download(what, archive, hub_url, progress)
+        return _unpacked(archive, staging, what), "flashrank's hub"
+    raise BadInput(
+        f"there is no cross-encoder, folder or archive {what!r}",
+        hint="one of " + ", ".join(hub_models()) + ", or a folder or .zip with one",
+    )
+
+
+def _unpacked(archive: Path, staging: Path, name: str) -> Path:
+    """Unpack an archive; return its one folder, or a folder of that name with its files."""
+    folder = staging / "unpacked" / name
+    try:
+        with zipfile.ZipFile(archive) as members:
+            members.extractall(folder)
+    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError) as error:
+        raise BadInput(f"{archive} is not a readable archive: {error}") from error
+    # Archives made on a Mac have a folder of its file system beside the model's.
+    inner = [one for one in folder.iterdir() if one.name != "__MACOSX"]
+    return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
+
+
+def _download(
+    name: str, archive: Path, hub_url: str | None, progress: Callable[[int, int], None]
+) -> None:
+    import httpx
+    from flashrank.Config import model_url
+
+    url = (hub_url or model_url).format(name)
+    done = 0
+    try:
+        with (
+            httpx.stream("GET", url, follow_redirects=True, timeout=_HUB_TIMEOUT_S) as response,
+            archive.open("wb") as file,
+        ):
+            response.raise_for_status()
+            size = int(response.headers.get("content-length", 0))
+            for block in response.iter_bytes(1 << 20):
+                file.write(block)
+                done += len(block)
+                progress(done, max(size, done))
+    except (httpx.HTTPError, OSError) as error:
+        reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
+        raise Unavailable(
+            f"the cross-encoder {name} could not be fetched from flashrank's hub: {reason}",
+            hint="download its archive elsewhere and run `whence models install FILE.zip`",
+        ) from error
