@@ -20,6 +20,8 @@ from whence.text.named_terms import NamedTerm, named_terms, nearest_term
         ("What is `os.environ.take` for?", ["os.environ.take"]),
         ("default of fetch-retry-jitter-window", ["fetch-retry-jitter-window"]),
         ("What is /quantum used for?", ["quantum"]),
+        ("What does the videoembed directive do?", ["videoembed"]),
+        ("What does the retry option do?", []),
         ("What new features were added in Django 9.3?", ["9.3"]),
         ("What changed in Fastify 8?", ["8"]),
         ("How do I deploy with Gunicorn?", ["Gunicorn"]),
@@ -43,15 +45,17 @@ def test_identifiers_releases_and_names_are_named(question: str, named: list[str
 
 
 def test_a_term_that_the_documents_have_is_not_named() -> None:
-    """What the index has needs no search; a whole number after a name is always looked for in passages."""
+    """What the index has needs no search; a release is always looked for in passages."""
     assert named_terms("default of CONN_MAX_AGE", []) == []
-    assert named_terms("new in Django 5.2", []) == []
+    assert named_terms("what Django 5.2 is", []) == []
+    assert named_terms("new in Django 5.2", []) == [NamedTerm("5.2", "version", "Django")]
 
 
 @pytest.mark.parametrize(
     ("term", "text", "found"),
     [
         (NamedTerm("ConnectionPool", "identifier"), "use redis.connectionpool here", True),
+        (NamedTerm("autoreload", "identifier"), "the auto-reload option", True),
         (NamedTerm("9.3", "version", "X"), "since 9.3.1", True),
         (NamedTerm("9.3", "version", "X"), "v9.3", True),
         (NamedTerm("9.3", "version", "X"), "19.3 and 9.31", False),
@@ -68,8 +72,8 @@ def test_versions_are_found_as_the_beginning_of_longer_ones(
 
 
 def test_the_nearest_term_has_parts_in_common() -> None:
-    """The nearest identifier shares a word, or there is none; of versions it is the greatest."""
-    texts = ["CONN_MAX_AGE and DATA_UPLOAD_SIZE", "release 4.2, then 5.10 and 5.9"]
+    """The nearest identifier shares a word, or there is none; of versions it is the greatest of the product."""
+    texts = ["CONN_MAX_AGE and DATA_UPLOAD_SIZE", "X 4.2, then x 5.10 and X 5.9 on Y 7.1"]
     assert nearest_term(NamedTerm("CONN_MIN_AGE", "identifier"), texts) == "CONN_MAX_AGE"
     assert nearest_term(NamedTerm("zebra_finch", "identifier"), texts) == ""
     assert nearest_term(NamedTerm("9.3", "version", "X"), texts) == "5.10"

@@ -96,4 +96,6 @@ def test_short_words_have_one_edit_and_long_ones_two() -> None:
     assert nearest_word("flkas", {"flakes": 1}) is None
     assert nearest_word("migrtaoin", {"migration": 1}) == "migration"
     assert nearest_word("mgrtaoni", {"migration": 1}) is None
+    assert nearest_word("hyperpituitarism", {"hypopituitarism": 1}) is None
+    assert nearest_word("taiwan", {"tain": 1}) is None
     assert nearest_word("comitee", {"committee": 1}) == "committee"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -44,7 +45,8 @@ class SupportsVocabulary(Protocol):
         """
 
 
-def whole_terms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=4096)
+def whole_terms(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     """Return the index terms of a word, or of an identifier as a whole, one for each language, if any."""
     words, _ = parse_query(word, languages)
     return words[0].terms if words else ()

@@ -14,7 +14,7 @@ import msgspec
 from rapidfuzz import fuzz
 
 from whence.text.normalization import FUNCTION_WORDS
-from whence.text.spelling import QueryToken, query_tokens
+from whence.text.spelling import QueryToken, can_be_misspelt, query_tokens
 
 TermKind = Literal["identifier", "version", "name"]
 
@@ -33,8 +33,13 @@ _ABOUT_RELEASE = re.compile(
     r"\b(?:new|news|chang\w+|features?|added|removed|release\w*|deprecat\w+|upgrad\w+|migrat\w+)\b",
     re.IGNORECASE,
 )
+_KINDS = """argument attribute class command decorator directive extension field flag function header hook key macro
+    method middleware module option package parameter plugin property role setting variable"""
+#: Nouns beside which an absent word of no dictionary is an identifier: `the videoembed directive`.
+_KIND_WORDS = frozenset(_KINDS.split())
 _RELEASE_WORD = frozenset(("version", "release", "v"))
 _SENTENCE_END = re.compile(r"(?:^|[.!?:;\n]|[\"'(\u201c])\s*\Z")
+_SEPARATORS = re.compile(r"[-\s]")
 _NAME = re.compile(r"[A-Z][a-z]+\Z|[A-Z]{3,}\Z")
 
 
@@ -50,7 +55,9 @@ class NamedTerm(msgspec.Struct, frozen=True):
     def occurs_in(self, text: str) -> bool:
         """Return whether a text has the term, in any case; a version also as the beginning of a longer one."""
         if self.kind != "version":
-            return self.text.casefold() in text.casefold()
+            folded = text.casefold()
+            # One word may stand there as two.
+            return self.text.casefold() in folded or self.text in _SEPARATORS.sub("", folded)
         number = re.escape(self.text.removeprefix("v"))
         if "." in self.text:
             return re.search(rf"(?<![\d.]){number}(?!\d)", text) is not None
@@ -80,7 +87,11 @@ def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
     for place, token in enumerate(tokens):
         term = _as_version(token, before, missing, about_release)
         is_path = re.search(r"(?:^|\s)/\Z", question[: token.start]) is not None
-        term = term or _as_identifier(token, missing, is_path=is_path)
+        after = tokens[place + 1].text if place + 1 < len(tokens) else ""
+        is_kind = not _KIND_WORDS.isdisjoint((before.lower(), after.lower()))
+        term = term or _as_identifier(
+            token, missing, is_one=is_path or (is_kind and can_be_misspelt(token.text, ()))
+        )
         if term is None and place and not titled:
             term = _as_name(question, token, missing)
         if term is not None:
@@ -95,7 +106,8 @@ def _as_version(
     # The word before a release is a name, which may be absent for itself.
     is_named = before[:1].isupper() or before.lower() in _RELEASE_WORD or about_release
     if _VERSION.fullmatch(token.text):
-        named = is_named and token.text in missing
+        # Another product may have the number; release notes of this one would be among the passages.
+        named = is_named and (token.text in missing or about_release)
         return NamedTerm(token.text, "version", before) if named else None
     if about_release and before and _WHOLE_VERSION.fullmatch(token.text):
         follows = before.lower() not in FUNCTION_WORDS and before.isalpha()
@@ -103,12 +115,10 @@ def _as_version(
     return None
 
 
-def _as_identifier(
-    token: QueryToken, missing: frozenset[str], *, is_path: bool
-) -> NamedTerm | None:
+def _as_identifier(token: QueryToken, missing: frozenset[str], *, is_one: bool) -> NamedTerm | None:
     if token.text not in missing or not any(char.isalpha() for char in token.text):
         return None
-    if is_path or _IDENTIFIER.search(token.text) or _HYPHENATED.fullmatch(token.text):
+    if is_one or _IDENTIFIER.search(token.text) or _HYPHENATED.fullmatch(token.text):
         return NamedTerm(token.text, "identifier")
     return None
 
@@ -124,17 +134,16 @@ def _as_name(question: str, token: QueryToken, missing: frozenset[str]) -> Named
 def nearest_term(term: NamedTerm, texts: Iterable[str]) -> str:
     """Return the term of the same kind in some texts that is most like one they do not have; empty for none.
 
-    Of identifiers those with most parts in common, then the most similar; of versions the greatest, and so of
-    equally near ones the first of the alphabet.
+    Of identifiers those with most parts in common, then the most similar, then the first of the alphabet; of
+    the versions of the same product the greatest.
     """
-    tokens = {token.text: token for text in texts for token in query_tokens(text)}
     if term.kind == "version":
-        versions = [one for one in tokens if _VERSION.fullmatch(one)]
-        return max(
-            versions, key=lambda one: ([*map(int, re.findall(r"\d+", one))], one), default=""
-        )
+        named = re.compile(rf"\b{re.escape(term.product)}\s+v?(\d+(?:\.\d+)*)", re.IGNORECASE)
+        versions = (one for text in texts for one in named.findall(text))
+        return max(versions, key=lambda one: [*map(int, one.split("."))], default="")
     if term.kind == "name":
         return ""
+    tokens = {token.text: token for text in texts for token in query_tokens(text)}
     (own,) = query_tokens(term.text)[:1] or (QueryToken(term.text, 0, ()),)
     parts = {part.lower() for _, part in own.parts}
     best: list[tuple[int, float, str]] = []

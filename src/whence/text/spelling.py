@@ -28,6 +28,8 @@ _MIN_LETTERS: Final = 4
 _MAX_LETTERS: Final = 40
 #: Longest word for which one edit counts; longer ones may have two.
 _MAX_SHORT: Final = 5
+#: Shortest word in which two edits may change two letters.
+_MIN_VERY_LONG: Final = 8
 #: Uses of a word in the dictionary's sample up to which it may be an error itself.
 _RARE_USES: Final = 50
 #: Codes of the dictionaries, by Snowball's names of the languages.
@@ -158,8 +160,12 @@ def nearest_word(word: str, candidates: Mapping[str, int]) -> str | None:
         if edits > limit or one == folded:
             continue
         exact = DamerauLevenshtein.distance(folded, one)
+        letters = _other_letters(single, _without_doubles(one))
+        # `hyperactive` is no misspelt `hypoactive`: two edits change few letters, of a shorter word one.
+        if letters > 2 or (letters > 1 and edits > 1 and len(folded) < _MIN_VERY_LONG):
+            continue
         if exact <= limit or (len(folded) > _MAX_SHORT and exact <= limit + 1):
-            best.append((edits, exact, _other_letters(folded, one), -chunks, one))
+            best.append((edits, exact, letters, -chunks, one))
     return min(best)[4] if best else None
 
 
