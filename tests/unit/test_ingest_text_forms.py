@@ -195,8 +195,9 @@ def test_a_pdf_has_lists_and_sentences_across_pages() -> None:
     """Marks begin items; a sentence goes on over a page; page numbers and entries of contents are no text."""
     pages = [
         [
-            (11.0, 720.0, "Scope ........................ 1"),
-            (11.0, 700.0, "The rule holds for everyone"),
+            (11.0, 750.0, "Scope ........................ 1"),
+            (11.0, 714.0, "In /usr/"),
+            (11.0, 700.0, "share the rule holds for everyone"),
             (11.0, 30.0, "i"),
         ],
         [
@@ -213,7 +214,7 @@ def test_a_pdf_has_lists_and_sentences_across_pages() -> None:
     document = loader_for(file).parse(file, make_pdf(pages))
 
     assert document.text == (
-        "The rule holds for everyone who works here. It has two parts:\n\n"
+        "In /usr/share the rule holds for everyone who works here. It has two parts:\n\n"
         "- one part is implemented\n- two\n\nThe end."
     )
     page = {

@@ -321,6 +321,9 @@ class _Writer:
         for line in lines:
             if joined.endswith("-") and joined[-2:-1].isalpha():
                 joined = f"{joined[:-1]}{_LINE_HYPHEN}{LINE_END}{line.text}"
+            elif joined.endswith("/") and line.text[:1].isalnum():
+                # A path or an address that is broken after a slash.
+                joined += LINE_END + line.text
             else:
                 joined = f"{joined}\n{line.text}" if joined else line.text
         return _HYPHENATED_BREAK.sub(self._join_word, joined).replace("\xad", "")
