@@ -61,10 +61,10 @@ _WINDOW = 60
 #: Most words of a unit that is quoted in place of a part of it.
 _WHOLE = 90
 #: Words of all spans together, from which on no further one is added.
-_ENOUGH = 90
+_ENOUGH = 80
 #: Least score of a further span, relative to the best one: where it has words of the question that the others
-#: lack, and where it only says it again in another place.
-_MIN_FURTHER, _MIN_EQUAL = 0.75, 0.92
+#: lack, where it stands in another passage, and where it only says more in the same one.
+_MIN_FURTHER, _MIN_ELSEWHERE, _MIN_EQUAL = 0.75, 0.88, 0.92
 _DUPLICATE = 0.9
 _MIN_LETTERS = 8
 #: A text of no more words that its headings have, too, says nothing.
@@ -388,13 +388,15 @@ def _is_contents(span: Span) -> bool:
     """Return whether a list only names things, as a table of contents does."""
     lines = [line.lstrip("-*+ \t") for line in span.text.splitlines() if line.strip()]
     names = all(len(line.split()) == 1 for line in lines)
-    return span.unit.kind in ("list", "item") and len(lines) > 1 and names
+    return span.unit.kind in ("list", "item") and names
 
 
 def _head(span: Span) -> str:
-    """Return what a span is about: its term, the nearest one above, or the heading."""
+    """Return what a span is about: its term, the first cell of a row, the term above it, or the heading."""
     if span.unit.kind == "definition":
         return span.text.partition("\n")[0]
+    if span.unit.kind == "row":
+        return span.text.strip("| \t").partition("|")[0]
     return span.unit.context[-1] if span.unit.context else span.section.rsplit(" > ", 1)[-1]
 
 
@@ -419,7 +421,8 @@ def _pick(
             continue
         covered = {term for j in picked for term in spans[j].terms | spans[j].above}
         fresh = (question.terms & spans[i].terms) - covered
-        if fresh or order[i] >= _MIN_EQUAL * best:
+        elsewhere = all(spans[i].document != spans[j].document for j in picked)
+        if fresh or order[i] >= (_MIN_ELSEWHERE if elsewhere else _MIN_EQUAL) * best:
             picked.append(i)
     return [spans[i] for i in picked]
 
