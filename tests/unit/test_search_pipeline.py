@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,9 +11,12 @@ import pytest
 
 from whence.retrieval import pipeline
 from whence.retrieval.fusion import FUSIONS, ScoredChunk, rank_candidates
+from whence.retrieval.hybrid import HybridSearch, Retriever
 from whence.retrieval.pipeline import find_candidates, search
+from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.results import SearchReport
 from whence.retrieval.services import (
+    Deadline,
     Embedded,
     Passage,
     Query,
@@ -21,7 +25,13 @@ from whence.retrieval.services import (
     RetrievalServices,
     as_whence_error,
 )
-from whence.schema.errors import DeadlineExceeded, ModelMissing, Unavailable, WhenceError
+from whence.schema.errors import (
+    DeadlineExceeded,
+    InternalError,
+    ModelMissing,
+    Unavailable,
+    WhenceError,
+)
 from whence.schema.rerank import RerankerResult
 from whence.schema.search import Candidate, Degradation, GraphUse
 from whence.schema.texts import ChunkText
@@ -208,3 +218,47 @@ def test_a_timeout_is_named_with_its_reason() -> None:
     """What timed out is in the message; the reason follows when there is one."""
     assert as_whence_error(TimeoutError(), "searching").message == "searching timed out"
     assert as_whence_error(TimeoutError("late"), "searching").message == "searching timed out: late"
+
+
+async def test_a_call_without_a_limit_of_its_own_has_that_of_the_whole() -> None:
+    """The whole time, its share and the call's own limit bound a call, whichever is the shortest."""
+
+    async def work() -> str:
+        return "done"
+
+    now = [0.0]
+    deadline = Deadline(10.0, monotonic=lambda: now[0])
+    assert await deadline.limit("working", work) == "done"
+    assert await deadline.limit("working", work, 5.0) == "done"
+    assert await Deadline().limit("working", work) == "done"
+    now[0] = 10.0
+    with pytest.raises(DeadlineExceeded, match="was over before working"):
+        await deadline.limit("working", work, 5.0)
+    with pytest.raises(InternalError, match="working failed: KeyError: 'x'"):
+        await Deadline().limit("working", partial(dict[str, Any]().__getitem__, "x"))
+
+
+def test_a_match_of_a_client_keeps_its_document() -> None:
+    """Any object with the names of a candidate is one; what has no id is left out."""
+    match = SimpleNamespace(chunk_id="x", document_id="book", score=0.25, dense_score=float("nan"))
+    nameless = SimpleNamespace(document_id="book", score=0.5)
+    (one,) = pool_candidates([("q", Ranking(cast("Any", [nameless, match])))], limit=5)
+
+    assert (one.chunk_id, one.document_id, one.score) == ("x", "book", 0.25)
+    assert (one.rank, one.dense_score) == (1, None)
+
+
+async def test_words_alone_say_that_there_is_no_vector() -> None:
+    """A hybrid search without a query vector names the reason."""
+
+    async def none(*_: Any, **__: Any) -> list[Candidate]:
+        return []
+
+    async def no_scores(_: Sequence[str]) -> dict[str, float]:
+        return {}
+
+    words = HybridSearch(query_text="query", lexical=Retriever(none, no_scores), limit=3)
+    (told,) = (await words.search()).degraded
+
+    assert told.reason == "the dense retriever did not rank: the query could not be embedded"
+    assert told.code == "dense_leg_missing"
