@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from whence.text.normalization import FUNCTION_WORDS
@@ -60,7 +61,6 @@ class _Edition(NamedTuple):
     is_old: bool
     release: Numbers
     day: Numbers
-    text: str
 
 
 def outdated(metadata: Mapping[str, Any]) -> str:
@@ -89,17 +89,27 @@ def newer_editions(question: str, passages: Sequence[Passage]) -> dict[int, int]
     Where the question names a release or year that one of the passages has, those that have it are newer than
     those that have not, and no others are.
 
-    Ties go to the better ranked passage. Cost: a step for each pair of passages.
+    Ties go to the better ranked passage. Cost: a step for each pair of passages with the same heading.
     """
     editions = [_edition(one) for one in passages]
     if not any(one.is_old or one.release or one.day for one in editions):
         return {}
     asked = _asked(question, editions)
+    by_heading: dict[str, list[int]] = {}
+    for number, one in enumerate(editions):
+        by_heading.setdefault(one.heading, []).append(number)
     newest: dict[int, int] = {}
-    for old, one in enumerate(editions):
-        for new, other in enumerate(editions):
+    words: dict[int, frozenset[str]] = {}
+    for group in by_heading.values():
+        for old, new in permutations(group, 2):
             best = editions[newest.get(old, old)]
-            if _is_newer(other, best, asked) and _same_subject(other, one):
+            if _is_newer(editions[new], best, asked) and (
+                _is_successor(editions[new], editions[old])
+                or (
+                    editions[new].names & editions[old].names
+                    and _share_words(passages, old, new, words)
+                )
+            ):
                 newest[old] = new
     return newest
 
@@ -160,7 +170,6 @@ def _edition(passage: Passage) -> _Edition:
         or next((one for one in numbers if one[0] < _FIRST_YEAR), ()),
         day=_first(metadata, _DATE_KEYS)
         or next((one for one in numbers if one[0] >= _FIRST_YEAR), ()),
-        text=passage.text,
     )
 
 
@@ -177,16 +186,23 @@ def _is_newer(new: _Edition, old: _Edition, asked: Sequence[Numbers]) -> bool:
     return not (new.release or new.day) and bool(old.release or old.day)
 
 
-def _same_subject(one: _Edition, other: _Edition) -> bool:
-    if one.heading != other.heading:
-        return False
-    for old, new in ((one, other), (other, one)):
-        if old.successor and old.successor in new.known_as:
-            return True
-    if not one.names & other.names:
-        return False
-    words, others = set(_words(one.text.lower())), set(_words(other.text.lower()))
-    return len(words & others) >= _LEAST_SHARE * max(1, min(len(words), len(others)))
+def _is_successor(one: _Edition, other: _Edition) -> bool:
+    """Whether one of two documents names the other as its successor."""
+    return bool(
+        (one.successor and one.successor in other.known_as)
+        or (other.successor and other.successor in one.known_as)
+    )
+
+
+def _share_words(
+    passages: Sequence[Passage], one: int, other: int, words: dict[int, frozenset[str]]
+) -> bool:
+    """Whether half of the words of the shorter passage are in both; keeps the words of each."""
+    for number in (one, other):
+        if number not in words:
+            words[number] = frozenset(_words(passages[number].text.lower()))
+    least = _LEAST_SHARE * max(1, min(len(words[one]), len(words[other])))
+    return len(words[one] & words[other]) >= least
 
 
 def _has(edition: _Edition, asked: Numbers) -> bool:
