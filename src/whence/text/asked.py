@@ -14,12 +14,12 @@ from whence.text.identifiers import Identifier, question_identifiers
 from whence.text.normalization import FUNCTION_WORDS, fold
 
 #: A name that no ordinary word is: with an underscore, a point or a capital inside, a dash before it or two
-#: inside.
+#: inside. Possessive quantifiers keep the search linear in the length of a word.
 _SYMBOL: Final = re.compile(
     r"(?<![\w.-])(?:--?[A-Za-z][\w-]*|[a-z]+(?:-[a-z\d]+){2,}"
     r"|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+"
-    r"|\w*[A-Za-z]\w*_\w+|_\w*[A-Za-z]\w*"
-    r"|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*)(?![\w-])"
+    r"|(?=\w*[A-Za-z])(?=\w*_\w)\w++"
+    r"|[a-z]+[A-Z]\w*+|[A-Z][a-z]+[A-Z]\w*+)(?![\w-])"
 )
 _QUOTED: Final = re.compile(r"[`\"\u201c]([^`\"\u201c\u201d]{2,60})[`\"\u201d]")
 _WORD: Final = re.compile(r"[^\W\d_][\w-]*")
@@ -37,7 +37,7 @@ _ASKS_NEWS: Final = re.compile(
     r"|versions?|releases?d?|fix(?:ed|es)|bugs?|history|when|migrat\w+|upgrad\w+|compatib\w+|breaking)\b",
     re.IGNORECASE,
 )
-_RELEASE: Final = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+)(?![\w.]*\w)")
+_RELEASE: Final = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+){1,8})(?![\w.]*\w)")
 #: Titles of documents that tell what each release changed.
 _NEWS: Final = re.compile(
     r"\b(?:release\s+notes|release\s+history|change\s?log|what.s\s+new|changes|news|history)\b|\bv?\d+\.\d+(?:\.\d+)?\b",
@@ -121,8 +121,6 @@ def _proper_names(question: str, symbols: dict[str, None]) -> list[str]:
     named = (
         fold(word)
         for start, word in words
-        if word[0].isupper()
-        and question[:start].strip()
-        and not question[:start].rstrip().endswith((".", "?", "!"))
+        if word[0].isupper() and re.search(r"[^\s.?!]\s*$", question[max(0, start - 20) : start])
     )
     return [word for word in dict.fromkeys(named) if word not in FUNCTION_WORDS]
