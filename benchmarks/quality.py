@@ -102,7 +102,7 @@ def _document(measured: Measured, faults: list[str]) -> dict[str, Any]:
         "unanswerable_emptied": measured.emptied,
         "leave_one_out": measured.leave_one_out,
         "rerank_shares": msgspec.to_builtins(measured.rerank_shares),
-        "rerank_pooled": msgspec.to_builtins(measured.rerank_pooled),
+        "rerank_in_use": msgspec.to_builtins(measured.rerank_in_use),
         "scifact_float32": measured.published,
         "promises": PROMISES,
         "broken": faults,

@@ -63,8 +63,8 @@ class Measured(msgspec.Struct, kw_only=True):
     """nDCG@10 of each collection with the weight of the dense leg that is best for the others."""
     rerank_shares: dict[str, Gain] = {}
     """Of each collection the gain by the share of the reranker that was chosen on the others."""
-    rerank_pooled: Gain | None = None
-    """The gain on all collections together."""
+    rerank_in_use: dict[str, Gain] = {}
+    """The same by the share that is in use."""
     published: float | None = None
     """nDCG@10 of SciFact by one vector a document, which is how published figures are made; float32."""
 
@@ -125,7 +125,8 @@ async def measure_all(
             measured.collections[one.dataset.name]["rerank"] = figures
         if len(sets) > 1 and all(len(one.by_share) > 1 for one in sets):
             rows = {one.dataset.name: one.by_share for one in sets}
-            measured.rerank_shares, measured.rerank_pooled = judged(rows)
+            measured.rerank_shares = judged(rows)
+            measured.rerank_in_use = judged(rows, reranker.share)
     scifact = next((one for one in folders if one.name == "scifact"), None)
     if published and scifact is not None:
         measured.published = await _published(scifact, home, settings)
@@ -389,14 +390,14 @@ def _checks(measured: Measured) -> Iterator[tuple[str, bool]]:
         yield from _not_below(name, "hybrid", score(name, "hybrid"), leg, "hybrid_below_better_leg")
         walked = score(name, "graph")
         yield from _not_below(name, "graph", walked, score(name, "hybrid"), "graph_below_hybrid")
-        if gain := measured.rerank_shares.get(name):
+        if gain := measured.rerank_in_use.get(name):
             harms = gain.gain < 0 and gain.p < PROMISES["rerank_p"]
             yield f"reranking harms {name}: {gain.gain:+.4f}, p {gain.p:.4f}", not harms
-    if measured.rerank_pooled and len(names) == 8:
-        gain = measured.rerank_pooled
-        least, most = PROMISES["rerank_gain"], PROMISES["rerank_p"]
-        kept = gain.gain >= least and gain.p < most
-        yield f"reranking gains {gain.gain:.4f}, p {gain.p:.4f}: below {least} or chance", kept
+    for found in (measured.rerank_in_use, measured.rerank_shares) if len(names) == 8 else ():
+        if gain := found.get("all"):
+            least = PROMISES["rerank_gain"] if found is measured.rerank_in_use else 0.0
+            kept = gain.gain >= least and gain.p < PROMISES["rerank_p"]
+            yield f"reranking gains {gain.gain:.4f}, p {gain.p:.4f}: below {least} or chance", kept
     thresholds = {"answerable_kept": measured.kept, "unanswerable_emptied": measured.emptied}
     for what, value in thresholds.items() if len(names) == 8 else ():
         yield f"{what} is {value:.4f}, below {PROMISES[what]}", value >= PROMISES[what]

@@ -6,7 +6,6 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from benchmarks.quality_measures import MODES, Measured
-from benchmarks.rerank_shares import Gain
 
 __all__ = ("chart", "table", "write_section")
 
@@ -93,28 +92,29 @@ def _reranking(measured: Measured) -> list[str]:
         return []
     lines = [
         "",
-        "nDCG@10 before and after the local reranker reads the 60 candidates of a question. The last columns: the share of its",
-        "score chosen on the seven other collections, what it gains here, and the p of a paired randomization test.",
+        "nDCG@10 before and after the local reranker reads the 60 candidates of a question, with the p of a paired",
+        "randomization test; then the share of its score chosen on the seven other collections, and what that gains here.",
         "",
-        "| collection | queries | before | after | share | gain | p |",
-        "|---|---|---|---|---|---|---|",
+        "| collection | queries | before | after | gain | p | share | gain | p |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in rows.items():
         values = (row["queries"], *(f"{row[when]['ndcg@10']:.3f}" for when in ("before", "after")))
-        cells = (name, *values, *_gain(measured.rerank_shares.get(name)))
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        lines.append(f"| {' | '.join(map(str, (name, *values, *_gains(measured, name))))} |")
     before, after = (
         sum(row[when]["ndcg@10"] for row in rows.values()) / len(rows)
         for when in ("before", "after")
     )
-    cells = ("**mean**", "", f"{before:.3f}", f"{after:.3f}", *_gain(measured.rerank_pooled))
+    cells = ("**mean**", "", f"{before:.3f}", f"{after:.3f}", *_gains(measured, "all"))
     return [*lines, f"| {' | '.join(cells)} |"]
 
 
-def _gain(gain: Gain | None) -> tuple[str, str, str]:
-    return (
-        ("", "", "") if gain is None else (f"{gain.share:g}", f"{gain.gain:+.4f}", f"{gain.p:.4f}")
-    )
+def _gains(measured: Measured, name: str) -> tuple[str, ...]:
+    used, other = measured.rerank_in_use.get(name), measured.rerank_shares.get(name)
+    if used is None or other is None:
+        return ("",) * 5
+    changes = [(f"{one.gain:+.4f}", f"{one.p:.4f}") for one in (used, other)]
+    return (*changes[0], f"{other.share:g}", *changes[1])
 
 
 def chart(measured: Measured) -> str:

@@ -49,17 +49,22 @@ def randomization_p(differences: Sequence[float]) -> float:
     return float(((sums >= observed).sum() + 1) / (_ROUNDS + 1))
 
 
-def judged(collections: Mapping[str, Rows]) -> tuple[dict[str, Gain], Gain]:
-    """Return for each collection what the share chosen on the others gains, and for all together.
+def judged(collections: Mapping[str, Rows], in_use: float | None = None) -> dict[str, Gain]:
+    """Return for each collection what a share gains, and under the name `all` for all together.
 
-    Together each collection weighs the same; the share is then the one that most of the others chose.
+    Together each collection weighs the same, and the share is the one that most collections have.
+
+    Args:
+        collections: Rows of each.
+        in_use: The share of all; None for the one chosen on the other collections.
     """
     found: dict[str, Gain] = {}
     pooled: list[float] = []
     for name, rows in collections.items():
-        place = chosen([some for other, some in collections.items() if other != name])
+        others = [some for other, some in collections.items() if other != name]
+        place = chosen(others) if in_use is None else SHARES.index(in_use)
         gains = [row[place] - row[0] for row in rows]
         found[name] = Gain(SHARES[place], statistics.fmean(gains), randomization_p(gains))
         pooled += [gain / len(gains) / len(collections) for gain in gains]
     share = statistics.mode(one.share for one in found.values())
-    return found, Gain(share, sum(pooled), randomization_p(pooled))
+    return {**found, "all": Gain(share, sum(pooled), randomization_p(pooled))}

@@ -25,11 +25,13 @@ def test_shares_are_chosen_on_other_collections() -> None:
     flat = [0.0] * len(SHARES)
     lost, won = list(flat), list(flat)
     lost[4], won[4] = -0.2, 0.1
-    found, pooled = judged({"a": _rows(*won), "b": _rows(*won), "odd": _rows(*lost)})
+    rows = {"a": _rows(*won), "b": _rows(*won), "odd": _rows(*lost)}
+    found = judged(rows)
 
     assert (found["odd"].share, found["odd"].gain) == (SHARES[4], pytest.approx(-0.2))
     assert (found["a"].share, found["a"].gain, found["a"].p) == (0.0, 0.0, 1.0)
-    assert pooled.gain == pytest.approx(-0.2 / 3)
+    assert found["all"].gain == pytest.approx(-0.2 / 3)
+    assert judged(rows, SHARES[4])["all"].gain == pytest.approx(0.0)
 
 
 def test_chance_and_gain_are_told_apart() -> None:
