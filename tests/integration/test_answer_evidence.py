@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.integration.test_models_apis import Answer, Server
 
 from whence import Engine
 from whence.engine.json_documents import answer_document
+from whence.models.openai import OpenAIWriter
 from whence.schema.access import Access, DocumentTags
 
 pytestmark = [pytest.mark.models, pytest.mark.postgres]
@@ -77,10 +79,14 @@ QUESTIONS = (
 MARKUP = re.compile(r":\w+:`|(?<!`)``(?!`)|\.\. \w+::|&amp;|^[=-]{4,}$|</?\w+>", re.MULTILINE)
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]) -> Path:
+    """Return the home of all engines of this module."""
+    return new_home(tmp_path_factory.mktemp("home"))
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(
-    tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
-) -> AsyncIterator[Engine]:
+async def engine(tmp_path_factory: pytest.TempPathFactory, home: Path) -> AsyncIterator[Engine]:
     """Two collections with the same public documents; `both` has a hidden one besides."""
     folder = tmp_path_factory.mktemp("evidence")
     texts = {"settings.rst": SETTINGS, "guide.md": GUIDE, "news.md": NEWS}
@@ -88,7 +94,7 @@ async def engine(
     for name, text in texts.items():
         (folder / "public" / name).write_text(text)
     (folder / "secret.txt").write_text(SECRET)
-    async with Engine(home=new_home(folder / "home")) as opened:
+    async with Engine(home=home) as opened:
         for name in ("public", "both"):
             await opened.index([folder / "public"], collection=name)
         board = DocumentTags(("board",))
@@ -127,6 +133,59 @@ async def test_answers_hold_the_fact_or_refuse(
         start, end = citation.location.char_start, citation.location.char_end
         assert stored.text[start:end] == citation.quote
         assert all(citation.quote[a:b].strip() for a, b in citation.highlights)
+
+
+def chat(*pieces: str) -> Callable[[str, dict[str, Any]], Answer]:
+    """Return a chat service that streams these pieces of text."""
+    events = [{"choices": [{"delta": {"content": one}}]} for one in pieces]
+    lines = [*map(json.dumps, events), '{"choices": [{"finish_reason": "stop"}]}', "[DONE]"]
+    body = "".join(f"data: {line}\n\n" for line in lines).encode()
+    return lambda _path, _body: (200, {"content-type": "text/event-stream"}, body)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_models_markers_are_checked_while_it_streams(home: Path, engine: Engine) -> None:
+    """No marker of a missing passage is streamed; sentences without support are reported and marked."""
+    said = (
+        "An idle connection is kept for ",
+        "75 seconds [",
+        "1] [",
+        "99",
+        "].",
+        " Bicycles need lamps [1].",
+    )
+    streamed: list[str] = []
+
+    async def on_piece(text: str, _end: bool) -> None:
+        streamed.append(text)
+
+    with Server(chat(*said)) as server:
+        writer = OpenAIWriter("m", key="k", base_url=server.url)
+        async with Engine(home=home, writer=writer) as other:
+            answer = await other.ask(
+                "What is the default of KEEP_ALIVE?", collection="public", chunk_callback=on_piece
+            )
+
+    assert "".join(streamed) == answer.text
+    assert "99" not in answer.text
+    codes = {one.code for one in answer.degraded}
+    assert {"citation_invalid", "sentence_unsupported"} <= codes
+    (place,) = answer.unsupported
+    assert answer.text[slice(*place)].startswith("Bicycles need lamps")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_model_that_finds_nothing_has_no_answer(home: Path, engine: Engine) -> None:
+    """`found` is false when the model says that the documents do not answer."""
+    with Server(chat("The documents do not answer", " this question.")) as server:
+        writer = OpenAIWriter("m", key="k", base_url=server.url)
+        async with Engine(home=home, writer=writer) as other:
+            answer = await other.ask("What is the default of KEEP_ALIVE?", collection="public")
+
+    assert not answer.found
+    assert answer.refusal is not None
+    assert "found no answer" in answer.refusal.reason
+    assert not [one for one in answer.degraded if one.code.startswith("sentence_")]
 
 
 @pytest.mark.asyncio(loop_scope="module")
