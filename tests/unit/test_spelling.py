@@ -54,6 +54,8 @@ async def store() -> MemoryStore:
         # A quoted word, a number, a version, a word with digits, and a word of a dictionary are kept.
         ('create a "migratoin"', 'create a "migratoin"'),
         ("create a `migratoin`", "create a `migratoin`"),
+        ('"migratoin" and migratoin', '"migratoin" and migration'),
+        ('migratoin and "migratoin"', 'migration and "migratoin"'),
         ("release 2.5", "release 2.5"),
         ("migr4tion", "migr4tion"),
         ("remove a file", "remove a file"),
@@ -62,7 +64,8 @@ async def store() -> MemoryStore:
         ("kubernetes", "kubernetes"),
         ("canrys", "canrys"),
         # A query in another language.
-        ("wie erstelle ich eine neue Wanderung", "wie erstelle ich eine neue Wanderung"),
+        ("fila remoto conexion migracion", "fila remoto conexion migracion"),
+        ("remoto conexion", "remote conexion"),
         ("", ""),
         ("?!", "?!"),
         ("休暇", "休暇"),

@@ -71,21 +71,26 @@ async def check_spelling(
         nearest = nearest_word(word, similar)
         if nearest is not None:
             targets[word] = nearest
-    corrected = {
-        token.text: token.text if token.quoted else replace_parts(token, targets)
-        for token in missing
-    }
+    corrected = {token.text: replace_parts(token, targets) for token in missing if not token.quoted}
     # An identifier is corrected to another one, not to words that are there for themselves.
     whole = {
         corrected[token.text]: token.text
         for token in missing
-        if len(token.parts) > 1 and "-" not in token.text and corrected[token.text] != token.text
+        if len(token.parts) > 1
+        and "-" not in token.text
+        and corrected.get(token.text, token.text) != token.text
     }
     unknown = (await store.absent_words(collection, list(whole), access)).words if whole else ()
     corrected |= {whole[one]: whole[one] for one in unknown}
     return Spelling(
         tuple(Correction(source=one, target=new) for one, new in corrected.items() if one != new),
-        tuple(one for one, new in corrected.items() if one == new),
+        tuple(
+            dict.fromkeys(
+                token.text
+                for token in missing
+                if corrected.get(token.text, token.text) == token.text
+            )
+        ),
     )
 
 
