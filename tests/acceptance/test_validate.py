@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from tests.support.json_server import json_server
+
+from whence.store.postgres.server.server import EmbeddedServer
 
 
 def test_the_handbook_passes_its_shipped_suite(cli: Any, handbook: Path, tmp_path: Path) -> None:
@@ -35,6 +38,101 @@ def test_the_handbook_passes_its_shipped_suite(cli: Any, handbook: Path, tmp_pat
     latencies = sorted(query["latency_ms"] for query in done["results"])
     assert done["p99_latency_ms"] == latencies[-1]
     assert done["p50_latency_ms"] == latencies[(len(latencies) + 1) // 2 - 1]
+
+
+def test_local_documents_are_compared_with_their_files(cli: Any, tmp_path: Path) -> None:
+    """By default and with --check-urls: a changed file fails the validation, a missing one the check."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in ("tides", "knots"):
+        text = f"# {name.title()}\n\nWhat there is to say about the {name} of the sea.\n"
+        (folder / f"{name}.md").write_text(text)
+    record = {
+        "_id": "sails",
+        "title": "Sails",
+        "text": "A sail is trimmed until it stops flapping.",
+    }
+    (folder / "more.jsonl").write_text(json.dumps(record) + "\n")
+    words = ("--collection", "files", "--clients", "0", "--repeats", "0", "--json")
+    assert cli("index", "docs", "--collection", "files", "--json", cwd=tmp_path).code == 0
+
+    def validate(*more: str) -> tuple[int, int, str]:
+        done = cli("validate", *words, *more).json
+        rows = [row for query in done["results"] for row in query["results"]]
+        reasons = "; ".join(query["reason"] for query in done["results"] if query["reason"])
+        return done["sources_compared"], len(rows), reasons
+
+    plain, checked = validate(), validate("--check-urls")
+    (folder / "knots.md").unlink()
+    gone, missing = validate(), validate("--check-urls")
+    (folder / "tides.md").write_text("# Tides\n\nAll new.\n")
+    changed = validate()
+
+    assert plain[0] == plain[1] > 0
+    assert checked == plain
+    assert plain[2] == gone[2] == ""
+    assert 0 < gone[0] < gone[1]
+    assert f"knots.md: there is no such document in {folder}" in missing[2]
+    assert "the text does not occur in its source" in changed[2]
+
+
+async def test_validation_writes_nothing(cli: Any, handbook: Path) -> None:
+    """The command passes for a role that may only read, and only in transactions that only read."""
+    async with EmbeddedServer(cli.home) as server:
+        admin = await asyncpg.connect(server.url())
+        url = server.url().replace("//postgres@", "//only_reads@")
+        words = ("--database-url", url, "--json")
+        try:
+            await admin.execute(_READER)
+            before = await _versions(admin)
+            result = await asyncio.to_thread(cli, "validate", *words)
+            after = await _versions(admin)
+            other = await asyncio.to_thread(cli, "search", "hotel in London", *words)
+        finally:
+            await admin.execute(_NO_READER)
+            await admin.close()
+
+    assert result.code == 0, result.err
+    assert result.json["load"]["errors"] == 0
+    assert after == before
+    assert other.code != 0, "a command that may write is noticed"
+    assert "may only read" in other.err
+
+
+#: A role without rights to write, and a rule that refuses its transactions that could write.
+_READER = """
+CREATE ROLE only_reads LOGIN;
+GRANT USAGE ON SCHEMA whence TO only_reads;
+GRANT SELECT ON ALL TABLES IN SCHEMA whence TO only_reads;
+CREATE FUNCTION public.only_reads() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    IF current_setting('transaction_read_only') = 'off' THEN
+        RAISE EXCEPTION 'this transaction may only read';
+    END IF;
+    RETURN true;
+END $$;
+ALTER TABLE whence.collection ENABLE ROW LEVEL SECURITY;
+CREATE POLICY only_reads ON whence.collection USING (public.only_reads());
+"""
+_NO_READER = """
+DROP POLICY only_reads ON whence.collection;
+ALTER TABLE whence.collection DISABLE ROW LEVEL SECURITY;
+DROP FUNCTION public.only_reads;
+DROP OWNED BY only_reads;
+DROP ROLE only_reads;
+"""
+
+
+async def _versions(admin: Any) -> str:
+    """Return a digest of every row of every table with its version."""
+    tables = await admin.fetch(
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'whence' ORDER BY 1"
+    )
+    found = []
+    for (table,) in tables:
+        row = "concat(t.xmin, t.xmax, t.ctid, t::text)"
+        digest = f"SELECT md5(string_agg({row}, '' ORDER BY t.ctid)) FROM whence.{table} AS t"
+        found.append(f"{table} {await admin.fetchval(digest)}")
+    return "\n".join(found)
 
 
 def test_any_collection_has_a_suite_of_its_own(cli: Any, tmp_path: Path) -> None:

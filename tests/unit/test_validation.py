@@ -242,6 +242,29 @@ async def test_originals_come_from_what_was_indexed(tmp_path: Path) -> None:
         read_source_texts([passage(0)], [tmp_path], {})
 
 
+async def test_files_that_are_known_are_compared(tmp_path: Path) -> None:
+    """A file that is gone is no fault, one with another text is; nothing above the folder is read."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text(f"# Chapter 0\n\n{TEXTS[0]}\n")
+    (tmp_path / "secret.md").write_text(f"# Chapter 1\n\n{TEXTS[1]}\n")
+    found = [
+        passage(0, document_id="a.md", source_url="a.md"),
+        passage(1, document_id="../secret.md", source_url="../secret.md"),
+    ]
+    texts = read_source_texts(found, [tmp_path / "docs"], {}, required=False)
+    checked = read_source_texts(found, [tmp_path / "docs"], {}, required=False, check_files=True)
+    done = await report(Scripted(found), sources=texts)
+    edited = passage(0, document_id="a.md", text=TEXTS[2])
+    stale = await report(Scripted([edited]), sources=texts)
+
+    assert texts.documents is not None
+    assert texts.documents.keys() == {"a.md"}
+    assert (done.passed, done.sources_compared) == (True, 1)
+    assert "does not occur in its source" in stale.results[0].reason
+    assert checked.pages.keys() == {"../secret.md"}
+    assert "no such document in" in checked.pages["../secret.md"].fault
+
+
 @pytest.mark.parametrize(
     ("topic", "occurs"),
     [

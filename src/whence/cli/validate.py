@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from inspect import Parameter
 from pathlib import Path
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from whence.evaluation.validation.repeated import Latencies
     from whence.evaluation.validation.report import ValidationReport
     from whence.evaluation.validation.run import ValidationRun
-    from whence.evaluation.validation.source_texts import Page
+    from whence.evaluation.validation.source_texts import Page, SourceTexts
     from whence.evaluation.validation.suite import ValidationSuite
     from whence.evaluation.validation.target import Target
     from whence.flow.settings import Settings
@@ -102,16 +102,23 @@ def validate(
     thresholds: Annotated[Any, OptionGroup(_THRESHOLDS, dict)],
     source: Annotated[
         list[Path] | None,
-        typer.Option(help="Indexed file or folder to compare texts with; repeatable."),
+        typer.Option(
+            help="Indexed file or folder to compare texts with, in place of those on disk; repeatable."
+        ),
     ] = None,
     check_urls: Annotated[
-        bool, typer.Option("--check-urls", help="Download result pages and compare texts.")
+        bool,
+        typer.Option(
+            "--check-urls", help="Read the page or file of each result, and compare texts."
+        ),
     ] = False,
     access: ReaderAccess,
 ) -> int:
     """Check a collection with queries of known results, and measure its latency. Changes nothing."""
     import asyncio
 
+    from whence.evaluation.validation.source_roots import known_roots
+    from whence.evaluation.validation.source_texts import read_source_texts
     from whence.evaluation.validation.suite import load_suite
     from whence.retrieval.pipeline import search_mode
 
@@ -128,7 +135,14 @@ def validate(
                 return chosen
             run = await _run(target, chosen, limits)
             pages = await _web_pages(run) if check_urls else {}
-            return await _report(target, run, chosen, origin, thresholds, source or (), pages)
+            texts = read_source_texts(
+                [passage for asked in run.first for passage in asked.passages],
+                source or ([] if store else known_roots(settings, settings.collection)),
+                pages,
+                required=bool(source),
+                check_files=check_urls,
+            )
+            return await _report(target, run, chosen, origin, thresholds, texts)
 
     done = asyncio.run(work())
     if suggest:
@@ -217,10 +231,10 @@ async def _run(target: Target, suite: ValidationSuite, limits: dict[str, Any]) -
 
 
 async def _web_pages(run: ValidationRun) -> dict[str, Page]:
-    from whence.evaluation.validation.source_texts import fetch_pages
+    from whence.evaluation.validation.source_texts import fetch_pages, is_web_address
 
-    found = (passage.source_url for asked in run.first for passage in asked.passages)
-    return await fetch_pages(list(dict.fromkeys(address for address in found if address)))
+    found = (passage.source_url or "" for asked in run.first for passage in asked.passages)
+    return await fetch_pages(list(dict.fromkeys(filter(is_web_address, found))))
 
 
 async def _report(
@@ -229,13 +243,10 @@ async def _report(
     suite: ValidationSuite,
     origin: str,
     thresholds: dict[str, Any],
-    sources: Sequence[Path],
-    pages: dict[str, Page],
+    sources: SourceTexts,
 ) -> ValidationReport:
     from whence.evaluation.validation.report import build_report, load_documents
-    from whence.evaluation.validation.source_texts import read_source_texts
 
-    passages = [passage for asked in run.first for passage in asked.passages]
     given = {name: value for name, value in thresholds.items() if value is not None}
     return build_report(
         run,
@@ -244,7 +255,7 @@ async def _report(
         about=await target.describe(),
         thresholds=msgspec.structs.replace(suite.limits, **given),
         stored=await load_documents(target, run),
-        sources=read_source_texts(passages, sources, pages),
+        sources=sources,
     )
 
 
@@ -283,6 +294,8 @@ def _print_report(report: ValidationReport) -> None:
         f"{report.passed_queries} of {report.total_queries} queries pass,"
         f" {report.demands.min_pass:.0%} are required"
     )
+    rows = sum(len(result.results) for result in report.results)
+    say(f"{report.sources_compared} of {rows} results compared with their sources")
     for name, times in report.latency.items():
         say(f"{name:<10} {_spread(times)}")
     if report.sequence is not None:

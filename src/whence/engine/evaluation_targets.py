@@ -157,6 +157,7 @@ def _passage(result: RetrievalResult) -> Passage:
         chunk_index=index if isinstance(index, int) else None,
         document_id=result.document_id,
         title=_text(metadata, "title") or "",
+        source_file=_text(metadata, "source_file") or "",
     )
 
 

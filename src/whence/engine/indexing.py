@@ -52,6 +52,7 @@ async def index_paths(
     progress: Progress | None,
 ) -> IndexReport:
     """Index files and folders, see `Engine.index`."""
+    from whence.evaluation.validation.source_roots import note_roots
     from whence.ingest.chunking import Chunker
     from whence.ingest.documents import count, load
     from whence.store.field_boosts import parse_field_boosts
@@ -68,6 +69,7 @@ async def index_paths(
         store = await session.store()
         missing = run.missing(await store.document_ids(collection))
         report.documents.removed = await store.remove_documents(collection, missing)
+    await asyncio.to_thread(note_roots, session.settings, collection, wanted)
     if weights is not None:
         await (await session.store()).boost_fields(collection, weights)
     return report

@@ -291,18 +291,22 @@ def _first(faults: Iterable[str | None]) -> str | None:
 
 def _source_text(passage: Passage, sources: SourceTexts) -> str | None:
     """Return the text that a passage should be part of; None when there is none to compare with."""
-    if sources.documents is not None:
-        by_id = sources.documents.get(passage.document_id)
-        return by_id or sources.documents.get(passage.source_url or "")
+    text = (sources.documents or {}).get(passage.document_id)
+    return _page_text(passage, sources) if text is None else text
+
+
+def _page_text(passage: Passage, sources: SourceTexts) -> str | None:
     page = sources.pages.get(passage.source_url or "")
     return page.text if page and not page.fault else None
 
 
 def _verbatim_fault(passage: Passage, digest: str, sources: SourceTexts) -> str | None:
-    text = _source_text(passage, sources)
-    if sources.documents is not None and text is None:
+    text = (sources.documents or {}).get(passage.document_id)
+    if sources.documents is not None and sources.required and text is None:
         return f"{passage.id}: its document {passage.document_id!r} is not in the sources"
-    return checks.verbatim_fault(passage, digest, text, excerpt=sources.documents is None)
+    return checks.verbatim_fault(passage, digest, text) or checks.verbatim_fault(
+        passage, digest, _page_text(passage, sources), excerpt=True
+    )
 
 
 def _page_fault(passage: Passage, sources: SourceTexts) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.evaluation.validation.target import Passage
@@ -33,29 +33,48 @@ class SourceTexts(NamedTuple):
     """Source texts of some passages."""
 
     documents: dict[str, str] | None
-    """Text by document id and by address; None when no sources were given."""
+    """Text by document id; None when no sources are known."""
     pages: dict[str, Page]
-    """Pages by address; empty when no pages were fetched."""
+    """Pages by address; empty when addresses are not checked."""
+    required: bool = True
+    """True when a document without a text is a fault."""
 
 
-def read_documents(paths: Sequence[Path], wanted: Collection[str]) -> dict[str, str]:
-    """Read files and folders as indexing does, and return the texts that are wanted.
+def read_documents(passages: Iterable[Passage], roots: Sequence[Path]) -> dict[str, str]:
+    """Read the files of passages as indexing does, and return the texts of their documents by id.
 
-    Cost: linear in the files; memory holds the wanted texts.
-
-    Raises:
-        BadInput: A path does not exist, or two files would get one id.
+    Cost: linear in these files; other files below the roots are not read.
     """
-    texts: dict[str, str] = {}
+    wanted: dict[str, set[str]] = {}
+    for passage in passages:
+        wanted.setdefault(passage.source_file or passage.document_id, set()).add(
+            passage.document_id
+        )
     # Only texts are needed, so any count of tokens will do.
     chunker = Chunker(lambda parts: [len(part.split()) for part in parts])
-    for item in load(paths, chunker=chunker):
-        if isinstance(item, LoadedDocument):
-            draft = item.draft
-            for name in (draft.document_id, draft.source_file, draft.source_url):
-                if name in wanted:
-                    texts[name] = item.text
+    texts: dict[str, str] = {}
+    for name, ids in wanted.items():
+        for path in _files(name, roots):
+            for item in load([path], chunker=chunker):
+                if not isinstance(item, LoadedDocument):
+                    continue
+                # A file on its own has its name as id, a record the same id as ever.
+                own = item.draft.document_id
+                found = name if own == path.name and name in ids else own
+                if found in ids:
+                    texts.setdefault(found, item.text)
     return texts
+
+
+def _files(name: str, roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files of that name at or below indexed paths."""
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
+        return
+    for root in roots:
+        path = root / relative if root.is_dir() else root
+        if path.is_file() and (root.is_dir() or root.name == name):
+            yield path
 
 
 async def fetch_pages(addresses: Sequence[str]) -> dict[str, Page]:
@@ -76,8 +95,6 @@ async def fetch_pages(addresses: Sequence[str]) -> dict[str, Page]:
 async def _fetch(client: httpx.AsyncClient, address: str) -> Page:
     import httpx
 
-    if not address.startswith(("http://", "https://")):
-        return Page("", "the address is not an http or https URL")
     body = bytearray()
     try:
         async with client.stream("GET", address) as response:
@@ -102,17 +119,44 @@ def _words_of_html(text: str) -> str:
     return tree.root.text(separator=" ") if tree.root else ""
 
 
+def is_web_address(address: str) -> bool:
+    """Return whether an address is that of a web page, not of a file below an indexed folder."""
+    return address.startswith(("http://", "https://"))
+
+
 def read_source_texts(
-    passages: Sequence[Passage], paths: Sequence[Path], pages: dict[str, Page]
+    passages: Sequence[Passage],
+    roots: Sequence[Path],
+    pages: Mapping[str, Page],
+    *,
+    required: bool = True,
+    check_files: bool = False,
 ) -> SourceTexts:
-    """Collect the source texts of passages."""
-    if not paths:
-        return SourceTexts(None, pages)
-    wanted = {name for one in passages for name in (one.document_id, one.source_url) if name}
-    texts = read_documents(paths, wanted)
-    if wanted and not texts:
+    """Collect the source texts of passages.
+
+    Args:
+        passages: Results.
+        roots: Files and folders that were indexed.
+        pages: Web pages by address.
+        required: Whether the roots must have every document.
+        check_files: Whether the addresses of passages that are no web addresses must be files.
+
+    Raises:
+        BadInput: The roots are required and have none of the documents.
+    """
+    texts = read_documents(passages, roots)
+    if required and roots and passages and not texts:
         raise BadInput(
             "the sources hold none of the documents that were found",
             hint="give the same files and folders that were indexed",
         )
-    return SourceTexts(texts, pages)
+    places = ", ".join(map(str, roots)) or "any folder that is known to have been indexed"
+    missing = {
+        passage.source_url: Page("", f"there is no such document in {places}")
+        for passage in passages
+        if check_files
+        and passage.source_url
+        and not is_web_address(passage.source_url)
+        and passage.document_id not in texts
+    }
+    return SourceTexts(texts if roots else None, {**pages, **missing}, required)

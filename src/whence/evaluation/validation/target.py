@@ -23,6 +23,8 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     document_id: str = ""
     """Id of the document, or its address when it has no id."""
     title: str = ""
+    source_file: str = ""
+    """Path of its file below the indexed folder; empty when it has none."""
 
 
 class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@
 | `start.lock` | held while the server is started or stopped |
 | `users.lock` | held, shared, by every process that uses the server |
 | `alive.lock` | held by the server's own processes |
+| `sources/` | paths that were indexed, by database and collection |
 """
 
 from __future__ import annotations

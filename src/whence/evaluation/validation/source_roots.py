@@ -1,0 +1,45 @@
+"""Where the documents of a collection lie on disk: the paths that were indexed, noted in the home.
+
+The folder `sources` of the home has a file for each collection of each database. It is a convenience of the
+machine that indexed: without it nothing is compared, unless the user names the paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from whence.evaluation.files import write_text
+from whence.flow.settings import Settings
+from whence.schema.errors import BadInput
+
+
+def note_roots(settings: Settings, collection: str, paths: Iterable[Path]) -> None:
+    """Add indexed paths to those of a collection. A home that cannot be written is left as it is."""
+    file = _file(settings, collection)
+    known = {str(path) for path in known_roots(settings, collection)}
+    found = known | {str(path.absolute()) for path in paths}
+    if found == known:
+        return
+    with suppress(OSError, BadInput, UnicodeError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_text(file, msgspec.json.encode(sorted(found)).decode())
+
+
+def known_roots(settings: Settings, collection: str) -> list[Path]:
+    """Return the indexed paths of a collection that exist on this machine, sorted."""
+    try:
+        found = msgspec.json.decode(_file(settings, collection).read_bytes(), type=list[str])
+    except (OSError, msgspec.DecodeError):
+        return []
+    return [path for path in map(Path, found) if path.exists()]
+
+
+def _file(settings: Settings, collection: str) -> Path:
+    key = msgspec.json.encode([settings.database_url or "", collection])
+    name = hashlib.sha256(key).hexdigest()[:32]
+    return Path(settings.home).expanduser() / "sources" / f"{name}.json"
