@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from whence.evaluation.validation.repeated import Latencies
     from whence.evaluation.validation.report import ValidationReport
     from whence.evaluation.validation.run import ValidationRun
-    from whence.evaluation.validation.source_texts import Page, SourceTexts
+    from whence.evaluation.validation.source_texts import SourceTexts
     from whence.evaluation.validation.suite import ValidationSuite
     from whence.evaluation.validation.target import Target
     from whence.flow.settings import Settings
@@ -117,13 +117,10 @@ def validate(
     """Check a collection with queries of known results, and measure its latency. Changes nothing."""
     import asyncio
 
-    from whence.evaluation.validation.source_roots import known_roots
-    from whence.evaluation.validation.source_texts import read_source_texts
     from whence.evaluation.validation.suite import load_suite
     from whence.retrieval.pipeline import search_mode
 
-    cases = None if suite is None else load_suite(suite)
-    known = search_mode(mode)
+    cases, known = load_suite(suite) if suite else None, search_mode(mode)
     _check(store, mode, access, source or (), (report, svg))
     start_logging()
     settings = settings_of(context)
@@ -134,14 +131,7 @@ def validate(
             if suggest:
                 return chosen
             run = await _run(target, chosen, limits)
-            pages = await _web_pages(run) if check_urls else {}
-            texts = read_source_texts(
-                [passage for asked in run.first for passage in asked.passages],
-                source or ([] if store else known_roots(settings, settings.collection)),
-                pages,
-                required=bool(source),
-                check_files=check_urls,
-            )
+            texts = await _source_texts(run, source, None if store else settings, check_urls)
             return await _report(target, run, chosen, origin, thresholds, texts)
 
     done = asyncio.run(work())
@@ -230,11 +220,24 @@ async def _run(target: Target, suite: ValidationSuite, limits: dict[str, Any]) -
         return await run_validation(target, suite, Limits(**limits), progress=moved)
 
 
-async def _web_pages(run: ValidationRun) -> dict[str, Page]:
-    from whence.evaluation.validation.source_texts import fetch_pages, is_web_address
+async def _source_texts(
+    run: ValidationRun, given: list[Path] | None, settings: Settings | None, check_urls: bool
+) -> SourceTexts:
+    """Read files below the given paths, else the indexed ones, and the pages of results if asked for."""
+    from whence.evaluation.validation.source_roots import known_roots
+    from whence.evaluation.validation.source_texts import (
+        fetch_pages,
+        is_web_address,
+        read_source_texts,
+    )
 
-    found = (passage.source_url or "" for asked in run.first for passage in asked.passages)
-    return await fetch_pages(list(dict.fromkeys(filter(is_web_address, found))))
+    passages = [passage for asked in run.first for passage in asked.passages]
+    addresses = dict.fromkeys(passage.source_url or "" for passage in passages)
+    pages = await fetch_pages(list(filter(is_web_address, addresses))) if check_urls else {}
+    known = known_roots(settings, settings.collection) if settings else []
+    return read_source_texts(
+        passages, given or known, pages, required=bool(given), check_files=check_urls
+    )
 
 
 async def _report(
