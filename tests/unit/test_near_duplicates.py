@@ -97,14 +97,14 @@ class Copies:
         self.limits.append(queries[0].limit)
         ids = list(self.texts)[: queries[0].limit]
         found = [
-            Candidate(chunk_id=one, document_id=f"{one}.md", rank=rank, score=1 - rank / 1000)
+            Candidate(chunk_id=one, document_id="book.md", rank=rank, score=1 - rank / 1000)
             for rank, one in enumerate(ids, 1)
         ]
         return [Ranking(found)]
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         return {
-            one: ChunkText(chunk_id=one, document_id=f"{one}.md", content=self.texts[one])
+            one: ChunkText(chunk_id=one, document_id="book.md", content=self.texts[one])
             for one in chunk_ids
         }
 
