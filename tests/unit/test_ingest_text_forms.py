@@ -133,6 +133,7 @@ def test_rst_is_recognized_by_its_content() -> None:
     assert not looks_like_rst("Title\n=====\n\nWords, and a time of 10:30.")
     assert not looks_like_rst(".. note:: alone")
     assert not looks_like_rst("T\n==\n\n.. note:: x\n\n```\nfence\n```")
+    assert looks_like_rst("Title\n`````\n\n.. note:: x\n\nMore\n```\n")
 
 
 PIECES = st.sampled_from(

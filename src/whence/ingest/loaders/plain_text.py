@@ -49,7 +49,8 @@ _SIGNS = {
 #: Signs that nothing but reStructuredText has.
 _CERTAIN = frozenset({"directive", "target", "role", "fields"})
 _TOGETHER = frozenset({"title", "literal", "literal block"})
-_MARKDOWN_FENCE = re.compile(r"(?m)^```")
+#: It has a blank line before it; a line of backticks below a title underlines that.
+_MARKDOWN_FENCE = re.compile(r"(?:\A|\n[ \t]*\n)```(?!`)[\w+-]*[ \t]*\n")
 _SAMPLE = 200_000
 
 
