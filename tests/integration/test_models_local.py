@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.cross_encoder import write_cross_encoder
 from tokenizers import Tokenizer
 
+from whence.engine.engine import Engine
 from whence.models import local_embedder
 from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
 from whence.models.flashrank_reranker import FlashrankReranker
@@ -24,7 +25,10 @@ from whence.models.local_embedder import LocalEmbedder, TokenCounts
 from whence.models.onnx_sessions import Workers
 from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
+from whence.schema.access import Access
 from whence.schema.errors import ConfigError, ModelMissing
+from whence.store.memory.store import MemoryStore
+from whence.testing.stub_models import EchoWriter
 
 pytestmark = pytest.mark.models
 
@@ -390,3 +394,21 @@ async def test_choices_fit_the_protocols() -> None:
     assert isinstance(embedder, LocalEmbedder)
     assert embedder.loaded
     await embedder.aclose()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_token_vectors_are_kept_when_wanted(tmp_path: Path, keep: bool) -> None:
+    """Documents are stored with the codes of their chunks, or without; a question is reranked either way."""
+    (tmp_path / "a.md").write_text("# Loans\n\nBooks may be borrowed for 28 days.\n")
+    (tmp_path / "b.md").write_text("# Hours\n\nThe library opens at nine.\n")
+    store = MemoryStore()
+    async with Engine(store=store, writer=EchoWriter()) as engine:
+        await engine.index([tmp_path], token_vectors=keep)
+        answer = await engine.ask("How long may a book be borrowed?")
+        trace = await engine.explain(answer.answer_id)
+    ids = [f"urn:chunk:default:{name}:0" for name in ("a.md", "b.md")]
+    codes = await store.token_codes("default", ids, Access.public())
+
+    assert sorted(codes) == (ids if keep else [])
+    assert [one.chunk_id for one in trace.selections] == ids
+    assert all(one.raw_score != one.final_score for one in trace.selections)
