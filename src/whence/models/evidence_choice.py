@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 MAX_SPANS = 3
 #: Most units that are embedded for a question: those that share most words with it.
-_MAX_EMBEDDED = 32
+_MAX_EMBEDDED = 24
 #: Units that the reranker reads: the best by the other scores.
-_MAX_READ = 12
+_MAX_READ = 8
 #: Share of the reranker in the score of a unit that it read.
 _READ_SHARE = 0.6
 #: Longest text that is embedded, in characters.
-_MAX_CHARACTERS = 700
+_MAX_CHARACTERS = 500
 _COSINE_WEIGHT = 0.6
 #: Weight of a word above a unit, relative to a word in it.
 _CONTEXT_WEIGHT = 0.6
@@ -142,7 +142,7 @@ async def choose_evidence(
 ) -> Choice | None:
     """Return the spans that answer, or that none does; None without anything to read.
 
-    Cost: the embeddings of the question and of at most 32 units, and 12 pairs for the reranker.
+    Cost: the embeddings of the question and of at most 24 units, and 8 pairs for the reranker.
     """
     parts = split_questions(request.query)
     asked = read_question(request.query)
