@@ -109,15 +109,20 @@ def query_tokens(text: str) -> list[QueryToken]:
     quoted = [match.span() for match in _QUOTED.finditer(text)]
     tokens = []
     for match in _TOKEN.finditer(text):
-        token = match.group()
-        parts = []
-        for run in _LETTERS.finditer(token):
-            split = _CAMEL_PART if run.group().isascii() else _LETTERS
-            parts += [
-                (run.start() + one.start(), one.group()) for one in split.finditer(run.group())
+        token, at = match.group(), match.start()
+        # Most words of a query need not be taken apart.
+        if token.isascii() and token.isalpha() and token.islower():
+            parts = [(0, token)]
+        else:
+            parts = [
+                (run.start() + one.start(), one.group())
+                for run in _LETTERS.finditer(token)
+                for one in (_CAMEL_PART if run.group().isascii() else _LETTERS).finditer(
+                    run.group()
+                )
             ]
-        is_quoted = any(start <= match.start() < end for start, end in quoted)
-        tokens.append(QueryToken(token, match.start(), tuple(parts), is_quoted))
+        is_quoted = any(start <= at < end for start, end in quoted)
+        tokens.append(QueryToken(token, at, tuple(parts), is_quoted))
     return tokens
 
 
