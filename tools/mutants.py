@@ -12,6 +12,7 @@ import argparse
 import ast
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.chdir(ROOT)
     partly = bool(given.sample or given.places)
     if not given.report:
+        # The copy of the tests would keep files that are gone.
+        shutil.rmtree(ROOT / "mutants" / "tests", ignore_errors=True)
         run([_first_mutant()] if partly else [])
     names = _names()
     if partly:
