@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.evaluation.validation import checks
+from whence.evaluation.validation.repeated import latencies
 from whence.evaluation.validation.report import (
     ValidationReport,
     build_report,
@@ -634,6 +635,13 @@ async def test_percentiles_of_few_samples_are_named_maximum() -> None:
     assert many.sequence is not None
     assert done.sequence.latency.percentiles == {"p99": "max of 20"}
     assert many.sequence.latency.percentiles == {}
+
+
+def test_percentiles_are_those_of_their_names() -> None:
+    """Of 1 to 100 ms, p50, p95 and p99 are 50, 95 and 99 ms."""
+    times = latencies([float(number) for number in range(1, 101)])
+
+    assert (times.p50_ms, times.p95_ms, times.p99_ms, times.max_ms) == (50.0, 95.0, 99.0, 100.0)
 
 
 async def test_section_paths_may_be_required_to_be_unique() -> None:
