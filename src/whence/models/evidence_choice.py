@@ -61,7 +61,7 @@ _WINDOW = 60
 #: Most words of a unit that is quoted in place of a part of it.
 _WHOLE = 90
 #: Words of all spans together, from which on no further one is added.
-_ENOUGH = 80
+_ENOUGH = 90
 #: Least score of a further span, relative to the best one: where it has words of the question that the others
 #: lack, where it stands in another passage, and where it only says more in the same one.
 _MIN_FURTHER, _MIN_ELSEWHERE, _MIN_EQUAL = 0.75, 0.88, 0.92
