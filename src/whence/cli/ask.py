@@ -12,8 +12,8 @@ import typer
 from whence.cli.options import ChosenSnapshot, Exact, Filter, ReaderAccess, TraceFile
 from whence.cli.output import Wrapping, console, note, note_corrections, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
-from whence.cli.source_folders import find_source
 from whence.engine.snapshot_reading import SnapshotChoice
+from whence.engine.source_roots import find_source
 from whence.schema.errors import BadInput
 from whence.text.controls import printable
 
@@ -110,7 +110,8 @@ def _print(context: typer.Context, answer: Answer, printer: _StreamPrinter, live
     if printer.text and not complete:
         # A writer failed while streaming, and another one wrote the answer with other words.
         note("note: the answer was restarted while it was written; this is the complete answer")
-    find = partial(find_source, settings_of(context).home, settings_of(context).collection)
+    settings = settings_of(context)
+    find = partial(find_source, settings, settings.collection)
     print_answer(answer, console(), text_printed=complete, find=find)
 
 

@@ -19,8 +19,7 @@ from whence.cli.output import (
     print_json,
     progress,
 )
-from whence.cli.session import as_json, run_with_engine, settings_of
-from whence.cli.source_folders import remember_folders
+from whence.cli.session import as_json, run_with_engine
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -95,7 +94,6 @@ def index(
         message = f"interrupted after {done:,} documents; stored documents are complete and stay"
         hint = "run the same command again: it continues and embeds no document twice"
         return fail("interrupted", message, hint, 130, as_json=as_json(context))
-    remember_folders(settings_of(context).home, report.collection, paths)
     print_json(report) if as_json(context) else _print_report(report)
     return 1 if report.documents.failed else 0
 

@@ -9,7 +9,7 @@ import typer
 from whence.cli.options import ReaderAccess
 from whence.cli.output import console, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
-from whence.cli.source_folders import find_source
+from whence.engine.source_roots import find_source
 from whence.schema.places import locate
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def show(
     if as_json(context):
         print_json(_json(document))
     else:
-        _print(document, item, find_source(settings.home, collection, document.source_file))
+        _print(document, item, find_source(settings, collection, document.source_file))
     return 0
 
 

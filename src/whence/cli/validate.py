@@ -224,7 +224,7 @@ async def _source_texts(
     run: ValidationRun, given: list[Path] | None, settings: Settings | None, check_urls: bool
 ) -> SourceTexts:
     """Read files below the given paths, else the indexed ones, and the pages of results if asked for."""
-    from whence.evaluation.validation.source_roots import known_roots
+    from whence.engine.source_roots import known_roots
     from whence.evaluation.validation.source_texts import (
         fetch_pages,
         is_web_address,

@@ -52,7 +52,7 @@ async def index_paths(
     progress: Progress | None,
 ) -> IndexReport:
     """Index files and folders, see `Engine.index`."""
-    from whence.evaluation.validation.source_roots import note_roots
+    from whence.engine.source_roots import note_roots
     from whence.ingest.chunking import Chunker
     from whence.ingest.documents import count, load
     from whence.store.field_boosts import parse_field_boosts

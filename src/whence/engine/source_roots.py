@@ -1,7 +1,8 @@
 """Where the documents of a collection lie on disk: the paths that were indexed, noted in the home.
 
 The folder `sources` of the home has a file for each collection of each database. It is a convenience of the
-machine that indexed: without it nothing is compared, unless the user names the paths.
+machine that indexed: without it nothing is compared, unless the user names the paths, and sources are no links.
+Stored documents hold names relative to these paths, so that no path of this machine leaves it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ def known_roots(settings: Settings, collection: str) -> list[Path]:
     except (OSError, msgspec.DecodeError):
         return []
     return [path for path in map(Path, found) if path.exists()]
+
+
+def find_source(settings: Settings, collection: str, source_file: str) -> Path | None:
+    """Return the path of a document's file; None when it is not where it was indexed from."""
+    for root in known_roots(settings, collection) if source_file else ():
+        path = root / source_file if root.is_dir() else root.with_name(source_file)
+        if path.is_file():
+            return path
+    return None
 
 
 def _file(settings: Settings, collection: str) -> Path:
