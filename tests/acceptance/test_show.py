@@ -14,7 +14,7 @@ COLLECTION = ("--collection", "shown")
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x1b]8;;http://evil.example\x1b\\\x9b31m\u202e"
 FILES: dict[str, str | bytes] = {
     "boats.md": "# Boats\n\nBoats are on the pier.\n\n## Rent\n\nA canoe costs 45 euros a day.\n",
-    "lamps.rst": "Lamps\n=====\n\nLamps are in the shed.\n\nA lantern burns\nfor 17 hours.\n",
+    "lamps.rst": "Lamps\n=====\n\nA lantern burns\nfor 17 hours.\n",
     "tents.html": (
         '<html><body><h1 id="top">Tents</h1><h2 id="wash">Washing</h2>'
         "<p>A tent is washed at 30 degrees.</p></body></html>"
@@ -26,7 +26,7 @@ FILES: dict[str, str | bytes] = {
 }
 QUESTIONS = {
     "boats.md": ("What does a canoe cost a day?", {"line_start": 7, "line_end": 7, "page": None}),
-    "lamps.rst": ("How many hours does a lantern burn?", {"line_start": 6, "line_end": 7}),
+    "lamps.rst": ("How many hours does a lantern burn?", {"line_start": 4, "line_end": 5}),
     "tents.html": ("At how many degrees is a tent washed?", {"anchor": "wash", "page": None}),
     "maps.pdf": ("To how many degrees does a compass point?", {"page": 2, "line_start": None}),
 }
