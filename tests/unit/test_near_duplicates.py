@@ -84,7 +84,7 @@ class Copies:
 
     def __init__(self, documents: int, copies: int) -> None:
         self.texts = {
-            f"c{number}-{copy}": f"{chr(97 + number) * 3} says what document {chr(97 + number)} says"
+            f"c{number}-{copy}": " ".join(chr(97 + number) * length for length in range(2, 26))
             for number in range(documents)
             for copy in range(copies)
         }
@@ -112,6 +112,14 @@ class Copies:
 async def found(services: Copies, **options: Any) -> list[tuple[str, list[str]]]:
     report = await search(cast("RetrievalServices", services), "what?", **options)
     return [(one.chunk.id, [copy.chunk_id for copy in one.duplicates]) for one in report.results]
+
+
+async def test_short_passages_have_a_place_each() -> None:
+    """Passages of a few equal words are all listed: records of a sentence are often equal and not copies."""
+    short = Copies(documents=1, copies=3)
+    short.texts = dict.fromkeys(short.texts, "annual leave")
+
+    assert await found(short, top_k=3) == [("c0-0", []), ("c0-1", []), ("c0-2", [])]
 
 
 async def test_a_ranking_stays_full_where_passages_have_copies() -> None:

@@ -95,7 +95,7 @@ async def test_a_failure_leaves_a_trace_and_stays_the_failure(
     file.unlink()
     file.parent.rmdir()
 
-    with caplog.at_level(logging.WARNING), pytest.raises(Unavailable):
+    with caplog.at_level(logging.WARNING, "whence"), pytest.raises(Unavailable):
         await code.expand(["away"], snapshot="s", access=Access())
     assert "cannot write" in caplog.text
     with pytest.raises(BadInput, match="cannot write"):

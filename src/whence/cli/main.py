@@ -92,6 +92,7 @@ def run_command(arguments: list[str]) -> int:
 
 def _fail(error: WhenceError, arguments: Iterable[str], *, as_json: bool) -> int:
     """Print an error; what is missing or does not answer is also logged, unless an error was."""
+    code = fail(error.code, error.message, error.hint, error.exit_code, as_json=as_json)
     if error.exit_code == _UNAVAILABLE:
         import logging
 
@@ -102,7 +103,7 @@ def _fail(error: WhenceError, arguments: Iterable[str], *, as_json: bool) -> int
             command = next((word for word in arguments if word in COMMANDS), "")
             about = {"action": command, "code": error.code, "error": error.message}
             logging.getLogger("whence.cli").error("command failed", extra=about)
-    return fail(error.code, error.message, error.hint, error.exit_code, as_json=as_json)
+    return code
 
 
 def _fail_unexpected(error: Exception, arguments: Iterable[str], *, as_json: bool) -> int:

@@ -348,7 +348,7 @@ class Engine:
         from whence.engine.retriever import EngineRetriever
 
         how = {"mode": search_mode(mode), "match": search_match(match)}
-        options = {**how, "filters": filters, "rerank": rerank}
+        options = {**how, "filters": filters or {}, "rerank": rerank}
         retriever = EngineRetriever(self, collection=collection, access=access, options=options)
         self._session.retrievers.add(retriever)
         return retriever

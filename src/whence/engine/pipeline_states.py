@@ -245,7 +245,15 @@ def _code_state(trace: Trace, settings: Mapping[str, Scalar]) -> State:
 
 def _hits(trace: Trace) -> list[State]:
     """Return the candidates by rank, with their scores and why they were dropped."""
-    fields = ("chunk_id", "rank", "score", "dense_score", "sparse_score", "rerank_score")
+    fields = (
+        "chunk_id",
+        "rank",
+        "score",
+        "dense_score",
+        "sparse_score",
+        "raw_score",
+        "final_score",
+    )
     return [
         {"id": one.document_id} | select_fields(one, fields) | {"dropped": one.reason_code or None}
         for one in trace.candidates

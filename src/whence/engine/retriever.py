@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
+from whence.engine.search import SearchQuery
 from whence.evaluation.searcher import MIN_QUERY
 from whence.retrieval.fusion import Fusion
 from whence.retrieval.hybrid import HybridSearch
@@ -174,14 +175,17 @@ class EngineRetriever(Retriever):
             return await search
         engine = self._engine if resource is None else resource
         try:
-            return await engine.search(
-                query_text,
+            # Every passage has a place of its own, so that a shorter list is the beginning of a longer one.
+            query = SearchQuery(
+                query=query_text,
                 top_k=top_k,
                 threshold=threshold,
                 collection=self._collection,
                 access=self._access,
+                distinct=False,
                 **self._options,
             )
+            return (await engine.search_report(query)).results
         except BadInput:
             raise
         except WhenceError as error:

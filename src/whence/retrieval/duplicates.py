@@ -66,19 +66,27 @@ class NearDuplicates:
         return figures <= known or (known <= figures and share >= _LEAST_SHARE_WITH_FIGURES)
 
 
-def without_duplicates(passages: Sequence[Passage]) -> tuple[list[Passage], dict[str, str]]:
+def without_duplicates(
+    passages: Sequence[Passage], *, least_words: int = 0
+) -> tuple[list[Passage], dict[str, str]]:
     """Return the passages that say something of their own, and of each other one the id of the one kept.
 
     Args:
         passages: Best first, each readable by the one reader that the search is for.
+        least_words: A passage of fewer words is always kept, as a short record may equal another.
     """
     near = NearDuplicates()
+    compared: list[str] = []
     kept: list[Passage] = []
     originals: dict[str, str] = {}
     for passage in passages:
+        if len(_WORD.findall(passage.text)) < least_words:
+            kept.append(passage)
+            continue
         number = near.original(passage.text)
         if number is None:
             kept.append(passage)
+            compared.append(passage.chunk_id)
         else:
-            originals[passage.chunk_id] = kept[number].chunk_id
+            originals[passage.chunk_id] = compared[number]
     return kept, originals

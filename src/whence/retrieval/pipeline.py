@@ -56,6 +56,8 @@ RERANK_BUDGET_S = 10.0
 MAX_BUDGET_S = 600.0
 #: Texts that a search reads beyond those wanted, to fill the places of passages that say the same.
 _MOST_FURTHER_TEXTS = 100
+#: A shorter passage is listed beside its equals: records of a sentence or two are often equal and not copies.
+_LEAST_WORDS_OF_A_COPY = 20
 _TEXT_HINT = "give a word or a question"
 _TOP_K_HINT = "it is the most results that are wanted, 1 or more"
 _THRESHOLD_HINT = "0 keeps every result"
@@ -265,7 +267,7 @@ async def _read(
         if not distinct:
             return _Read(found, passages, {})
         ordered = [passages[number] for number in newest_first(query.text, passages)]
-        passages, originals = without_duplicates(ordered)
+        passages, originals = without_duplicates(ordered, least_words=_LEAST_WORDS_OF_A_COPY)
         if len(passages) >= limit or len(found.kept) < query.limit:
             break
         query = msgspec.structs.replace(query, limit=2 * query.limit)
