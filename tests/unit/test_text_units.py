@@ -7,6 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whence.models.extractive_writer import ExtractiveWriter
+from whence.models.protocols import WriteRequest
 from whence.text.units import MAX_WORDS, Unit, split_blocks, split_units
 
 LINES = st.sampled_from(
@@ -110,3 +112,18 @@ def test_a_question_keeps_its_answer() -> None:
 
     assert "Is it free?\n\nYes, for residents." in said(text, "FAQ")
     assert said(text, "FAQ")["Is it free?\n\nYes, for residents."].kind in ("prose", "section")
+
+
+async def test_a_short_text_that_is_its_own_title_answers() -> None:
+    """A record without a title is quoted, once and without itself as a heading; a repeated heading is not."""
+    texts = ("Annual leave is 27 days.", "Annual leave")
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="How many days is annual leave?",
+        documents=texts,
+        sections=(texts[0], "Handbook > Annual leave > Annual leave of all employees"),
+    )
+    pieces = [piece async for piece in ExtractiveWriter(None).write(request)]
+
+    assert pieces[-1].result is not None
+    assert pieces[-1].result.text == "Annual leave is 27 days. [1]"

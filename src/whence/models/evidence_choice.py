@@ -235,13 +235,15 @@ def all_spans(request: WriteRequest) -> list[Span]:
     for number, (text, section) in enumerate(zip(request.documents, sections, strict=True)):
         headings = tuple(filter(None, section.split(" > ")))
         titles = frozenset(content_terms(section))
+        # A passage without a title is its own heading, and still says something.
+        is_own_title = frozenset(content_terms(text)) <= titles
         # A text that is its own title is no heading.
         for unit in split_units(text, headings) or split_units(text):
             for one in _narrowed(text, unit):
                 content = text[one.start : one.end]
                 terms = frozenset(content_terms(content))
                 repeats = len(content.split()) <= _TITLE_WORDS and terms <= titles
-                if repeats or sum(map(str.isalnum, content)) < _MIN_LETTERS:
+                if (repeats and not is_own_title) or sum(map(str.isalnum, content)) < _MIN_LETTERS:
                     continue
                 above = titles.union(content_terms(" ".join(one.context)))
                 spans.append(Span(number, one, content, section, terms, above))

@@ -97,7 +97,10 @@ def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:
 
 def _path(span: Span) -> str:
     """Return the headings, terms and lead-ins above a span, on one line."""
-    above = [span.section]
+    *outer, heading = span.section.split(" > ")
+    # A text without a title has its own beginning as heading.
+    repeats = " ".join(span.text.split()).startswith(heading.rstrip(" \u2026"))
+    above = [" > ".join(outer) if repeats else span.section]
     for text in span.unit.context:
         plain = text.lstrip("-*+ ").rstrip(":")
         repeated = plain.strip("`") == span.section.rsplit(" > ", 1)[-1].strip("`")
