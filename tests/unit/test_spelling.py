@@ -24,7 +24,7 @@ TEXTS = {
 
 @pytest.fixture
 async def store() -> MemoryStore:
-    """Give a store with a collection of English notes, one of them hidden."""
+    """Return a store with a collection of English notes, one of them hidden."""
     store = MemoryStore()
     await store.ensure_collection("notes", MODEL)
     documents = [

@@ -11,11 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import build_document, first_heading
-from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.rst import write_rst
+from whence.ingest.loaders.rst import load_written, write_rst
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder
 
@@ -67,19 +64,11 @@ class _Paragraph(NamedTuple):
 
 def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of plain text; its title is that of the front matter, else its first underlined one."""
-    text, encoding = decode_text(data)
-    front = read_front_matter(text)
-    write = write_rst if looks_like_rst(text) else write_text
-    builder = write(text, front.end)
-    return build_document(
-        file,
-        builder.text,
-        builder.blocks,
-        front=front,
-        title=first_heading(builder.blocks),
-        encoding=encoding,
-        places=builder.places,
-    )
+    return load_written(file, data, _write_either)
+
+
+def _write_either(text: str, start: int) -> TextBuilder:
+    return write_rst(text, start) if looks_like_rst(text) else write_text(text, start)
 
 
 def looks_like_rst(text: str) -> bool:

@@ -63,9 +63,22 @@ _PAGE_FIELDS = frozenset(
 
 def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file; its title is that of the front matter, else of the first section."""
+    return load_written(file, data, write_rst)
+
+
+def load_written(
+    file: SourceFile, data: bytes, write: Callable[[str, int], TextBuilder]
+) -> ParsedDocument:
+    """Load a file of text; its title is that of the front matter, else its first heading.
+
+    Args:
+        file: The file.
+        data: Its bytes.
+        write: Returns the clean text of a source that begins at an offset, below the front matter.
+    """
     text, encoding = decode_text(data)
     front = read_front_matter(text)
-    builder = write_rst(text, front.end)
+    builder = write(text, front.end)
     return build_document(
         file,
         builder.text,
