@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import itertools
+import logging
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -51,6 +52,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("pulsar"))
         elif item.path.parent.name == "acceptance":
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+@pytest.fixture(autouse=True)
+def log_levels() -> Iterator[None]:
+    """Restore the log levels that a command sets when a test calls it in this process."""
+    logger = logging.getLogger("whence")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @asynccontextmanager
