@@ -42,6 +42,10 @@ LEAVE = passage("leave.md", 27, title="Leave", updated="2025-01-01", text="We no
     ("old", "new"),
     [
         (OLD_LEAVE, LEAVE),
+        (
+            passage("leave-2022.md", replaced_by="Leave", heading="Entitlement in the old policy"),
+            passage("leave.md", 27, title="Leave"),
+        ),
         (passage("v1/leave.md"), passage("v2/leave.md", 27)),
         (passage("leave-9.2.md"), passage("leave-10.0.md", 27)),
         (passage("leave-2022.md"), passage("leave.md", 27)),
@@ -56,7 +60,17 @@ LEAVE = passage("leave.md", 27, title="Leave", updated="2025-01-01", text="We no
             passage("news.md", 27, section_path="Notes > Crate 4.2 (2024-05-01) > Entitlement"),
         ),
     ],
-    ids=["successor", "folder", "release", "unnumbered", "title", "updated", "version", "heading"],
+    ids=[
+        "successor",
+        "reworded",
+        "folder",
+        "release",
+        "unnumbered",
+        "title",
+        "updated",
+        "version",
+        "heading",
+    ],
 )
 def test_the_newest_edition_takes_the_place_of_the_older_one(old: Passage, new: Passage) -> None:
     """Metadata, path, title and headings tell the edition; all other passages keep their order."""

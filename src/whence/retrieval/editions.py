@@ -81,36 +81,35 @@ def outdated(metadata: Mapping[str, Any]) -> str:
 def newer_editions(question: str, passages: Sequence[Passage]) -> dict[int, int]:
     """Return for each passage that has a newer edition among the others the number of the newest one.
 
-    Two passages are editions of one when their headings are the same but for numbers, and either one document
-    names the other as its successor, or their paths or titles are the same but for numbers and at least half
-    of the words of the shorter passage are in both. The newer edition is the one that its document does not
-    call outdated, else that of the higher release, the later date, or the one without a number.
+    Two passages are editions of one in two cases. One document names the other as its successor, and their
+    headings are the same but for numbers or at least half of the words of the shorter passage are in both. Or
+    their paths or titles are the same but for numbers, and so are their headings and half of these words. The
+    newer edition is the one that its document does not call outdated, else that of the higher release, the
+    later date, or the one without a number.
 
     Where the question names a release or year that one of the passages has, those that have it are newer than
     those that have not, and no others are.
 
-    Ties go to the better ranked passage. Cost: a step for each pair of passages with the same heading.
+    Ties go to the better ranked passage. Cost: a step for each pair of passages.
     """
     editions = [_edition(one) for one in passages]
     if not any(one.is_old or one.release or one.day for one in editions):
         return {}
     asked = _asked(question, editions)
-    by_heading: dict[str, list[int]] = {}
-    for number, one in enumerate(editions):
-        by_heading.setdefault(one.heading, []).append(number)
     newest: dict[int, int] = {}
     words: dict[int, frozenset[str]] = {}
-    for group in by_heading.values():
-        for old, new in permutations(group, 2):
-            best = editions[newest.get(old, old)]
-            if _is_newer(editions[new], best, asked) and (
-                _is_successor(editions[new], editions[old])
-                or (
-                    editions[new].names & editions[old].names
-                    and _share_words(passages, old, new, words)
-                )
-            ):
-                newest[old] = new
+    for old, new in permutations(range(len(passages)), 2):
+        one, other = editions[old], editions[new]
+        is_successor = _is_successor(other, one)
+        if not (is_successor or one.names & other.names):
+            continue
+        if not _is_newer(other, editions[newest.get(old, old)], asked):
+            continue
+        same_heading = one.heading == other.heading
+        if (is_successor and same_heading) or (
+            (is_successor or same_heading) and _share_words(passages, old, new, words)
+        ):
+            newest[old] = new
     return newest
 
 
