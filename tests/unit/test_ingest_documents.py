@@ -270,13 +270,35 @@ def test_a_huge_line_is_cut(tmp_path: Path) -> None:
 
 
 def test_tags_of_the_run_join_those_of_the_document(tmp_path: Path) -> None:
-    """Given tags protect documents without any and add to those that have some."""
-    write(tmp_path, "a.md")
-    write(tmp_path, "b.md", "---\nacl: [hr]\nlabels: [x]\nclearance: 1\n---\nText.")
-    documents = loaded(tmp_path, tags=DocumentTags(("all",), ("y",), 2))
+    """Given tags protect documents without any; of two ACLs the tags that both have remain, in every format."""
+    front = "---\nacl: [hr, it]\nlabels: [x]\nclearance: 1\n---\n"
+    write(tmp_path, "plain.md")
+    write(tmp_path, "public.md", "---\nacl: []\n---\nText.")
+    write(tmp_path, "r.jsonl", record(_id="r", acl=["it", "hr"], labels=["x"], clearance=1))
+    for name in ("m.md", "t.txt", "s.rst", "toml.md"):
+        write(tmp_path, name, front + "Text.")
+    documents = loaded(tmp_path, tags=DocumentTags(("all", "hr"), ("y",), 2))
 
-    assert documents["a.md"].draft.tags == DocumentTags(("all",), ("y",), 2)
-    assert documents["b.md"].draft.tags == DocumentTags(("hr",), ("x", "y"), 2)
+    found = {name: document.draft.tags for name, document in documents.items()}
+    given = DocumentTags(("all", "hr"), ("y",), 2)
+    both = DocumentTags(("hr",), ("x", "y"), 2)
+    assert found.pop("plain.md") == found.pop("public.md") == given
+    assert found == dict.fromkeys(("r", "m.md", "t.txt", "s.rst", "toml.md"), both)
+
+
+def test_acls_without_a_common_tag_fail_alone(tmp_path: Path) -> None:
+    """Such a document would be public or open itself; it fails with both lists, its neighbours are loaded."""
+    write(tmp_path, "a.md", "---\nacl: [tenant-b]\n---\nText.")
+    write(tmp_path, "b.md")
+    write(tmp_path, "c.jsonl", record(_id="c", acl=["tenant-c"]))
+    outcomes = list(load([tmp_path], chunker=CHUNKER, tags=DocumentTags(("tenant-a",))))
+    failed = [one for one in outcomes if isinstance(one, LoadFailure)]
+
+    assert [one.document_id for one in failed] == ["a.md", "c"]
+    assert len(outcomes) == 3
+    assert all("'tenant-a'" in one.reason for one in failed)
+    assert "'tenant-b'" in failed[0].reason
+    assert "'tenant-c'" in failed[1].reason
 
 
 def record(**fields: Any) -> str:

@@ -39,6 +39,8 @@ def content_hash(draft: DocumentDraft) -> str:
     return hashlib.sha256(_VERSION + encode(stored)).hexdigest()
 
 
+#: Changes when tags are merged in another way, so that documents that both tag are tagged again.
+_MERGE_RULE = "acl: common tags"
 #: Largest text file that is one document, and longest record, in bytes.
 MAX_DOCUMENT_BYTES = 16 * 2**20
 #: Largest binary file, in bytes: most of a PDF or Word file is pictures, which are not read.
@@ -165,7 +167,8 @@ class _LoadRun:
         self._settings_hash = hashlib.sha256()
         if known is not None:
             settings = (version("whence"), known.tokenizer, chunker.signature, repr(tags))
-            for part in (*settings, str(max_bytes)):
+            merge_rule = (_MERGE_RULE,) if tags.acl else ()
+            for part in (*settings, str(max_bytes), *merge_rule):
                 self._settings_hash.update(_with_length(part.encode()))
 
     def run(self, roots: Sequence[Path]) -> Iterator[LoadResult]:

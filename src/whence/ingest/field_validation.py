@@ -131,18 +131,24 @@ def parse_tags(values: Mapping[str, Any]) -> DocumentTags:
 
 
 def merge_tags(own: DocumentTags, given: DocumentTags) -> DocumentTags:
-    """Merge the tags of a document with those given for the run; the result never permits more than either.
+    """Merge the tags of a document with those given for the run: a reader needs what both ask for.
 
-    - ACL: that of the document if it has one, else the given one. One tag of an ACL suffices to read, so a
-      union would admit more readers.
+    - ACL: the tags that both have; if only one has an ACL, that one.
     - Labels: the union, since a reader needs all of them.
     - Clearance: the higher one.
 
-    >>> merge_tags(DocumentTags(("hr",), ("pii",), 1), DocumentTags(("all",), ("internal",), 2))
+    >>> merge_tags(DocumentTags(("hr", "it"), ("pii",), 1), DocumentTags(("hr",), ("internal",), 2))
     DocumentTags(acl=('hr',), labels=('internal', 'pii'), clearance=2)
+
+    Raises:
+        BadInput: The ACLs have no tag in common: an empty list would make the document public.
     """
-    return DocumentTags(
-        own.acl or given.acl,
-        own.labels + given.labels,
-        max(own.clearance, given.clearance),
-    )
+    acl = own.acl or given.acl
+    if own.acl and given.acl:
+        acl = tuple(sorted(set(own.acl) & set(given.acl)))
+        if not acl:
+            raise BadInput(
+                f"its own acl {list(own.acl)} and the given acl {list(given.acl)} have no tag in common, so nobody"
+                " could read it; state a common tag in both, or index it without --acl"
+            )
+    return DocumentTags(acl, own.labels + given.labels, max(own.clearance, given.clearance))
