@@ -48,7 +48,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 async def erase(store: Store, collection: str, document_id: str) -> Erasure:
     """Remove a document with its chunks, vectors and postings, then its words from all traces.
 
-    Can be repeated after an interruption. Cost: linear in the number of stored traces.
+    Can be repeated after an interruption. Cost: linear in the traces that name it.
     """
     named, quoted = await _count_traces(store, collection, document_id)
     stored, left = await store.erase_document(collection, document_id)

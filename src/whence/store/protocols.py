@@ -342,7 +342,7 @@ class TraceStore(Protocol):
     async def traces_about(self, collection: str, document_id: str) -> list[str]:
         """Return the sorted ids of answers whose traces name a document or its chunks.
 
-        Cost: linear in all traces.
+        A document is named by the id of a chunk, a literal without datatype, or a citation.
         """
 
     async def visible_chunks(

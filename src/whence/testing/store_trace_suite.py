@@ -139,7 +139,7 @@ class TraceSuite:
 
     @pytest.mark.parametrize("document_id", ["a.md", "b c/ü.md", "100%"])
     async def test_traces_about_a_document(self, store: Store, document_id: str) -> None:
-        """Matched by a chunk, the document id or a citation; other documents and collections do not count."""
+        """Matched by a chunk, the id as a text, or a citation; other documents and collections do not count."""
         name = await fill_collection(
             store, make_document(document_id, [QUERY]), make_document("z.md")
         )
@@ -150,6 +150,7 @@ class TraceSuite:
             "cited": (literal("x"), (Citation(marker=1, chunk_id=mine, document_id=document_id),)),
             "other": (iri(f"{mine[:-2]}x:0"), ()),
             "longer": (literal(f"{document_id}x"), ()),
+            "typed": (literal(document_id, "urn:number"), ()),
         }
         for kind, (term, citations) in told.items():
             await store.record_trace(make_trace_with_term(f"{name}-{kind}", name, term, citations))

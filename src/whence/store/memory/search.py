@@ -399,6 +399,7 @@ def _names(record: TraceRecord, document_id: str) -> bool:
     prefix = document_key(record.collection, document_id)
     objects = (triple.o for event in record.events for triple in event.triples)
     citations = record.answer.citations if record.answer else ()
-    return any(one.iri.startswith(prefix) or one.value == document_id for one in objects) or any(
-        citation.document_id == document_id for citation in citations
-    )
+    return any(
+        one.iri.startswith(prefix) or (one.value == document_id and not one.datatype)
+        for one in objects
+    ) or any(citation.document_id == document_id for citation in citations)
