@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -361,6 +362,23 @@ def test_reranker_changes_no_global_state(cross_encoder: Path) -> None:
 
     assert result.stdout.strip() == "[] 30 True"
     assert result.stderr == ""
+
+
+def test_the_runtime_leaves_nothing_in_the_home_of_the_user(tmp_path: Path) -> None:
+    """Computing with a local model writes no device id and no usage events, whatever the environment says."""
+    code = (
+        "import asyncio\n"
+        "from whence.models.local_embedder import LocalEmbedder\n"
+        "asyncio.run(LocalEmbedder(threads=1).embed(['text']))\n"
+    )
+    places = {name: str(tmp_path) for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **places, "ORT_DISABLE_TELEMETRY": "0"},
+        check=True,
+    )
+
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_reranker_folders_are_checked(tmp_path: Path, cross_encoder: Path) -> None:

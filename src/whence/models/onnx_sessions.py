@@ -59,6 +59,8 @@ def open_session(graph: Path | bytes, weights: Path | None = None) -> Session:
         graph: A file, or the content of one.
         weights: Folder of the data files that the content of a graph points into.
     """
+    # Without this, the import writes a device id and a queue of usage events into the user's cache folder.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # type: ignore[import-untyped]
 
     options = onnxruntime.SessionOptions()
