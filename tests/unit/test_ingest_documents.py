@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import content_hash, load
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped
+from whence.ingest.loader_registry import loaders_by_suffix
+from whence.ingest.sources import SourceFile
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
@@ -227,6 +230,34 @@ def test_an_unreadable_file_does_not_affect_others(
     assert reason in first.reason
     assert "\n" not in first.reason
     assert isinstance(second, LoadedDocument)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no\nroot"), RecursionError(), MemoryError()])
+def test_any_error_of_a_loader_is_the_failure_of_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """An error that a library raises unexpectedly is named in the reason; other files are read."""
+
+    def fail(file: SourceFile, data: bytes) -> ParsedDocument:
+        raise error
+
+    write(tmp_path, "a.html", "<p>text</p>")
+    write(tmp_path, "records.jsonl", '{"_id": "b", "text": "Some text."}')
+    broken = replace(loaders_by_suffix()[".html"], parse_file=fail)
+    monkeypatch.setattr("whence.ingest.documents.detect_loader", lambda *_: broken)
+    first, second = load([tmp_path], chunker=CHUNKER)
+
+    assert isinstance(first, LoadFailure)
+    assert first.reason.startswith(f"cannot be read: {type(error).__name__}")
+    assert "\n" not in first.reason
+    assert isinstance(second, LoadedDocument)
+
+
+@pytest.mark.parametrize("tag", ["html hidden", "html aria-hidden='true'", "body hidden"])
+def test_a_page_that_is_hidden_as_a_whole_is_read(tmp_path: Path, tag: str) -> None:
+    """Scripts show such a page when it is complete."""
+    page = write(tmp_path, "a.html", f"<{tag}><p>Some words.</p>")
+    assert loaded(page)["a.html"].text.strip() == "Some words."
 
 
 def test_a_file_that_disappears_does_not_affect_others(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ _MAX_BINARY_BYTES = 128 * 2**20
 #: Largest chunked document, in bytes on the wire: it is one message of a broker (limit 5 MiB).
 MAX_DRAFT_BYTES = 4 * 2**20
 
+#: Characters of a library's error that a reason repeats.
+_MAX_REASON_CHARS = 200
 _NO_TAGS = DocumentTags()
 _COUNT_BLOCK_BYTES = 2**20
 #: Sources whose digests are looked up together, and their bytes that are in memory meanwhile.
@@ -207,13 +209,8 @@ class _LoadRun:
             document_id = None if loader.records is not None else file.document_id
             try:
                 yield from self._sources(file, loader)
-            except (BadInput, OSError) as error:
-                reason = (
-                    f"cannot be read: {error.strerror or error}"
-                    if isinstance(error, OSError)
-                    else error.message
-                )
-                yield LoadFailure(path=file.display_path, reason=reason, document_id=document_id)
+            except Exception as error:  # noqa: BLE001 - the failure of this file alone
+                yield _failure(file.display_path, document_id, error)
 
     def _sources(self, file: SourceFile, loader: Loader) -> Iterator[_Item]:
         if loader.records is None:
@@ -263,12 +260,23 @@ class _LoadRun:
                     return Skipped(path=source.display_path, reason="contains no text")
                 tags = merge_tags(parsed.tags, self._tags)
                 draft = _draft(parsed, self._chunker, tags, source.digest)
-            except BadInput as error:
-                reason = error.message
-                return LoadFailure(path=source.display_path, reason=reason, document_id=document_id)
+            except Exception as error:  # noqa: BLE001 - the failure of this document alone
+                return _failure(source.display_path, document_id, error)
             result = LoadedDocument(draft=draft, text=parsed.text, kind=kind)
         self._loaded[document_id] = source.file.document_id
         return result
+
+
+def _failure(path: str, document_id: str | None, error: Exception) -> LoadFailure:
+    """Describe why a document cannot be read; an error that no loader expected is named by its class."""
+    if isinstance(error, BadInput):
+        reason = error.message
+    elif isinstance(error, OSError):
+        reason = f"cannot be read: {error.strerror or error}"
+    else:
+        words = " ".join(str(error).split())[:_MAX_REASON_CHARS]
+        reason = f"cannot be read: {type(error).__name__}: {words}".rstrip(": ")
+    return LoadFailure(path=path, reason=reason, document_id=document_id)
 
 
 def _count_lines(path: str) -> int:

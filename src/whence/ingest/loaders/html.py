@@ -365,9 +365,9 @@ def _main_content(page: LexborHTMLParser) -> LexborNode:
 
 
 def _remove_tools(page: LexborHTMLParser) -> None:
-    """Remove what is no text on any page."""
+    """Remove what is no text on any page. A page that is hidden as a whole, until a script shows it, stays."""
     for selector in (_NO_CONTENT, _TOOLS):
-        found = page.css(selector)
+        found = [node for node in page.css(selector) if node.tag not in ("html", "body")]
         ids = {node.mem_id for node in found}
         # A removed node must not be touched again.
         for node in [each for each in found if not _has_ancestor(each, ids)]:
