@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,10 +17,13 @@ from whence.gateway.auth import Authenticator, Caller, token_digest
 from whence.gateway.events import stream_events
 from whence.gateway.failures import STATUSES
 from whence.gateway.openapi import openapi
+from whence.gateway.requests import decode_json
+from whence.gateway.server import listen
 from whence.gateway.service import Service
 from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema import Access, Answer, Term, Triple
 from whence.schema.errors import (
+    BadInput,
     DeadlineExceeded,
     NotFound,
     Overloaded,
@@ -176,6 +180,49 @@ async def test_invalid_json(http: httpx.AsyncClient, raw: bytes) -> None:
     refused = await http.post("/v1/search", content=raw, headers=head)
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == "bad_input"
+
+
+@pytest.mark.parametrize("levels", [33, 100, 512])
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/ask", "/mcp"])
+async def test_deeply_nested_messages_are_refused(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, path: str, levels: int
+) -> None:
+    """A nested body is an error of the caller on every path, and writes nothing to the log."""
+    head = {"Content-Type": "application/json"}
+    for raw in (
+        b"[" * levels,
+        b"[" * levels + b"]" * levels,
+        b'{"a":' * levels + b"1" + b"}" * levels,
+    ):
+        refused = await http.post(path, content=raw[:1024], headers=head)
+        assert refused.status_code == 400
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("levels", [33, 3000, 500_000])
+def test_decoding_ends_at_any_depth(levels: int) -> None:
+    """No depth ends the process or takes more stack than there is."""
+    with pytest.raises(BadInput, match="nested more than 32"):
+        decode_json(b"[" * levels + b"]" * levels)
+
+
+async def test_nesting_that_filters_need_is_accepted(http: httpx.AsyncClient) -> None:
+    """A message may be 32 levels deep."""
+    lists: Any = "x"
+    for _ in range(30):
+        lists = [lists]
+    refused = await http.post("/v1/search", json={"query": "x", "unknown": lists})
+    assert "unknown" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("level", ["9" * 5000, "-1", "\N{SUPERSCRIPT TWO}", "x", ""])
+async def test_a_malformed_clearance_in_a_query_is_refused(
+    http: httpx.AsyncClient, engine: StubEngine, level: str
+) -> None:
+    """Only decimal digits are a number, and few of them are read."""
+    refused = await http.get("/v1/answers/a1", params={"clearance": level})
+    assert refused.status_code == 400
+    assert engine.asked == []
 
 
 async def test_other_content_types_are_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
@@ -403,3 +450,12 @@ def read_events(raw: bytes) -> list[tuple[str, Any]]:
         if fields:
             events.append((fields["event"], json.loads(fields["data"])))
     return events
+
+
+def test_connections_send_at_once() -> None:
+    """Nagle's algorithm is off for each connection, so that a response does not wait for an acknowledgement."""
+    with listen("127.0.0.1", 0) as listening:
+        with socket.create_connection(listening.getsockname()):
+            accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1

@@ -32,12 +32,21 @@ from whence.gateway.failures import JsonResponse, handle_error, handle_http_erro
 from whence.gateway.host_check import MAX_BODY, HostCheck
 from whence.gateway.mcp import Mcp
 from whence.gateway.openapi import openapi
-from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, parse_body
+from whence.gateway.requests import (
+    AskBody,
+    ExplainBody,
+    SearchBody,
+    WhyNotBody,
+    decode_json,
+    parse_body,
+)
 from whence.gateway.service import FORMATS, MEDIA_TYPES, Service
 from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput, WhenceError
 
 _PAGE: Final = Path(__file__).parent / "page"
+#: Longest number of a clearance in a query string; the largest is checked later.
+_MAX_DIGITS: Final = 10
 _EVENTS: Final = "text/event-stream"
 
 
@@ -69,12 +78,12 @@ class _Routes:
 
     async def search(self, request: Request) -> Response:
         caller = self._caller(request)
-        body = parse_body(await _json(request), SearchBody)
+        body = parse_body(decode_json(await _json(request)), SearchBody)
         return JsonResponse(await self._service.search(caller, body))
 
     async def ask(self, request: Request) -> Response:
         caller = self._caller(request)
-        body = parse_body(await _json(request), AskBody)
+        body = parse_body(decode_json(await _json(request)), AskBody)
         if _EVENTS not in request.headers.get("accept", ""):
             return JsonResponse(await self._service.ask(caller, body))
 
@@ -153,6 +162,6 @@ def _access(request: Request) -> AccessBody | None:
     if not query.keys() & {"acl", "label", "clearance"}:
         return None
     level = query.get("clearance", "0")
-    if not level.isdecimal():
-        raise BadInput(f"clearance {level!r} is not a number", hint="use 0 or more")
+    if not (level.isascii() and level.isdecimal() and len(level) <= _MAX_DIGITS):
+        raise BadInput("clearance is not a number", hint="use 0 or more")
     return AccessBody(query.getlist("acl"), query.getlist("label"), int(level))

@@ -110,7 +110,7 @@ def read_tokens(path: Path) -> dict[str, Caller]:
         found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _TokenFile)
     except OSError as error:
         raise ConfigError(f"cannot read the tokens in {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of msgspec
         raise ConfigError(f"the tokens in {path} are malformed: {error}", hint=_EXAMPLE) from error
     callers: dict[str, Caller] = {}
     for name, entry in found.tokens.items():

@@ -16,9 +16,17 @@ import msgspec
 
 from whence.gateway.auth import Caller
 from whence.gateway.failures import as_whence_error
-from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, parse_body
+from whence.gateway.requests import (
+    AskBody,
+    ExplainBody,
+    SearchBody,
+    WhyNotBody,
+    decode_json,
+    parse_body,
+)
 from whence.gateway.service import Service
 from whence.provenance.render import render_trace
+from whence.schema.errors import BadInput
 
 #: Revisions that begin with `initialize`, newest first.
 HANDSHAKE_REVISIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -118,9 +126,9 @@ class Mcp:
     ) -> McpReply:
         """Answer one message."""
         try:
-            message = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _failed(None, _ProtocolError(_PARSE_ERROR, f"not JSON: {error}"), status=400)
+            message = decode_json(raw)
+        except BadInput as error:
+            return _failed(None, _ProtocolError(_PARSE_ERROR, error.message), status=400)
         if not isinstance(message, dict) or not isinstance(message.get("method"), str):
             refused = _ProtocolError(
                 _INVALID_REQUEST, "a message must be one JSON-RPC request or notification"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -34,6 +35,9 @@ _Exact = Annotated[
     bool, msgspec.Meta(description="Search for all words as they are; quoted words always are.")
 ]
 _AnswerId = Annotated[str, msgspec.Meta(description="Id of the answer.")]
+
+#: Most objects and lists inside one another in a message.
+_MAX_DEPTH = 32
 
 T = TypeVar("T")
 
@@ -123,13 +127,41 @@ class WhyNotBody(_Body, frozen=True, kw_only=True):
     access: _Access = None
 
 
-def parse_body(document: object, form: type[T]) -> T:
-    """Parse a request body."""
+def decode_json(raw: bytes) -> Any:
+    """Decode a message.
+
+    Raises:
+        BadInput: It is no JSON, or is nested too deeply for those who read it.
+    """
     try:
-        if isinstance(document, bytes):
-            return msgspec.json.decode(document, type=form)
-        return msgspec.convert(document, type=form)
+        document = msgspec.json.decode(raw)
+    except RecursionError as error:
+        raise _too_deep() from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"not JSON: {error}") from error
+    level = [document]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return document
+    raise _too_deep()
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _too_deep() -> BadInput:
+    return BadInput(f"the message is nested more than {_MAX_DEPTH} levels deep")
+
+
+def parse_body(document: object, form: type[T]) -> T:
+    """Convert a decoded message to a request body."""
+    try:
+        return msgspec.convert(document, type=form)
+    except msgspec.ValidationError as error:
         # The error names the field and the expected type.
         hint = f"the fields are {', '.join(getattr(form, '__struct_fields__', ()))}"
         raise BadInput(f"the request is malformed: {error}", hint=hint) from error
