@@ -18,7 +18,7 @@ from whence.processors.document_rag import (
     RagOptions,
 )
 from whence.provenance.redaction import chunk_ids
-from whence.provenance.stages import answer_uris, stage_from_uri
+from whence.provenance.terms import answer_uris, stage_from_uri
 from whence.provenance.trace import Trace, read_trace
 from whence.provenance.why_not import why_not
 from whence.retrieval.services import Vector

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whence.processors.document_rag import DocumentRag, RagOptions
 from whence.provenance.checking import check_trace
-from whence.provenance.stages import stage_from_uri
+from whence.provenance.terms import stage_from_uri
 from whence.provenance.trace import read_trace
 from whence.schema import Answer, RerankerResult, Triple
 from whence.schema.errors import NotFound, Unavailable, WhenceError

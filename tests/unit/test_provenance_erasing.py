@@ -11,7 +11,7 @@ from tests.support.traces import full_triples, plain_triples
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
 from whence.provenance.erasing import ERASED, erase_texts
-from whence.provenance.stages import id_from_iri
+from whence.provenance.terms import id_from_iri
 from whence.provenance.trace import read_trace
 from whence.schema import Access
 from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord

@@ -26,7 +26,8 @@ from whence.provenance.render.rdf import run_sparql, serialize, to_nquads
 from whence.provenance.render.svg import to_svg
 from whence.provenance.render.text import one_line, shorten
 from whence.provenance.render.tree import tree_text
-from whence.provenance.stages import double, grounding_triples, question_triples
+from whence.provenance.stages import grounding_triples, question_triples
+from whence.provenance.terms import double
 from whence.provenance.trace import STAGE_TITLES, read_trace
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal

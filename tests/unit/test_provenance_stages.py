@@ -11,26 +11,28 @@ import pytest
 from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
-from whence.provenance import stages
+from whence.provenance import terms
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES
 from whence.provenance.render import text
 from whence.provenance.render.rdf import run_sparql
 from whence.provenance.stage_records import CandidateRecord, Selection, StageRun
 from whence.provenance.stages import (
-    answer_id_from_uri,
-    answer_uris,
-    double,
     exploration_triples,
     failure_triples,
     focus_triples,
     grounding_triples,
+    question_triples,
+    synthesis_triples,
+)
+from whence.provenance.terms import (
+    answer_id_from_uri,
+    answer_uris,
+    double,
     id_from_iri,
     integer,
     iri_from_id,
-    question_triples,
     read_scalar,
     scalar,
-    synthesis_triples,
 )
 from whence.schema.errors import BadInput
 from whence.schema.terms import Triple
@@ -329,7 +331,7 @@ def test_documented_queries_return_rows() -> None:
         assert run_sparql(full_triples(), example).rows
 
 
-@pytest.mark.parametrize("module", [stages, text])
+@pytest.mark.parametrize("module", [terms, text])
 def test_docstring_examples_are_correct(module: ModuleType) -> None:
     """Examples in docstrings produce the output shown."""
     result = doctest.testmod(module)

@@ -20,14 +20,13 @@ from whence.provenance.redaction import WITHHELD, chunk_ids, redact_trace
 from whence.provenance.render.rdf import to_nquads
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
 from whence.provenance.stages import (
-    answer_uris,
     exploration_triples,
     focus_triples,
     grounding_triples,
-    id_from_iri,
     question_triples,
     synthesis_triples,
 )
+from whence.provenance.terms import answer_uris, id_from_iri
 from whence.provenance.trace import Trace, read_trace
 from whence.provenance.why_not import why_not
 from whence.schema.document_rag import BestPassage, Citation, Refusal

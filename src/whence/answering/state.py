@@ -12,7 +12,7 @@ import msgspec
 
 from whence.answering.trace_recorder import EventListener, Sources, TraceRecorder, iso_utc
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
-from whence.provenance.stages import validate_answer_id
+from whence.provenance.terms import validate_answer_id
 from whence.retrieval.diversity import DEFAULT_LAMBDA
 from whence.retrieval.pipeline import check_text
 from whence.retrieval.services import Deadline, Passage, RetrievalServices

@@ -13,7 +13,8 @@ from functools import partial
 from typing import NamedTuple
 
 from whence.provenance.stage_records import ModelUse, Scalar, StageRun
-from whence.provenance.stages import answer_uris, failure_triples
+from whence.provenance.stages import failure_triples
+from whence.provenance.terms import answer_uris
 from whence.schema.document_rag import ExplainEvent, StageReport
 from whence.schema.errors import WhenceError
 from whence.schema.search import Degradation

@@ -15,7 +15,8 @@ from whence.answering.locations import locate_citations
 from whence.answering.state import Question, SaveAnswerCallback
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord, ModelUse
-from whence.provenance.stages import answer_uris, synthesis_triples
+from whence.provenance.stages import synthesis_triples
+from whence.provenance.terms import answer_uris
 from whence.retrieval.editions import outdated
 from whence.retrieval.services import Passage
 from whence.schema.document_rag import Answer, BestPassage, Citation, Refusal

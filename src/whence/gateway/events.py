@@ -19,7 +19,7 @@ import msgspec
 
 from whence.gateway.failures import as_whence_error, error_document
 from whence.provenance.render.json import triple_to_json
-from whence.provenance.stages import stage_from_uri
+from whence.provenance.terms import stage_from_uri
 from whence.schema.terms import Triple
 
 #: Silence in seconds after which a comment is sent: proxies close silent connections.

@@ -10,7 +10,7 @@ import msgspec
 
 from whence.provenance import namespaces as ns
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.stages import answer_uris
+from whence.provenance.terms import answer_uris
 from whence.provenance.trace import STAGE_TYPES, Trace
 
 #: Predicates of a stage that link to nodes which the trace must describe. `tg:selectedChunk` links a focus to

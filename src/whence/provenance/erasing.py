@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stages import date_time, id_from_iri
+from whence.provenance.terms import date_time, id_from_iri
 from whence.provenance.trace import read_trace
 from whence.schema.document_rag import Citation, TraceRecord
 from whence.schema.terms import Triple, iri, literal

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stages import answer_uris, id_from_iri, integer, iri_from_id
+from whence.provenance.terms import answer_uris, id_from_iri, integer, iri_from_id
 from whence.provenance.trace import Trace
 from whence.schema.terms import Term, Triple, iri, literal
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stages import answer_uris, id_from_iri, integer
+from whence.provenance.terms import answer_uris, id_from_iri, integer
 from whence.provenance.trace import Trace, read_trace
 from whence.schema.terms import Triple, iri, literal
 

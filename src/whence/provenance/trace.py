@@ -25,7 +25,7 @@ from whence.provenance.stage_records import (
     Selection,
     StageRun,
 )
-from whence.provenance.stages import answer_id_from_uri, answer_uris, id_from_iri, read_scalar
+from whence.provenance.terms import answer_id_from_uri, answer_uris, id_from_iri, read_scalar
 from whence.schema.access import Access
 from whence.schema.document_rag import STAGE_LABELS, BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.errors import BadInput
