@@ -17,7 +17,7 @@ from tests.support.cross_encoder import write_cross_encoder
 from tokenizers import Tokenizer
 
 from whence.engine.engine import Engine
-from whence.models import local_embedder
+from whence.models import local_embedder, onnx_sessions
 from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
 from whence.models.flashrank_reranker import FlashrankReranker
 from whence.models.installed import find_model
@@ -362,6 +362,22 @@ def test_reranker_changes_no_global_state(cross_encoder: Path) -> None:
 
     assert result.stdout.strip() == "[] 30 True"
     assert result.stderr == ""
+
+
+async def test_every_processor_computes_equal_bits(
+    w8: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """8 bit weights give the same vectors with the VNNI instructions as without."""
+    expected, codes = await w8.embed_coded(TEXTS)
+    for is_exact in (False, True):
+        monkeypatch.setattr(onnx_sessions, "int8_is_exact", lambda found=is_exact: found)
+        other = LocalEmbedder()
+        vectors, other_codes = await other.embed_coded(TEXTS)
+        await other.aclose()
+
+        assert other.model == w8.model
+        assert vectors.tobytes() == expected.tobytes()
+        assert other_codes == codes
 
 
 def test_the_runtime_leaves_nothing_in_the_home_of_the_user(tmp_path: Path) -> None:

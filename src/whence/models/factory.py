@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from whence.models.local_embedder import Precision
 
 _PRECISIONS: Final[dict[str, Precision]] = {
-    "local": "auto",
+    "local": "w8",
     "local:w8": "w8",
     "local:float32": "float32",
 }
@@ -92,7 +92,7 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
     """Return the embedder that a setting names; nothing is loaded or requested yet.
 
     Args:
-        setting: `local` (8 bit where the processor is fast at it, else float32), `local:w8`, `local:float32`,
+        setting: `local` or `local:w8` (8 bit weights, equal results on all processors), `local:float32`,
             `openai:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
         settings: Folders, keys and addresses.
     """

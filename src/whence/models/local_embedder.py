@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from whence.models.installed import check_files, find_model, shipped_graph
-from whence.models.onnx_sessions import Session, Workers, int8_is_exact, open_session
+from whence.models.onnx_sessions import Session, Workers, open_session
 from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
 from whence.schema.embedding import EmbeddingModel, Purpose
 from whence.schema.errors import ModelMissing
@@ -90,7 +90,7 @@ class TokenCounts:
         return [len(encoding) for encoding in encodings]
 
 
-Precision = Literal["auto", "w8", "float32"]
+Precision = Literal["w8", "float32"]
 
 _GRAPHS: Final = {"w8": "minilm-w8.onnx", "float32": "minilm-fp32.onnx"}
 #: Tokens computed in one run: enough to amortise its fixed cost, few enough to stay in the cache. With 512 the
@@ -112,8 +112,8 @@ class LocalEmbedder:
     Args:
         home: The home whose `models` folder is searched.
         models: The only folder to search, when set.
-        precision: `w8` for 8 bit weights, `float32` for the published ones; `auto` for `w8` where the
-            processor computes it fast and exactly, else `float32`.
+        precision: `w8` for 8 bit weights, which every processor multiplies exactly, so that machines of
+            different kinds may share a home; `float32` for the published ones.
         threads: Texts computed at the same time; None for one per usable core.
     """
 
@@ -122,11 +122,9 @@ class LocalEmbedder:
         *,
         home: Path | None = None,
         models: Path | None = None,
-        precision: Precision = "auto",
+        precision: Precision = "w8",
         threads: int | None = None,
     ) -> None:
-        if precision == "auto":
-            precision = "w8" if int8_is_exact() else "float32"
         self._home, self._models = home, models
         self._model = EmbeddingModel(
             name=EMBEDDER_NAME,

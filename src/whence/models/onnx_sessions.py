@@ -39,9 +39,10 @@ def usable_cores() -> int:
 
 @cache
 def int8_is_exact() -> bool:
-    """Return whether this processor multiplies 8 bit integers fast and without saturation.
+    """Return whether this processor multiplies signed 8 bit weights without saturation.
 
-    On x86 that needs the VNNI instructions; older ones add pairs of products in 16 bits and may saturate.
+    On x86 that needs the VNNI instructions; older ones add pairs of products in 16 bits and may saturate. With
+    unsigned weights they are exact, and give the same bits.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return True
@@ -69,7 +70,7 @@ def open_session(graph: Path | bytes, weights: Path | None = None) -> Session:
     options.log_severity_level = 3  # errors only; they come back as exceptions
     # Lengths vary between runs: memory plans for each shape would be kept and hardly used again.
     options.enable_mem_pattern = False
-    if not int8_is_exact():  # unsigned weights are half as fast, and exact
+    if not int8_is_exact():  # unsigned weights take twice the time, and are exact
         options.add_session_config_entry("session.x64quantprecision", "1")
     if weights is not None:
         key = "session.model_external_initializers_file_folder_path"
