@@ -339,13 +339,41 @@ async def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     async with EmbeddedServer(home) as first, EmbeddedServer(home) as second:
         assert first.url() == second.url()
         assert await answer(second) == 1
-    noted = Path((home / "socket-dir").read_text())
+    noted = socket_dir(home)
 
     assert noted.stat().st_mode & 0o777 == 0o700
     noted.rmdir()
     async with EmbeddedServer(home) as server:
         assert await answer(server) == 1
-    Path((home / "socket-dir").read_text()).rmdir()
+    socket_dir(home).rmdir()
+
+
+@pytest.mark.parametrize("inode", [True, False], ids=["noted", "noted by an older version"])
+async def test_a_copy_of_a_home_has_a_server_of_its_own(tmp_path: Path, inode: bool) -> None:
+    """A copy of a home whose socket is elsewhere is another database, also while the first one is served."""
+    home, copy = (tmp_path / ("deep" * 25) / name for name in ("first", "copy"))
+    async with EmbeddedServer(home) as server:
+        await answer(server, "CREATE TABLE mark (name text)")
+    if not inode:
+        (home / "socket-dir").write_text(str(socket_dir(home)))
+    subprocess.run(["cp", "-a", str(home), str(copy)], check=True)
+
+    async with EmbeddedServer(home) as server, EmbeddedServer(copy) as other:
+        assert server.url() != other.url()
+        await answer(server, "INSERT INTO mark VALUES ('first')")
+        assert await answer(other, "SELECT count(*) FROM mark") == 0
+        async with EmbeddedServer(home) as again:
+            assert again.url() == server.url()
+    async with EmbeddedServer(copy) as other, EmbeddedServer(home) as server:
+        assert await answer(other, "SELECT count(*) FROM mark") == 0
+        assert await answer(server, "SELECT count(*) FROM mark") == 1
+    for folder in {socket_dir(home), socket_dir(copy)}:
+        folder.rmdir()
+
+
+def socket_dir(home: Path) -> Path:
+    """Return the folder of the socket that a home notes."""
+    return Path((home / "socket-dir").read_text().splitlines()[0])
 
 
 # --- homes that cannot be used ---------------------------------------------------------------------

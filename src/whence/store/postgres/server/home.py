@@ -5,7 +5,7 @@
 | `version` | the layout of this folder, a whole number |
 | `postgres/` | the data directory, present only when complete |
 | `run/` | the server's socket, when the path is short enough for one |
-| `socket-dir` | where the socket is instead, when it is not |
+| `socket-dir` | where the socket is instead, when it is not, and the inode of the home that this is true of |
 | `postgres.log` | the log of the server |
 | `start.lock` | held while the server is started or stopped |
 | `users.lock` | held, shared, by every process that uses the server |
@@ -130,19 +130,25 @@ class Home:
             return inside
         with self.translate_errors():
             noted = self._recorded_socket_dir()
-            return noted if noted is not None else self._new_socket_dir()
+            return noted if noted is not None else self.new_socket_dir()
 
     def _recorded_socket_dir(self) -> Path | None:
         try:
-            noted = Path(self._socket_note.read_text(encoding="utf-8"))
+            folder, _, inode = self._socket_note.read_text(encoding="utf-8").partition("\n")
+            noted = Path(folder)
             info = noted.lstat()
         except (FileNotFoundError, ValueError):
+            return None
+        if inode and inode != str(
+            self.path.stat().st_ino
+        ):  # a copy of this home was noted, not this one
             return None
         # Another user could have created a folder of that name since; only our own is safe.
         ours = info.st_uid in (os.geteuid(), self.path.stat().st_uid) or os.geteuid() == 0
         return noted if ours and noted.is_dir() and not noted.is_symlink() else None
 
-    def _new_socket_dir(self) -> Path:
+    def new_socket_dir(self) -> Path:
+        """Create a folder for the socket outside of the home, and record it; the start lock must be held."""
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         parent = runtime if len(runtime) <= 60 and os.access(runtime, os.W_OK) else None
         made = Path(tempfile.mkdtemp(prefix="whence-", dir=parent))
@@ -151,8 +157,20 @@ class Home:
             made = Path(tempfile.mkdtemp(prefix="whence-", dir="/tmp"))
         descriptor = open_owned(self._socket_note, os.O_WRONLY | os.O_TRUNC)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(str(made))
+            file.write(f"{made}\n{self.path.stat().st_ino}")
         return made
+
+    def is_served(self, served: Path, socket_dir: Path) -> bool:
+        """Return whether the server of a data directory, which listens in `socket_dir`, is that of this home.
+
+        A socket within the home is that of its server, also where the server sees other paths.
+        """
+        if socket_dir.parent == self.path:
+            return True
+        try:
+            return served.samefile(self.data)
+        except OSError:
+            return False
 
     def new_data_dir(self) -> Path:
         """Create a folder for an incomplete data directory."""

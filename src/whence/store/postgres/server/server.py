@@ -34,6 +34,7 @@ from whence.store.postgres.server.process import PORT, SUPERUSER, ServerProcess
 
 logger = logging.getLogger(__name__)
 
+_SERVED = "SELECT current_setting('data_directory')"
 _PROBE_TIMEOUT_S = 5.0
 #: A stop that takes longer has a checkpoint to write; nothing is lost when it is cut short.
 _STOP_TIMEOUT_S = 60.0
@@ -46,6 +47,7 @@ class _State(Enum):
     READY = "ready"
     BUSY = "starting, recovering or stopping"
     ABSENT = "absent"
+    FOREIGN = "of another home"
 
 
 class EmbeddedServer:
@@ -157,8 +159,12 @@ class EmbeddedServer:
                 with self._home.translate_errors():
                     await self._users.acquire(self._lock_timeout_s, shared=True)
             self._socket_dir = self._home.socket_dir()
-            if await self._probe() is _State.READY:
+            state = await self._probe()
+            if state is _State.READY:
                 return
+            if state is _State.FOREIGN:
+                with self._home.translate_errors():
+                    self._socket_dir = self._home.new_socket_dir()
             # The launcher of a user that was just killed may come in between; then both are tried again.
             while not (await self._wait_for_previous() or await self._start_new()):
                 pass
@@ -178,7 +184,7 @@ class EmbeddedServer:
         return True
 
     async def _probe(self) -> _State:
-        """Run `SELECT 1`; nothing else shows that the server works."""
+        """Have the server name its data directory, which shows that it works and is that of this home."""
         assert self._socket_dir is not None
         if not (self._socket_dir / SOCKET_NAME).exists():
             return _State.ABSENT
@@ -194,12 +200,13 @@ class EmbeddedServer:
         except OSError:
             return _State.ABSENT
         try:
-            await connection.fetchval("SELECT 1", timeout=_PROBE_TIMEOUT_S)
+            served = await connection.fetchval(_SERVED, timeout=_PROBE_TIMEOUT_S)
             await connection.close(timeout=_PROBE_TIMEOUT_S)
         except (errors.PostgresError, errors.InterfaceError, OSError):
             connection.terminate()
             return _State.BUSY
-        return _State.READY
+        ours = self._home.is_served(Path(served), self._socket_dir)
+        return _State.READY if ours else _State.FOREIGN
 
     async def _wait_for_previous(self) -> bool:
         """Wait for an earlier server; return True when it answers, False when it is gone."""
