@@ -389,6 +389,18 @@ async def test_a_newer_home_is_refused(home: Path) -> None:
     assert [path.name for path in home.iterdir()] == ["version"]
 
 
+async def test_a_damaged_database_is_reported_at_once(home: Path) -> None:
+    """The reason of the server is in the error, which does not wait for the server to recover."""
+    async with EmbeddedServer(home):
+        pass
+    for mapping in home.glob("postgres/base/*/pg_filenode.map"):
+        mapping.write_bytes(b"damaged")
+
+    with pytest.raises(Unavailable, match=r"refuses connections: .*pg_filenode\.map") as caught:
+        await EmbeddedServer(home).start()
+    assert "--home" in caught.value.hint
+
+
 @pytest.mark.parametrize(("version", "error"), [("99", HomeTooNew), ("17", ConfigError)])
 async def test_data_of_another_postgresql_is_refused(
     home: Path, version: str, error: type[Exception]

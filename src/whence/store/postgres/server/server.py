@@ -195,18 +195,35 @@ class EmbeddedServer:
             connection = await connect(self.url(), _PROBE_TIMEOUT_S)
         except errors.TooManyConnectionsError:
             return _State.READY
-        except (errors.PostgresError, errors.InterfaceError, TimeoutError):
+        except (errors.InterfaceError, TimeoutError):
             return _State.BUSY
+        except errors.PostgresError as error:
+            return self._busy(error)
         except OSError:
             return _State.ABSENT
         try:
             served = await connection.fetchval(_SERVED, timeout=_PROBE_TIMEOUT_S)
             await connection.close(timeout=_PROBE_TIMEOUT_S)
-        except (errors.PostgresError, errors.InterfaceError, OSError):
+        except (errors.InterfaceError, OSError):
             connection.terminate()
             return _State.BUSY
+        except errors.PostgresError as error:
+            connection.terminate()
+            return self._busy(error)
         ours = self._home.is_served(Path(served), self._socket_dir)
         return _State.READY if ours else _State.FOREIGN
+
+    def _busy(self, error: Exception) -> _State:
+        """Return that the server is busy, unless it refuses connections for good."""
+        from whence.store.postgres.driver import errors
+
+        if isinstance(error, (errors.OperatorInterventionError, errors.PostgresConnectionError)):
+            return _State.BUSY
+        raise Unavailable(
+            f"the database in {self._home.path} refuses connections: {error}",
+            hint="restore a copy of this home, or index the documents again into a new one (--home);"
+            f" see {self._home.log}",
+        ) from error
 
     async def _wait_for_previous(self) -> bool:
         """Wait for an earlier server; return True when it answers, False when it is gone."""
