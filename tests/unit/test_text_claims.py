@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.text.claims import MarkerFilter, markers_of, read_claims, says_nothing, supports
+from whence.text.claims import (
+    MarkerFilter,
+    Source,
+    markers_of,
+    read_claims,
+    says_nothing,
+    supports,
+)
 
 PIECES = st.lists(
     st.sampled_from(("Open", " at", " nine", " [", "1", "9", "]", ", ", "[2]", "[7]", "`a[9]`", ".", "\n", "```", "["))
@@ -66,7 +73,7 @@ def test_a_sentence_is_held_to_its_source(sentence: str, supported: bool) -> Non
     (claim,) = read_claims(sentence)
 
     assert claim.markers == (1,)
-    assert supports(claim, ["Overdue books cost 20 cents per day and item."]) is supported
+    assert supports(claim, [Source("Overdue books cost 20 cents per day and item.")]) is supported
 
 
 def test_a_statement_of_absence_needs_no_source() -> None:

@@ -14,7 +14,7 @@ from whence.answering.prompts import section_of
 from whence.retrieval.services import Passage
 from whence.schema.document_rag import BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.prompt import PromptResult
-from whence.text.claims import read_claims, says_nothing, supports
+from whence.text.claims import Source, read_claims, says_nothing, supports
 
 
 class CheckedAnswer(msgspec.Struct, frozen=True):
@@ -40,13 +40,13 @@ def check_answer(text: str, passages: Sequence[Passage]) -> CheckedAnswer:
     supported, nothing = 0, []
     faults: list[tuple[str, str]] = []
     places: list[tuple[int, int]] = []
+    sources = [Source(f"{one.text}\n{section_of(one)}") for one in passages]
     for claim in read_claims(text):
-        cited = [passages[one - 1] for one in claim.markers if 1 <= one <= len(passages)]
-        sources = [f"{one.text}\n{section_of(one)}" for one in cited]
+        cited = [sources[one - 1] for one in claim.markers if 1 <= one <= len(passages)]
         nothing.append(says_nothing(claim.text))
         if not cited and (nothing[-1] or claim.is_short):
             continue
-        if cited and supports(claim, sources):
+        if cited and supports(claim, cited):
             supported += not nothing[-1]
             continue
         code, why = ("sentence_without_marker", "cites no passage")

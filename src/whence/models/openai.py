@@ -12,7 +12,7 @@ from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.embedding import Purpose
 from whence.schema.errors import BadInput
 from whence.schema.prompt import PromptResult, Quote
-from whence.text.claims import nearest_sentence, read_claims
+from whence.text.claims import Source, read_claims
 
 if TYPE_CHECKING:
     import httpx
@@ -196,11 +196,13 @@ def find_quotes(answer: str, documents: Sequence[str]) -> tuple[Quote, ...]:
     Cost: sentences of the cited documents times markers.
     """
     quotes: dict[tuple[int, str], None] = {}
+    sources: dict[int, Source] = {}
     for claim in read_claims(answer):
         for marker in claim.markers:
             if 1 <= marker <= len(documents):
-                document = documents[marker - 1]
-                best = nearest_sentence(claim, document, _MIN_SHARE)
+                if marker not in sources:
+                    sources[marker] = Source(documents[marker - 1])
+                best = sources[marker].nearest_sentence(claim, _MIN_SHARE)
                 if best is not None:
-                    quotes[(marker, document[slice(*best)])] = None
+                    quotes[(marker, best)] = None
     return tuple(Quote(marker, text) for marker, text in quotes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class NearDuplicates:
         words = _WORD.findall(text.casefold())
         runs = set(zip(words, words[1:], words[2:], strict=False)) or {tuple(words)}
         figures = frozenset(filter(_DIGIT.search, words))
-        shared = Counter(number for run in runs for number in self._with_run.get(run, ()))
         least = _LEAST_SHARE * len(runs)
+        shared = Counter(chain.from_iterable(filter(None, map(self._with_run.get, runs))))
         same = [
             (-count, number)
             for number, count in shared.items()

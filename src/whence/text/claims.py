@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
@@ -43,16 +44,54 @@ class Claim(NamedTuple):
     text: str
     """Without markers."""
     markers: tuple[int, ...]
-
-    @property
-    def terms(self) -> list[str]:
-        """Its content words."""
-        return content_terms(self.text)
+    terms: frozenset[str]
+    """Its content words."""
 
     @property
     def is_short(self) -> bool:
         """Whether it has too few words, and no number, to compare it with a document."""
-        return len(set(self.terms)) < _MIN_TERMS and not _NUMBER.search(self.text)
+        return len(self.terms) < _MIN_TERMS and not _NUMBER.search(self.text)
+
+
+class Source:
+    """A document that claims are compared with; its words are read once for all of them.
+
+    Args:
+        text: The document.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def terms(self) -> frozenset[str]:
+        """Its content words."""
+        return frozenset(content_terms(self._text))
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """The numbers in it, as they are written."""
+        return frozenset(_NUMBER.findall(self._text))
+
+    @cached_property
+    def _sentences(self) -> tuple[list[tuple[int, int, list[str]]], dict[str, float]]:
+        """Offsets and content words of its sentences, and the weight of each word."""
+        sentences = [
+            (part.start, part.end, content_terms(self._text[part.start : part.end]))
+            for part in split_sentences(self._text)
+            if part.kind != "heading"
+        ]
+        return sentences, inverse_document_frequencies(terms for _, _, terms in sentences)
+
+    def nearest_sentence(self, claim: Claim, least: float) -> str | None:
+        """Return the sentence that shares most words with a claim; None below a share of `least`."""
+        sentences, weights = self._sentences
+        best, most = None, 0.0
+        for start, end, terms in sentences:
+            share = overlap(claim.terms, terms, weights, 1.0)
+            if share > most:
+                best, most = self._text[start:end], share
+        return best if most >= least else None
 
 
 def marker_groups(text: str) -> Iterator[re.Match[str]]:
@@ -127,8 +166,9 @@ def read_claims(answer: str) -> list[Claim]:
             start += leading.end()
             sentence = sentence[leading.end() :]
         text = MARKERS.sub(" ", sentence).strip()
-        if content_terms(text) or markers_of(sentence):
-            claims.append(Claim(start, part.end, text, markers_of(sentence)))
+        terms, markers = frozenset(content_terms(text)), markers_of(sentence)
+        if terms or markers:
+            claims.append(Claim(start, part.end, text, markers, terms))
     return claims
 
 
@@ -141,30 +181,17 @@ def says_nothing(text: str) -> bool:
     return _NOTHING.search(text) is not None
 
 
-def supports(claim: Claim, documents: Sequence[str]) -> bool:
+def supports(claim: Claim, documents: Sequence[Source]) -> bool:
     """Return whether documents together have the numbers and enough of the words of a claim.
 
     A short claim is taken for supported.
     """
-    numbers = set(_NUMBER.findall(claim.text))
-    terms = set(claim.terms)
-    whole = "\n".join(documents)
-    if numbers - set(_NUMBER.findall(whole)):
+    if set(_NUMBER.findall(claim.text)).difference(*(one.numbers for one in documents)):
         return False
-    return claim.is_short or len(terms & set(content_terms(whole))) >= MIN_SUPPORT * len(terms)
-
-
-def nearest_sentence(claim: Claim, document: str, least: float) -> tuple[int, int] | None:
-    """Return the offsets of the sentence that shares most words with a claim; None below a share of `least`."""
-    parts = [part for part in split_sentences(document) if part.kind != "heading"]
-    words = [content_terms(document[part.start : part.end]) for part in parts]
-    weights = inverse_document_frequencies(words)
-    best, most = None, 0.0
-    for part, terms in zip(parts, words, strict=True):
-        share = overlap(claim.terms, terms, weights, 1.0)
-        if share > most:
-            best, most = (part.start, part.end), share
-    return best if most >= least else None
+    if claim.is_short:
+        return True
+    missing = claim.terms.difference(*(one.terms for one in documents))
+    return len(claim.terms) - len(missing) >= MIN_SUPPORT * len(claim.terms)
 
 
 def _numbers(text: str) -> list[int]:

@@ -6,10 +6,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import chain
 
 from whence.text.normalization import FUNCTION_WORDS, fold, light_stem
 
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*")
+_POSSESSIVE = re.compile(r"'s?\Z")
+_VERSION = re.compile(r"\Av(?=\d+\.)")
+_JOINT = re.compile(r"[.-]")
 
 
 def content_terms(text: str) -> list[str]:
@@ -22,16 +27,17 @@ def content_terms(text: str) -> list[str]:
     >>> content_terms("Fixes since v2.9.1") == content_terms("fixes since 2.9.1")
     True
     """
-    parts = (part for word in _WORD.findall(fold(text)) for part in _word_parts(word))
-    return [light_stem(part) for part in parts if part and part not in FUNCTION_WORDS]
+    return list(chain.from_iterable(map(_terms_of_word, _WORD.findall(fold(text)))))
 
 
-def _word_parts(word: str) -> list[str]:
-    """Return a word without possessive, apostrophes and the v of a version, and the parts of a compound."""
-    plain = re.sub(r"'s?\Z", "", word.replace("\u2019", "'")).replace("'", "")
-    plain = re.sub(r"\Av(?=\d+\.)", "", plain)
-    parts = re.split(r"[.-]", plain)
-    return [plain, *parts] if len(parts) > 1 else [plain]
+@lru_cache(maxsize=20_000)
+def _terms_of_word(word: str) -> tuple[str, ...]:
+    """Return the stems of a folded word without possessive, apostrophes and the v of a version, and of its parts."""
+    plain = _POSSESSIVE.sub("", word.replace("\u2019", "'")).replace("'", "")
+    plain = _VERSION.sub("", plain)
+    parts = _JOINT.split(plain)
+    words = [plain, *parts] if len(parts) > 1 else [plain]
+    return tuple(light_stem(one) for one in words if one and one not in FUNCTION_WORDS)
 
 
 def inverse_document_frequencies(texts: Iterable[Iterable[str]]) -> dict[str, float]:
