@@ -7,9 +7,8 @@ the words in common are counted exactly; a sketch (MinHash, SimHash) estimates t
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -32,12 +31,12 @@ class NearDuplicates:
     another statement. A passage that says more than the earlier one is none. Case, layout and marks do not
     count.
 
-    Cost: linear in the words, plus one step for each run of words that a kept passage has, too.
+    Cost: linear in the words, plus one comparison with each kept passage that has one of the first runs.
     """
 
     def __init__(self) -> None:
         self._with_run: dict[tuple[str, ...], list[int]] = {}
-        self._figures: list[frozenset[str]] = []
+        self._kept: list[tuple[set[tuple[str, ...]], frozenset[str]]] = []
 
     def original(self, text: str) -> int | None:
         """Return the number of the kept passage that says the same, the one with most words in common.
@@ -47,24 +46,22 @@ class NearDuplicates:
         words = _WORD.findall(text.casefold())
         runs = set(zip(words, words[1:], words[2:], strict=False)) or {tuple(words)}
         figures = frozenset(filter(_DIGIT.search, words))
-        least = _LEAST_SHARE * len(runs)
-        shared = Counter(chain.from_iterable(filter(None, map(self._with_run.get, runs))))
-        same = [
-            (-count, number)
-            for number, count in shared.items()
-            if count >= least and self._agree(number, figures, count / len(runs))
-        ]
-        if same:
-            return min(same)[1]
-        number = len(self._figures)
-        self._figures.append(figures)
-        for run in runs:
-            self._with_run.setdefault(run, []).append(number)
-        return None
-
-    def _agree(self, number: int, figures: frozenset[str], share: float) -> bool:
-        known = self._figures[number]
-        return figures <= known or (known <= figures and share >= _LEAST_SHARE_WITH_FIGURES)
+        # A passage that has enough of the runs has one of any that are more than it may lack.
+        first = islice(runs, int(len(runs) - _LEAST_SHARE * len(runs)) + 1)
+        best, most = None, 0
+        for number in sorted({one for run in first for one in self._with_run.get(run, ())}):
+            known, known_figures = self._kept[number]
+            if not (figures <= known_figures or known_figures <= figures):
+                continue
+            share = _LEAST_SHARE if figures <= known_figures else _LEAST_SHARE_WITH_FIGURES
+            shared = len(runs & known)
+            if shared > most and shared >= share * len(runs):
+                best, most = number, shared
+        if best is None:
+            for run in runs:
+                self._with_run.setdefault(run, []).append(len(self._kept))
+            self._kept.append((runs, figures))
+        return best
 
 
 def without_duplicates(
@@ -81,7 +78,7 @@ def without_duplicates(
     kept: list[Passage] = []
     originals: dict[str, str] = {}
     for passage in passages:
-        if len(_WORD.findall(passage.text)) < least_words:
+        if least_words and len(_WORD.findall(passage.text)) < least_words:
             kept.append(passage)
             continue
         number = near.original(passage.text)

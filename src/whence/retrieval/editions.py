@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import permutations
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from whence.text.normalization import FUNCTION_WORDS
@@ -90,26 +90,42 @@ def newer_editions(question: str, passages: Sequence[Passage]) -> dict[int, int]
     Where the question names a release or year that one of the passages has, those that have it are newer than
     those that have not, and no others are.
 
-    Ties go to the better ranked passage. Cost: a step for each pair of passages.
+    Ties go to the better ranked passage. Cost: a step for each pair of passages whose documents are named alike
+    or name one another.
     """
     editions = [_edition(one) for one in passages]
+    return _newest(editions, _asked(question, editions), passages)
+
+
+def _newest(
+    editions: Sequence[_Edition], asked: Sequence[Numbers], passages: Sequence[Passage]
+) -> dict[int, int]:
+    """See `newer_editions`."""
     if not any(one.is_old or one.release or one.day for one in editions):
         return {}
-    asked = _asked(question, editions)
+    names = [one.names.union(one.known_as, (one.successor,)) - {""} for one in editions]
+    called: dict[str, list[int]] = {}
+    for number, own in enumerate(names):
+        for name in own:
+            called.setdefault(name, []).append(number)
+
+    @cache
+    def words(number: int) -> frozenset[str]:
+        return frozenset(_words(passages[number].text.lower()))
+
     newest: dict[int, int] = {}
-    words: dict[int, frozenset[str]] = {}
-    for old, new in permutations(range(len(passages)), 2):
-        one, other = editions[old], editions[new]
-        is_successor = _is_successor(other, one)
-        if not (is_successor or one.names & other.names):
-            continue
-        if not _is_newer(other, editions[newest.get(old, old)], asked):
-            continue
-        same_heading = one.heading == other.heading
-        if (is_successor and same_heading) or (
-            (is_successor or same_heading) and _share_words(passages, old, new, words)
-        ):
-            newest[old] = new
+    for old, one in enumerate(editions):
+        best = one
+        for new in sorted({number for name in names[old] for number in called[name]}):
+            other = editions[new]
+            if not _is_newer(other, best, asked) or new == old:
+                continue
+            is_successor, same_heading = _is_successor(one, other), one.heading == other.heading
+            if (is_successor and same_heading) or (
+                (is_successor or (same_heading and one.names & other.names))
+                and _share_words(words(old), words(new))
+            ):
+                best, newest[old] = other, new
     return newest
 
 
@@ -134,9 +150,9 @@ def old_editions(question: str, passages: Sequence[Passage]) -> list[int]:
     Those with a newer edition among the others, and, unless the question names a release or year that one of
     them has, those whose document is out of date by its metadata.
     """
-    newer = newer_editions(question, passages)
     editions = [_edition(one) for one in passages]
     asked = _asked(question, editions)
+    newer = _newest(editions, asked, passages)
     return [
         number
         for number, one in enumerate(editions)
@@ -193,15 +209,9 @@ def _is_successor(one: _Edition, other: _Edition) -> bool:
     )
 
 
-def _share_words(
-    passages: Sequence[Passage], one: int, other: int, words: dict[int, frozenset[str]]
-) -> bool:
-    """Whether half of the words of the shorter passage are in both; keeps the words of each."""
-    for number in (one, other):
-        if number not in words:
-            words[number] = frozenset(_words(passages[number].text.lower()))
-    least = _LEAST_SHARE * max(1, min(len(words[one]), len(words[other])))
-    return len(words[one] & words[other]) >= least
+def _share_words(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether half of the words of the shorter passage are in both."""
+    return len(one & other) >= _LEAST_SHARE * max(1, min(len(one), len(other)))
 
 
 def _has(edition: _Edition, asked: Numbers) -> bool:

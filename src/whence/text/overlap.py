@@ -32,7 +32,7 @@ def content_terms(text: str) -> list[str]:
 
 @lru_cache(maxsize=20_000)
 def _terms_of_word(word: str) -> tuple[str, ...]:
-    """Return the stems of a folded word without possessive, apostrophes and the v of a version, and of its parts."""
+    """Return the stems of a folded word without possessive and the v of a version, and of its parts."""
     plain = _POSSESSIVE.sub("", word.replace("\u2019", "'")).replace("'", "")
     plain = _VERSION.sub("", plain)
     parts = _JOINT.split(plain)
