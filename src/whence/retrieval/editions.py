@@ -111,7 +111,7 @@ def _newest(
 
     @cache
     def words(number: int) -> frozenset[str]:
-        return frozenset(_words(passages[number].text.lower()))
+        return frozenset(_WORD.findall(passages[number].text.lower())) - FUNCTION_WORDS
 
     newest: dict[int, int] = {}
     for old, one in enumerate(editions):
@@ -174,10 +174,10 @@ def _edition(passage: Passage) -> _Edition:
         found += _IN_HEADING.findall(part)
     numbers = [_numbers(one) for one in found]
     names = {f"path {_IN_NAME.sub('', path)}", f"title {_IN_NAME.sub('', title)}" if title else ""}
-    heading = _words(_IN_HEADING.sub("", _text(metadata, "heading").lower()))
+    heading = _WORD.findall(_IN_HEADING.sub("", _text(metadata, "heading").lower()))
     return _Edition(
         names=frozenset(one for one in names if one.partition(" ")[2]),
-        heading=" ".join(one for one in heading if one.isalpha()),
+        heading=" ".join(one for one in heading if one.isalpha() and one not in FUNCTION_WORDS),
         known_as=(passage.document_id.lower(), title),
         successor=_successor(metadata).lower(),
         is_old=bool(outdated(metadata)),
@@ -230,10 +230,6 @@ def _first(metadata: Mapping[str, Any], keys: Sequence[str]) -> Numbers:
 def _text(metadata: Mapping[str, Any], key: str) -> str:
     value = metadata.get(key)
     return " ".join(value.split()) if isinstance(value, str) else ""
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text) if word not in FUNCTION_WORDS]
 
 
 def _numbers(text: str) -> Numbers:
