@@ -44,7 +44,8 @@ class NearDuplicates:
         None keeps the passage under the next number, from 0. Ties go to the lower number.
         """
         words = _WORD.findall(text.casefold())
-        runs = set(zip(words, words[1:], words[2:], strict=False)) or {tuple(words)}
+        runs: set[tuple[str, ...]] = {*zip(words, words[1:], words[2:], strict=False)}
+        runs = runs or {tuple(words)}
         figures = frozenset(filter(_DIGIT.search, words))
         # A passage that has enough of the runs has one of any that are more than it may lack.
         first = islice(runs, int(len(runs) - _LEAST_SHARE * len(runs)) + 1)
