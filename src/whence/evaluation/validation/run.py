@@ -149,12 +149,13 @@ class _Runner:
                 )
 
     async def _sequence(self) -> list[QueryOutcome]:
-        repeats = self.limits.repeats
-        count = max(repeats, _MIN_REPEATS) if repeats else 0
-        queries = [self.queries[number % len(self.queries)] for number in range(count)]
+        queries = [self.queries[number % len(self.queries)] for number in range(self._repeats())]
         found = [await self._search(query) for query in queries if self._left_s() > 0]
-        self.cut |= len(found) < count
+        self.cut |= len(found) < len(queries)
         return found
+
+    def _repeats(self) -> int:
+        return max(self.limits.repeats, _MIN_REPEATS) if self.limits.repeats else 0
 
     async def _load(self) -> list[QueryOutcome]:
         """Run the readers concurrently; each searches for all queries and starts at another one."""
@@ -179,7 +180,7 @@ class _Runner:
     async def _search(self, query: TestQuery) -> QueryOutcome:
         limits = self.limits
         self.done += 1
-        self.progress(self.done, len(self.queries) * (1 + limits.clients) + limits.repeats)
+        self.progress(self.done, len(self.queries) * (1 + limits.clients) + self._repeats())
         if not query.query_text.strip():
             error = "the query is empty: give a word or a question" if query.min_results else ""
             return QueryOutcome(query=query, error=error, refused=True)

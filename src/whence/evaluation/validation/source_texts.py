@@ -25,7 +25,7 @@ class Page(NamedTuple):
     """The answer of an address."""
 
     text: str
-    fault: str
+    fault: str = ""
     """Reason why it could not be read; empty when it could."""
 
 
@@ -108,7 +108,7 @@ async def _fetch(client: httpx.AsyncClient, address: str) -> Page:
             html = "html" in response.headers.get("content-type", "")
     except (httpx.HTTPError, httpx.InvalidURL, LookupError) as error:
         return Page("", f"the page cannot be read: {str(error) or type(error).__name__}")
-    return Page(_words_of_html(text) if html else text, "")
+    return Page(_words_of_html(text) if html else text)
 
 
 def _words_of_html(text: str) -> str:
