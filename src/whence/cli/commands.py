@@ -58,7 +58,13 @@ COMMANDS: Mapping[str, Command] = {
     "show": _command(
         "show:show", "Documents", "whence show people/leave.md", "whence show CHUNK_ID --json"
     ),
-    "erase": _command("status:erase", "Documents", "whence erase people/salaries.md"),
+    "erase": _command(
+        "erase:erase",
+        "Documents",
+        "whence erase people/salaries.md",
+        "whence erase people/salaries.md --dry-run",
+        "whence erase a.md b.md --json",
+    ),
     "ask": _command(
         "ask:ask",
         "Answers",

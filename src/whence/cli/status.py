@@ -1,4 +1,4 @@
-"""`whence status`, `collections` and `erase`: what is stored, backlog and processors, and erasure."""
+"""`whence status` and `collections`: what is stored, backlog and processors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from whence.cli.session import as_json, run_with_engine, settings_of, start_logg
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from whence.engine.erasure import Erasure
     from whence.flow.settings import Settings
     from whence.flow.status import FlowStatus
     from whence.store.protocols import CollectionInfo, Store, StoreOverview
@@ -158,30 +157,3 @@ def collections_table(found: list[CollectionInfo]) -> Table:
         taken = f"~{size(one.bytes)}" if one.bytes else ""
         table.add_row(one.name, str(one.documents), str(one.chunks), taken, model, changed)
     return table
-
-
-def erase(
-    context: typer.Context,
-    document: Annotated[str, typer.Argument(help="Id of the document.")],
-) -> int:
-    """Erase a document: its chunks, vectors and postings, and its words in the traces of answers.
-
-    Traces keep a tombstone. The command prints what was stored before and after.
-    """
-    done = run_with_engine(
-        context,
-        lambda engine, settings: engine.erase(document, collection=settings.collection),
-        reads=f"document {document!r}",
-    )
-    print_json(done) if as_json(context) else _print_erasure(done)
-    return 0
-
-
-def _print_erasure(done: Erasure) -> None:
-    table = plain_table("stored", "before", "after")
-    for name in done.before.__struct_fields__:
-        counts = (getattr(side, name) for side in (done.before, done.after))
-        table.add_row(name.replace("_", " "), *(str(count) for count in counts))
-    out = console()
-    out.print(f"erased {done.document_id} from {done.collection}", markup=False, soft_wrap=True)
-    out.print(table)

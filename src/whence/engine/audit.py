@@ -45,7 +45,7 @@ _LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "answer_id": ("answer_id",),
 }
 #: Arguments that name files, nodes, chunks or documents.
-_ITEMS: Final = ("paths", "bundles", "nodes", "seeds", "graph", "item", "document_id")
+_ITEMS: Final = ("paths", "bundles", "nodes", "seeds", "graph", "item", "document_ids")
 
 
 class AuditLog:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from whence.answering.state import ChunkCallback, ExplainCallback
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.code import CodeSnapshots
-from whence.engine.erasure import Erasure, erase
+from whence.engine.erasure import Erasure
 from whence.engine.indexing import Progress, index_paths
+from whence.engine.owner import OwnerOperations
 from whence.engine.replay import ReplayReport, replay
 from whence.engine.results import IndexReport
 from whence.engine.search import SearchQuery, run_search
@@ -51,7 +52,6 @@ _AUDITED = {
     "why_not": Operation("why-not"),
     "show": Operation("show"),
     "replay": Operation("replay"),
-    "erase": Operation("erase", lambda erasure: erasure.before.documents),
 }
 
 
@@ -63,7 +63,7 @@ def _resources(settings: Settings, **given: Any) -> tuple[Settings, dict[str, An
 
 
 class Engine:
-    """Index, search, ask and explain; `code` holds the operations on snapshots of code.
+    """Index, search, ask and explain; `code` has the operations on snapshots, `owner` those without rights.
 
     Use it as an asynchronous context manager. Models are loaded on first use, so opening costs little more than
     a connection to the database.
@@ -121,6 +121,7 @@ class Engine:
             settings, objects, flow=flow, only=tuple(only), warm_up=warm_up, traced=traced
         )
         self.code = CodeSnapshots(self._session)
+        self.owner = OwnerOperations(self._session)
         audit_calls(self, _AUDITED, self._session.audit_log)
         if traced:
             from whence.engine.pipeline_trace import trace_engine
@@ -303,15 +304,8 @@ class Engine:
         return await replay(self._session, answer_id, access, timeout_s=timeout_s)
 
     async def erase(self, document_id: str, *, collection: str = "default") -> Erasure:
-        """Erase a document: its chunks, vectors and postings, and its words in traces.
-
-        Traces keep a tombstone with the id of each chunk and the time of the erasure.
-
-        Raises:
-            NotFound: There is no such document, and no trace contains words of it.
-        """
-        check_text("the document's id", document_id)
-        return await erase(await self._session.store(), collection, document_id)
+        """Erase a document; see `whence.engine.owner.OwnerOperations.erase`."""
+        return (await self.owner.erase([document_id], collection=collection))[0]
 
     async def show(
         self, item: str, access: Access = _PUBLIC, *, collection: str = "default"

@@ -1,20 +1,24 @@
-"""Erasure of a document from its collection, and of its words from all traces."""
+"""Erasure of documents from a collection: their rows, their words in traces, and what these leave in files."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import asdict
 
-from whence.provenance.erasing import erase_texts
+from whence.provenance.erasing import ERASED, erase_texts
+from whence.schema.access import Access
 from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import NotFound
 from whence.store.chunk_ids import document_key
+from whence.store.protocols import DocumentParts, Expunged, StoredTrace
 
 if TYPE_CHECKING:
+    from whence.engine.indexing import Progress
+    from whence.schema.places import DocumentText
     from whence.store.protocols import Store
 
 
@@ -35,61 +39,192 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     """Traces that contain words of it: a quote, or an answer written from it."""
 
 
+class AnswerWithWords(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored answer that contains words of a document."""
+
+    answer_id: str
+    question: str
+    asked_at: str
+    """ISO 8601 in UTC."""
+    citations: int
+    """Citations of the document."""
+    falls: bool
+    """Whether the text of the answer is erased too: its writer had read the document."""
+
+
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts before and after an erasure."""
+    """An erased document: counts before and after."""
 
     document_id: str
     collection: str
     before: Remains
     after: Remains
     """Zero except for `traces`, which keep a tombstone."""
+    answers: tuple[AnswerWithWords, ...] = ()
+    """Stored answers from which words of it were erased."""
+    physical: Expunged
+    """What was done about the bytes in files, for all documents of the call."""
 
 
-async def erase(store: Store, collection: str, document_id: str) -> Erasure:
-    """Remove a document with its chunks, vectors and postings, then its words from all traces.
+class ErasurePreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What an erasure would remove."""
 
-    Can be repeated after an interruption. Cost: linear in the traces that name it.
+    document_id: str
+    collection: str
+    before: Remains
+    answers: tuple[AnswerWithWords, ...] = ()
+
+
+async def erase_documents(
+    store: Store, collection: str, document_ids: Sequence[str], progress: Progress | None = None
+) -> list[Erasure]:
+    """Erase documents: rows first, then their words in traces, then once for all what these left in files.
+
+    Can be repeated after an interruption. Cost: linear in the traces that name a document and in the size of
+    the store.
     """
-    named, quoted = await _count_traces(store, collection, document_id)
-    stored, left = await store.erase_document(collection, document_id)
-    if not (stored.documents or quoted):
-        raise NotFound(
-            f"there is no document {document_id!r} in collection {collection!r}",
-            hint="`whence search --json` prints the ids of documents; --collection names another collection",
-        )
+    former = {name: await _Former.read(store, collection, name) for name in document_ids}
+    finished = await store.is_expunged()
+    for name, one in former.items():
+        if finished and not one.exists:
+            raise _not_found(collection, name)
+    texts: list[str] = []
+    removed: list[tuple[str, DocumentParts, DocumentParts]] = []
     erased_at = datetime.now(UTC).isoformat()
-    async for _, clean in _traces(store, collection, document_id, erased_at):
-        await store.rewrite_trace(clean)
-    now_named, now_quoted = await _count_traces(store, collection, document_id)
-    return Erasure(
-        document_id=document_id,
-        collection=collection,
-        before=Remains(**asdict(stored), traces=named, traces_with_text=quoted),
-        after=Remains(**asdict(left), traces=now_named, traces_with_text=now_quoted),
+    for name, one in former.items():
+        texts += one.texts
+        removed.append((name, *await store.erase_document(collection, name)))
+        async for _, clean in _traces(store, collection, name, erased_at):
+            await store.rewrite_trace(clean)
+    physical = await store.expunge(list(dict.fromkeys(texts)), progress=progress)
+    return [
+        Erasure(
+            document_id=name,
+            collection=collection,
+            before=former[name].remains(stored),
+            after=(await _Former.read(store, collection, name)).remains(left),
+            answers=former[name].answers,
+            physical=physical,
+        )
+        for name, stored, left in removed
+    ]
+
+
+async def preview_erasure(
+    store: Store, collection: str, document_ids: Sequence[str]
+) -> list[ErasurePreview]:
+    """Return what an erasure would remove, and which answers it would change. Nothing is changed."""
+    found = []
+    for name in document_ids:
+        former = await _Former.read(store, collection, name)
+        if not former.exists:
+            raise _not_found(collection, name)
+        parts = await store.document_parts(collection, name)
+        found.append(
+            ErasurePreview(
+                document_id=name,
+                collection=collection,
+                before=former.remains(parts),
+                answers=former.answers,
+            )
+        )
+    return found
+
+
+def _not_found(collection: str, document_id: str) -> NotFound:
+    return NotFound(
+        f"there is no document {document_id!r} in collection {collection!r}",
+        hint="`whence search --json` prints the ids of documents; --collection names another collection",
     )
 
 
-async def _count_traces(store: Store, collection: str, document_id: str) -> tuple[int, int]:
-    """Return how many traces name a document, and how many of them contain words of it."""
-    named = with_text = 0
-    async for record, clean in _traces(store, collection, document_id, ""):
-        named += 1
-        with_text += clean.answer != record.answer or clean.events != record.events
-    return named, with_text
+class _Former(msgspec.Struct, kw_only=True):
+    """What is stored of a document before it is erased."""
+
+    text: DocumentText | None
+    named: int = 0
+    """Traces that name it."""
+    answers: tuple[AnswerWithWords, ...] = ()
+    quotes: tuple[str, ...] = ()
+    """Words of it in traces."""
+
+    @classmethod
+    async def read(cls, store: Store, collection: str, document_id: str) -> _Former:
+        found = cls(text=await _stored_text(store, collection, document_id))
+        quotes: dict[str, None] = {}
+        answers = []
+        async for stored, clean in _traces(store, collection, document_id, ""):
+            record = stored.record
+            found.named += 1
+            if clean.answer != record.answer or clean.events != record.events:
+                answers.append(_answer(stored, clean, document_id))
+                quotes |= dict.fromkeys(_erased_strings(record, clean))
+        found.answers, found.quotes = tuple(answers), tuple(quotes)
+        return found
+
+    @property
+    def exists(self) -> bool:
+        """Whether the document or words of it are stored."""
+        return self.text is not None or bool(self.answers)
+
+    @property
+    def texts(self) -> Iterable[str]:
+        """The stored text, its title and headings, and what traces quote."""
+        if self.text is not None:
+            yield self.text.text
+            yield self.text.title
+            yield from dict.fromkeys(chunk.heading for chunk in self.text.chunks)
+        yield from self.quotes
+
+    def remains(self, parts: DocumentParts) -> Remains:
+        """Return the counts for the report."""
+        return Remains(**asdict(parts), traces=self.named, traces_with_text=len(self.answers))
+
+
+async def _stored_text(store: Store, collection: str, document_id: str) -> DocumentText | None:
+    """Return a document as its owner sees it."""
+    state = (await store.document_states(collection, [document_id])).get(document_id)
+    if state is None:
+        return None
+    owner = Access(frozenset(state.tags.acl), frozenset(state.tags.labels), state.tags.clearance)
+    return (await store.document_texts(collection, [document_id], owner)).get(document_id)
+
+
+def _answer(stored: StoredTrace, clean: TraceRecord, document_id: str) -> AnswerWithWords:
+    record = stored.record
+    answer = record.answer
+    return AnswerWithWords(
+        answer_id=record.answer_id,
+        question=record.question,
+        asked_at=record.asked_at or stored.recorded_at,
+        citations=sum(one.document_id == document_id for one in answer.citations) if answer else 0,
+        falls=answer is not None and clean.answer is not None and clean.answer.text != answer.text,
+    )
+
+
+def _erased_strings(record: TraceRecord, clean: TraceRecord) -> Iterable[str]:
+    """Return the answer's text and the quotes that a clean trace lacks."""
+    before, after = record.answer, clean.answer
+    if before is None or after is None:
+        return
+    if before.text != after.text:
+        yield before.text
+    for one, other in zip(before.citations, after.citations, strict=True):
+        if one.quote not in {other.quote, ERASED}:
+            yield one.quote
 
 
 async def _traces(
     store: Store, collection: str, document_id: str, erased_at: str
-) -> AsyncIterator[tuple[TraceRecord, TraceRecord]]:
-    """Yield each trace that names a document, and the same trace without words of it."""
+) -> AsyncIterator[tuple[StoredTrace, TraceRecord]]:
+    """Yield each trace that names a document, and its record without words of it."""
     for answer_id in await store.traces_about(collection, document_id):
         stored = await store.trace(answer_id)
         if stored is None:
             continue
-        record = stored.record
-        prefix = document_key(record.collection, document_id)
+        prefix = document_key(stored.record.collection, document_id)
 
         def is_erased(chunk_id: str, named: str, prefix: str = prefix) -> bool:
             return named == document_id or chunk_id.startswith(prefix)
 
-        yield record, erase_texts(record, is_erased=is_erased, erased_at=erased_at)
+        yield stored, erase_texts(stored.record, is_erased=is_erased, erased_at=erased_at)

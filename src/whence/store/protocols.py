@@ -6,7 +6,7 @@ stores can do are protocols of their own, which callers test with `isinstance`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
@@ -65,6 +65,22 @@ class DocumentParts(msgspec.Struct, frozen=True, kw_only=True):
     """Distinct terms of each of its chunks in the lexical index."""
     links: int = 0
     """Entries of its chunks in the passage graph."""
+
+
+class Expunged(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done about the bytes that erased documents leave in files."""
+
+    done: bool
+    """Whether no erased word is left in files of the store."""
+    files_searched: int = 0
+    strings: int = 0
+    """Pieces of the erased texts, and rare words of them, that were searched for."""
+    found: int = 0
+    """Strings that were found, summed over the files."""
+    files: tuple[str, ...] = ()
+    """Where, relative to the home."""
+    hint: str = ""
+    """What is left to do."""
 
 
 class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -395,6 +411,27 @@ class Store(
         Unlike `remove_documents` it leaves nothing for later, such as postings in old segments. Both parts are
         zero when there is no such document. Cost: linear in the segments that have its postings.
         """
+
+    async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
+        """Return what is stored of a document; all zero when there is none."""
+
+    async def expunge(
+        self, texts: Sequence[str], *, progress: Callable[[int, int | None], None] | None = None
+    ) -> Expunged:
+        """Remove what erased documents left in files of the store, and search these for erased texts.
+
+        Cost: linear in the size of the store.
+
+        Args:
+            texts: Erased texts to search for.
+            progress: Called with the number of steps done and their total (None until counted).
+
+        Raises:
+            Unavailable: Other processes use the store for too long; the next call goes on.
+        """
+
+    async def is_expunged(self) -> bool:
+        """Return whether every erasure was followed by `expunge`."""
 
     async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
         """Set the BM25 weights of title, headings and path, for stored and future documents.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -12,7 +12,13 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.idempotency import EffectKind, Effects
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.search import MemoryCollection, MemoryPart
-from whence.store.protocols import CollectionInfo, DocumentParts, DocumentState, EmbeddedDocument
+from whence.store.protocols import (
+    CollectionInfo,
+    DocumentParts,
+    DocumentState,
+    EmbeddedDocument,
+    Expunged,
+)
 from whence.store.validation import (
     check_documents,
     check_model,
@@ -139,18 +145,32 @@ class MemoryDocuments(MemoryPart):
         self, collection: str, document_id: str
     ) -> tuple[DocumentParts, DocumentParts]:
         """Remove a document; return its stored parts before and after."""
+        before = await self.document_parts(collection, document_id)
+        await self.remove_documents(collection, [document_id])
+        return before, DocumentParts()
+
+    async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
+        """Return what is stored of a document. Links are computed on demand."""
         document = self._documents(collection).get(document_id)
         if document is None:
-            return DocumentParts(), DocumentParts()
-        await self.remove_documents(collection, [document_id])
-        # Links are computed on demand.
-        before = DocumentParts(
+            return DocumentParts()
+        return DocumentParts(
             documents=1,
             chunks=len(document.chunks),
             vectors=len(document.chunks),
             postings=sum(len(chunk.terms.counts) for chunk in document.chunks),
         )
-        return before, DocumentParts()
+
+    async def expunge(
+        self, texts: Sequence[str], *, progress: Callable[[int, int | None], None] | None = None
+    ) -> Expunged:
+        """Do nothing: there are no files."""
+        del texts, progress
+        return Expunged(done=True)
+
+    async def is_expunged(self) -> bool:
+        """Return True: there are no files."""
+        return True
 
 
 def _record(collection: MemoryCollection, effects: Effects | None) -> None:

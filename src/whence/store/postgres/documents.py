@@ -33,6 +33,7 @@ from whence.store.postgres.links.indexing import (
 from whence.store.postgres.maintenance import Maintenance, index_words
 from whence.store.postgres.metadata_index import ensure_metadata_indexed, index_metadata
 from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.server.home import Home
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
 from whence.store.validation import check_documents, check_tags, is_text
@@ -73,6 +74,7 @@ changed AS (
 UPDATE chunk_vec v SET class_id = m.class_id FROM moved m, chunk former
 WHERE v.ord = m.ord AND former.ord = m.ord RETURNING v.ord, former.class_id
 """
+_COLLECTION_ID = "SELECT id FROM collection WHERE name = $1"
 _PARTS = """
 SELECT (SELECT count(*) FROM document WHERE collection_id = $1 AND document_id = $2) AS documents,
     (SELECT count(*) FROM chunk WHERE ord = ANY($3::int[])) AS chunks,
@@ -241,6 +243,17 @@ class PostgresDocuments:
             ):
                 return removed
 
+    async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
+        """Return what is stored of a document."""
+        if not (is_text(collection) and is_text(document_id)):
+            return DocumentParts()
+        async with self._pool.connection() as connection:
+            number = await connection.fetchval(_COLLECTION_ID, collection)
+            if number is None:
+                return DocumentParts()
+            places = await forward_index.chunk_slots(connection, number, document_id)
+            return await _parts(connection, number, document_id, list(places))
+
     async def erase_document(
         self, collection: str, document_id: str
     ) -> tuple[DocumentParts, DocumentParts]:
@@ -255,6 +268,8 @@ class PostgresDocuments:
                 places = await forward_index.chunk_slots(connection, locked.id, document_id)
                 ords, slots = list(places), list(places.values())
                 before = await _parts(connection, locked.id, document_id, ords)
+                if before.documents and self._pool.home is not None:
+                    Home(self._pool.home).erasure_mark.touch(mode=0o600)
                 async with _removing(connection, locked.id, [document_id]):
                     pass
                 await segments.expunge_deleted(connection, locked.id, slots)

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 from pgvector.asyncpg import register_vector
@@ -105,6 +106,11 @@ class ConnectionPool:
         except TimeoutError:
             self._search_pool.terminate()
             self._pool.terminate()
+
+    @property
+    def home(self) -> Path | None:
+        """The folder of the embedded server; None of any other server."""
+        return None if self._server is None else self._server.home
 
     @property
     def size(self) -> int:

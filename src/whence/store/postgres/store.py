@@ -13,6 +13,7 @@ from whence.store.postgres.code import PostgresCode
 from whence.store.postgres.collections import PostgresCollections
 from whence.store.postgres.documents import PostgresDocuments
 from whence.store.postgres.driver import Connection
+from whence.store.postgres.expunging import PostgresExpunging
 from whence.store.postgres.ledger import PostgresLedger
 from whence.store.postgres.links.queries import PostgresLinks
 from whence.store.postgres.maintenance import Maintenance
@@ -106,18 +107,7 @@ class PostgresStore:
         self.collections = collections.collections
         self.ensure_collection = collections.ensure_collection
 
-        documents = PostgresDocuments(pool, maintenance, write_timeout_s)
-        self.document_states = documents.document_states
-        self.document_ids = documents.document_ids
-        self.replace_documents = documents.replace_documents
-        self.retag_documents = documents.retag_documents
-        self.remove_documents = documents.remove_documents
-        self.erase_document = documents.erase_document
-        self.boost_fields = documents.boost_fields
-        self.source_digests = documents.source_digests
-        self.note_sources = documents.note_sources
-        self.effects_of = documents.effects_of
-
+        self._add_documents(write_timeout_s)
         views = ViewReader(pool, maintenance)
         self.cache = views.cache
         search = PostgresSearch(maintenance, views)
@@ -154,6 +144,22 @@ class PostgresStore:
         self.trace = traces.trace
         self.recent_traces = traces.recent_traces
         self.traces_about = traces.traces_about
+
+    def _add_documents(self, write_timeout_s: float) -> None:
+        documents = PostgresDocuments(self.pool, self.maintenance, write_timeout_s)
+        self.document_states = documents.document_states
+        self.document_ids = documents.document_ids
+        self.replace_documents = documents.replace_documents
+        self.retag_documents = documents.retag_documents
+        self.remove_documents = documents.remove_documents
+        self.erase_document = documents.erase_document
+        self.document_parts = documents.document_parts
+        self.boost_fields = documents.boost_fields
+        self.source_digests = documents.source_digests
+        self.note_sources = documents.note_sources
+        self.effects_of = documents.effects_of
+        expunging = PostgresExpunging(self.pool, self.maintenance)
+        self.expunge, self.is_expunged = expunging.expunge, expunging.is_expunged
 
     @classmethod
     @contextlib.asynccontextmanager

@@ -88,11 +88,13 @@ WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])
 """
 #: Changes the version of the collection, so that searches read its state again.
 _NEW_VERSION = "UPDATE lexicon SET chunks = chunks WHERE collection_id = $1"
-_ORPHANS = f"""
+_GRAPHS = f"""
 SELECT i.relname FROM pg_class i JOIN pg_namespace n ON n.oid = i.relnamespace
 WHERE n.nspname = 'whence' AND i.relkind = 'i' AND i.relname ^@ '{_PREFIX}'
-    AND NOT EXISTS (SELECT FROM collection c WHERE i.relname = '{_PREFIX}' || c.id)
 """  # noqa: S608 - only constants
+_ORPHANS = f"""
+{_GRAPHS} AND NOT EXISTS (SELECT FROM collection c WHERE i.relname = '{_PREFIX}' || c.id)
+"""
 
 
 def index_name(collection_id: int) -> str:
@@ -254,6 +256,12 @@ async def _wait_for_builds(connection: Connection) -> None:
         "SELECT pg_try_advisory_lock($1, 0)", _LOCK
     ):
         await asyncio.sleep(_POLL_S)
+
+
+async def list_indexes(connection: Connection) -> dict[int, str]:
+    """Return the names of the graphs by collection."""
+    names = [row["relname"] for row in await connection.fetch(_GRAPHS)]
+    return {int(name.removeprefix(_PREFIX)): name for name in names}
 
 
 async def drop_orphan_indexes(connection: Connection) -> None:

@@ -10,6 +10,7 @@
 | `start.lock` | held while the server is started or stopped |
 | `users.lock` | held, shared, by every process that uses the server |
 | `alive.lock` | held by the server's own processes |
+| `erasure-pending` | present while words of erased documents may be in files of the database |
 | `sources/` | paths that were indexed, by database and collection |
 """
 
@@ -52,6 +53,7 @@ class Home:
         self.start_lock = self.path / "start.lock"
         self.users_lock = self.path / "users.lock"
         self.alive_lock = self.path / "alive.lock"
+        self.erasure_mark = self.path / "erasure-pending"
         self._version = self.path / "version"
         self._socket_note = self.path / "socket-dir"
 

@@ -41,6 +41,8 @@ def server_arguments(memory: int, disk: int) -> list[str]:
         # An embedded server has no replicas: the least journal that still survives a crash.
         "wal_level": "minimal",
         "max_wal_senders": "0",
+        # A file of the journal that is used again keeps what deleted rows said.
+        "wal_recycle": "off",
         "synchronous_commit": "on",
         # The wheel ships no JIT; parallel workers need room in /dev/shm that small containers lack.
         "jit": "off",
@@ -52,6 +54,8 @@ def server_arguments(memory: int, disk: int) -> list[str]:
         "log_checkpoints": "off",
         # Statements carry texts of documents; they do not belong in a log.
         "log_min_error_statement": "panic",
+        # Nor do values of rows, which the details of an error quote.
+        "log_error_verbosity": "terse",
         "unix_socket_permissions": "0700",
         "cluster_name": "whence",
     }

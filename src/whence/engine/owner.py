@@ -1,0 +1,71 @@
+"""`Engine.owner`: operations for the owner of the home, who may see every document. No server offers them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from whence.engine.audit import Operation, audit_calls
+from whence.engine.erasure import Erasure, ErasurePreview, erase_documents, preview_erasure
+from whence.retrieval.pipeline import check_text
+from whence.schema.errors import BadInput
+
+if TYPE_CHECKING:
+    from whence.engine.indexing import Progress
+    from whence.engine.session import EngineSession
+
+_AUDITED = {
+    "erase": Operation("erase", lambda done: sum(one.before.documents for one in done)),
+}
+
+
+class OwnerOperations:
+    """Erase documents; in use while the engine is open."""
+
+    def __init__(self, session: EngineSession) -> None:
+        self._session = session
+        audit_calls(self, _AUDITED, session.audit_log)
+
+    async def erase(
+        self,
+        document_ids: Sequence[str],
+        *,
+        collection: str = "default",
+        progress: Progress | None = None,
+    ) -> list[Erasure]:
+        """Erase documents: chunks, vectors and postings, their words in traces, and bytes in files.
+
+        Traces keep a tombstone with the id of each chunk and the time of the erasure. The tables of an embedded
+        database are rewritten once for all documents: cost linear in the size of the home.
+
+        Args:
+            document_ids: At least one.
+            collection: Their collection.
+            progress: Called with the number of steps done and their total (None until counted).
+
+        Raises:
+            NotFound: One does not exist, and no trace contains words of it; then none is erased.
+            Unavailable: Other processes use the database for too long; what is erased stays so.
+        """
+        names = _document_ids(document_ids)
+        return await erase_documents(await self._session.store(), collection, names, progress)
+
+    async def preview_erasure(
+        self, document_ids: Sequence[str], *, collection: str = "default"
+    ) -> list[ErasurePreview]:
+        """Return what erasing documents would remove, and the answers that would change.
+
+        Raises:
+            NotFound: As for `erase`.
+        """
+        names = _document_ids(document_ids)
+        return await preview_erasure(await self._session.store(), collection, names)
+
+
+def _document_ids(given: Sequence[str]) -> list[str]:
+    """Return each id once."""
+    if not given:
+        raise BadInput("no document is given", hint="name at least one")
+    for one in given:
+        check_text("the document's id", one)
+    return list(dict.fromkeys(given))

@@ -1,0 +1,149 @@
+"""What an erasure leaves on disk: nothing on the embedded server, a hint on any other."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from whence import Engine
+from whence.schema.errors import NotFound, Unavailable
+from whence.store.postgres import expunging
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.testing.stub_models import HashEmbedder
+
+pytestmark = pytest.mark.postgres
+
+SECRET = "The xylotherium of Mr Quernstone weighs 47110815 grams on every Thursday."
+
+
+@pytest.fixture
+def home(tmp_path: Path, new_home: Callable[[Path], Path]) -> Path:
+    return new_home(tmp_path / "home")
+
+
+@asynccontextmanager
+async def opened(home: Path) -> AsyncIterator[Engine]:
+    """Open an engine with a few documents, one of them secret."""
+    folder = home.parent / "docs"
+    folder.mkdir(exist_ok=True)
+    (folder / "secret.md").write_text(f"# Cellar\n\n{SECRET}\n")
+    for number in range(4):
+        (folder / f"{number}.md").write_text(f"# Part {number}\n\nRooms have number {number}.\n")
+    async with Engine(home=home, embedder=HashEmbedder(), reranker="none") as engine:
+        await engine.index([folder])
+        yield engine
+
+
+def holders(home: Path, *words: str) -> list[str]:
+    """Return the files of a home that hold one of some words."""
+    pattern = re.compile("|".join(words).encode())
+    files = (path for path in home.rglob("*") if path.is_file())
+    return sorted(str(path) for path in files if pattern.search(path.read_bytes()))
+
+
+WORDS = ("xylotherium", "Xylotherium", "Quernstone", "quernstone", "47110815")
+
+
+async def test_no_file_holds_a_word_of_an_erased_document(home: Path) -> None:
+    """Before and after an erasure are told apart by a search that does not share our code, server running."""
+    async with opened(home) as engine:
+        answer = await engine.ask("How many grams weighs the beast on every Thursday?")
+        assert "47110815" in answer.text
+        async with asyncio.timeout(60), EmbeddedServer(home) as server:
+            connection = await asyncpg.connect(server.url())
+            await connection.execute("CHECKPOINT")
+            await connection.close()
+        assert len(holders(home, *WORDS)) > 5
+        done = await engine.erase("secret.md")
+
+        assert holders(home, *WORDS) == []
+        assert (done.physical.done, done.physical.found) == (True, 0)
+        assert done.physical.files_searched > 50
+        assert done.physical.strings >= 4
+        assert [(one.answer_id, one.falls) for one in done.answers] == [(answer.answer_id, True)]
+        assert (await engine.search("Rooms have number 3"))[0].document_id == "3.md"
+        with pytest.raises(NotFound):
+            await engine.erase("secret.md")
+
+
+async def test_words_that_another_document_has_are_not_counted(home: Path) -> None:
+    """A copy of a passage stays: its words are in files, and not those of the erased document alone."""
+    async with opened(home) as engine:
+        (copy := home.parent / "copy.md").write_text(f"# Copy\n\n{SECRET}\n")
+        await engine.index([copy])
+        physical = (await engine.erase("secret.md")).physical
+
+        assert (physical.done, physical.found) == (True, 0)
+        assert holders(home, "Quernstone")
+
+
+async def test_an_older_reader_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that still sees the rows ends the wait with an error; the next call finishes."""
+    monkeypatch.setattr(expunging, "_PATIENCE_S", 0.3)
+    async with opened(home) as engine, EmbeddedServer(home) as server:
+        reader = await asyncpg.connect(server.url())
+        async with reader.transaction(isolation="repeatable_read"):
+            assert await reader.fetchval("SELECT count(*) FROM whence.chunk") == 5
+            with pytest.raises(Unavailable, match=r"reads or writes since .* are erased, but"):
+                await engine.erase("secret.md")
+            assert holders(home, *WORDS)
+        again = await engine.erase("secret.md")
+
+        assert again.before.documents == 0
+        assert again.physical.done
+        assert holders(home, *WORDS) == []
+        await reader.close()
+
+
+async def test_a_used_table_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer delays the rewriting; readers go on meanwhile, and the erasure ends when the writer does."""
+    async with opened(home) as engine, EmbeddedServer(home) as server:
+        monkeypatch.setattr(expunging, "_LOCK_TIMEOUT_MS", 50)
+        writer = await asyncpg.connect(server.url())
+        transaction = writer.transaction()
+        await engine.search("warm")
+        await transaction.start()
+        await writer.execute("LOCK TABLE whence.term IN ROW EXCLUSIVE MODE")
+        erasing = asyncio.create_task(engine.erase("secret.md"))
+        for _ in range(20):
+            assert await engine.search("Rooms have number")
+            await asyncio.sleep(0.05)
+        assert not erasing.done()
+        await transaction.rollback()
+
+        assert (await erasing).physical.done
+        await writer.close()
+
+
+async def test_a_foreign_server_gets_a_hint(
+    database_url: str, postgres_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Nothing is rewritten there; the statements of the hint remove the words from the tables."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "secret.md").write_text(SECRET)
+    async with Engine(
+        home=tmp_path, database_url=database_url, embedder=HashEmbedder(), reranker="none"
+    ) as engine:
+        await engine.index([folder])
+        physical = (await engine.erase("secret.md")).physical
+    statements = re.findall(r"-c (?:'([^']+)'|(\w+))", physical.hint)
+    connection = await asyncpg.connect(database_url)
+    name = urlsplit(database_url).path[1:]
+    number = await connection.fetchval("SELECT oid FROM pg_database WHERE datname = $1", name)
+    tables = postgres_server.home / "postgres" / "base" / str(number)
+
+    assert (physical.done, physical.files_searched) == (False, 0)
+    await connection.execute("CHECKPOINT")
+    assert holders(tables, *WORDS)
+    for quoted, bare in statements:
+        await connection.execute(quoted or bare)
+    assert holders(tables, *WORDS) == []
+    await connection.close()
