@@ -83,6 +83,13 @@ COMMANDS: Mapping[str, Command] = {
         "traces:why_not", "Answers", "whence why-not people/leave.md --answer ANSWER_ID"
     ),
     "replay": _command("traces:replay", "Answers", "whence replay ANSWER_ID"),
+    "verify": _command(
+        "verify:verify",
+        "Answers",
+        "whence verify",
+        "whence verify ANSWER_ID --json",
+        "whence verify --public-key",
+    ),
     "bundle": _command(
         "bundle:bundle",
         "Code",

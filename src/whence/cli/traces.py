@@ -37,7 +37,10 @@ def explain(
     ] = None,
     access: ReaderAccess,
 ) -> int:
-    """Show which passages were considered, kept and dropped for an answer, and why."""
+    """Show which passages were considered, kept and dropped for an answer, and why.
+
+    Exit 1 when the trace is not the one that was recorded.
+    """
     chosen = form or ("json" if as_json(context) else "tree")
     if chosen not in _FORMATS:
         raise BadInput(f"unknown format {chosen!r}", hint=f"use one of {', '.join(_FORMATS)}")
@@ -63,7 +66,7 @@ def explain(
         console().print(to_tree(trace))
     else:
         say(render_trace(trace, chosen))
-    return 0
+    return 1 if trace.integrity is not None and not trace.integrity.ok else 0
 
 
 def why_not(

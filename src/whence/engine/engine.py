@@ -65,8 +65,7 @@ def _resources(settings: Settings, **given: Any) -> tuple[Settings, dict[str, An
 class Engine:
     """Index, search, ask and explain; `code` has the operations on snapshots, `owner` those without rights.
 
-    Use it as an asynchronous context manager. Models are loaded on first use, so opening costs little more than
-    a connection to the database.
+    Use it as an asynchronous context manager. Models are loaded on first use: opening costs a connection.
 
     Args:
         home: Folder of the embedded database; the user's data folder by default.

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.erasure import Erasure, ErasurePreview, erase_documents, preview_erasure
+from whence.engine.trace_access import check_integrity
 from whence.retrieval.pipeline import check_text
 from whence.schema.errors import BadInput
+from whence.schema.integrity import Integrity
 
 if TYPE_CHECKING:
     from whence.engine.indexing import Progress
@@ -16,11 +18,12 @@ if TYPE_CHECKING:
 
 _AUDITED = {
     "erase": Operation("erase", lambda done: sum(one.before.documents for one in done)),
+    "verify": Operation("verify", lambda report: report.traces),
 }
 
 
 class OwnerOperations:
-    """Erase documents; in use while the engine is open."""
+    """Erase documents, and verify traces; in use while the engine is open."""
 
     def __init__(self, session: EngineSession) -> None:
         self._session = session
@@ -60,6 +63,18 @@ class OwnerOperations:
         """
         names = _document_ids(document_ids)
         return await preview_erasure(await self._session.store(), collection, names)
+
+    async def verify(self, answer_id: str | None = None) -> Integrity:
+        """Return whether a trace, or every trace, is as Whence stored it, and none is missing.
+
+        Cost: linear in the triples of what is checked.
+
+        Raises:
+            NotFound: There is no such answer, and there was none.
+        """
+        if answer_id is not None:
+            check_text("the answer's id", answer_id)
+        return await check_integrity(await self._session.store(), answer_id)
 
 
 def _document_ids(given: Sequence[str]) -> list[str]:

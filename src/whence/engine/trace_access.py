@@ -16,6 +16,8 @@ from whence.provenance.why_not import why_not as reason_for
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
+from whence.schema.integrity import Integrity
+from whence.store.protocols import SupportsIntegrity
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
@@ -68,7 +70,10 @@ async def explain(session: EngineSession, answer_id: str, access: Access) -> Tra
     loaded = await load_trace(session, answer_id, access)
     asked = loaded.record.access
     trace = redact_trace(loaded.trace, loaded.visible)
-    return msgspec.structs.replace(trace, access=asked if access.covers(asked) else None)
+    integrity = await check_integrity(await session.store(), answer_id)
+    return msgspec.structs.replace(
+        trace, access=asked if access.covers(asked) else None, integrity=integrity
+    )
 
 
 async def why_not(session: EngineSession, item: str, answer_id: str, access: Access) -> WhyNot:
@@ -79,6 +84,15 @@ async def why_not(session: EngineSession, item: str, answer_id: str, access: Acc
     check_text("the item's id", item)
     loaded = await load_trace(session, answer_id, access)
     return reason_for(loaded.trace, item, visible=loaded.visible)
+
+
+async def check_integrity(store: TraceStore, answer_id: str | None = None) -> Integrity:
+    """Return whether a trace, or every trace, is as it was recorded; `NotFound` for an unknown answer."""
+    if isinstance(store, SupportsIntegrity):
+        return await (store.check_traces() if answer_id is None else store.check_trace(answer_id))
+    if answer_id is not None and await store.trace(answer_id) is None:
+        raise answer_not_found(answer_id)
+    return Integrity(traces=0, ok=True, unchecked=("traces: this store keeps no chain of them",))
 
 
 async def _deleted(

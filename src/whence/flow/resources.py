@@ -97,7 +97,10 @@ class Resources:
         return self._opened[kind]
 
     async def _open_store(self) -> Any:
+        from whence.store.chain_key import ChainKey
+
         url = self._settings.database_url
+        key = ChainKey(self._settings.integrity)
         store: Any
         if url is None:
             from whence.store.postgres.server.server import EmbeddedServer
@@ -106,11 +109,11 @@ class Resources:
             # Imported after the server, which starts meanwhile.
             from whence.store.postgres.store import PostgresStore
 
-            store = await PostgresStore.connect(server)
+            store = await PostgresStore.connect(server, key=key)
         else:
             from whence.store.open import open_store
 
-            store = await open_store(url)
+            store = await open_store(url, key)
         return self._closing(store)
 
     async def _open_ledger(self) -> Any:

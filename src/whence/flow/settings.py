@@ -104,6 +104,12 @@ SETTINGS: Final = (
         "Folder in which each search, question, expansion and fetch leaves a JSON file of what ran.",
     ),
     Setting(
+        "integrity",
+        "WHENCE_INTEGRITY",
+        "Folder with the key that signs the chain of traces, the keys it trusts and its newest entry; `integrity` in"
+        " the home by default. Processes that record into one database name one folder.",
+    ),
+    Setting(
         "openai_api_key",
         "OPENAI_API_KEY",
         "Key for OpenAI's API or a server that speaks it.",
@@ -246,6 +252,12 @@ class Settings:
         """Folder of pipeline traces, absolute; None when none are written."""
         chosen = self.get("trace_dir")
         return Path(chosen).expanduser().absolute() if chosen else None
+
+    @property
+    def integrity(self) -> Path:
+        """Folder with the key and the head of the chain of traces, absolute."""
+        chosen = self.get("integrity")
+        return Path(chosen).expanduser().absolute() if chosen else self.home / "integrity"
 
     @property
     def audit(self) -> str | None:

@@ -29,6 +29,7 @@ from whence.provenance.terms import answer_id_from_uri, answer_uris, id_from_iri
 from whence.schema.access import Access
 from whence.schema.document_rag import STAGE_LABELS, BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.errors import BadInput
+from whence.schema.integrity import Integrity
 from whence.schema.places import Location
 from whence.schema.search import Correction, Degradation
 from whence.schema.terms import Term, Triple
@@ -85,6 +86,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     question: str = ""
     access: Access | None = None
     """Rights of the reader who asked; not part of the triples, None when unknown or withheld."""
+    integrity: Integrity | None = None
+    """Whether it is as it was recorded; None when that was not checked."""
     asked_at: str = ""
     """ISO 8601."""
     stages: tuple[Stage, ...] = ()

@@ -11,13 +11,18 @@ from urllib.parse import urlsplit
 
 from whence.schema.errors import ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
+from whence.store.chain_key import ChainKey
 
 GROUP = "whence.stores"
 _POSTGRES = ("postgresql", "postgres")
 
 
-async def open_store(url: str) -> Any:
+async def open_store(url: str, key: ChainKey | None = None) -> Any:
     """Open a store, to be closed by the caller with `aclose`.
+
+    Args:
+        url: Its address.
+        key: Signs the chain of traces, where the store has one.
 
     Returns:
         A `ChunkStore`, with the optional protocols that it supports.
@@ -34,7 +39,7 @@ async def open_store(url: str) -> Any:
         # asyncpg and numpy are loaded only where they are used.
         from whence.store.postgres.store import PostgresStore
 
-        return await PostgresStore.connect(url)
+        return await PostgresStore.connect(url, key=key)
     factory = load_plugin(GROUP, scheme)
     if factory is None:
         raise ConfigError(

@@ -18,6 +18,7 @@ from whence.schema.filters import Filters
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
+from whence.schema.integrity import EntryKind, Integrity
 from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
@@ -336,10 +337,10 @@ class TraceStore(Protocol):
             BadInput: It cannot be stored unchanged.
         """
 
-    async def rewrite_trace(self, record: TraceRecord) -> bool:
-        """Replace the trace with the same answer id, for an erasure; return False when there is none.
+    async def rewrite_trace(self, record: TraceRecord, *, kind: EntryKind = "erase") -> bool:
+        """Replace the trace with the same answer id; return False when there is none.
 
-        One transaction; the time of recording stays.
+        One transaction; the time of recording stays. `kind` is why, for the chain of traces.
 
         Raises:
             BadInput: It cannot be stored unchanged.
@@ -368,6 +369,21 @@ class TraceStore(Protocol):
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these chunks exist, hidden ones included."""
+
+
+@runtime_checkable
+class SupportsIntegrity(Protocol):
+    """Finds every change of a stored trace that did not come through `TraceStore`."""
+
+    async def check_trace(self, answer_id: str) -> Integrity:
+        """Check the trace of an answer.
+
+        Raises:
+            NotFound: There is none, and there was none.
+        """
+
+    async def check_traces(self) -> Integrity:
+        """Check all traces, and that none is missing. Cost: linear in all."""
 
 
 @runtime_checkable

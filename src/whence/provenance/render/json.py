@@ -13,7 +13,7 @@ from whence.schema.terms import Triple
 
 
 def to_json(trace: Trace) -> dict[str, Any]:
-    """Return `{answer_id, question, graph, stages, triples, complete, faults}`; JSON types only."""
+    """Return `{answer_id, question, graph, stages, triples, complete, faults, integrity}`; JSON types only."""
     return trace_summary(trace) | {"triples": [triple_to_json(triple) for triple in trace.triples]}
 
 
@@ -29,6 +29,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "stages": [_stage(stage, trace) for stage in trace.stages],
         "complete": not faults,
         "faults": [to_builtins(fault) for fault in faults],
+        "integrity": to_builtins(trace.integrity),
     }
 
 

@@ -181,6 +181,7 @@ def _add_run(branch: Tree, run: StageRun) -> None:
 
 def _add_faults(root: Tree, trace: Trace) -> None:
     faults = check_trace(trace)
+    _add_integrity(root, trace)
     if not faults:
         root.add(Text("complete: every reference resolves", style="green"))
         return
@@ -188,3 +189,11 @@ def _add_faults(root: Tree, trace: Trace) -> None:
     for fault in faults[:_FAULTS_SHOWN]:
         node.add(Text(one_line(f"{fault.code} at {fault.where}: {fault.what}"), style="red"))
     _add_more(node, len(faults) - _FAULTS_SHOWN)
+
+
+def _add_integrity(root: Tree, trace: Trace) -> None:
+    if trace.integrity is None or trace.integrity.ok:
+        return
+    node = root.add(Text("not as it was recorded", style="bold red"))
+    for fault in trace.integrity.faults:
+        node.add(Text(one_line(fault.what), style="red"))

@@ -23,6 +23,7 @@ from whence.schema.filters import (
 )
 from whence.schema.idempotency import EffectKind
 from whence.schema.ingest import DocumentDraft
+from whence.schema.integrity import EntryKind
 from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
@@ -366,8 +367,9 @@ class MemoryTraces:
         self._traces[record.answer_id] = StoredTrace(record=kept, recorded_at=recorded_at)
         return True
 
-    async def rewrite_trace(self, record: TraceRecord) -> bool:
-        """Replace a trace; return False when there is none of its answer id."""
+    async def rewrite_trace(self, record: TraceRecord, *, kind: EntryKind = "erase") -> bool:
+        """Replace a trace; return False when there is none of its answer id. It has no chain."""
+        del kind
         check_trace(record)
         former = self._traces.get(record.answer_id)
         if former is None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from whence.store.chain_key import ChainKey
 from whence.store.postgres.chunk_reader import PostgresTexts
 from whence.store.postgres.code import PostgresCode
 from whence.store.postgres.collections import PostgresCollections
@@ -96,7 +97,11 @@ class PostgresStore:
     """
 
     def __init__(
-        self, pool: ConnectionPool, write_timeout_s: float, clock: Callable[[], datetime]
+        self,
+        pool: ConnectionPool,
+        write_timeout_s: float,
+        clock: Callable[[], datetime],
+        key: ChainKey | None,
     ) -> None:
         self.pool = pool
         self.maintenance = maintenance = Maintenance(pool, write_timeout_s)
@@ -127,10 +132,8 @@ class PostgresStore:
         self.linked_titles = links.linked_titles
 
         code = PostgresCode(pool, write_timeout_s, clock)
-        self.snapshots = code.snapshots
-        self.sets = code.sets
-        self.resolve_snapshot = code.resolve_snapshot
-        self.resolve_set = code.resolve_set
+        self.snapshots, self.sets = code.snapshots, code.sets
+        self.resolve_snapshot, self.resolve_set = code.resolve_snapshot, code.resolve_set
         self.importing = code.importing
         self.make_set = code.make_set
         self.set_active = code.set_active
@@ -138,12 +141,11 @@ class PostgresStore:
         self.purge_snapshot = code.purge_snapshot
         self.expand = code.expand
 
-        traces = PostgresTraces(pool, clock)
-        self.record_trace = traces.record_trace
-        self.rewrite_trace = traces.rewrite_trace
-        self.trace = traces.trace
-        self.recent_traces = traces.recent_traces
+        traces = PostgresTraces(pool, clock, key)
+        self.record_trace, self.rewrite_trace = traces.record_trace, traces.rewrite_trace
+        self.trace, self.recent_traces = traces.trace, traces.recent_traces
         self.traces_about = traces.traces_about
+        self.check_trace, self.check_traces = traces.check_trace, traces.check_traces
 
     def _add_documents(self, write_timeout_s: float) -> None:
         documents = PostgresDocuments(self.pool, self.maintenance, write_timeout_s)
@@ -182,6 +184,7 @@ class PostgresStore:
         statement_timeout_s: float = 60.0,
         write_timeout_s: float = 600.0,
         clock: Callable[[], datetime] = _now,
+        key: ChainKey | None = None,
     ) -> PostgresStore:
         """Connect and bring the database to the schema of this version.
 
@@ -192,11 +195,12 @@ class PostgresStore:
             statement_timeout_s: Longest a read may take, in seconds.
             write_timeout_s: Longest one statement of a write may take, in seconds.
             clock: Returns the time a trace is recorded, with its zone.
+            key: Signs the chain of traces; None when nothing is signed.
         """
         pool = await ConnectionPool.open(
             source, size=pool_size, statement_timeout_s=statement_timeout_s
         )
-        return cls(pool, write_timeout_s, clock)
+        return cls(pool, write_timeout_s, clock, key)
 
     async def aclose(self) -> None:
         """Close all connections; calls still running after 10 s are cut off, maintenance at once."""

@@ -1,54 +1,93 @@
-"""Traces in PostgreSQL: one row each, with the compressed record and hashes of what may name documents."""
+"""Traces in PostgreSQL: one row each, written in one transaction with an entry of the chain."""
 
 from __future__ import annotations
 
-import re
-import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime
-from hashlib import sha256
+from datetime import datetime
 from typing import Any
 
-from whence.schema.codec import decode_as, encode
 from whence.schema.document_rag import TraceRecord
+from whence.schema.integrity import EntryKind
+from whence.store.chain_key import ChainKey
 from whence.store.chunk_ids import document_key
+from whence.store.postgres.driver import writing
 from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.trace_chain import TraceChain, entry_columns
+from whence.store.postgres.trace_rows import (
+    COLUMNS,
+    hash_name,
+    iso_utc,
+    make_row,
+    read_record,
+    row_faults,
+)
 from whence.store.protocols import StoredTrace
 from whence.store.validation import check_limit, check_trace, is_text
 
-_RECORD = """
-INSERT INTO trace (answer_id, collection, body, names, recorded_at) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (answer_id) DO NOTHING RETURNING number
-"""
-_REWRITE = (
-    "UPDATE trace SET collection = $2, body = $3, names = $4 WHERE answer_id = $1 RETURNING number"
+_RECORD = f"""
+WITH recorded AS (
+    INSERT INTO trace (number, {COLUMNS}) VALUES ($8, $1, $2, $3, $4, $5, $6, $7, $15, $16)
+    ON CONFLICT (answer_id) DO NOTHING RETURNING number
 )
+INSERT INTO trace_chain (number, kind, answer_id, digest, written_at, hash, signature)
+SELECT number, $9, $10, $11, $12, $13, $14 FROM recorded RETURNING number
+"""  # noqa: S608 - only constants
+_FORMER = f"""
+SELECT {COLUMNS}, (SELECT digest FROM trace_chain e WHERE e.answer_id = trace.answer_id ORDER BY e.number DESC LIMIT 1)
+FROM trace WHERE answer_id = $1
+"""  # noqa: S608 - only constants
+_REWRITE = """
+UPDATE trace SET collection = $2, body = $3, names = $4, acl_tags = $5, labels = $6, clearance = $7, salt = $8,
+    recorded_at = $9
+WHERE answer_id = $1
+"""
 _ABOUT = "SELECT answer_id FROM trace WHERE collection = $1 AND names && $2 ORDER BY answer_id"
 _FIND = "SELECT body, recorded_at FROM trace WHERE answer_id = $1"
 _RECENT = "SELECT body, recorded_at FROM trace ORDER BY number DESC LIMIT $1"
-#: Beginning of a chunk id that names the document.
-_DOCUMENT_KEY = re.compile("urn:chunk:[^:]*:[^:]*:")
 
 
 class PostgresTraces:
     """Implements the part of `TraceStore` that reads and writes traces."""
 
-    def __init__(self, pool: ConnectionPool, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, pool: ConnectionPool, clock: Callable[[], datetime], key: ChainKey | None
+    ) -> None:
         self._pool = pool
         self._clock = clock
+        self._chain = chain = TraceChain(pool, key, clock)
+        self.check_trace, self.check_traces = chain.check, chain.check_all
 
     async def record_trace(self, record: TraceRecord) -> bool:
         """Store a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
+        row = make_row(record, self._clock())
+        digest = row.digest
         async with self._pool.connection() as connection:
-            number = await connection.fetchval(_RECORD, *_columns(record), self._clock())
-        return number is not None
+            async with writing(connection):
+                last = await self._chain.begin(connection)
+                at = row.recorded_at
+                entry = self._chain.next_entry(last, "record", row.answer_id, digest, at)
+                columns = (*row[:7], *entry_columns(entry, at), row.salt, at)
+                recorded = await connection.fetchval(_RECORD, *columns) is not None
+            await self._chain.remember(connection, entry if recorded else None)
+        return recorded
 
-    async def rewrite_trace(self, record: TraceRecord) -> bool:
+    async def rewrite_trace(self, record: TraceRecord, *, kind: EntryKind = "erase") -> bool:
         """Replace a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
         async with self._pool.connection() as connection:
-            return await connection.fetchval(_REWRITE, *_columns(record)) is not None
+            async with writing(connection):
+                last = await self._chain.begin(connection)
+                former = await connection.fetchrow(_FORMER, record.answer_id)
+                if former is not None:
+                    row = make_row(record, former["recorded_at"])
+                    # A trace that somebody changed must not become a good one by being rewritten.
+                    good = former["digest"] and not any(row_faults(former, former["digest"]))
+                    await connection.execute(_REWRITE, *row)
+                    changed = [(row.answer_id, row.digest if good else b"")]
+                    last = await self._chain.append(connection, last, kind, changed)
+            await self._chain.remember(connection, None if former is None else last)
+        return former is not None
 
     async def trace(self, answer_id: str) -> StoredTrace | None:
         """Return a trace, or None. Cost: linear in its triples."""
@@ -68,37 +107,11 @@ class PostgresTraces:
         """Return the sorted ids of answers whose traces name a document or its chunks; read from an index."""
         if not (is_text(collection) and is_text(document_id)):
             return []
-        names = [_hash(document_key(collection, document_id)), _hash(document_id)]
+        names = [hash_name(document_key(collection, document_id)), hash_name(document_id)]
         async with self._pool.connection() as connection:
             rows = await connection.fetch(_ABOUT, collection, names)
         return [row["answer_id"] for row in rows]
 
 
-def _columns(record: TraceRecord) -> tuple[str, str, bytes, list[int]]:
-    return record.answer_id, record.collection, zlib.compress(encode(record)), _names(record)
-
-
-def _names(record: TraceRecord) -> list[int]:
-    """Return the sorted hashes of all that may be the name of a document."""
-    objects = {triple.o for event in record.events for triple in event.triples}
-    keys = (_DOCUMENT_KEY.match(one.iri) for one in objects if one.iri)
-    names = {key[0] for key in keys if key}
-    names |= {one.value for one in objects if one.value and not one.datatype}
-    if record.answer is not None:
-        names |= {citation.document_id for citation in record.answer.citations}
-    return sorted(map(_hash, names))
-
-
-def _hash(name: str) -> int:
-    """Return the first 64 bits of the SHA-256 of a name; two names with equal ones are not to be expected."""
-    return int.from_bytes(sha256(name.encode()).digest()[:8], "big", signed=True)
-
-
 def _stored(row: Any) -> StoredTrace:
-    body: bytes = row["body"]
-    # An earlier version of the schema kept no bytes; its traces were converted to JSON as it is.
-    wire = body if body.startswith(b"{") else zlib.decompress(body)
-    return StoredTrace(
-        record=decode_as(wire, TraceRecord),
-        recorded_at=row["recorded_at"].astimezone(UTC).isoformat(),
-    )
+    return StoredTrace(record=read_record(row["body"]), recorded_at=iso_utc(row["recorded_at"]))

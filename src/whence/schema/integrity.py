@@ -1,0 +1,53 @@
+"""What a check of stored traces found."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+EntryKind = Literal["record", "rewrite", "erase", "prune"]
+"""What a change of a trace was: recorded, replaced, without the words of a document, or removed by age."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is not as Whence left it."""
+
+    answer_id: str
+    """The answer whose trace it is about; empty for the chain as a whole."""
+    what: str
+    """A sentence."""
+
+
+class Integrity(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether traces are as Whence left them."""
+
+    traces: int
+    """Number of traces that were checked."""
+    ok: bool
+    """Whether there are no faults."""
+    faults: tuple[Fault, ...] = ()
+    """In the order of the chain."""
+    unchecked: tuple[str, ...] = ()
+    """What could not be checked, and why."""
+
+
+class ChainEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One link of the chain: what became of a trace, and when."""
+
+    number: int
+    """From 1, without gaps."""
+    kind: EntryKind
+    """What happened to the trace."""
+    answer_id: str
+    """Answer of the trace."""
+    digest: bytes
+    """Commitment to the trace, 32 bytes; empty when it was removed, or when it had faults before."""
+    written_at: str
+    """ISO 8601 in UTC."""
+    previous: bytes
+    """Hash of the entry before, 32 bytes; empty for the first."""
+    hash: bytes
+    """SHA-256 of the fields above."""
+    signature: bytes = b""
+    """Ed25519 signature of the hash, 64 bytes; empty when the recorder had no key."""

@@ -1,0 +1,183 @@
+"""The key that signs the chain of traces, and the newest entry of the chain, as files of a folder.
+
+`key.pem` is the private key (Ed25519, PKCS 8, mode 600). `trusted` lists public keys whose signatures count,
+64 hexadecimal digits a line; the folder's own is in it. `head.json` is a copy of the newest entry that a
+process with this folder wrote: a table of entries that lacks it was cut.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whence.schema.errors import ConfigError
+from whence.schema.integrity import ChainEntry
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+logger = logging.getLogger(__name__)
+
+_KEY, _TRUSTED, _HEAD = "key.pem", "trusted", "head.json"
+#: Only the owner may sign.
+_FOLDER_MODE, _KEY_MODE = 0o700, 0o600
+
+
+class ChainKey:
+    """Signs entries and remembers the newest one; several processes may use one folder.
+
+    The key is made when it is first needed. In a folder that cannot be written nothing is signed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def sign(self, hash_: bytes) -> bytes:
+        """Return the signature of a hash, 64 bytes; none when there is no key and none can be made."""
+        return b"" if self._private is None else self._private.sign(hash_)
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Public keys whose signatures count, hexadecimal; none when the folder has no key."""
+        try:
+            lines = (self.folder / _TRUSTED).read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            lines = []
+        except (OSError, ValueError) as error:
+            raise self._unreadable(_TRUSTED, error) from error
+        own = _read_key(self.folder / _KEY)
+        return tuple(dict.fromkeys(([] if own is None else [_public_hex(own)]) + lines))
+
+    def verifier(self) -> Callable[[bytes, bytes], bool] | None:
+        """Return what tells whether a hash has a trusted signature; None when no key is known."""
+        trusted = self.trusted
+        if not trusted:
+            return None
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(one)) for one in trusted]
+        except ValueError as error:
+            raise self._unreadable(_TRUSTED, error) from error
+        return lambda hash_, signature: any(_verifies(key, hash_, signature) for key in keys)
+
+    def head(self) -> ChainEntry | None:
+        """Return the newest entry that is known here, or None.
+
+        Raises:
+            ConfigError: The file is damaged.
+        """
+        try:
+            return self._decode((self.folder / _HEAD).read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(_HEAD, error) from error
+
+    def remember(self, entry: ChainEntry) -> None:
+        """Keep an entry as the newest, unless a newer one is kept already."""
+        if self._private is None:
+            return
+        descriptor = os.open(self.folder / _HEAD, os.O_RDWR | os.O_CREAT, _KEY_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            held = os.pread(descriptor, 1 << 16, 0)
+            if held and self._decode(held).number >= entry.number:
+                return
+            # One write, in place: a process that is killed leaves the old entry or the new one.
+            os.pwrite(descriptor, msgspec.json.encode(entry).ljust(len(held)), 0)
+        finally:
+            os.close(descriptor)
+
+    @cached_property
+    def _private(self) -> Ed25519PrivateKey | None:
+        path = self.folder / _KEY
+        try:
+            if not path.exists():
+                _make_key(path)
+            return _read_key(path)
+        except OSError as error:
+            logger.warning("traces are not signed: %s: %s", path, error.strerror)
+        except ConfigError as error:
+            logger.warning("traces are not signed: %s", error.message)
+        return None
+
+    def _decode(self, data: bytes) -> ChainEntry:
+        try:
+            return msgspec.json.decode(data, type=ChainEntry)
+        except msgspec.MsgspecError as error:
+            raise self._unreadable(_HEAD, error) from error
+
+    def _unreadable(self, name: str, error: Exception) -> ConfigError:
+        return ConfigError(
+            f"{self.folder / name} cannot be read: {error}",
+            hint="restore it from a backup; `whence verify` compares the stored traces with it",
+        )
+
+
+def _read_key(path: Path) -> Ed25519PrivateKey | None:
+    """Read a private key; None when there is no file, or it belongs to somebody else."""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, PermissionError):
+        return None
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    wrong = ConfigError(
+        f"{path} is not an Ed25519 key", hint="restore it from a backup, or remove it for a new one"
+    )
+    try:
+        key = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError) as error:
+        raise wrong from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise wrong
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Write a new key, unless another process was first; its public key is trusted from now on."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    key = Ed25519PrivateKey.generate()
+    data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    # Linked under its name when it is whole; `mkstemp` gives it mode 600.
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.link(name, path)
+    except FileExistsError:
+        return
+    finally:
+        Path(name).unlink()
+    with (path.parent / _TRUSTED).open("a", encoding="ascii") as file:
+        file.write(f"{_public_hex(key)}\n")
+
+
+def _public_hex(key: Ed25519PrivateKey) -> str:
+    return key.public_key().public_bytes_raw().hex()
+
+
+def _verifies(key: Ed25519PublicKey, hash_: bytes, signature: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        key.verify(signature, hash_)
+    except InvalidSignature:
+        return False
+    return True
