@@ -17,14 +17,14 @@ HELD_OUT = ("django", "postgresql", "python3-doc")
 
 
 def test_set_is_large_and_split_in_half() -> None:
-    """At least 200 questions over at least five packages, none held out, about half in each split of a set."""
+    """At least 200 questions over five packages, none held out; a set has one split or two equal ones."""
     assert len(QUESTIONS) >= 200
     assert len({one.id for one in QUESTIONS}) == len(QUESTIONS)
     assert len({one.package for one in read_sets()}) >= 5
     assert not [one for one in read_sets() if one.package.casefold().startswith(HELD_OUT)]
     for one in read_sets():
         halves = Counter(each.split for each in QUESTIONS if each.set == one.name)
-        assert abs(halves["choose"] - halves["judge"]) <= 4, one.name
+        assert len(halves) == 1 or abs(halves["choose"] - halves["judge"]) <= 4, one.name
 
 
 def test_unanswerable_questions_have_no_facts_and_others_have_some() -> None:

@@ -49,6 +49,8 @@ def test_a_term_that_the_documents_have_is_not_named() -> None:
     assert named_terms("default of CONN_MAX_AGE", []) == []
     assert named_terms("what Django 5.2 is", []) == []
     assert named_terms("new in Django 5.2", []) == [NamedTerm("5.2", "version", "Django")]
+    assert named_terms("new in Django version 5.2", []) == [NamedTerm("5.2", "version", "Django")]
+    assert named_terms("what is new in 5.2", []) == [NamedTerm("5.2", "version")]
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,18 @@ def test_a_term_that_the_documents_have_is_not_named() -> None:
         (NamedTerm("8", "version", "Fastify"), "added in fastify 8", True),
         (NamedTerm("8", "version", "Fastify"), "in v8.1", True),
         (NamedTerm("8", "version", "Fastify"), "8 plugins of fastify 18", False),
+        (NamedTerm("9.3", "version", "X"), "X 9.1, 9.2 and 9.3", True),
+        (NamedTerm("9.3", "version", "X"), "new in 9.3", True),
+        (NamedTerm("9.3", "version", "X"), "# 9.3 (2024)", True),
+        (NamedTerm("9.3", "version", "X"), "notes-9.3.md", True),
+        (NamedTerm("9.3", "version", "X"), "Y 9.3", False),
+        (NamedTerm("9.3", "version", "X"), "Y3.6 9.3 (`y3`)", False),
+        (NamedTerm("9.3", "version", "X"), "Y 9.1, 9.2 and 9.3", False),
+        (NamedTerm("9.3", "version", ""), "Y 9.3", True),
+        (NamedTerm("14", "version", "npm"), "nyc@14.1.1", False),
+        (NamedTerm("14", "version", "npm"), "npm@14.1.1", True),
+        (NamedTerm("14", "version", "npm"), "upgrade to v14", True),
+        (NamedTerm("14", "version", "npm"), "in 14 days", False),
     ],
 )
 def test_versions_are_found_as_the_beginning_of_longer_ones(

@@ -38,6 +38,16 @@ _KINDS = """argument attribute class command decorator directive extension field
 #: Nouns beside which an absent word of no dictionary is an identifier: `the videoembed directive`.
 _KIND_WORDS = frozenset(_KINDS.split())
 _RELEASE_WORD = frozenset(("version", "release", "v"))
+_RELEASES = """versions releases series branch new changed added deprecated removed introduced since until least"""
+#: Words after which a number is a release of what the text is about.
+_RELEASE_WORDS = _RELEASE_WORD.union(_RELEASES.split())
+#: Characters before a number that are searched for the name that it belongs to.
+_BEFORE_RELEASE: Final = 80
+#: Other releases of an enumeration: `3.7, 3.8 and`.
+_ENUMERATED = re.compile(r"(?:(?<![\w.])v?\d[\d.]*\+?\s*(?:,|/|\band\b|\bor\b|\bto\b)\s*)+\Z")
+#: What may stand between a name and its release.
+_BETWEEN = re.compile(r"[\s@=~^<>]*(?:\bv\.?\s*)?\Z", re.IGNORECASE)
+_WORD_BEFORE = re.compile(r"[\w.+#'\u2019-]*[\w+#]\Z")
 _SENTENCE_END = re.compile(r"(?:^|[.!?:;\n]|[\"'(\u201c])\s*\Z")
 _SEPARATORS = re.compile(r"[-\s]")
 _NAME = re.compile(r"[A-Z][a-z]+\Z|[A-Z]{3,}\Z")
@@ -50,21 +60,38 @@ class NamedTerm(msgspec.Struct, frozen=True):
     """As the question has it."""
     kind: TermKind
     product: str = ""
-    """The word before a version."""
+    """The name before a version; empty when none stands there."""
 
     def occurs_in(self, text: str) -> bool:
-        """Return whether a text has the term, in any case; a version also as the beginning of a longer one."""
+        """Return whether a text has the term, in any case.
+
+        A version is also found as the beginning of a longer one, and not beside another name than its product:
+        `Python 7.2` is no release 7.2 of Celery.
+        """
         if self.kind != "version":
             folded = text.casefold()
             # One word may stand there as two.
             return self.text.casefold() in folded or self.text in _SEPARATORS.sub("", folded)
         number = re.escape(self.text.removeprefix("v"))
-        if "." in self.text:
-            return re.search(rf"(?<![\d.]){number}(?!\d)", text) is not None
-        named = (
-            rf"(?:\bv\.?|\bversions?|\breleases?|\b{re.escape(self.product)})\s*{number}(?![\d])"
+        return any(
+            self._is_its_release(text, match.start())
+            for match in re.finditer(rf"(?<![\d.]){number}(?!\d)", text)
         )
-        return re.search(rf"{named}|(?<![\d.]){number}\.\d", text, re.IGNORECASE) is not None
+
+    def _is_its_release(self, text: str, start: int) -> bool:
+        """Return whether a number of a text is a release of the product, and not of another name before it."""
+        line = text[text.rfind("\n", 0, start) + 1 : start][-_BEFORE_RELEASE:]
+        match = _WORD_BEFORE.search(_BETWEEN.sub("", _ENUMERATED.sub("", line)))
+        word = match[0].casefold() if match else ""
+        is_marked = re.search(r"\bv\.?\s*\Z", line, re.IGNORECASE) is not None
+        product = self.product.casefold()
+        if word and (word in _RELEASE_WORDS or (product and product in word)):
+            return True
+        is_longer = re.match(r"\d+\.\d", text[start:]) is not None
+        if not (is_longer or is_marked):
+            return False  # A whole number alone counts things.
+        is_name = any(map(str.isalpha, word)) and word not in FUNCTION_WORDS
+        return not (product and is_name)
 
 
 def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
@@ -83,9 +110,9 @@ def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
     ]
     titled = len(words) > 2 and all(token.text[0].isupper() for token in words)
     found: dict[NamedTerm, None] = {}
-    before = ""
+    before = name = ""
     for place, token in enumerate(tokens):
-        term = _as_version(token, before, missing, about_release)
+        term = _as_version(token, before, name, missing, about_release)
         is_path = re.search(r"(?:^|\s)/\Z", question[: token.start]) is not None
         after = tokens[place + 1].text if place + 1 < len(tokens) else ""
         is_kind = not _KIND_WORDS.isdisjoint((before.lower(), after.lower()))
@@ -97,21 +124,24 @@ def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
         if term is not None:
             found[term] = None
         before = token.text
+        if before.lower() not in _RELEASE_WORD:
+            name = before
     return list(found)
 
 
 def _as_version(
-    token: QueryToken, before: str, missing: frozenset[str], about_release: bool
+    token: QueryToken, before: str, name: str, missing: frozenset[str], about_release: bool
 ) -> NamedTerm | None:
     # The word before a release is a name, which may be absent for itself.
     is_named = before[:1].isupper() or before.lower() in _RELEASE_WORD or about_release
+    product = "" if name.lower() in FUNCTION_WORDS else name
     if _VERSION.fullmatch(token.text):
         # Another product may have the number; release notes of this one would be among the passages.
         named = is_named and (token.text in missing or about_release)
-        return NamedTerm(token.text, "version", before) if named else None
+        return NamedTerm(token.text, "version", product) if named else None
     if about_release and before and _WHOLE_VERSION.fullmatch(token.text):
         follows = before.lower() not in FUNCTION_WORDS and before.isalpha()
-        return NamedTerm(token.text, "version", before) if follows else None
+        return NamedTerm(token.text, "version", product) if follows else None
     return None
 
 
@@ -138,6 +168,8 @@ def nearest_term(term: NamedTerm, texts: Iterable[str]) -> str:
     the versions of the same product the greatest.
     """
     if term.kind == "version":
+        if not term.product:
+            return ""
         named = re.compile(rf"\b{re.escape(term.product)}\s+v?(\d+(?:\.\d+)*)", re.IGNORECASE)
         versions = (one for text in texts for one in named.findall(text))
         return max(versions, key=lambda one: [*map(int, one.split("."))], default="")
