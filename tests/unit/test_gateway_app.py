@@ -91,7 +91,7 @@ def engine() -> StubEngine:
 async def http(engine: StubEngine) -> AsyncIterator[httpx.AsyncClient]:
     """Give a client of a gateway with one token, two places, and bodies up to a kilobyte."""
     tokens = {token_digest(SECRET): Caller("desk", FINANCE)}
-    service = Service(engine, "wiki", max_concurrent=2)  # type: ignore[arg-type]
+    service = Service(engine, "wiki", concurrent=2)  # type: ignore[arg-type]
     app = gateway(
         service, Authenticator(Access.public(), tokens), hosts={"127.0.0.1"}, max_body=1024
     )
@@ -313,18 +313,23 @@ async def test_internal_errors_are_hidden(
     assert "hunter2" in caplog.text
 
 
-async def test_too_many_requests_are_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
-    """Requests beyond the limit are refused; a finished request frees its slot."""
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_too_many_requests_are_refused(
+    http: httpx.AsyncClient, engine: StubEngine, accept: str
+) -> None:
+    """A question that could not be answered in time is refused with its status; one that could be waits."""
     engine.gate = asyncio.Event()
-    body = {"query": "how long"}
-    waiting = [asyncio.create_task(http.post("/v1/search", json=body)) for _ in range(2)]
+    body = {"question": "how long", "timeout_s": 60}
+    head = {"Accept": accept}
+    sent = [asyncio.create_task(http.post("/v1/ask", json=body)) for _ in range(3)]
     while len(engine.asked) < 2:
         await asyncio.sleep(0)
-    refused = await http.post("/v1/search", json=body)
-    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+    refused = await http.post("/v1/ask", json=body | {"timeout_s": 1}, headers=head)
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+    assert refused.json()["error"]["code"] == "too_many_requests"
     engine.gate.set()
-    assert {one.status_code for one in await asyncio.gather(*waiting)} == {200}
-    assert (await http.post("/v1/search", json=body)).status_code == 200
+    assert {one.status_code for one in await asyncio.gather(*sent)} == {200}
+    assert engine.asked[2]["timeout_s"] < 60
 
 
 async def test_unknown_paths_and_methods(http: httpx.AsyncClient) -> None:

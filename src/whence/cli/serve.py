@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,12 @@ from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
+    from whence.gateway.auth import Authenticator
     from whence.gateway.service import Service
+
+#: Requests that run at the same time: for each core when all is computed here, at least when a service writes.
+_CONCURRENT_PER_CORE = 2
+_CONCURRENT_WITH_SERVICE = 16
 
 
 def serve(
@@ -37,6 +42,15 @@ def serve(
             metavar="NAME", help="Host name that requests may use for this server; repeatable."
         ),
     ] = None,
+    concurrent: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Requests that run at the same time; others wait, or are refused when they could not be done in"
+            " time. Default: two for each processor core, at least 16 when a service writes the answers.",
+        ),
+    ] = None,
     stdio: Annotated[
         bool,
         typer.Option("--stdio", help="Serve MCP on standard input and output instead of HTTP."),
@@ -50,19 +64,33 @@ def serve(
     start_logging("WARNING")
     settings = settings_of(context)
     from whence.gateway.auth import Authenticator, Caller, read_tokens
-    from whence.gateway.server import check_exposure, listen, serve_stdio, url_of
+    from whence.gateway.server import check_exposure, serve_stdio
 
     if stdio:
         streams = (sys.stdin.buffer, sys.stdout.buffer)
         asyncio.run(
-            _with_service(settings, lambda one: serve_stdio(one, Caller("", access), *streams))
+            _with_service(
+                settings, concurrent, lambda one: serve_stdio(one, Caller("", access), *streams)
+            )
         )
         return 0
-
     known = {} if tokens is None else read_tokens(tokens)
     check_exposure(host, access, require_token=require_token)
     rights = Authenticator(access, known, require_token=require_token)
-    with listen(host, port) as listening:
+    _serve_http(context, (host, port), rights, allow_host or (), concurrent)
+    return 0
+
+
+def _serve_http(
+    context: typer.Context,
+    address: tuple[str, int],
+    rights: Authenticator,
+    allowed: Iterable[str],
+    concurrent: int | None,
+) -> None:
+    from whence.gateway.server import listen, url_of
+
+    with listen(*address) as listening:
         url = url_of(listening)
 
         def ready() -> None:
@@ -74,16 +102,21 @@ def serve(
         from whence.gateway.server import allowed_hosts, serve_http
 
         async def serve_requests(service: Service) -> None:
-            app = gateway(service, rights, hosts=allowed_hosts(allow_host or ()))
+            app = gateway(service, rights, hosts=allowed_hosts(allowed))
             await serve_http(app, listening, on_ready=ready)
 
-        asyncio.run(_with_service(settings, serve_requests))
-    return 0
+        asyncio.run(_with_service(settings_of(context), concurrent, serve_requests))
 
 
-async def _with_service(settings: Settings, serve: Callable[[Service], Awaitable[None]]) -> None:
+async def _with_service(
+    settings: Settings, concurrent: int | None, serve: Callable[[Service], Awaitable[None]]
+) -> None:
     from whence.engine.engine import Engine
     from whence.gateway.service import Service
+    from whence.models.onnx_sessions import usable_cores
 
+    waits = settings.writer != "extractive"
+    least = _CONCURRENT_WITH_SERVICE if waits else 1
+    at_once = concurrent or max(least, _CONCURRENT_PER_CORE * usable_cores())
     async with Engine(settings=settings, warm_up="questions") as engine:
-        await serve(Service(engine, settings.collection))
+        await serve(Service(engine, settings.collection, concurrent=at_once))

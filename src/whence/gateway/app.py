@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -90,6 +91,8 @@ class _Routes:
         async def question(on_text: OnText, on_stage: OnStage) -> dict[str, object]:
             return await self._service.ask(caller, body, on_text=on_text, on_stage=on_stage)
 
+        # Once events are sent the status cannot say that there are too many requests.
+        self._service.check_ask(caller, body)
         # Proxies must not buffer events.
         headers = {"X-Accel-Buffering": "no"}
         return StreamingResponse(stream_events(question), media_type=_EVENTS, headers=headers)
@@ -128,7 +131,8 @@ class _Routes:
         return JsonResponse({"status": "ok"})
 
     def _caller(self, request: Request) -> Caller:
-        return self._auth.caller(request.headers.get("authorization"))
+        caller = self._auth.caller(request.headers.get("authorization"))
+        return replace(caller, address=request.client.host if request.client else "")
 
 
 def gateway(

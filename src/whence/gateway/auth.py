@@ -61,6 +61,13 @@ class Caller(msgspec.Struct, frozen=True):
     """Most that the caller may see."""
     speaks_for_others: bool = False
     """Whether each request names the rights of its reader."""
+    address: str = ""
+    """Network address of the sender."""
+
+    @property
+    def share(self) -> str:
+        """Whose share of the server a request uses: that of its token, else of its address."""
+        return self.name or self.address
 
     def access_for(self, requested: AccessBody | None) -> Access:
         """Return the rights of one request: the requested rights within those of the caller.

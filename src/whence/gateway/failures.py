@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
+from whence.gateway.admission import TooManyRequests
 from whence.gateway.auth import Unauthorized
 from whence.schema.errors import (
     BadInput,
@@ -40,6 +41,7 @@ STATUSES: tuple[tuple[type[WhenceError], int], ...] = (
     (DiskFull, 507),
     (Unavailable, 503),
     (ModelMissing, 503),
+    (TooManyRequests, 429),
     (Overloaded, 503),
 )
 

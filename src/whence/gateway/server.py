@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -71,6 +72,19 @@ async def serve_http(
     """Serve until SIGTERM or SIGINT; open requests are completed first, unless a second signal comes."""
     import uvicorn
 
+    from whence.gateway.connections import (
+        ConnectionLimits,
+        LimitedProtocol,
+        RateFilter,
+        most_connections,
+    )
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(RateFilter())
+
+    class Protocol(LimitedProtocol):
+        limits = ConnectionLimits(most_connections())
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
@@ -88,6 +102,7 @@ async def serve_http(
         access_log=False,
         server_header=False,
         ws="none",
+        http=Protocol,
         timeout_graceful_shutdown=_DRAIN_S,
     )
     server = Server(config)

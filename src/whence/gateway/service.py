@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,9 +10,9 @@ import msgspec
 from whence.engine.json_documents import answer_document, search_document
 from whence.engine.search import SearchQuery
 from whence.engine.snapshot_reading import SnapshotChoice
+from whence.gateway.admission import Admission
 from whence.gateway.auth import Caller
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
-from whence.schema.errors import Overloaded
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
@@ -31,19 +30,27 @@ MEDIA_TYPES = {
     "svg": "image/svg+xml",
 }
 FORMATS = tuple(MEDIA_TYPES)
+#: Time limit of what states none, in seconds.
+_TIMEOUT_S = 30.0
 
 
 class Service:
-    """Serves requests with an engine."""
+    """Serves requests with an engine.
 
-    def __init__(self, engine: Engine, collection: str, *, max_concurrent: int = 64) -> None:
+    Args:
+        engine: Does the work.
+        collection: The one that is read by requests that name none.
+        concurrent: Requests that run at the same time; others wait.
+    """
+
+    def __init__(self, engine: Engine, collection: str, *, concurrent: int) -> None:
         self._engine = engine
         self._collection = collection
-        self._free = max_concurrent
+        self._admission = Admission(concurrent)
 
     async def search(self, caller: Caller, body: SearchBody) -> dict[str, Any]:
         """Search."""
-        with self._slot():
+        async with self._admission.admit("search", caller.share, _TIMEOUT_S):
             options = self._options(caller, body)
             names = {
                 "snapshot": options.pop("snapshot"),
@@ -63,21 +70,25 @@ class Service:
         on_stage: Callable[[tuple[Triple, ...], str], Awaitable[None]] | None = None,
     ) -> dict[str, Any]:
         """Answer a question."""
-        with self._slot():
-            options = self._options(caller, body)
+        async with self._admission.admit("ask", caller.share, body.timeout_s) as left_s:
+            options = self._options(caller, body) | {"timeout_s": left_s}
             answer = await self._engine.ask(
                 **options, chunk_callback=on_text, explain_callback=on_stage
             )
         return answer_document(answer)
 
+    def check_ask(self, caller: Caller, body: AskBody) -> None:
+        """Refuse a question that could not be answered in time; see `Admission.check`."""
+        self._admission.check("ask", caller.share, body.timeout_s)
+
     async def trace(self, caller: Caller, body: ExplainBody) -> Trace:
         """Return the trace of an answer, without hidden candidates."""
-        with self._slot():
+        async with self._admission.admit("explain", caller.share, _TIMEOUT_S):
             return await self._engine.explain(body.answer_id, caller.access_for(body.access))
 
     async def why_not(self, caller: Caller, body: WhyNotBody) -> WhyNot:
         """Return why a passage is not in an answer."""
-        with self._slot():
+        async with self._admission.admit("why-not", caller.share, _TIMEOUT_S):
             access = caller.access_for(body.access)
             return await self._engine.why_not(body.item, body.answer_id, access)
 
@@ -87,15 +98,3 @@ class Service:
             "access": caller.access_for(body.access),
             "collection": body.collection or self._collection,
         }
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        if self._free < 1:
-            raise Overloaded(
-                "too many concurrent requests", hint="try again in a second", retry_after_s=1
-            )
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
