@@ -83,3 +83,33 @@ async def test_a_former_answer_is_hidden(engine: Engine) -> None:
             await read
 
     assert (await engine.explain(answer.answer_id, BOARD)).candidates
+
+
+async def test_a_trace_takes_the_rights_of_its_question(engine: Engine) -> None:
+    """That nothing was found is told to those with all rights of the question, to others nothing."""
+    answer = await engine.ask("Who wrote zyxwvut?", access=BOARD)
+    assert not answer.found
+    messages = []
+    for name in (answer.answer_id, "f" * 32):
+        for read in (
+            engine.explain(name),
+            engine.why_not("merger.md", name),
+            engine.replay(name),
+        ):
+            with pytest.raises(NotFound) as refused:
+                await read
+            messages.append((str(refused.value).replace(name, "ID"), refused.value.hint))
+
+    assert len(set(messages)) == 1
+    assert (await engine.explain(answer.answer_id, BOARD)).access == BOARD
+
+
+async def test_answers_are_not_remembered_forever(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine remembers the latest answers whose traces nobody read, and no more."""
+    monkeypatch.setattr("whence.engine.session._MOST_RECENT", 2)
+    answers = [await engine.ask(f"{QUESTION} {number}") for number in range(4)]
+    await engine.explain(answers[-1].answer_id)
+
+    assert list(engine._session.recent_answers) == [answers[2].answer_id]

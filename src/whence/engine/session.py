@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
+    from whence.schema.access import Access
     from whence.schema.code_rag import CodeRagRequest
     from whence.schema.document_rag import Answer, DocumentRagRequest
     from whence.store.protocols import Store
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Silence after which a client asks the broker whether a fleet is running, in seconds.
 _ABSENT_AFTER_S = 3.0
+#: Answers whose traces are waited for.
+_MOST_RECENT = 1000
 #: Types of processors that a search needs.
 _SEARCH_TYPES = ("embedding", "search", "text-fetcher", "reranker")
 _NOT_OPEN_HINT = "use it inside `async with Engine(...) as engine:`"
@@ -60,8 +63,8 @@ class EngineSession:
         self.flow = flow
         self.only = only
         self.audit_log = None if settings.audit is None else AuditLog(settings.audit)
-        #: Answers given by this engine; their traces may not be stored yet.
-        self.recent_answers: set[str] = set()
+        #: Rights of the latest answers given by this engine; their traces may not be stored yet.
+        self.recent_answers: dict[str, Access] = {}
         #: Blocking retrievers, closed with the session.
         self.retrievers: weakref.WeakSet[Retriever] = weakref.WeakSet()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -112,7 +115,9 @@ class EngineSession:
         check_timeout(timeout_s)
         replies = self.client.ask(request, timeout_s=timeout_s)
         answer = await collect_answer(replies, chunk_callback, explain_callback)
-        self.recent_answers.add(answer.answer_id)
+        self.recent_answers[answer.answer_id] = request.access
+        if len(self.recent_answers) > _MOST_RECENT:
+            del self.recent_answers[next(iter(self.recent_answers))]
         return answer
 
     def clone_options(self) -> dict[str, Any]:

@@ -41,21 +41,24 @@ class ReadableTrace(msgspec.Struct, frozen=True, kw_only=True):
 async def load_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
     """Load the trace of an answer for a reader.
 
-    When the answer cites a chunk that the reader may not see, its text could reveal that chunk, so the trace
-    does not exist for this reader. A deleted chunk hides nothing from readers who hold all rights of the
-    question, if its document is deleted too or visible to them.
+    It does not exist for readers without all rights of the question: what was found, or that nothing was, could
+    tell them of documents they may not see. Nor does it when the answer was written from a chunk that is hidden
+    from them now. A deleted chunk hides nothing if its document is deleted too or visible to them.
     """
     check_text("the answer's id", answer_id)
     store = await session.store()
-    is_recent = answer_id in session.recent_answers
-    record = await _record(store, answer_id, _RECORDER_TIMEOUT_S if is_recent else 0.0)
-    if record is None:
+    asked = session.recent_answers.get(answer_id)
+    # Who waits for a trace learns that it comes.
+    timeout_s = _RECORDER_TIMEOUT_S if asked is not None and access.covers(asked) else 0.0
+    record = await _record(store, answer_id, access, timeout_s)
+    if record is None or not access.covers(record.access):
         raise answer_not_found(answer_id)
+    session.recent_answers.pop(answer_id, None)
     triples = [triple for event in record.events for triple in event.triples]
     trace = read_trace(triples, answer_id)
     named = chunk_ids(trace)
     visible = await store.visible_chunks(record.collection, sorted(named), access)
-    if named - visible and access.covers(record.access):
+    if named - visible:
         visible |= await _deleted(store, record.collection, trace, named - visible, access)
     if not visible.issuperset(trace.used):
         raise answer_not_found(answer_id)
@@ -65,15 +68,12 @@ async def load_trace(session: EngineSession, answer_id: str, access: Access) -> 
 async def explain(session: EngineSession, answer_id: str, access: Access) -> Trace:
     """Return the trace of an answer without the candidates that the reader may not see.
 
-    A reader who has all rights of the question sees them; their names may be unknown to others.
+    It states the rights of the question and whether it is as it was recorded.
     """
     loaded = await load_trace(session, answer_id, access)
-    asked = loaded.record.access
     trace = redact_trace(loaded.trace, loaded.visible)
     integrity = await check_integrity(await session.store(), answer_id)
-    return msgspec.structs.replace(
-        trace, access=asked if access.covers(asked) else None, integrity=integrity
-    )
+    return msgspec.structs.replace(trace, access=loaded.record.access, integrity=integrity)
 
 
 async def why_not(session: EngineSession, item: str, answer_id: str, access: Access) -> WhyNot:
@@ -107,10 +107,12 @@ async def _deleted(
     return frozenset(c for c in deleted if documents.get(c) and documents[c] not in hidden)
 
 
-async def _record(store: TraceStore, answer_id: str, timeout_s: float) -> TraceRecord | None:
+async def _record(
+    store: TraceStore, answer_id: str, access: Access, timeout_s: float
+) -> TraceRecord | None:
     end = time.monotonic() + timeout_s
     while True:
-        stored = await store.trace(answer_id)
+        stored = await store.trace(answer_id, access)
         if stored is not None or time.monotonic() >= end:
             return None if stored is None else stored.record
         await asyncio.sleep(_POLL_INTERVAL_S)

@@ -346,8 +346,11 @@ class TraceStore(Protocol):
             BadInput: It cannot be stored unchanged.
         """
 
-    async def trace(self, answer_id: str) -> StoredTrace | None:
-        """Return a trace, or None."""
+    async def trace(self, answer_id: str, access: Access | None = None) -> StoredTrace | None:
+        """Return a trace, or None when there is none, or the reader lacks a right of its question.
+
+        The two take the same work. With `access` None the caller is the owner.
+        """
 
     async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
         """Return the latest traces, newest first.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.schema.access import DocumentTags
+from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, Citation, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
@@ -136,6 +136,24 @@ class TraceSuite:
         assert (stored.record.question, stored.recorded_at) == ("after", former.recorded_at)
         assert not await store.rewrite_trace(make_trace(f"{name}-never"))
         assert await store.trace(f"{name}-never") is None
+
+    async def test_a_trace_takes_the_rights_of_its_question(self, store: Store) -> None:
+        """A reader without one of its rights is answered like one who asks for a trace that does not exist."""
+        name = f"rights-{next(serial_numbers)}"
+        asked = Access(frozenset({"a", "b"}), frozenset({"l"}), 2)
+        await store.record_trace(make_trace(name, access=asked))
+        readers = {
+            None: True,
+            asked: True,
+            Access(frozenset({"a", "b", "c"}), frozenset({"l", "m"}), 3): True,
+            Access(frozenset({"a"}), frozenset({"l"}), 2): False,
+            Access(frozenset({"a", "b"}), frozenset(), 2): False,
+            Access(frozenset({"a", "b"}), frozenset({"l"}), 1): False,
+            Access.public(): False,
+        }
+        read = {reader: await store.trace(name, reader) for reader in readers}
+
+        assert {reader: stored is not None for reader, stored in read.items()} == readers
 
     @pytest.mark.parametrize("document_id", ["a.md", "b c/ü.md", "100%"])
     async def test_traces_about_a_document(self, store: Store, document_id: str) -> None:

@@ -378,9 +378,11 @@ class MemoryTraces:
         self._traces[record.answer_id] = msgspec.structs.replace(former, record=kept)
         return True
 
-    async def trace(self, answer_id: str) -> StoredTrace | None:
-        """Return a trace, or None."""
-        return self._traces.get(answer_id)
+    async def trace(self, answer_id: str, access: Access | None = None) -> StoredTrace | None:
+        """Return a trace, or None when there is none, or the reader lacks a right of its question."""
+        found = self._traces.get(answer_id)
+        hidden = access and found and not access.covers(found.record.access)
+        return None if hidden else found
 
     async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
         """Return the latest traces, newest first."""

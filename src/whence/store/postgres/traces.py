@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from whence.schema.access import Access
 from whence.schema.document_rag import TraceRecord
 from whence.schema.integrity import EntryKind
 from whence.store.chain_key import ChainKey
@@ -43,6 +44,10 @@ WHERE answer_id = $1
 """
 _ABOUT = "SELECT answer_id FROM trace WHERE collection = $1 AND names && $2 ORDER BY answer_id"
 _FIND = "SELECT body, recorded_at FROM trace WHERE answer_id = $1"
+#: Traces of an earlier version have their rights in the record alone; the reader of it checks them once more.
+_READABLE = f"""
+{_FIND} AND (acl_tags IS NULL OR (acl_tags <@ $2::text[] AND labels <@ $3::text[] AND clearance <= $4))
+"""
 _RECENT = "SELECT body, recorded_at FROM trace ORDER BY number DESC LIMIT $1"
 
 
@@ -89,12 +94,15 @@ class PostgresTraces:
             await self._chain.remember(connection, None if former is None else last)
         return former is not None
 
-    async def trace(self, answer_id: str) -> StoredTrace | None:
-        """Return a trace, or None. Cost: linear in its triples."""
+    async def trace(self, answer_id: str, access: Access | None = None) -> StoredTrace | None:
+        """Return a trace, or None. Cost: linear in its triples; none for a trace that is hidden."""
         if not is_text(answer_id):
             return None
+        arguments: tuple[Any, ...] = (answer_id,)
+        if access is not None:
+            arguments += (list(access.acl_tags), list(access.labels), access.clearance)
         async with self._pool.connection() as connection:
-            row = await connection.fetchrow(_FIND, answer_id)
+            row = await connection.fetchrow(_FIND if access is None else _READABLE, *arguments)
         return None if row is None else _stored(row)
 
     async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
