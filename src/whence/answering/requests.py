@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,6 +51,8 @@ class AnswerStream:
     message: DocumentRagRequest | CodeRagRequest
     context: QuestionContext
     trace_timeout_s: float
+    versions: Set[int]
+    """Versions of the collection that searches saw."""
     replies: asyncio.Queue[Message | asyncio.Future[Answer]] = field(default_factory=asyncio.Queue)
     """Explain events and pieces as they come; the finished task is the last."""
     degraded: list[Degradation] = field(default_factory=list)
@@ -114,6 +116,7 @@ class AnswerStream:
             answer=answer,
             settings=question.all_settings(),
             asked_at=question.asked_at,
+            collection_version=min(self.versions, default=0),
         )
         await self._publish("trace", record, record.answer_id, self.trace_timeout_s)
 
@@ -319,7 +322,7 @@ def _answer(
         ),
         token_codes=isinstance(message, DocumentRagRequest) and message.rerank,
     )
-    stream = AnswerStream(message, context, parameters.trace_timeout_s)
+    stream = AnswerStream(message, context, parameters.trace_timeout_s, retrieval.versions)
     question = new_question(
         message,
         parameters,

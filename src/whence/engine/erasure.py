@@ -33,6 +33,8 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     """Distinct words of its chunks in the lexical index, summed over the chunks."""
     links: int
     """Names in the passage graph that its chunks define or mention."""
+    versions: int
+    """Its former versions, and entries of the change log that name it."""
     traces: int
     """Traces that name it."""
     traces_with_text: int
@@ -119,12 +121,11 @@ async def preview_erasure(
         former = await _Former.read(store, collection, name)
         if not former.exists:
             raise _not_found(collection, name)
-        parts = await store.document_parts(collection, name)
         found.append(
             ErasurePreview(
                 document_id=name,
                 collection=collection,
-                before=former.remains(parts),
+                before=former.remains(former.parts),
                 answers=former.answers,
             )
         )
@@ -142,6 +143,7 @@ class _Former(msgspec.Struct, kw_only=True):
     """What is stored of a document before it is erased."""
 
     text: DocumentText | None
+    parts: DocumentParts
     named: int = 0
     """Traces that name it."""
     answers: tuple[AnswerWithWords, ...] = ()
@@ -150,7 +152,10 @@ class _Former(msgspec.Struct, kw_only=True):
 
     @classmethod
     async def read(cls, store: Store, collection: str, document_id: str) -> _Former:
-        found = cls(text=await _stored_text(store, collection, document_id))
+        found = cls(
+            text=await _stored_text(store, collection, document_id),
+            parts=await store.document_parts(collection, document_id),
+        )
         quotes: dict[str, None] = {}
         answers = []
         async for stored, clean in _traces(store, collection, document_id, ""):
@@ -164,8 +169,8 @@ class _Former(msgspec.Struct, kw_only=True):
 
     @property
     def exists(self) -> bool:
-        """Whether the document or words of it are stored."""
-        return self.text is not None or bool(self.answers)
+        """Whether the document, a former version or words of it are stored."""
+        return self.text is not None or self.parts.versions > 0 or bool(self.answers)
 
     @property
     def texts(self) -> Iterable[str]:

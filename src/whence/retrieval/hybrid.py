@@ -46,6 +46,7 @@ from whence.schema.search import (
     check_query_words,
     truncate_query,
 )
+from whence.store.change_log import SupportsChangeLog
 from whence.store.linked_titles import SupportsLinks
 from whence.store.symbol_names import LONGEST_NAME, SupportsSymbols, SymbolMatch
 from whence.store.vocabulary import SupportsVocabulary
@@ -351,6 +352,13 @@ class SearchService:
             ModelMismatch: The vector comes from another model than the collection's.
             Unavailable: The store does not answer, or no retriever of a hybrid search does.
         """
+        response = await self._answer(request, remaining_s)
+        if not isinstance(self.store, SupportsChangeLog):
+            return response
+        version = await self.store.collection_version(request.collection)
+        return msgspec.structs.replace(response, collection_version=version)
+
+    async def _answer(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         if not request.more:
             response = await self._search(request, remaining_s)
             return await self._add_spelling(request, response) if request.spelling else response

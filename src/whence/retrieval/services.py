@@ -268,6 +268,8 @@ class RetrievalClients:
     texts_port: str = "texts"
     token_codes: bool = False
     """Whether texts are read with their token codes, for the reranker."""
+    versions: set[int] = field(default_factory=set)
+    """Versions of the collection that searches saw."""
 
     def __post_init__(self) -> None:
         if self.filters:
@@ -348,13 +350,15 @@ class RetrievalClients:
             ),
         )
         try:
-            return await self.deadline.limit(
+            response = await self.deadline.limit(
                 "searching",
                 partial(self.caller.call, "search", message, SearchResponse),
                 self.timeouts.search_s,
             )
         except WhenceError as error:
             return error
+        self.versions.add(response.collection_version)
+        return response
 
     async def fetch(
         self, chunk_ids: Sequence[str], *, with_places: bool = False

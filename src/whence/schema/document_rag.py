@@ -247,3 +247,6 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     """Limits, mode and models of the run, for replay."""
     asked_at: str = ""
     """Start, ISO 8601 in UTC."""
+    collection_version: int = 0
+    """Oldest version of the collection that a search of the question saw; 0 when not known. It counts hidden
+    documents too: not to be shown to readers."""

@@ -178,3 +178,6 @@ class SearchResponse(Message, frozen=True, kw_only=True):
     results: tuple[SearchResult | None, ...] = ()
     """For a request with `more`: one per query, the request's own first; None for a query that failed while
     another succeeded. `candidates` is empty then."""
+    collection_version: int = 0
+    """Version of the collection; 0 when the store counts none. It counts hidden documents too: it goes into the
+    record of an answer and is shown to no reader."""

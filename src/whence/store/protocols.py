@@ -22,6 +22,7 @@ from whence.schema.integrity import EntryKind, Integrity
 from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
+from whence.store.change_log import SupportsChangeLog
 from whence.store.field_boosts import FieldBoosts
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class DocumentParts(msgspec.Struct, frozen=True, kw_only=True):
     """Distinct terms of each of its chunks in the lexical index."""
     links: int = 0
     """Entries of its chunks in the passage graph."""
+    versions: int = 0
+    """Its former versions, and entries of the change log that name it."""
 
 
 class Expunged(msgspec.Struct, frozen=True, kw_only=True):
@@ -417,6 +420,7 @@ class Store(
     SupportsTokenCodes,
     SupportsDocumentListing,
     SupportsEffects,
+    SupportsChangeLog,
     TraceStore,
     Protocol,
 ):

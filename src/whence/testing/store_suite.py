@@ -17,17 +17,21 @@ import pytest
 
 # Before the suites are imported, so that a failing assert shows its values.
 pytest.register_assert_rewrite(
+    "whence.testing.change_log_suite",
     "whence.testing.store_document_suite",
     "whence.testing.store_search_suite",
     "whence.testing.store_text_suite",
     "whence.testing.store_trace_suite",
 )
 
+from whence.testing.change_log_suite import ChangeLogSuite  # noqa: E402
 from whence.testing.store_document_suite import DocumentSuite  # noqa: E402
 from whence.testing.store_search_suite import SearchSuite  # noqa: E402
 from whence.testing.store_text_suite import DocumentTextSuite, TokenCodeSuite  # noqa: E402
 from whence.testing.store_trace_suite import TraceSuite  # noqa: E402
 
 
-class StoreSuite(DocumentSuite, DocumentTextSuite, TokenCodeSuite, SearchSuite, TraceSuite):
+class StoreSuite(
+    DocumentSuite, DocumentTextSuite, TokenCodeSuite, SearchSuite, ChangeLogSuite, TraceSuite
+):
     """Behaviours of a store; a subclass provides the `store` fixture."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 import numpy as np
 
-from whence.schema.access import DocumentTags
+from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.idempotency import EffectKind, Effects
+from whence.store.change_log import Change
 from whence.store.field_boosts import FieldBoosts
+from whence.store.memory.change_log import entry, stored_entry
 from whence.store.memory.search import MemoryCollection, MemoryPart
 from whence.store.protocols import (
     CollectionInfo,
@@ -105,6 +108,12 @@ class MemoryDocuments(MemoryPart):
         """Store documents; each replaces a stored one of the same id; see `ChunkStore`."""
         found = self._find(collection)
         check_documents(found.info, documents)
+        stored = self._documents(collection)
+        new = [one.draft for one in documents]
+        serial = found.log.version + 1
+        known = {one: document.draft for one, document in stored.items()}
+        entries = (stored_entry(known.get(one.document_id), one, serial) for one in new)
+        found.log.add(self._clock(), filter(None, entries))
         for document in documents:
             # Neither metadata nor vectors are shared with the caller.
             metadata = msgspec.json.decode(json_text(document.draft.metadata))
@@ -120,17 +129,28 @@ class MemoryDocuments(MemoryPart):
         for one, tag in tags.items():
             check_tags(tag, f"document {one[:100]!r}")
         found = self._find(collection)
-        for one in found.documents.keys() & tags.keys():
-            document = found.documents[one]
-            if document.draft.tags != tags[one]:
-                document.draft = msgspec.structs.replace(
-                    document.draft, tags=tags[one], source_digest=""
-                )
+        drafts = [found.documents[one].draft for one in found.documents.keys() & tags.keys()]
+        changed = [one for one in drafts if one.tags != tags[one.document_id]]
+        contents = {one.document_id: one.content for one in found.log.entries}
+        found.log.add(
+            self._clock(),
+            (
+                entry("tagged", one, tags[one], content=contents[one])
+                for one in (draft.document_id for draft in changed)
+            ),
+        )
+        for draft in changed:
+            one = draft.document_id
+            found.documents[one].draft = msgspec.structs.replace(
+                draft, tags=tags[one], source_digest=""
+            )
         _record(found, effects)
 
     async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
         """Set the weights of fields; see `Store`."""
         found = self._find(collection)
+        if found.boosts != boosts:
+            found.log.add(self._clock(), [entry("settings", "", DocumentTags())])
         found.boosts = boosts
         for document in list(found.documents.values()):
             codes = [chunk.text.token_codes for chunk in document.chunks]
@@ -139,26 +159,38 @@ class MemoryDocuments(MemoryPart):
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with their chunks; return how many there were."""
         found = self._collections.get(collection)
-        return 0 if found is None else sum(map(found.remove, document_ids))
+        if found is None:
+            return 0
+        drafts = [found.documents[one].draft for one in found.documents.keys() & {*document_ids}]
+        removed = (entry("removed", one.document_id, one.tags) for one in drafts)
+        found.log.add(self._clock(), removed)
+        return sum(map(found.remove, document_ids))
 
     async def erase_document(
         self, collection: str, document_id: str
     ) -> tuple[DocumentParts, DocumentParts]:
         """Remove a document; return its stored parts before and after."""
         before = await self.document_parts(collection, document_id)
-        await self.remove_documents(collection, [document_id])
+        found = self._collections.get(collection)
+        if found is not None:
+            found.remove(document_id)
+            found.log.erase(self._clock(), document_id)
         return before, DocumentParts()
 
     async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
         """Return what is stored of a document. Links are computed on demand."""
+        found = self._collections.get(collection)
+        entries = [] if found is None else found.log.entries
+        versions = sum(one.document_id == document_id for one in entries)
         document = self._documents(collection).get(document_id)
         if document is None:
-            return DocumentParts()
+            return DocumentParts(versions=versions)
         return DocumentParts(
             documents=1,
             chunks=len(document.chunks),
             vectors=len(document.chunks),
             postings=sum(len(chunk.terms.counts) for chunk in document.chunks),
+            versions=versions,
         )
 
     async def expunge(
@@ -171,6 +203,25 @@ class MemoryDocuments(MemoryPart):
     async def is_expunged(self) -> bool:
         """Return True: there are no files."""
         return True
+
+    async def collection_version(self, collection: str) -> int:
+        """Return the current version; see `SupportsChangeLog`."""
+        found = self._collections.get(collection)
+        return 0 if found is None else found.log.version
+
+    async def version_at(self, collection: str, moment: datetime) -> int:
+        """Return the version of a collection at a moment."""
+        found = self._collections.get(collection)
+        entries = [] if found is None else found.log.entries
+        earlier = (one for one in entries if datetime.fromisoformat(one.changed_at) <= moment)
+        return max((one.version for one in earlier), default=0)
+
+    async def changes(
+        self, collection: str, access: Access, *, after: int = 0, whole: bool = False
+    ) -> list[Change]:
+        """Return entries of the log that the reader may see; see `SupportsChangeLog`."""
+        found = self._collections.get(collection)
+        return [] if found is None else found.log.visible(access, after, whole=whole)
 
 
 def _record(collection: MemoryCollection, effects: Effects | None) -> None:

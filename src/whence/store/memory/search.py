@@ -31,6 +31,7 @@ from whence.store.bm25 import mean_length, query_weights, share
 from whence.store.chunk_ids import chunk_key, document_key
 from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.field_boosts import FieldBoosts
+from whence.store.memory.change_log import MemoryLog
 from whence.store.protocols import CollectionInfo, StoredTrace
 from whence.store.results import (
     chunk_metadata,
@@ -77,6 +78,7 @@ class MemoryCollection:
         self.chunks: dict[str, StoredChunk] = {}
         self.effects: dict[str, dict[str, EffectKind]] = {}
         """What each message did, by document id."""
+        self.log = MemoryLog()
         self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
         self.boosts = FieldBoosts()
 
@@ -179,7 +181,8 @@ def _matches_all(chunk: StoredChunk, filters: Filters) -> bool:
 class MemoryPart:
     """A part of a store in memory; all parts share the collections, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
         self._collections: dict[str, MemoryCollection] = {}
 
     def _find(self, name: str) -> MemoryCollection:

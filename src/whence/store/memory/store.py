@@ -21,7 +21,7 @@ class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
     """
 
     def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
-        MemoryPart.__init__(self)
+        MemoryPart.__init__(self, clock)
         MemoryTraces.__init__(self, clock)
 
     async def aclose(self) -> None:

@@ -31,7 +31,7 @@ WHERE c.name = ${name} AND c.id = ${id} AND l.xmin IS NOT DISTINCT FROM ${versio
 """
 _READ_VERSION = f"""
 SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, c.facts_version,
-    l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, {EPOCH}, {INDEXED}, {MEASURED}
+    l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, c.version AS number, {EPOCH}, {INDEXED}, {MEASURED}
 FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1
 """  # noqa: S608 - only constants
 
@@ -44,6 +44,8 @@ class CollectionVersion(msgspec.Struct, frozen=True, kw_only=True):
     """Its name and model; nothing is counted."""
     version: int | None
     """Transaction that changed it last, None before the first."""
+    number: int
+    """Its version in the change log."""
     epoch: UUID
     """State of all access classes."""
     analyzer: str
@@ -110,6 +112,7 @@ async def read_view(
         id=row["id"],
         info=CollectionInfo(name=row["name"], model=model_of(row)),
         version=row["version"],
+        number=row["number"],
         epoch=row["epoch"],
         analyzer=row["analyzer"] or "",
         languages=tuple(row["languages"] or ()),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
 from whence.schema.access import DocumentTags
 from whence.schema.idempotency import EffectKind, Effects
 from whence.store.field_boosts import FieldBoosts
+from whence.store.postgres import change_log
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.collections import (
     LockedCollection,
@@ -61,6 +63,7 @@ WHERE c.name = $1 AND d.collection_id = c.id AND d.document_id = w.document_id A
 """
 # Chunks, vectors and metadata are deleted by their foreign keys.
 _DELETE = "DELETE FROM document WHERE collection_id = $1 AND document_id = ANY($2::text[])"
+_DELETE_FORMER = "DELETE FROM former_document WHERE collection_id = $1 AND document_id = $2"
 # `former` is read from the state before this statement, in which all its parts begin.
 _RETAG = """
 WITH wanted AS (SELECT * FROM unnest($2::text[], $3::int[]) w(document_id, class_id)),
@@ -81,7 +84,9 @@ SELECT (SELECT count(*) FROM document WHERE collection_id = $1 AND document_id =
     (SELECT count(*) FROM chunk_vec WHERE ord = ANY($3::int[])) AS vectors,
     (SELECT coalesce(sum(length(terms) / 4), 0) FROM chunk_terms WHERE ord = ANY($3::int[])) AS postings,
     (SELECT count(*) FROM passage_bearer WHERE ord = ANY($3::int[]))
-    + (SELECT count(*) FROM passage_mention WHERE ord = ANY($3::int[])) AS links
+    + (SELECT count(*) FROM passage_mention WHERE ord = ANY($3::int[])) AS links,
+    (SELECT count(*) FROM document_change WHERE collection_id = $1 AND document_id = $2)
+    + (SELECT count(*) FROM former_document WHERE collection_id = $1 AND document_id = $2) AS versions
 """
 
 
@@ -92,14 +97,20 @@ class PostgresDocuments:
         pool: Lends connections.
         maintenance: Does what a write leaves for later.
         write_timeout_s: Longest one statement of a write may take, in seconds.
+        clock: Returns the time of a change, with its zone.
     """
 
     def __init__(
-        self, pool: ConnectionPool, maintenance: Maintenance, write_timeout_s: float
+        self,
+        pool: ConnectionPool,
+        maintenance: Maintenance,
+        write_timeout_s: float,
+        clock: Callable[[], datetime],
     ) -> None:
         self._pool = pool
         self._maintenance = maintenance
         self._timeout_s = write_timeout_s
+        self._clock = clock
 
     async def document_states(
         self, collection: str, document_ids: Sequence[str]
@@ -182,6 +193,9 @@ class PostgresDocuments:
                     words = await asyncio.to_thread(_words, documents, now)
                 await ensure_metadata_indexed(connection, locked.id)
                 ids = [one.draft.document_id for one in documents]
+                drafts = [one.draft for one in documents]
+                states = [(one.document_id, classes[one.tags], one.digest) for one in drafts]
+                await change_log.log_replaced(connection, locked.id, self._clock(), states)
                 async with _removing(connection, locked.id, ids):
                     ords = await _insert(connection, locked.id, collection, documents, classes)
                     await forward_index.add_chunk_terms(connection, locked.id, ords, words)
@@ -214,6 +228,9 @@ class PostgresDocuments:
             classes = await intern_classes(connection, set(known.values()))
             numbers = [classes[tag] for tag in known.values()]
             async with self._writing(connection, collection) as locked:
+                await change_log.log_tagged(
+                    connection, locked.id, self._clock(), list(known), numbers
+                )
                 moved = await connection.fetch(_RETAG, locked.id, list(known), numbers)
                 former = {row["ord"]: row["class_id"] for row in moved}
                 await forward_index.move_chunk_terms(connection, locked.id, former)
@@ -228,6 +245,7 @@ class PostgresDocuments:
             await writable_collection(connection, collection)
             async with self._writing(connection, collection) as locked:
                 if await reindexing.read_field_boosts(connection, collection) != boosts:
+                    await change_log.log_settings(connection, locked.id, self._clock())
                     await reindexing.set_field_boosts(connection, locked.id, boosts)
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
@@ -237,11 +255,10 @@ class PostgresDocuments:
             if await find_writable(connection, collection) is None:
                 return 0
             await index_words(connection, collection, self._timeout_s)
-            async with (
-                self._writing(connection, collection) as locked,
-                _removing(connection, locked.id, ids) as removed,
-            ):
-                return removed
+            async with self._writing(connection, collection) as locked:
+                await change_log.log_removed(connection, locked.id, self._clock(), ids)
+                async with _removing(connection, locked.id, ids) as removed:
+                    return removed
 
     async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
         """Return what is stored of a document."""
@@ -268,8 +285,10 @@ class PostgresDocuments:
                 places = await forward_index.chunk_slots(connection, locked.id, document_id)
                 ords, slots = list(places), list(places.values())
                 before = await _parts(connection, locked.id, document_id, ords)
-                if before.documents and self._pool.home is not None:
+                if (before.documents or before.versions) and self._pool.home is not None:
                     Home(self._pool.home).erasure_mark.touch(mode=0o600)
+                await change_log.log_erased(connection, locked.id, self._clock(), document_id)
+                await connection.execute(_DELETE_FORMER, locked.id, document_id)
                 async with _removing(connection, locked.id, [document_id]):
                     pass
                 await segments.expunge_deleted(connection, locked.id, slots)

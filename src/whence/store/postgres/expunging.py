@@ -58,6 +58,7 @@ SELECT 'base/' || oid AS path FROM pg_database WHERE datname <> current_database
 #: Those of the words that documents still have, or names of the database.
 _KEPT_WORDS = """
 SELECT w FROM unnest($1::text[]) w WHERE EXISTS (SELECT FROM word x WHERE x.word = w)
+    OR EXISTS (SELECT FROM former_chunk c WHERE position(w IN lower(c.content || c.embed_text)) > 0)
     OR EXISTS (SELECT FROM pg_attribute a WHERE position(w IN lower(a.attname)) > 0)
     OR EXISTS (SELECT FROM pg_class c WHERE position(w IN lower(c.relname)) > 0)
     OR EXISTS (SELECT FROM pg_settings s WHERE position(w IN lower(s.name)) > 0)
@@ -68,7 +69,13 @@ SELECT s FROM unnest($1::text[]) s WHERE EXISTS (
     SELECT FROM chunk c WHERE position(s IN c.content) > 0 OR position(s IN c.embed_text) > 0
         OR position(s IN c.heading) > 0 OR position(s IN c.section_path) > 0
 ) OR EXISTS (
-    SELECT FROM document d WHERE position(s IN d.document_id) > 0 OR position(s IN d.title) > 0
+    SELECT FROM former_chunk c WHERE position(s IN c.content) > 0 OR position(s IN c.embed_text) > 0
+        OR position(s IN c.heading) > 0 OR position(s IN c.section_path) > 0
+) OR EXISTS (
+    SELECT FROM (
+        SELECT document_id, title, source_file, source_url, metadata FROM document
+        UNION ALL SELECT document_id, title, source_file, source_url, metadata FROM former_document
+    ) d WHERE position(s IN d.document_id) > 0 OR position(s IN d.title) > 0
         OR position(s IN d.source_file) > 0 OR position(s IN d.source_url) > 0 OR position(s IN d.metadata::text) > 0
 )
 """

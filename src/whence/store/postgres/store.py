@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from whence.store.chain_key import ChainKey
+from whence.store.postgres.change_log import PostgresChangeLog
 from whence.store.postgres.chunk_reader import PostgresTexts
 from whence.store.postgres.code import PostgresCode
 from whence.store.postgres.collections import PostgresCollections
@@ -52,6 +53,8 @@ _PARTS = (
     ("word", "words"),
     ("chunk", "texts"),
     ("document_fact", "filters"),
+    ("document_change", "changes"),
+    ("former", "former_versions"),
     ("document", "texts"),
     ("trace", "traces"),
     ("passage", "links"),
@@ -112,7 +115,7 @@ class PostgresStore:
         self.collections = collections.collections
         self.ensure_collection = collections.ensure_collection
 
-        self._add_documents(write_timeout_s)
+        self._add_documents(write_timeout_s, clock)
         views = ViewReader(pool, maintenance)
         self.cache = views.cache
         search = PostgresSearch(maintenance, views)
@@ -120,6 +123,10 @@ class PostgresStore:
         self.search_lexical = search.search_lexical
         self.dense_scores, self.lexical_scores = search.dense_scores, search.lexical_scores
         self.absent_words, self.similar_words = search.absent_words, search.similar_words
+
+        log = PostgresChangeLog(pool, views.cache)
+        self.collection_version, self.version_at = log.collection_version, log.version_at
+        self.changes = log.changes
 
         texts = PostgresTexts(pool)
         self.chunk_texts = texts.chunk_texts
@@ -147,8 +154,8 @@ class PostgresStore:
         self.traces_about = traces.traces_about
         self.check_trace, self.check_traces = traces.check_trace, traces.check_traces
 
-    def _add_documents(self, write_timeout_s: float) -> None:
-        documents = PostgresDocuments(self.pool, self.maintenance, write_timeout_s)
+    def _add_documents(self, write_timeout_s: float, clock: Callable[[], datetime]) -> None:
+        documents = PostgresDocuments(self.pool, self.maintenance, write_timeout_s, clock)
         self.document_states = documents.document_states
         self.document_ids = documents.document_ids
         self.replace_documents = documents.replace_documents
@@ -194,7 +201,7 @@ class PostgresStore:
                 opened beside them for short searches.
             statement_timeout_s: Longest a read may take, in seconds.
             write_timeout_s: Longest one statement of a write may take, in seconds.
-            clock: Returns the time a trace is recorded, with its zone.
+            clock: Returns the time that a change or a trace is recorded with, and its zone.
             key: Signs the chain of traces; None when nothing is signed.
         """
         pool = await ConnectionPool.open(

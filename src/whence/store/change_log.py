@@ -1,0 +1,141 @@
+"""The change log of a collection: which documents came, went and changed, by version.
+
+A version is a number that each transaction which changes documents raises by one. It counts hidden documents
+too, so no reader is shown it. What a reader sees of the log are the entries of the documents that they may see
+today; a document that is gone has the tags that it had last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from whence.schema.access import Access, DocumentTags
+
+ChangeKind = Literal["added", "changed", "tagged", "removed", "erased", "settings"]
+"""What happened: `tagged` is a change of the tags alone, `settings` one of the collection itself."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the log."""
+
+    version: int
+    """The first version that has it."""
+    changed_at: str
+    """ISO 8601 in UTC."""
+    kind: ChangeKind
+    document_id: str = ""
+    """Empty for `erased` and `settings`."""
+    tags: DocumentTags = DocumentTags()
+    """Tags of the document after the change, or the last ones."""
+    content: int = 0
+    """Stands for the content of the document: equal in two entries when it is equal."""
+    first_version: int = 0
+    """Version with which an erased document came."""
+
+
+class NetChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between two versions of a collection, for one reader."""
+
+    added: tuple[str, ...] = ()
+    """Ids of documents, sorted, here and below."""
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    tagged: tuple[str, ...] = ()
+    """Those of the above whose tags alone changed."""
+    erased: bool = False
+    """Whether documents were erased; their names are gone."""
+    settings: bool = False
+    """Whether settings of the collection changed."""
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """All documents that differ."""
+        return (*self.added, *self.changed, *self.removed)
+
+
+@runtime_checkable
+class SupportsChangeLog(Protocol):
+    """Counts the versions of its collections and logs their changes."""
+
+    async def collection_version(self, collection: str) -> int:
+        """Return the version that a search of this store saw last, or the current one; 0 when there is none.
+
+        Cost: none after a search.
+        """
+
+    async def version_at(self, collection: str, moment: datetime) -> int:
+        """Return the version of a collection at a moment; 0 before the first."""
+
+    async def changes(
+        self, collection: str, access: Access, *, after: int = 0, whole: bool = False
+    ) -> list[Change]:
+        """Return the entries of a later version than `after`, by version, then document.
+
+        Those of documents that the reader may see today, and those of the collection. With `whole` the earlier
+        entries of the same documents come too. Cost: linear in the entries.
+        """
+
+
+def net_changes(
+    entries: Iterable[Change], before: int, after: int, *, was: Access, now: Access
+) -> NetChanges:
+    """Return what differs between two versions.
+
+    Args:
+        entries: The log after the lower version, as `changes` returns it with `whole`.
+        before: One version.
+        after: The other, which may be the lower one.
+        was: Rights of the reader at `before`.
+        now: Rights of the reader at `after`.
+    """
+    entries = list(entries)
+    low, high = sorted((before, after))
+    added: list[str] = []
+    changed: list[str] = []
+    removed: list[str] = []
+    tagged: list[str] = []
+    named = sorted((one for one in entries if one.document_id), key=lambda one: one.document_id)
+    for document_id, some in groupby(named, key=lambda one: one.document_id):
+        life = sorted(some, key=lambda one: one.version)
+        one, other = _state(life, before, was), _state(life, after, now)
+        if one is None and other is None:
+            continue
+        if one is None or other is None:
+            (added if one is None else removed).append(document_id)
+            if (present := one or other) and _is_retagging(life, before, after, present.content):
+                tagged.append(document_id)
+        elif one.content != other.content:
+            changed.append(document_id)
+    return NetChanges(
+        added=tuple(added),
+        changed=tuple(changed),
+        removed=tuple(removed),
+        tagged=tuple(tagged),
+        erased=any(
+            one.kind == "erased" and one.first_version <= low < one.version <= high
+            for one in entries
+        ),
+        settings=any(one.kind == "settings" and low < one.version <= high for one in entries),
+    )
+
+
+def _existing(life: Sequence[Change], version: int) -> Change | None:
+    """Return the last entry of a document up to a version, None when it did not exist then."""
+    last = next((one for one in reversed(life) if one.version <= version), None)
+    return None if last is None or last.kind == "removed" else last
+
+
+def _state(life: Sequence[Change], version: int, access: Access) -> Change | None:
+    found = _existing(life, version)
+    return found if found is not None and access.allows(found.tags) else None
+
+
+def _is_retagging(life: Sequence[Change], before: int, after: int, content: int) -> bool:
+    """Return whether a document that only one side shows existed, equal, on both."""
+    sides = (_existing(life, before), _existing(life, after))
+    return all(one is not None and one.content == content for one in sides)

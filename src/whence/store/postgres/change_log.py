@@ -1,0 +1,220 @@
+"""The change log in PostgreSQL, written in the transaction that changes the documents.
+
+Each function that writes must be called with the row of the collection locked, before the documents change. One
+that finds nothing to change makes no version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from whence.schema.access import Access, DocumentTags
+from whence.store.acl_check import allowed_rows
+from whence.store.change_log import Change, ChangeKind
+from whence.store.postgres.acl_classes import ALLOWED, access_values
+from whence.store.postgres.cache import ByteCache
+from whence.store.postgres.collection_version import CollectionVersion
+from whence.store.postgres.driver import Connection
+from whence.store.postgres.pool import ConnectionPool
+from whence.store.validation import is_text
+
+#: Names of the kinds in the table.
+_KINDS: Final[Mapping[str, ChangeKind]] = {
+    "a": "added",
+    "c": "changed",
+    "t": "tagged",
+    "r": "removed",
+    "e": "erased",
+    "s": "settings",
+}
+# Rows of `document_id, kind, class_id, content, first_version`; no content stands for that of no other version.
+_LOG = """
+WITH w AS ({rows}),
+next AS (UPDATE collection SET version = version + 1 WHERE id = $1 AND EXISTS (SELECT FROM w) RETURNING version),
+logged AS (
+    INSERT INTO document_change
+        (collection_id, document_id, version, kind, class_id, content, first_version, changed_at)
+    SELECT $1, w.document_id, next.version, w.kind::"char", w.class_id, coalesce(w.content, next.version),
+        w.first_version, $2
+    FROM w, next RETURNING version
+)
+SELECT max(version) FROM logged
+"""
+_LAST = """
+    SELECT x.{column} FROM document_change x
+    WHERE x.collection_id = $1 AND x.document_id = d.document_id ORDER BY x.version DESC LIMIT 1"""
+_REPLACED = _LOG.format(
+    rows="""
+    SELECT w.document_id, w.class_id, hashtextextended(nullif(w.digest, ''), 0) AS content,
+        CASE WHEN d.id IS NULL THEN 'a' WHEN d.digest = w.digest AND w.digest <> '' THEN 't' ELSE 'c' END AS kind,
+        NULL::bigint AS first_version
+    FROM unnest($3::text[], $4::int[], $5::text[]) w(document_id, class_id, digest)
+    LEFT JOIN document d ON d.collection_id = $1 AND d.document_id = w.document_id
+    WHERE d.id IS NULL OR d.digest <> w.digest OR w.digest = '' OR d.class_id <> w.class_id"""
+)
+_TAGGED = _LOG.format(
+    rows=f"""
+    SELECT d.document_id, w.class_id, ({_LAST.format(column="content")}) AS content, 't' AS kind,
+        NULL::bigint AS first_version
+    FROM unnest($3::text[], $4::int[]) w(document_id, class_id)
+    JOIN document d ON d.collection_id = $1 AND d.document_id = w.document_id AND d.class_id <> w.class_id"""  # noqa: S608 - only constants
+)
+_REMOVED = _LOG.format(
+    rows="""
+    SELECT d.document_id, d.class_id, 0 AS content, 'r' AS kind, NULL::bigint AS first_version
+    FROM document d WHERE d.collection_id = $1 AND d.document_id = ANY($3::text[])"""
+)
+# One entry without a name takes the place of all that name the document.
+_ERASED = _LOG.format(
+    rows="""
+    SELECT '' AS document_id, (array_agg(x.class_id ORDER BY x.version DESC))[1] AS class_id, 0 AS content,
+        'e' AS kind, min(x.version) AS first_version
+    FROM document_change x WHERE x.collection_id = $1 AND x.document_id = $3 HAVING count(*) > 0"""
+)
+_FORGET = "DELETE FROM document_change WHERE collection_id = $1 AND document_id = $2"
+_SETTINGS = _LOG.format(
+    rows="""
+    SELECT '' AS document_id, NULL::int AS class_id, 0 AS content, 's' AS kind, NULL::bigint AS first_version"""
+)
+_CURRENT = "SELECT version FROM collection WHERE name = $1"
+_VERSION_AT = """
+SELECT coalesce(max(x.version), 0) FROM collection n JOIN document_change x ON x.collection_id = n.id
+WHERE n.name = $1 AND x.changed_at <= $2
+"""
+# A document has the tags of its last entry. Settings have none and are the collection's.
+_CHANGES = f"""
+WITH entry AS MATERIALIZED (
+    SELECT x.* FROM collection n JOIN document_change x ON x.collection_id = n.id
+    WHERE n.name = $4 AND x.version > $5
+), named AS (
+    SELECT DISTINCT ON (x.document_id) x.document_id, x.collection_id, x.class_id
+    FROM entry x WHERE x.document_id <> '' ORDER BY x.document_id, x.version DESC
+), own AS (
+    SELECT w.* FROM named w JOIN sec_class s ON s.id = w.class_id AND {ALLOWED}
+), chosen AS (
+    SELECT x.*, own.class_id AS last_class FROM own JOIN document_change x
+        ON x.collection_id = own.collection_id AND x.document_id = own.document_id AND ($6 OR x.version > $5)
+    UNION ALL
+    SELECT x.*, x.class_id FROM entry x JOIN sec_class s ON s.id = x.class_id AND {ALLOWED}
+    WHERE x.document_id = ''
+)
+SELECT x.document_id, x.version, x.kind, x.content, x.first_version, x.changed_at,
+    t.acl, t.labels, t.clearance, x.version AS own_document,
+    g.id AS own_class, g.acl AS own_acl, g.labels AS own_labels, g.clearance AS own_clearance
+FROM chosen x JOIN sec_class t ON t.id = x.class_id JOIN sec_class g ON g.id = x.last_class
+"""  # noqa: S608 - only constants
+_SETTINGS_CHANGES = """
+SELECT x.version, x.changed_at FROM collection n JOIN document_change x ON x.collection_id = n.id
+WHERE n.name = $1 AND x.version > $2 AND x.document_id = '' AND x.kind = 's'
+"""
+
+
+async def log_replaced(
+    connection: Connection,
+    collection_id: int,
+    at: datetime,
+    documents: Sequence[tuple[str, int, str]],
+) -> int | None:
+    """Log documents that are about to be stored: id, access class and digest of each.
+
+    A document whose digest and tags stay is not logged.
+
+    Returns:
+        The new version, None when nothing changes.
+    """
+    columns: list[list[Any]] = [list(column) for column in zip(*documents, strict=True)]
+    return await _log(connection, _REPLACED, collection_id, at, *columns)
+
+
+async def log_tagged(
+    connection: Connection, collection_id: int, at: datetime, ids: Sequence[str], classes: list[int]
+) -> int | None:
+    """Log documents that are about to get other tags; the same as `log_replaced`."""
+    return await _log(connection, _TAGGED, collection_id, at, list(ids), classes)
+
+
+async def log_removed(
+    connection: Connection, collection_id: int, at: datetime, ids: Sequence[str]
+) -> int | None:
+    """Log documents that are about to be removed; the same as `log_replaced`."""
+    return await _log(connection, _REMOVED, collection_id, at, list(ids))
+
+
+async def log_erased(
+    connection: Connection, collection_id: int, at: datetime, document_id: str
+) -> None:
+    """Replace all entries of a document by one that does not name it."""
+    await _log(connection, _ERASED, collection_id, at, document_id)
+    await connection.execute(_FORGET, collection_id, document_id)
+
+
+async def log_settings(connection: Connection, collection_id: int, at: datetime) -> None:
+    """Log that settings of the collection change."""
+    await _log(connection, _SETTINGS, collection_id, at)
+
+
+async def _log(connection: Connection, statement: str, *values: Any) -> int | None:
+    version: int | None = await connection.fetchval(statement, *values)
+    return version
+
+
+class PostgresChangeLog:
+    """Implements `SupportsChangeLog`.
+
+    Args:
+        pool: Lends connections.
+        cache: Of the versions that searches saw.
+    """
+
+    def __init__(self, pool: ConnectionPool, cache: ByteCache) -> None:
+        self._pool = pool
+        self._cache = cache
+
+    async def collection_version(self, collection: str) -> int:
+        """Return the version that a search saw last, or the current one; see `SupportsChangeLog`."""
+        seen: CollectionVersion | None = self._cache.get(collection)
+        if seen is not None:
+            return seen.number
+        async with self._pool.search_connection() as connection:
+            version: int | None = await connection.fetchval(_CURRENT, collection)
+        return version or 0
+
+    async def version_at(self, collection: str, moment: datetime) -> int:
+        """Return the version of a collection at a moment. Cost: linear in its log."""
+        async with self._pool.connection() as connection:
+            version: int = await connection.fetchval(_VERSION_AT, collection, moment)
+        return version
+
+    async def changes(
+        self, collection: str, access: Access, *, after: int = 0, whole: bool = False
+    ) -> list[Change]:
+        """Return entries of the log that the reader may see; see `SupportsChangeLog`."""
+        if not is_text(collection):
+            return []
+        values = (*access_values(access), collection, after, whole)
+        async with self._pool.connection() as connection:
+            rows = await connection.fetch(_CHANGES, *values)
+            settings = await connection.fetch(_SETTINGS_CHANGES, collection, after)
+        found = [
+            Change(
+                version=row["version"],
+                changed_at=_iso(row["changed_at"]),
+                kind=_KINDS[row["kind"].decode()],
+                document_id=row["document_id"],
+                tags=DocumentTags(tuple(row["acl"]), tuple(row["labels"]), row["clearance"]),
+                content=row["content"],
+                first_version=row["first_version"] or 0,
+            )
+            for row in allowed_rows(rows, access, "change log")
+        ]
+        found += [
+            Change(version=row["version"], changed_at=_iso(row["changed_at"]), kind="settings")
+            for row in settings
+        ]
+        return sorted(found, key=lambda one: (one.version, one.document_id))
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

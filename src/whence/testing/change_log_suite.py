@@ -1,0 +1,149 @@
+"""The change log of a store; part of `store_suite`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from whence.schema.access import Access, DocumentTags
+from whence.store.change_log import Change
+from whence.store.field_boosts import FieldBoosts
+from whence.store.protocols import DocumentParts, Store
+from whence.testing.store_samples import (
+    EVERYTHING,
+    fill_collection,
+    make_document,
+    search_all,
+)
+
+_SECRET = DocumentTags(("a",))
+
+
+def _told(changes: list[Change]) -> list[tuple[int, str, str]]:
+    return [(one.version, one.kind, one.document_id) for one in changes]
+
+
+class ChangeLogSuite:
+    """Each write that changes documents is one version, with an entry for each of them."""
+
+    async def test_each_write_is_a_version(self, store: Store) -> None:
+        """Entries name what came, changed, got other tags and went, by version, then document."""
+        name = await fill_collection(
+            store, make_document("e", digest="1"), make_document("d", digest="1")
+        )
+        await store.replace_documents(
+            name, [make_document("d", digest="2"), make_document("f", digest="1")]
+        )
+        await store.retag_documents(name, {"e": _SECRET})
+        await store.remove_documents(name, ["d", "unknown"])
+        changes = await store.changes(name, EVERYTHING)
+
+        assert _told(changes) == [
+            (1, "added", "d"),
+            (1, "added", "e"),
+            (2, "changed", "d"),
+            (2, "added", "f"),
+            (3, "tagged", "e"),
+            (4, "removed", "d"),
+        ]
+        assert await store.collection_version(name) == 4
+        assert [one.tags for one in changes if one.document_id == "e"] == [DocumentTags(), _SECRET]
+
+    async def test_what_changes_nothing_is_no_version(self, store: Store) -> None:
+        """Equal documents, tags that stay, and unknown documents are not logged."""
+        name = await fill_collection(store, make_document("d", digest="1"))
+        await store.replace_documents(name, [make_document("d", digest="1")])
+        await store.retag_documents(name, {"d": DocumentTags(), "unknown": _SECRET})
+        await store.remove_documents(name, ["unknown"])
+
+        assert _told(await store.changes(name, EVERYTHING)) == [(1, "added", "d")]
+        assert await store.collection_version("unknown") == 0
+        assert await store.changes("unknown", EVERYTHING) == []
+
+    async def test_content_is_told_apart(self, store: Store) -> None:
+        """Entries of equal digests have equal content; new tags leave it, other digests do not."""
+        name = await fill_collection(store, make_document("d", digest="1"))
+        await store.replace_documents(name, [make_document("d", digest="2")])
+        await store.retag_documents(name, {"d": _SECRET})
+        await store.replace_documents(name, [make_document("d", digest="1", tags=_SECRET)])
+        first, second, tagged, last = await store.changes(name, EVERYTHING)
+
+        assert first.content == last.content != second.content == tagged.content
+
+    async def test_entries_of_hidden_documents_are_hidden(self, store: Store) -> None:
+        """All entries of a document follow its tags of today; one that is gone has its last tags."""
+        name = await fill_collection(store, *(make_document(one) for one in ("d", "e", "f")))
+        await store.retag_documents(name, {"d": _SECRET, "e": _SECRET})
+        await store.remove_documents(name, ["e"])
+        public = await store.changes(name, Access.public())
+
+        assert _told(public) == [(1, "added", "f")]
+        assert {one.document_id for one in await store.changes(name, EVERYTHING)} == {
+            "d",
+            "e",
+            "f",
+        }
+
+    async def test_entries_after_a_version(self, store: Store) -> None:
+        """Later entries come alone, or with the earlier ones of the same documents."""
+        name = await fill_collection(store, make_document("d"), make_document("e"))
+        await store.replace_documents(name, [make_document("d")])
+
+        assert _told(await store.changes(name, EVERYTHING, after=1)) == [(2, "changed", "d")]
+        assert _told(await store.changes(name, EVERYTHING, after=1, whole=True)) == [
+            (1, "added", "d"),
+            (2, "changed", "d"),
+        ]
+
+    async def test_a_document_of_before_is_hidden_by_its_last_tags(self, store: Store) -> None:
+        """The earlier entries of a document that is hidden today do not come either."""
+        name = await fill_collection(store, make_document("d"))
+        await store.retag_documents(name, {"d": _SECRET})
+
+        assert await store.changes(name, Access.public(), after=1, whole=True) == []
+
+    async def test_erasing_forgets_the_name(self, store: Store) -> None:
+        """One entry without a name takes the place of all of an erased document, also of one removed before."""
+        name = await fill_collection(store, make_document("d"), make_document("e", tags=_SECRET))
+        await store.remove_documents(name, ["e"])
+        before, after = await store.erase_document(name, "e")
+        again = await store.erase_document(name, "e")
+        changes = await store.changes(name, EVERYTHING)
+
+        assert before.versions >= 2
+        assert after == DocumentParts()
+        assert again == (DocumentParts(), DocumentParts())
+        assert _told(changes) == [(1, "added", "d"), (3, "erased", "")]
+        assert changes[-1].first_version == 1
+        assert _told(await store.changes(name, Access.public())) == [(1, "added", "d")]
+
+    async def test_new_weights_are_settings(self, store: Store) -> None:
+        """New weights of fields are logged for every reader; equal ones are not."""
+        name = await fill_collection(store, make_document("d"))
+        boosts = FieldBoosts(title=3)
+        await store.boost_fields(name, boosts)
+        await store.boost_fields(name, boosts)
+
+        assert _told(await store.changes(name, Access.public(), after=1)) == [(2, "settings", "")]
+
+    async def test_versions_have_times(self, store: Store) -> None:
+        """The version at a moment is the last one that was made until then."""
+        name = await fill_collection(store, make_document("d"))
+        await store.replace_documents(name, [make_document("e")])
+        first, second = await store.changes(name, EVERYTHING)
+        at = datetime.fromisoformat(second.changed_at)
+        early = datetime(2000, 1, 1, tzinfo=UTC)
+
+        assert first.changed_at <= second.changed_at
+        assert await store.version_at(name, at) == 2
+        assert await store.version_at(name, at + timedelta(days=1)) == 2
+        assert await store.version_at(name, early) == await store.version_at("unknown", at) == 0
+
+    async def test_a_search_sees_the_version_of_its_documents(self, store: Store) -> None:
+        """After a write, the version of the next search is the new one."""
+        name = await fill_collection(store, make_document("d"))
+        for number in range(2, 5):
+            await search_all(store, name)
+            await store.replace_documents(name, [make_document(f"d{number}")])
+            hits = await search_all(store, name)
+
+            assert (len(hits), await store.collection_version(name)) == (number, number)
