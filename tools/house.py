@@ -25,7 +25,7 @@ MAX_CLASS_LINES = 300
 MAX_FUNCTION_LINES = 60
 QUESTION_LIMITS = {
     "files entered by one question": 59,
-    "functions entered by one question": 405,
+    "functions entered by one question": 406,
     "calls of one question": 3998,
     "deepest stack of one question": 22,
 }

@@ -90,12 +90,15 @@ def test_replay_is_identical_until_a_document_changes(own: Any, handbook: Path) 
 
     assert (same.code, same.json) == (
         0,
-        {"answer_id": answer_id, "identical": True, "differs": []},
+        {"answer_id": answer_id, "identical": True, "answer_changed": False, "differs": []},
     )
     assert other.code == 1
     assert other.json["identical"] is False
+    assert other.json["answer_changed"] is True
     first = other.json["differs"][0]
     assert (first["stage"], first["what"]) == ("exploration", "texts")
+    documents = {"added": [], "changed": ["leave.md"], "removed": []}
+    assert first["cause"] == {"kind": "documents", "documents": documents}
     assert other.json["differs"][-1]["what"] == "answer"
     assert "25 days" in other.json["differs"][-1]["before"]
     assert "30 days" in other.json["differs"][-1]["after"]
@@ -123,6 +126,7 @@ def test_an_erased_document_is_gone_and_leaves_a_tombstone(own: Any, tmp_path: P
         "documents": 1,
         "chunks": 1,
         "vectors": 1,
+        "versions": 1,
         "traces": 1,
         "traces_with_text": 1,
     }

@@ -52,6 +52,9 @@ COMMANDS: Mapping[str, Command] = {
         'whence search "leave" --mode bm25 --filter lang=en --top-k 20',
         'whence search "process a payment" --snapshot release-1.0 --json',
     ),
+    "changes": _command(
+        "diff:changes", "Documents", "whence changes", "whence changes --since 2026-11-01"
+    ),
     "collections": _command(
         "status:collections", "Documents", "whence collections", "whence collections --json"
     ),
@@ -82,7 +85,8 @@ COMMANDS: Mapping[str, Command] = {
     "why-not": _command(
         "traces:why_not", "Answers", "whence why-not people/leave.md --answer ANSWER_ID"
     ),
-    "replay": _command("traces:replay", "Answers", "whence replay ANSWER_ID"),
+    "replay": _command("diff:replay", "Answers", "whence replay ANSWER_ID"),
+    "diff": _command("diff:diff", "Answers", "whence diff ANSWER_A ANSWER_B"),
     "verify": _command(
         "verify:verify",
         "Answers",

@@ -1,8 +1,8 @@
-"""`whence explain`, `why-not` and `replay`: the trace of an answer."""
+"""`whence explain` and `why-not`: the trace of an answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,15 +13,9 @@ from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from whence.engine.replay import Difference, ReplayReport
     from whence.provenance.why_not import WhyNot
 
 _FORMATS = ("tree", "json", "nquads", "trig", "jsonld", "svg")
-#: Lines printed of each side of a difference; JSON has all.
-_MAX_LINES = 8
-
 _AnswerId = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
 
 
@@ -101,48 +95,3 @@ def _print_reason(reason: WhyNot) -> None:
         out.print(f"kept in its place: {reason.duplicate_of}", markup=False, soft_wrap=True)
     if reason.refusal is not None:
         out.print(f"no answer: {reason.refusal.reason}", markup=False, soft_wrap=True)
-
-
-def replay(context: typer.Context, answer_id: _AnswerId, *, access: ReaderAccess) -> int:
-    """Ask a recorded question again; exit 1 and show the first stage whose result differs."""
-    report = run_with_engine(
-        context,
-        lambda engine, _: engine.replay(answer_id, access),
-        reads=f"answer {answer_id!r}",
-        warm_up=True,
-    )
-    print_json(report) if as_json(context) else _print_replay(report)
-    return 0 if report.identical else 1
-
-
-def _print_replay(report: ReplayReport) -> None:
-    out = console()
-    if report.identical:
-        out.print("identical: the same candidates, scores, order, citations and answer")
-        return
-    first = report.differs[0].stage
-    out.print(f"first difference at stage [bold]{first}[/]")
-    for difference in report.differs:
-        if difference.stage == first:
-            _print_difference(out, difference)
-    later = dict.fromkeys(one.stage for one in report.differs if one.stage != first)
-    if later:
-        out.print(f"later stages differ too: {', '.join(later)}; --json lists all differences")
-
-
-def _print_difference(out: Console, difference: Difference) -> None:
-    out.print(difference.what, style="bold", markup=False)
-    for name, value in (("before", difference.before), ("now", difference.after)):
-        lines = _lines(value)
-        for number, line in enumerate(lines[:_MAX_LINES]):
-            out.print(f"  {name if number == 0 else '':7}{line}", markup=False, soft_wrap=True)
-        if len(lines) > _MAX_LINES:
-            out.print(f"  {'':7}and {len(lines) - _MAX_LINES} more")
-
-
-def _lines(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [f"{key}: {part}" for key, part in value.items()] or ["-"]
-    if isinstance(value, list):
-        return [str(part) for part in value] or ["-"]
-    return [str(value)]

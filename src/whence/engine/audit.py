@@ -44,8 +44,10 @@ _LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "filters": ("filters",),
     "answer_id": ("answer_id",),
 }
-#: Arguments that name files, nodes, chunks or documents.
-_ITEMS: Final = ("paths", "bundles", "nodes", "seeds", "graph", "item", "document_ids")
+#: Arguments that name files, nodes, chunks, documents or compared answers.
+_ITEMS: Final = (
+    "paths", "bundles", "nodes", "seeds", "graph", "item", "document_ids", "answer_a", "answer_b",
+)  # fmt: skip
 
 
 class AuditLog:

@@ -16,9 +16,9 @@ from whence.answering.state import ChunkCallback, ExplainCallback
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.code import CodeSnapshots
 from whence.engine.erasure import Erasure
+from whence.engine.history import EngineHistory
 from whence.engine.indexing import Progress, index_paths
 from whence.engine.owner import OwnerOperations
-from whence.engine.replay import ReplayReport, replay
 from whence.engine.results import IndexReport
 from whence.engine.search import SearchQuery, run_search
 from whence.engine.session import EngineSession
@@ -52,6 +52,8 @@ _AUDITED = {
     "why_not": Operation("why-not"),
     "show": Operation("show"),
     "replay": Operation("replay"),
+    "diff": Operation("diff"),
+    "changes": Operation("changes", len),
 }
 
 
@@ -62,7 +64,7 @@ def _resources(settings: Settings, **given: Any) -> tuple[Settings, dict[str, An
     return settings.replace(**options), objects
 
 
-class Engine:
+class Engine(EngineHistory):
     """Index, search, ask and explain; `code` has the operations on snapshots, `owner` those without rights.
 
     Use it as an asynchronous context manager. Models are loaded on first use: opening costs a connection.
@@ -287,20 +289,6 @@ class Engine:
         A hidden item is answered like one that does not exist.
         """
         return await why_not(self._session, item, answer_id, access)
-
-    async def replay(
-        self, answer_id: str, access: Access = _PUBLIC, *, timeout_s: float = 120.0
-    ) -> ReplayReport:
-        """Ask a recorded question again and compare all stages; no second trace is stored.
-
-        The question runs with its recorded rights if the reader's cover them, else with the reader's.
-
-        Raises:
-            NotFound: As for `explain`; also when a candidate is hidden from the reader.
-            BadInput: The recorded question had failed.
-            WhenceError: As for `ask`.
-        """
-        return await replay(self._session, answer_id, access, timeout_s=timeout_s)
 
     async def erase(self, document_id: str, *, collection: str = "default") -> Erasure:
         """Erase a document; see `whence.engine.owner.OwnerOperations.erase`."""

@@ -1,74 +1,117 @@
-"""Replay of a recorded question: ask it again and list the differences by stage."""
+"""Replay of a recorded question, and comparison of two recorded answers: what differs by stage, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from whence.answering.state import collect_answer
+from whence.engine.changes import find_change_log
+from whence.engine.comparison import Comparison, Run, compare
 from whence.engine.trace_access import answer_not_found, load_trace
 from whence.provenance.redaction import chunk_ids
-from whence.provenance.trace import Trace, read_trace
+from whence.provenance.trace import read_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
-from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
+from whence.schema.document_rag import DocumentRagRequest, TraceRecord
 from whence.schema.errors import BadInput
 from whence.schema.terms import Triple
 from whence.schema.texts import TextBudget
+from whence.store.change_log import NetChanges, net_changes
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.flow.client import FlowClient
     from whence.schema.access import Access
 
-#: Decimal places to which scores are compared: another processor or library may round the last bits of a
-#: float32 differently.
-_SCORE_PLACES = 5
+#: Later than any version of a collection.
+_NOW = 2**62
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference between two runs."""
-
-    stage: str
-    what: str
-    """`settings`, `models`, `concepts`, `candidates` (those of one side only), `texts`, `scores`, `order`,
-    `kept`, `citations` or `answer`."""
-    before: Any
-    after: Any
-
-
-class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayReport(Comparison, frozen=True, kw_only=True):
     """A recorded question and the same question asked now."""
 
     answer_id: str
-    identical: bool
-    differs: tuple[Difference, ...] = ()
-    """In the order of the stages; the first stage listed is where the runs diverged."""
+
+
+class AnswerDiff(Comparison, frozen=True, kw_only=True):
+    """Two recorded answers compared."""
+
+    answer_a: str
+    answer_b: str
 
 
 async def replay(
     session: EngineSession, answer_id: str, access: Access, *, timeout_s: float = 120.0
 ) -> ReplayReport:
     """Ask a recorded question again and compare."""
-    recorded = await load_trace(session, answer_id, access)
-    if not chunk_ids(recorded.trace) <= recorded.visible:
+    record, recorded = await _load(session, answer_id, access)
+    request = replay_request(record, access)
+    again = await _ask_again(session.client, request, timeout_s)
+    version = await _version(session, record)
+    net = await _net(session, record.collection, (version, _NOW), (recorded, again), access)
+    found = compare(recorded, again, net)
+    return ReplayReport(answer_id=answer_id, **asdict(found))
+
+
+async def diff_answers(
+    session: EngineSession, answer_a: str, answer_b: str, access: Access
+) -> AnswerDiff:
+    """Compare two recorded answers."""
+    (one, before), (other, after) = [
+        await _load(session, answer_id, access) for answer_id in (answer_a, answer_b)
+    ]
+    net = NetChanges()
+    if one.collection == other.collection:
+        versions = (await _version(session, one), await _version(session, other))
+        net = await _net(session, one.collection, versions, (before, after), access)
+    found = compare(before, after, net)
+    return AnswerDiff(answer_a=answer_a, answer_b=answer_b, **asdict(found))
+
+
+async def _load(session: EngineSession, answer_id: str, access: Access) -> tuple[TraceRecord, Run]:
+    """Load an answer all of whose candidates the reader may see."""
+    loaded = await load_trace(session, answer_id, access)
+    if not chunk_ids(loaded.trace) <= loaded.visible:
         raise answer_not_found(answer_id)
-    request = replay_request(recorded.record, access)
-    assert recorded.record.answer is not None, "replay_request refuses records without an answer"
-    trace, answer = await _ask_again(session.client, request, timeout_s)
-    differs = compare(recorded.trace, recorded.record.answer, trace, answer)
-    return ReplayReport(answer_id=answer_id, identical=not differs, differs=differs)
+    record = loaded.record
+    if record.answer is None or not isinstance(record.settings.get("doc_limit"), int):
+        raise BadInput(
+            f"answer {answer_id!r} cannot be compared or replayed: the question failed",
+            hint=f"`whence explain {answer_id}` shows where",
+        )
+    return record, Run(trace=loaded.trace, answer=record.answer, access=record.access)
+
+
+async def _version(session: EngineSession, record: TraceRecord) -> int:
+    """Return the version that an answer was made at, by its time if it was recorded without one."""
+    log = await find_change_log(session)
+    if record.collection_version or log is None:
+        return record.collection_version
+    asked_at = datetime.fromisoformat(record.asked_at or datetime.now(UTC).isoformat())
+    return await log.version_at(record.collection, asked_at)
+
+
+async def _net(
+    session: EngineSession,
+    collection: str,
+    versions: tuple[int, int],
+    runs: tuple[Run, Run],
+    access: Access,
+) -> NetChanges:
+    """Return what differs between two versions, of the documents that the reader may see today."""
+    log = await find_change_log(session)
+    if log is None:
+        return NetChanges()
+    entries = await log.changes(collection, access, after=min(versions), whole=True)
+    return net_changes(entries, *versions, was=runs[0].access, now=runs[1].access)
 
 
 def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | CodeRagRequest:
     """Return the request that repeats a recorded question without recording a trace."""
     settings = record.settings
-    if record.answer is None or not isinstance(settings.get("doc_limit"), int):
-        raise BadInput(
-            f"answer {record.answer_id!r} cannot be replayed: the question failed",
-            hint=f"`whence explain {record.answer_id}` shows where",
-        )
     reader = record.access if access.covers(record.access) else access
     if settings.get("flow") == CODE_RAG:
         return _code_request(record, reader)
@@ -110,7 +153,7 @@ def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
 
 async def _ask_again(
     client: FlowClient, request: DocumentRagRequest | CodeRagRequest, timeout_s: float
-) -> tuple[Trace, Answer]:
+) -> Run:
     triples: list[Triple] = []
 
     async def keep(of_stage: tuple[Triple, ...], _uri: str) -> None:
@@ -118,52 +161,5 @@ async def _ask_again(
 
     replies = client.ask(request, timeout_s=timeout_s)
     answer = await collect_answer(replies, explain_callback=keep)
-    return read_trace(triples, answer.answer_id), answer
-
-
-def compare(
-    before: Trace, answer_before: Answer, after: Trace, answer_after: Answer
-) -> tuple[Difference, ...]:
-    """Return the differences in the order of the stages. Ids, times and durations are not compared."""
-    ids = [{candidate.chunk_id for candidate in trace.candidates} for trace in (before, after)]
-    both = ids[0] & ids[1]
-    one, other = _outcome(before, answer_before, both), _outcome(after, answer_after, both)
-    return tuple(
-        _difference(stage, what, one[stage, what], other[stage, what])
-        for stage, what in one
-        if one[stage, what] != other[stage, what]
-    )
-
-
-def _outcome(trace: Trace, answer: Answer, both: Container[str]) -> dict[tuple[str, str], Any]:
-    """Return what a run did by stage and kind; `both` are the candidates that both runs have."""
-    question = trace.stage("question")
-    models = [model for stage in trace.stages for model in stage.run.models]
-    shared = [c for c in trace.candidates if c.chunk_id in both]
-    return {
-        ("question", "settings"): dict(question.run.settings) if question else {},
-        ("question", "models"): {
-            one.role: " ".join(filter(None, (one.name, one.revision, one.precision)))
-            for one in models
-        },
-        ("grounding", "concepts"): list(trace.concepts),
-        ("exploration", "candidates"): sorted(
-            {c.chunk_id for c in trace.candidates if c.chunk_id not in both}
-        ),
-        ("exploration", "texts"): {c.chunk_id: c.digest for c in shared if c.digest},
-        ("exploration", "scores"): {
-            c.chunk_id: None if c.score is None else round(c.score, _SCORE_PLACES) for c in shared
-        },
-        ("exploration", "order"): [c.chunk_id for c in shared],
-        ("focus", "kept"): [selection.chunk_id for selection in trace.selections],
-        ("synthesis", "models"): answer.model,
-        ("synthesis", "citations"): [(c.marker, c.chunk_id, c.quote) for c in answer.citations],
-        ("synthesis", "answer"): answer.text,
-    }
-
-
-def _difference(stage: str, what: str, before: Any, after: Any) -> Difference:
-    if isinstance(before, dict) and isinstance(after, dict):
-        keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-        before, after = ({key: side.get(key) for key in keys} for side in (before, after))
-    return Difference(stage=stage, what=what, before=before, after=after)
+    trace = read_trace(triples, answer.answer_id)
+    return Run(trace=trace, answer=answer, access=request.access)

@@ -11,13 +11,15 @@ import msgspec
 
 from whence.provenance import namespaces as ns
 from whence.provenance.terms import date_time, id_from_iri
-from whence.provenance.trace import read_trace
+from whence.provenance.trace import Trace, read_trace
 from whence.schema.document_rag import Citation, TraceRecord
 from whence.schema.terms import Triple, iri, literal
 
 #: Replaces a text that was erased.
 ERASED = "[erased]"
 
+#: Predicates of nodes that stand for a chunk.
+_NAMES_CHUNK = frozenset({ns.WH_CHUNK, ns.TG_DOCUMENT})
 _INVALIDATED = iri(ns.PROV_INVALIDATED_AT_TIME)
 
 
@@ -54,10 +56,20 @@ def erase_texts(
     return msgspec.structs.replace(record, events=events, answer=answer)
 
 
+def erased_chunks(trace: Trace) -> frozenset[str]:
+    """Return the chunks of a trace that were erased later."""
+    marked = {t.s.iri for t in trace.triples if t.p.iri == ns.PROV_INVALIDATED_AT_TIME}
+    return frozenset(
+        id_from_iri(triple.o.iri)
+        for triple in trace.triples
+        if triple.s.iri in marked and triple.p.iri in _NAMES_CHUNK
+    )
+
+
 def _nodes(triples: Iterable[Triple], is_erased: Callable[[str, str], bool]) -> Iterator[str]:
     documents = {t.s.iri: t.o.value for t in triples if t.p.iri == ns.WH_DOCUMENT}
     for triple in triples:
-        names_chunk = triple.p.iri in {ns.WH_CHUNK, ns.TG_DOCUMENT}
+        names_chunk = triple.p.iri in _NAMES_CHUNK
         if names_chunk and is_erased(id_from_iri(triple.o.iri), documents.get(triple.s.iri, "")):
             yield triple.s.iri
 

@@ -110,9 +110,8 @@ class PostgresStore:
         self.maintenance = maintenance = Maintenance(pool, write_timeout_s)
 
         collections = PostgresCollections(pool)
-        self.collection = collections.collection
+        self.collection, self.collections = collections.collection, collections.collections
         self.collection_model = collections.collection_model
-        self.collections = collections.collections
         self.ensure_collection = collections.ensure_collection
 
         self._add_documents(write_timeout_s, clock)

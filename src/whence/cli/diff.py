@@ -1,0 +1,137 @@
+"""`whence replay`, `diff` and `changes`: what differs between two runs of a question, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whence.cli.options import ReaderAccess
+from whence.cli.output import console, plain_table, print_json
+from whence.cli.session import as_json, run_with_engine, settings_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whence.engine.comparison import Cause, Comparison, Difference
+
+#: Lines printed of each side of a difference, and documents of a cause; JSON has all.
+_MAX_LINES = 8
+_CAUSES = {
+    "documents": "documents changed",
+    "settings": "other settings",
+    "models": "another model, or one that does not repeat itself",
+    "rights": "other rights",
+    "erased": "a document was erased",
+    "statistics": "the statistics of the collection, which scores depend on",
+}
+
+_Answer = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
+
+
+def replay(context: typer.Context, answer_id: _Answer, *, access: ReaderAccess) -> int:
+    """Ask a recorded question again; show the first stage whose result differs, and why.
+
+    Exit 1 when the result differs. Scores that drifted because documents came or went are told, and are no
+    difference as long as the answer is the same.
+    """
+    report = run_with_engine(
+        context,
+        lambda engine, _: engine.replay(answer_id, access),
+        reads=f"answer {answer_id!r}",
+        warm_up=True,
+    )
+    return _print(context, report)
+
+
+def diff(
+    context: typer.Context, answer_a: _Answer, answer_b: _Answer, *, access: ReaderAccess
+) -> int:
+    """Compare two recorded answers stage by stage; each difference has its cause.
+
+    Exit 1 when they differ, as for `whence replay`. You must be allowed to see both.
+    """
+    report = run_with_engine(
+        context,
+        lambda engine, _: engine.diff(answer_a, answer_b, access),
+        reads=f"answer {answer_a!r}",
+    )
+    return _print(context, report)
+
+
+def changes(
+    context: typer.Context,
+    since: Annotated[
+        str | None, typer.Option(help="First moment to list: a date or time in ISO 8601, UTC.")
+    ] = None,
+    *,
+    access: ReaderAccess,
+) -> int:
+    """List which documents of a collection came, changed and went, oldest first."""
+    found = run_with_engine(
+        context,
+        lambda engine, settings: engine.changes(settings.collection, access, since=since),
+        reads=f"collection {settings_of(context).collection!r}",
+    )
+    if as_json(context):
+        print_json({"collection": settings_of(context).collection, "changes": found})
+        return 0
+    table = plain_table("when (UTC)", "what", "document")
+    for one in found:
+        when = one.changed_at[:19].replace("T", " ")
+        table.add_row(when, one.kind, one.document_id or "-")
+    console().print(table)
+    return 0
+
+
+def _print(context: typer.Context, report: Comparison) -> int:
+    print_json(report) if as_json(context) else _print_comparison(report)
+    return 0 if report.drifted else 1
+
+
+def _print_comparison(report: Comparison) -> None:
+    out = console()
+    if report.identical:
+        out.print("identical: the same candidates, scores, order, citations and answer")
+        return
+    out.print("the answer changed" if report.answer_changed else "the answer is the same")
+    first = report.differs[0].stage
+    out.print(f"first difference at stage [bold]{first}[/]")
+    causes = dict.fromkeys(one.cause for one in report.differs)
+    for cause in causes:
+        _print_cause(out, cause)
+    for difference in report.differs:
+        if difference.stage == first:
+            _print_difference(out, difference)
+    later = dict.fromkeys(one.stage for one in report.differs if one.stage != first)
+    if later:
+        out.print(f"later stages differ too: {', '.join(later)}; --json lists all differences")
+
+
+def _print_cause(out: Console, cause: Cause) -> None:
+    documents = cause.documents
+    parts = [f"cause: {_CAUSES[cause.kind]}"]
+    for what in ("added", "changed", "removed"):
+        names = list(getattr(documents, what))
+        more = f" and {len(names) - _MAX_LINES} more" if len(names) > _MAX_LINES else ""
+        if names:
+            parts.append(f"{what} {', '.join(names[:_MAX_LINES])}{more}")
+    out.print("; ".join(parts), markup=False, soft_wrap=True)
+
+
+def _print_difference(out: Console, difference: Difference) -> None:
+    out.print(difference.what, style="bold", markup=False)
+    for name, value in (("before", difference.before), ("now", difference.after)):
+        lines = _lines(value)
+        for number, line in enumerate(lines[:_MAX_LINES]):
+            out.print(f"  {name if number == 0 else '':7}{line}", markup=False, soft_wrap=True)
+        if len(lines) > _MAX_LINES:
+            out.print(f"  {'':7}and {len(lines) - _MAX_LINES} more")
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{key}: {part}" for key, part in value.items()] or ["-"]
+    if isinstance(value, list):
+        return [str(part) for part in value] or ["-"]
+    return [str(value)]
