@@ -27,6 +27,8 @@ LOADERS: dict[str, Any] = {"suite": load_suite, "policy": load_policy, "baseline
         ("suite", '"version":"v1"', '"version":" "', "blank"),
         ("suite", '"version":"v1"', '"version":1', "version"),
         ("suite", '"id":"a"', '"id":" "', "blank"),
+        ("suite", '"query":"first query"', '"query":"first \\ud800"', r"\\ud800"),
+        ("policy", "retrieval-gate-policy-v1", "\\udfff", r"\\udfff"),
         ("suite", '"id":"a"', '"id":null', "id"),
         ("suite", '"id":"a"', '"id":"b"', "occurs twice"),
         ("suite", '"id":"a"', '"id":"a","id":"c"', "twice"),

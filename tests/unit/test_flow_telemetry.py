@@ -44,10 +44,11 @@ def health(**fields: Any) -> FlowHealth:
     return FlowHealth(flow="qa", ready=True, processors=(processor,))
 
 
-def get(port: int, path: str) -> tuple[int, str]:
+def get(port: int, path: str, **headers: str) -> tuple[int, str]:
     """Request a path of the endpoint; return status and body."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -77,6 +78,26 @@ def test_metrics_report_health() -> None:
     assert found["whence_processor_state", "qa", "search", "running"] == 1
     assert found["whence_processor_state", "qa", "search", "unhealthy"] == 0
     assert found["whence_ready", "qa"] == 1
+
+
+def test_a_local_endpoint_answers_local_requests_only() -> None:
+    """A page whose name points to this machine reads nothing."""
+    with Endpoint(FlowMetrics("qa"), "127.0.0.1", 0) as endpoint:
+        statuses = {
+            host: get(endpoint.port, "/metrics", Host=host)[0]
+            for host in (
+                "localhost:1",
+                "127.0.0.1",
+                "[::1]:9",
+                "evil.example",
+                "127.0.0.1.evil",
+                "[::",
+            )
+        }
+    with Endpoint(FlowMetrics("qa"), "0.0.0.0", 0) as endpoint:
+        assert get(endpoint.port, "/metrics", Host="whence.internal")[0] == 200
+
+    assert list(statuses.values()) == [200, 200, 200, 421, 421, 421]
 
 
 def test_every_metric_is_described() -> None:

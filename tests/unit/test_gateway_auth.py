@@ -89,6 +89,25 @@ def test_tokens_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("mode", "what"), [(0o600, None), (0o640, "read"), (0o604, "read"), (0o620, "change")]
+)
+def test_a_tokens_file_of_all_users_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, what: str | None
+) -> None:
+    """A file that others can read or change is used, and the log says so, with the remedy."""
+    file = tmp_path / "tokens.toml"
+    file.write_text("")
+    file.chmod(mode)
+    read_tokens(file)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == (
+        []
+        if what is None
+        else [f"other users can {what} the tokens in {file}; run: chmod 600 {file}"]
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [
         ("[tokens.a]\nsha256 = 'abc'", "a: sha256 must be 64 hex digits"),

@@ -35,7 +35,13 @@ def parse_data(text: str, source: str, *, hint: str) -> Any:
     """Parse JSON, or YAML when the source is named so, strictly: no key twice, no NaN."""
     try:
         is_yaml = source.lower().endswith((".yaml", ".yml"))
-        return read_yaml(text, source) if is_yaml else parse_json(text)
+        data = read_yaml(text, source) if is_yaml else parse_json(text)
+        msgspec.json.encode(data)
+    except UnicodeEncodeError as error:
+        character = ascii(str(error.object)[error.start])
+        raise ConfigError(
+            f"{source}: holds {character}, which is no character", hint=hint
+        ) from error
     except BadInput as error:
         message = (
             error.message if error.message.startswith(source) else f"{source}: {error.message}"
@@ -44,6 +50,7 @@ def parse_data(text: str, source: str, *, hint: str) -> Any:
         constant = _CONSTANT.search(text)
         key = f", at the key {constant[1]!r}" if constant else ""
         raise ConfigError(message + key, hint=hint) from error
+    return data
 
 
 def to_struct(data: Any, cls: type[S], source: str, *, hint: str) -> S:

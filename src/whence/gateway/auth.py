@@ -8,6 +8,7 @@ narrow its rights, unless its token has `speaks_for_others`: then each request n
 from __future__ import annotations
 
 import hashlib
+import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ConfigError, WhenceError
+
+logger = logging.getLogger(__name__)
 
 
 class Unauthorized(WhenceError):
@@ -114,6 +117,7 @@ def token_digest(token: str) -> str:
 def read_tokens(path: Path) -> dict[str, Caller]:
     """Read the tokens file; return callers by the digest of their token."""
     try:
+        _warn_when_shared(path)
         found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _TokenFile)
     except OSError as error:
         raise ConfigError(f"cannot read the tokens in {path}: {error.strerror}") from error
@@ -128,6 +132,14 @@ def read_tokens(path: Path) -> dict[str, Caller]:
             raise ConfigError(f"{path}: {name!r} and {callers[digest].name!r} have the same token")
         callers[digest] = Caller(name, _access(path, name, entry), entry.speaks_for_others)
     return callers
+
+
+def _warn_when_shared(path: Path) -> None:
+    """Log that other users may read or change the file: who can change it grants himself rights."""
+    shared = path.stat().st_mode & 0o077
+    if shared:
+        what = "change" if shared & 0o022 else "read"
+        logger.warning("other users can %s the tokens in %s; run: chmod 600 %s", what, path, path)
 
 
 _EXAMPLE = (

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
@@ -142,12 +143,15 @@ class FlowMetrics(Collector):
 _STALL_S = 30.0
 
 
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
 class Endpoint(AbstractContextManager["Endpoint"]):
     """Serves metrics and probes within a `with` block.
 
     Args:
         metrics: The metrics to serve.
-        host: Address to listen on.
+        host: Address to listen on; on a local one only requests to a local name are answered.
         port: Port; 0 takes a free one.
         monotonic: Monotonic seconds.
     """
@@ -161,6 +165,7 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metrics = metrics
+        self._is_local = host in _LOOPBACK
         self._monotonic = monotonic
         self._heartbeat_at = monotonic()
         self._scrape = make_wsgi_app(metrics.registry)
@@ -194,6 +199,10 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         self._heartbeat_at = self._monotonic()
 
     def _answer(self, request: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        if self._is_local and _host_name(request.get("HTTP_HOST", "")) not in _LOOPBACK:
+            # A page can point a name of its own to this machine, and read what its reader's browser gets.
+            start("421 Misdirected Request", [("Content-Type", "text/plain")])
+            return [b"only requests to localhost are answered here\n"]
         path = request.get("PATH_INFO", "")
         if path == "/metrics":
             scraped: Iterable[bytes] = self._scrape(request, start)
@@ -211,6 +220,14 @@ class _QuietHandler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of its parent
         """Do nothing."""
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a `Host` header, empty when it is malformed."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def _respond(start: StartResponse, *, alive: bool) -> Iterable[bytes]:
