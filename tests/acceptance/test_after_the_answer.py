@@ -52,14 +52,36 @@ def test_a_passage_that_repeats_others_gives_way(cli: Any, handbook: Path) -> No
 
 
 def test_why_not_does_not_reveal_hidden_documents(cli: Any, answer: Any) -> None:
-    """The answer for a hidden document equals the answer for one that does not exist."""
+    """A hidden document is unknown like one that does not exist; only visible ids that resemble it are told."""
     hidden = "people/salary-bands.md"
-    texts = [
-        cli("why-not", item, "--answer", answer["answer_id"]).out.replace(item, "ITEM")
-        for item in (hidden, "people/no-such-thing.md")
+    told = [
+        cli("why-not", item, "--answer", answer["answer_id"], "--json")
+        for item in (hidden, "people/no-such-thing.md", "people/anual-leave.md")
     ]
 
-    assert texts[0] == texts[1]
+    assert {one.code for one in told} == {3}
+    assert {one.json["code"] for one in told} == {"unknown"}
+    same = [{**one.json, "chunk_id": "", "nearest": [], "error": {}} for one in told]
+    assert same[0] == same[1]
+    assert hidden not in told[0].json["nearest"]
+    assert told[2].json["nearest"][0] == "people/annual-leave.md"
+    assert "hint: similar ids: people/annual-leave.md" in told[2].err
+
+
+def test_why_not_ranks_what_was_not_retrieved(cli: Any, handbook: Path) -> None:
+    """One line for people comes first, then rank, scores, the cut and the limit that retrieves it."""
+    asked = cli("ask", QUESTION, "--doc-limit", "2", "--fetch-limit", "3", "--json").json
+    hits = cli("search", QUESTION, "--top-k", "1000", "--exact", "--json").json["hits"]
+    last = hits[-1]["chunk"]["id"]
+    told = cli("why-not", last, "--answer", asked["answer_id"], "--json").json
+    printed = cli("why-not", last, "--answer", asked["answer_id"]).out.splitlines()
+
+    assert told["code"] == "not_retrieved"
+    assert told["numbers"]["rank"] > told["numbers"]["cut_rank"] == 3
+    assert told["numbers"]["enters_at_fetch_limit"] > 3
+    assert told["missing_words"]
+    assert printed[0] == told["reason"]
+    assert printed[0].startswith(f"It ranks {told['numbers']['rank']:,} of ")
 
 
 @pytest.mark.parametrize("command", ["explain", "replay", "why-not"])

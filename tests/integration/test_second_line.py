@@ -206,6 +206,10 @@ async def _seen(store: PostgresStore) -> set[str]:
     return _documents(await store.visible_chunks(NAME, IDS, READER))
 
 
+async def _listed(store: PostgresStore) -> set[str]:
+    return set(await store.visible_documents(NAME, READER, limit=SIZE))
+
+
 async def _links(store: PostgresStore) -> set[str]:
     names = await store.linked_titles(NAME, IDS, READER, query_text="ledger quokkaname01")
     return {ref.document_id for name in names for ref in (*name.titled_passages, *name.mentions)}
@@ -237,6 +241,7 @@ READS: dict[str, Read] = {
     "shares": _shares,
     "texts": _texts,
     "visible": _seen,
+    "listing": _listed,
     "links": _links,
     "names": _named,
     "names filtered": _named_filtered,

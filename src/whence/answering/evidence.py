@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -21,7 +21,8 @@ from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.editions import newest_first
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
 from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores, read_reranking
-from whence.retrieval.services import Embedded, Passage, Query
+from whence.retrieval.services import Embedded, Passage, Query, RetrievalServices
+from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
 from whence.text.spelling import correct_text
@@ -57,7 +58,10 @@ async def process_query(question: Question) -> ProcessedQuery:
     text = question.text
     result: PromptResult | WhenceError
     embedded: Embedded | WhenceError | None
-    result, embedded = await asyncio.gather(_name_concepts(question), _embed_question(question))
+    result, embedded = await asyncio.gather(
+        _name_concepts(question),
+        embed_question(question.retrieval, text, searched=options.search_question),
+    )
     if isinstance(result, WhenceError):
         reason = f"no concepts were named, the question alone is searched: {result.message}"
         trace.degrade("prompt", "concepts_failed", reason)
@@ -110,10 +114,13 @@ async def _name_concepts(question: Question) -> PromptResult | WhenceError:
     )
 
 
-async def _embed_question(question: Question) -> Embedded | WhenceError | None:
-    if question.retrieval.mode == "bm25" or not question.options.search_question:
+async def embed_question(
+    retrieval: RetrievalServices, text: str, *, searched: bool
+) -> Embedded | WhenceError | None:
+    """Return the question's vector or the error; None where the question is not searched by a vector."""
+    if retrieval.mode == "bm25" or not searched:
         return None
-    return await _or_error(question.retrieval.embed([question.text], "the question"))
+    return await _or_error(retrieval.embed([text], "the question"))
 
 
 async def _or_error(call: Awaitable[T]) -> T | WhenceError:
@@ -124,43 +131,79 @@ async def _or_error(call: Awaitable[T]) -> T | WhenceError:
         return error
 
 
-def _plan_queries(
-    question: Question,
-    own: Embedded | WhenceError | None,
-    concepts: Sequence[str],
-    embedded: Embedded | WhenceError,
-) -> list[Query]:
-    """Return the queries to search for: the question's own first, then one per concept.
+class SearchPlan(msgspec.Struct, frozen=True):
+    """The searches of one question."""
+
+    queries: list[Query]
+    """The question's own first, then one for each concept."""
+    own: int
+    """How many are the question's own."""
+    model: EmbeddingModel | None = None
+    """Model of the vectors, when known."""
+
+
+async def plan_searches(
+    retrieval: RetrievalServices,
+    text: str,
+    processed: ProcessedQuery,
+    *,
+    pool: int,
+    degrade: Callable[[str, str, str], None],
+    words_apart: bool = False,
+) -> SearchPlan:
+    """Embed the concepts of a question and return the queries to search for.
 
     The question itself is searched to the whole depth of the pool: concepts may miss its point, or find the
     same chunks. The concepts share the pool equally. A query without a vector is searched by its words alone.
+
+    Args:
+        retrieval: Embeds the concepts.
+        text: The question.
+        processed: Its concepts and its vector.
+        pool: Candidates to retrieve.
+        degrade: Takes stage, code and reason of what is left out.
+        words_apart: Whether words are searched apart from vectors.
     """
-    text, pool, trace = question.text, question.pool_limit, question.trace
-    mode = question.retrieval.mode
-    by_words = mode == "bm25" or question.rank_weights is not None
-    queries = [Query(text, None, pool)] if by_words else []
+    own = processed.embedded
+    embedded: Embedded | WhenceError = Embedded(())
+    mode = retrieval.mode
+    # The question is one of the concepts where it is not searched anyway.
+    searched = text if own is not None or mode == "bm25" else ""
+    concepts = [concept for concept in processed.concepts if concept != searched]
+    if concepts and mode != "bm25":
+        embedded = await _or_error(retrieval.embed(concepts, "concepts"))
+    models = (one.model for one in (embedded, own) if isinstance(one, Embedded) and one.model)
+    model = next(models, None)
+    queries = [Query(text, None, pool)] if mode == "bm25" or words_apart else []
     if isinstance(own, Embedded):
         queries.append(Query(text, own.vectors[0], pool))
     elif own is not None and mode != "dense":
         reason = f"words alone find candidates, the question could not be embedded: {own.message}"
-        trace.degrade("embedding", "question_not_embedded", reason)
+        degrade("embedding", "question_not_embedded", reason)
         queries = [Query(text, None, pool)]
     elif own is not None:
         if isinstance(embedded, WhenceError) or not concepts:
             raise own
         reason = f"only concepts are searched, not the question itself: {own.message}"
-        trace.degrade("embedding", "question_not_embedded", reason)
+        degrade("embedding", "question_not_embedded", reason)
     if isinstance(embedded, WhenceError):
         if not queries:
             raise embedded
         reason = f"only the question itself is searched: {embedded.message}"
-        trace.degrade("embedding", "concepts_not_embedded", reason)
-        return queries
-    share = max(1, pool // max(1, len(concepts)))
+        degrade("embedding", "concepts_not_embedded", reason)
+        return SearchPlan(queries, len(queries), model)
+    own_queries = len(queries)
+    share = share_of_pool(pool, len(concepts))
     vectors = embedded.vectors or [None] * len(concepts)
-    return queries + [
+    queries += [
         Query(concept, vector, share) for concept, vector in zip(concepts, vectors, strict=True)
     ]
+    return SearchPlan(queries, own_queries, model)
+
+
+def share_of_pool(pool: int, concepts: int) -> int:
+    """Return how many candidates the search of one concept returns at most."""
+    return max(1, pool // max(1, concepts))
 
 
 def read_concepts(text: str, *, limit: int) -> tuple[str, ...]:
@@ -214,30 +257,30 @@ async def find(
     question: Question, processed: ProcessedQuery, *, limit: int, cut_code: DropCode
 ) -> Found:
     """Search for the question and its concepts, without reading texts."""
-    own = processed.embedded
-    embedded: Embedded | WhenceError = Embedded(())
-    by_words = question.retrieval.mode == "bm25"
-    # The question is one of the concepts where it is not searched anyway.
-    searched = question.text if own is not None or by_words else ""
-    concepts = [concept for concept in processed.concepts if concept != searched]
-    if concepts and not by_words:
-        embedded = await _or_error(question.retrieval.embed(concepts, "concepts"))
-    for one in (own, embedded):
-        if isinstance(one, Embedded) and one.model is not None:
-            question.models["embedding"] = ModelUse(
-                role="embedding",
-                name=one.model.name,
-                revision=one.model.revision,
-                precision=one.model.precision,
-                dimension=one.model.dimension,
-            )
+    weights = question.rank_weights
+    plan = await plan_searches(
+        question.retrieval,
+        question.text,
+        processed,
+        pool=question.pool_limit,
+        degrade=question.trace.degrade,
+        words_apart=weights is not None,
+    )
+    if plan.model is not None:
+        question.models["embedding"] = ModelUse(
+            role="embedding",
+            name=plan.model.name,
+            revision=plan.model.revision,
+            precision=plan.model.precision,
+            dimension=plan.model.dimension,
+        )
     found = await find_candidates(
         question.retrieval,
-        _plan_queries(question, own, concepts, embedded),
+        plan.queries,
         limit=limit,
         threshold=question.options.threshold,
         cut_code=cut_code,
-        weights=question.rank_weights,
+        weights=weights,
     )
     for degradation in found.degraded:
         question.trace.note(degradation)

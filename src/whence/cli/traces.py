@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whence.cli.options import ReaderAccess
-from whence.cli.output import console, facts_table, print_json, say
+from whence.cli.output import console, facts_table, fail, print_json, say
 from whence.cli.session import as_json, run_with_engine
 from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
-    from whence.provenance.why_not import WhyNot
+    from whence.provenance.outcome import WhyNot
 
 _FORMATS = ("tree", "json", "nquads", "trig", "jsonld", "svg")
 _AnswerId = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
@@ -72,26 +72,36 @@ def why_not(
     answer: Annotated[str, typer.Option("--answer", help="Id printed by `whence ask`.")],
     access: ReaderAccess,
 ) -> int:
-    """Show the stage at which a passage was dropped from an answer, and its scores."""
-    reason = run_with_engine(
+    """Show why a passage is not in an answer: rank, scores, the cut, and what would have let it in."""
+    from whence.engine.json_documents import unknown_item, why_not_document
+
+    told = run_with_engine(
         context,
         lambda engine, _: engine.why_not(item, answer, access),
         reads=f"answer {answer!r}",
     )
-    print_json(reason) if as_json(context) else _print_reason(reason)
+    if as_json(context):
+        print_json(why_not_document(told))
+    if told.code == "unknown":
+        error = unknown_item(told)
+        return fail(error.code, error.message, error.hint, error.exit_code, as_json=False)
+    if not as_json(context):
+        _print_outcome(told)
     return 0
 
 
-def _print_reason(reason: WhyNot) -> None:
+def _print_outcome(told: WhyNot) -> None:
     out = console()
-    out.print(reason.chunk_id, style="bold", markup=False, soft_wrap=True)
-    out.print(f"{reason.stage}: {reason.code} - {reason.reason}", markup=False, soft_wrap=True)
+    out.print(told.reason, style="bold", markup=False, soft_wrap=True)
+    names = " > ".join(dict.fromkeys(filter(None, (told.title, told.heading))))
+    for line in (names, told.chunk_id, f"{told.stage}: {told.code}"):
+        if line:
+            out.print(line, markup=False, soft_wrap=True)
     numbers = {
         name.replace("_", " "): f"{value:.4g}" if isinstance(value, float) else value
-        for name, value in reason.numbers.items()
+        for name, value in told.numbers.items()
+        if value is not None
     }
     out.print(facts_table(numbers))
-    if reason.duplicate_of:
-        out.print(f"kept in its place: {reason.duplicate_of}", markup=False, soft_wrap=True)
-    if reason.refusal is not None:
-        out.print(f"no answer: {reason.refusal.reason}", markup=False, soft_wrap=True)
+    if told.refusal is not None:
+        out.print(f"no answer: {told.refusal.reason}", markup=False, soft_wrap=True)

@@ -24,9 +24,10 @@ from whence.engine.search import SearchQuery, run_search
 from whence.engine.session import EngineSession
 from whence.engine.show import show_document
 from whence.engine.snapshot_reading import SnapshotChoice
-from whence.engine.trace_access import explain, why_not
+from whence.engine.trace_access import explain
+from whence.engine.why_not import why_not
+from whence.provenance.outcome import WhyNot
 from whence.provenance.trace import Trace
-from whence.provenance.why_not import WhyNot
 from whence.retrieval.pipeline import RERANK_BUDGET_S, check_text, search_match, search_mode
 from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.schema.access import Access, DocumentTags
@@ -284,7 +285,7 @@ class Engine(EngineHistory):
         return await explain(self._session, answer_id, access)
 
     async def why_not(self, item: str, answer_id: str, access: Access = _PUBLIC) -> WhyNot:
-        """Return the stage that dropped a chunk or document, and the reason.
+        """Return why a passage is not in an answer, with numbers; see `whence.engine.why_not`.
 
         A hidden item is answered like one that does not exist.
         """

@@ -1,4 +1,4 @@
-"""JSON documents of answers and searches, shared by the command line, HTTP and MCP."""
+"""JSON documents of answers, searches and outcomes, shared by the command line, HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from whence.schema.codec import to_builtins
+from whence.schema.errors import NotFound
 from whence.schema.places import Location
 
 if TYPE_CHECKING:
+    from whence.provenance.outcome import WhyNot
     from whence.retrieval.results import SearchReport
     from whence.schema.document_rag import Answer
 
@@ -43,6 +46,23 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "out_token": answer.out_token,
         "latency_ms": answer.latency_ms,
     }
+
+
+def why_not_document(told: WhyNot) -> dict[str, Any]:
+    """Return the JSON document of an outcome; that of an unknown id has the error, too."""
+    document: dict[str, Any] = to_builtins(told)
+    if told.code == "unknown":
+        error = unknown_item(told)
+        # The id stands beside it: documents for a hidden and a missing id differ in nothing else.
+        document["error"] = {"code": error.code, "message": told.reason, "hint": error.hint}
+    return document
+
+
+def unknown_item(told: WhyNot) -> NotFound:
+    """Return the error for an id that does not exist or is hidden, with the visible ids that resemble it."""
+    nearest = ", ".join(told.nearest)
+    hint = f"similar ids: {nearest}" if nearest else "`whence explain ANSWER_ID` lists candidates"
+    return NotFound(f"there is no passage or document {told.chunk_id!r}", hint=hint)
 
 
 def answer_highlights(answer: Answer) -> list[tuple[int, int]]:

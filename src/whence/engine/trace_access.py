@@ -11,8 +11,6 @@ import msgspec
 
 from whence.provenance.redaction import chunk_ids, redact_trace
 from whence.provenance.trace import Trace, read_trace
-from whence.provenance.why_not import WhyNot
-from whence.provenance.why_not import why_not as reason_for
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
@@ -74,16 +72,6 @@ async def explain(session: EngineSession, answer_id: str, access: Access) -> Tra
     trace = redact_trace(loaded.trace, loaded.visible)
     integrity = await check_integrity(await session.store(), answer_id)
     return msgspec.structs.replace(trace, access=loaded.record.access, integrity=integrity)
-
-
-async def why_not(session: EngineSession, item: str, answer_id: str, access: Access) -> WhyNot:
-    """Return why a chunk or document is not in an answer.
-
-    An item that the reader may not see is answered like one that was never retrieved.
-    """
-    check_text("the item's id", item)
-    loaded = await load_trace(session, answer_id, access)
-    return reason_for(loaded.trace, item, visible=loaded.visible)
 
 
 async def check_integrity(store: TraceStore, answer_id: str | None = None) -> Integrity:

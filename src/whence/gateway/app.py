@@ -115,7 +115,8 @@ class _Routes:
         item = request.query_params.get("item", "")
         answer_id = request.path_params["answer_id"]
         body = WhyNotBody(item=item, answer_id=answer_id, access=_access(request))
-        return JsonResponse(await self._service.why_not(caller, body))
+        document = await self._service.why_not(caller, body)
+        return JsonResponse(document, 404 if "error" in document else 200)
 
     async def mcp(self, request: Request) -> Response:
         caller = self._caller(request)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whence.engine.json_documents import answer_document, search_document
+from whence.engine.json_documents import answer_document, search_document, why_not_document
 from whence.engine.search import SearchQuery
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.gateway.admission import Admission
@@ -17,7 +17,6 @@ from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.provenance.trace import Trace
-    from whence.provenance.why_not import WhyNot
     from whence.schema.terms import Triple
 
 #: Media type of each format of a trace.
@@ -86,11 +85,12 @@ class Service:
         async with self._admission.admit("explain", caller.share, _TIMEOUT_S):
             return await self._engine.explain(body.answer_id, caller.access_for(body.access))
 
-    async def why_not(self, caller: Caller, body: WhyNotBody) -> WhyNot:
-        """Return why a passage is not in an answer."""
+    async def why_not(self, caller: Caller, body: WhyNotBody) -> dict[str, Any]:
+        """Return why a passage is not in an answer; of an unknown one the error and similar ids."""
         async with self._admission.admit("why-not", caller.share, _TIMEOUT_S):
             access = caller.access_for(body.access)
-            return await self._engine.why_not(body.item, body.answer_id, access)
+            told = await self._engine.why_not(body.item, body.answer_id, access)
+        return why_not_document(told)
 
     def _options(self, caller: Caller, body: SearchBody | AskBody) -> dict[str, Any]:
         """Return the fields of a body with the caller's rights and the collection to read."""

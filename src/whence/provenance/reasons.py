@@ -51,6 +51,11 @@ DROP_REASONS: Mapping[str, Reason] = {
 OUTCOMES: Mapping[str, Reason] = {
     **DROP_REASONS,
     "not_retrieved": Reason("exploration", "the search did not return it"),
+    "filtered_out": Reason("exploration", "it does not meet the filters of the question"),
+    "beyond_depth": Reason("exploration", "it is more steps away than the walk took"),
+    "relation_not_followed": Reason("exploration", "only relations not followed lead to it"),
+    "against_direction": Reason("exploration", "only edges against the direction lead to it"),
+    "over_node_limit": Reason("exploration", "the walk ended before it, at its limit of nodes"),
     "undecided": Reason("exploration", "the question failed before a later stage decided"),
     "used": Reason("synthesis", "its text was given to the writer, which did not cite it"),
     "cited": Reason("synthesis", "the answer cites it"),

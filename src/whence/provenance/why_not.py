@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping, Sequence
+
 from msgspec.structs import replace
 
+from whence.provenance.outcome import WhyNot, outcome_sentence
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES
 from whence.provenance.redaction import redact_trace
 from whence.provenance.stage_records import (
@@ -14,32 +16,13 @@ from whence.provenance.stage_records import (
     Scalar,
 )
 from whence.provenance.trace import Trace
-from whence.schema.document_rag import Refusal
 
 #: Order of the stages that can drop a candidate; a document is answered by its chunk that came furthest.
 _STAGE_ORDER = {"exploration": 0, "focus": 1, "synthesis": 2}
 
 
-class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of one chunk."""
-
-    chunk_id: str
-    """The chunk; of a retrieved document its chunk that came furthest, else the id that was asked for."""
-    stage: str
-    """Stage that decided: `exploration`, `focus` or `synthesis`."""
-    code: str
-    """Code of `reasons`: a reason to drop it, or `not_retrieved`, `undecided`, `used`, `cited`."""
-    reason: str
-    numbers: dict[str, Scalar] = {}
-    """Ranks, scores and limits that led to the decision, as far as they were recorded."""
-    duplicate_of: str = ""
-    """Chunk that was kept in its place, when it was dropped because that one says the same."""
-    refusal: Refusal | None = None
-    """Why the question has no answer, when it has none."""
-
-
 def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
-    """Explain the outcome of a chunk, or of a document.
+    """Explain the outcome of a chunk, or of a document, from its trace alone.
 
     An item that is not in `visible` is answered exactly like one that was never retrieved, because it is
     looked up in the redacted trace; `visible` are those of `redaction.chunk_ids` that the reader may see.
@@ -55,8 +38,10 @@ def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
     if not found:
         return _answer(trace, item, "not_retrieved", {})
     code, best = min(found, key=lambda pair: _distance(*pair))
-    found_out = _answer(trace, best.chunk_id, code, _candidate_numbers(best))
-    return replace(found_out, duplicate_of=best.duplicate_of)
+    numbers = _candidate_numbers(best) | _cut_numbers(trace, code, best)
+    told = _answer(trace, best.chunk_id, code, numbers)
+    told = replace(told, document_id=best.document_id, duplicate_of=best.duplicate_of)
+    return replace(told, reason=outcome_sentence(told))
 
 
 class _Outcomes:
@@ -90,14 +75,14 @@ def _distance(code: str, candidate: CandidateRecord) -> tuple[int, int, int, int
     )
 
 
-def _answer(trace: Trace, chunk_id: str, code: str, numbers: dict[str, Scalar]) -> WhyNot:
+def _answer(trace: Trace, chunk_id: str, code: str, numbers: Mapping[str, Scalar | None]) -> WhyNot:
     meaning = OUTCOMES[code]
     return WhyNot(
         chunk_id=chunk_id,
         stage=meaning.stage,
         code=code,
         reason=meaning.explanation,
-        numbers=_trace_numbers(trace) | numbers,
+        numbers={**_trace_numbers(trace), **numbers},
         refusal=trace.refusal,
     )
 
@@ -126,7 +111,46 @@ def _trace_numbers(trace: Trace) -> dict[str, Scalar]:
     return numbers
 
 
-def _candidate_numbers(candidate: CandidateRecord) -> dict[str, Scalar]:
+def _cut_numbers(trace: Trace, code: str, candidate: CandidateRecord) -> dict[str, Scalar | None]:
+    """Return rank and score of the last candidate on the right side of the cut that dropped this one."""
+    before = [c for c in trace.candidates if 0 < c.rank < candidate.rank]
+    if code in ("over_fetch_limit", "over_limit"):
+        kept = [c for c in before if c.reason_code != code and c.score is not None]
+        name = "enters_at_fetch_limit" if code == "over_fetch_limit" else "enters_at_doc_limit"
+        question = trace.stage("question")
+        if question and "seed_limit" in question.run.settings:
+            name = "enters_at_seed_limit"
+        return {**cut_numbers(kept[-1:], candidate.score), name: candidate.rank}
+    if code == "over_rerank_limit" and candidate.chunk_id in trace.explored:
+        place = list(trace.explored).index(candidate.chunk_id) + 1
+        return {"place": place, "cut_rank": trace.reranked_count, "enters_at_rerank_limit": place}
+    if code == "reranked_out" and candidate.rerank_rank and trace.selections:
+        last, own = trace.selections[-1].score, candidate.final_score
+        gap = None if own is None else last - own
+        return {
+            "cut_rank": len(trace.selections),
+            "cut_score": last,
+            "gap": gap,
+            "enters_at_doc_limit": candidate.rerank_rank,
+        }
+    return {}
+
+
+def cut_numbers(last: Sequence[CandidateRecord], score: float | None) -> dict[str, Scalar | None]:
+    """Return `cut_rank`, `cut_score` and `gap` for a passage with a score.
+
+    Args:
+        last: The last candidate that was kept; empty when none was.
+        score: Of the passage; None when it has none.
+    """
+    if not last:
+        return {"cut_rank": 0, "cut_score": None, "gap": None}
+    cut = last[-1].score
+    gap = None if cut is None or score is None else cut - score
+    return {"cut_rank": last[-1].rank, "cut_score": cut, "gap": gap}
+
+
+def _candidate_numbers(candidate: CandidateRecord) -> dict[str, Scalar | None]:
     numbers: dict[str, Scalar | None] = {
         "rank": candidate.rank or None,
         **{field: getattr(candidate, field) for field in SCORE_PREDICATES},

@@ -81,6 +81,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What the passage graph did, one for each query that used it."""
     spelling: Spelling = Spelling()
     """What is known of the words of the first query, if it asked for that."""
+    rankings: tuple[tuple[Query, Ranking], ...] = ()
+    """What each query that did not fail found."""
 
     @property
     def kept(self) -> list[CandidateRecord]:
@@ -364,6 +366,7 @@ async def find_candidates(
         degraded=tuple(degraded),
         graphs=tuple(found.graph for _, found in rankings if found.graph is not None),
         spelling=rankings[0][1].spelling if rankings else Spelling(),
+        rankings=tuple(rankings),
     )
 
 

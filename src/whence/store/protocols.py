@@ -314,6 +314,14 @@ class SupportsDocumentListing(Protocol):
 
 
 @runtime_checkable
+class SupportsVisibleListing(Protocol):
+    """Lists the documents that a reader may see."""
+
+    async def visible_documents(self, collection: str, access: Access, *, limit: int) -> list[str]:
+        """Return the first ids of visible documents, by code point. Cost: linear in the documents."""
+
+
+@runtime_checkable
 class SupportsReference(Protocol):
     """Answers a fixed statement, as a measure of the machine."""
 
@@ -419,6 +427,7 @@ class Store(
     SupportsDocumentTexts,
     SupportsTokenCodes,
     SupportsDocumentListing,
+    SupportsVisibleListing,
     SupportsEffects,
     SupportsChangeLog,
     TraceStore,

@@ -68,6 +68,7 @@ class SearchSuite:
 
         assert access.allows(tags) is visible
         assert [hit.chunk_id for hit in await search_all(store, name, access)] == expected
+        assert await store.visible_documents(name, access, limit=9) == ["d"] * visible
         assert [t.chunk_id for t in await store.chunk_texts(name, [key], access)] == expected
         assert await store.visible_chunks(name, [key], access) == frozenset(expected)
 

@@ -258,13 +258,14 @@ async function whyNot(item) {
   const path = `v1/answers/${encodeURIComponent(answerId)}/why-not?item=${encodeURIComponent(item)}`;
   try {
     const reason = await (await call(path)).json();
-    const numbers = Object.entries(reason.numbers).map(([name, value]) => {
+    const known = Object.entries(reason.numbers).filter(([, value]) => value != null);
+    const numbers = known.map(([name, value]) => {
       const shown = typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value;
       return `${name.replaceAll("_", " ")} ${shown}`;
     });
-    const instead = reason.duplicate_of ? `\nkept in its place: ${reason.duplicate_of}` : "";
     const refused = reason.refusal ? `\nno answer: ${reason.refusal.reason}` : "";
-    $("why-told").textContent = `${reason.stage}: ${reason.reason}\n${numbers.join(" · ")}${instead}${refused}`;
+    const names = [...new Set([reason.title, reason.heading])].filter(Boolean).join(" > ");
+    $("why-told").textContent = `${reason.reason}\n${names}\n${numbers.join(" · ")}${refused}`;
   } catch (error) {
     $("why-told").textContent = error.message;
   }

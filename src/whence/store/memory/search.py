@@ -336,6 +336,12 @@ class MemorySearch(MemoryPart):
         chunks = self._requested(collection, chunk_ids, access)
         return frozenset(one.text.chunk_id for one in chunks)
 
+    async def visible_documents(self, collection: str, access: Access, *, limit: int) -> list[str]:
+        """Return the first ids of visible documents; see `SupportsVisibleListing`."""
+        found = self._collections.get(collection)
+        documents = found.visible_documents(access) if found else []
+        return sorted(one.draft.document_id for one in documents)[:limit]
+
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these chunks exist, hidden ones included."""
         found = self._collections.get(collection)

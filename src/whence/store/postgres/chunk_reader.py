@@ -48,6 +48,12 @@ JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
 WHERE n.name = $4
 """  # noqa: S608 - only constants
 
+_LISTED = f"""
+SELECT d.document_id, {DOCUMENT_TAGS} FROM collection n JOIN document d ON d.collection_id = n.id
+JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
+WHERE n.name = $4 ORDER BY d.document_id COLLATE "C" LIMIT $5
+"""  # noqa: S608 - only constants
+
 
 def requested_values(access: Access, collection: str, chunk_ids: Sequence[str]) -> tuple[Any, ...]:
     """Return the parameters of `REQUESTED_CHUNKS`."""
@@ -102,6 +108,12 @@ class PostgresTexts:
         values = requested_values(access, collection, chunk_ids)
         rows = await self._fetch(_VISIBLE, collection, values)
         return frozenset(row["chunk_key"] for row in allowed_rows(rows, access, "visible chunks"))
+
+    async def visible_documents(self, collection: str, access: Access, *, limit: int) -> list[str]:
+        """Return the first ids of visible documents; see `SupportsVisibleListing`."""
+        values = (*access_values(access), collection, limit)
+        rows = await self._fetch(_LISTED, collection, values)
+        return [row["document_id"] for row in allowed_rows(rows, access, "listing")]
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these chunks exist, hidden ones included."""

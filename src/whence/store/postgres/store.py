@@ -128,9 +128,9 @@ class PostgresStore:
         self.changes = log.changes
 
         texts = PostgresTexts(pool)
-        self.chunk_texts = texts.chunk_texts
-        self.document_texts, self.token_codes = texts.document_texts, texts.token_codes
-        self.visible_chunks, self.known_chunks = texts.visible_chunks, texts.known_chunks
+        self.chunk_texts, self.document_texts = texts.chunk_texts, texts.document_texts
+        self.visible_chunks, self.visible_documents = texts.visible_chunks, texts.visible_documents
+        self.known_chunks, self.token_codes = texts.known_chunks, texts.token_codes
 
         self.find_symbols = PostgresSymbols(maintenance, views.cache).find_symbols
         links = PostgresLinks(pool, maintenance, views.cache)
