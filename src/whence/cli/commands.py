@@ -68,6 +68,15 @@ COMMANDS: Mapping[str, Command] = {
         "whence erase people/salaries.md --dry-run",
         "whence erase a.md b.md --json",
     ),
+    "access": _command(
+        "",
+        "Documents",
+        "whence access explain people/salaries.md --acl finance",
+        "whence access preview people/salaries.md --acl board",
+        "whence access preview --source people --acl staff",
+        members={"explain": "access:explain", "preview": "access:preview"},
+        help="Who sees a document, and what other tags would change.",
+    ),
     "ask": _command(
         "ask:ask",
         "Answers",

@@ -46,7 +46,8 @@ _LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: Arguments that name files, nodes, chunks, documents or compared answers.
 _ITEMS: Final = (
-    "paths", "bundles", "nodes", "seeds", "graph", "item", "document_ids", "answer_a", "answer_b",
+    "paths", "bundles", "nodes", "seeds", "graph", "item", "document_id", "document_ids",
+    "answer_a", "answer_b",
 )  # fmt: skip
 
 

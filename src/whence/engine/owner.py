@@ -1,29 +1,40 @@
-"""`Engine.owner`: operations for the owner of the home, who may see every document. No server offers them."""
+"""`Engine.owner`: operations of the owner of the database, who may see every document; no server has them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from whence.engine.access_report import (
+    AccessExplanation,
+    AccessPreview,
+    TagChange,
+    explain_access,
+    preview_access,
+)
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.erasure import Erasure, ErasurePreview, erase_documents, preview_erasure
+from whence.engine.source_roots import ids_below
 from whence.engine.trace_access import check_integrity
 from whence.retrieval.pipeline import check_text
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, NotFound
 from whence.schema.integrity import Integrity
 
 if TYPE_CHECKING:
     from whence.engine.indexing import Progress
     from whence.engine.session import EngineSession
+    from whence.schema.access import Access
 
 _AUDITED = {
+    "explain_access": Operation("access explain"),
+    "preview_access": Operation("access preview", lambda found: len(found.documents)),
     "erase": Operation("erase", lambda done: sum(one.before.documents for one in done)),
     "verify": Operation("verify", lambda report: report.traces),
 }
 
 
 class OwnerOperations:
-    """Erase documents, and verify traces; in use while the engine is open."""
+    """Erase documents, explain who sees them, and verify traces; in use while the engine is open."""
 
     def __init__(self, session: EngineSession) -> None:
         self._session = session
@@ -75,6 +86,42 @@ class OwnerOperations:
         if answer_id is not None:
             check_text("the answer's id", answer_id)
         return await check_integrity(await self._session.store(), answer_id)
+
+    async def explain_access(
+        self, document_id: str, reader: Access, *, collection: str = "default"
+    ) -> AccessExplanation:
+        """Return by which rules a reader sees a document or does not.
+
+        Raises:
+            NotFound: There is no such document.
+        """
+        (name,) = _document_ids([document_id])
+        return await explain_access(await self._session.store(), collection, name, reader)
+
+    async def documents_below(self, folder: str, *, collection: str = "default") -> list[str]:
+        """Return the sorted ids of the documents of a folder: an indexed path, or the beginning of ids.
+
+        Raises:
+            NotFound: There are none.
+        """
+        ids = await (await self._session.store()).document_ids(collection)
+        found = ids_below(self._session.settings, collection, folder, ids)
+        if not found:
+            raise NotFound(
+                f"there is no document of the folder {folder!r} in collection {collection!r}",
+                hint="name a folder that was indexed, or the beginning of document ids",
+            )
+        return found
+
+    async def preview_access(
+        self, document_ids: Sequence[str], change: TagChange, *, collection: str = "default"
+    ) -> AccessPreview:
+        """Return what other tags of documents would change, for which readers. Nothing is changed.
+
+        Raises:
+            NotFound: A document does not exist.
+        """
+        return await preview_access(self._session, collection, _document_ids(document_ids), change)
 
 
 def _document_ids(given: Sequence[str]) -> list[str]:

@@ -49,6 +49,26 @@ def find_source(settings: Settings, collection: str, source_file: str) -> Path |
     return None
 
 
+def ids_below(settings: Settings, collection: str, folder: str, ids: Iterable[str]) -> list[str]:
+    """Return those of the document ids that belong to a folder: an indexed path, or the beginning of ids.
+
+    Of several indexed paths, a document belongs to those that have its file; a record to all.
+    """
+    roots = known_roots(settings, collection)
+    path = Path(folder).absolute()
+    for root in roots:
+        if path == root or root in path.parents:
+            prefix = "" if path == root else f"{path.relative_to(root).as_posix()}/"
+            found = [one for one in ids if one.startswith(prefix)]
+            others = [other for other in roots if other != root]
+            return [
+                one
+                for one in found
+                if (root / one).exists() or not any((other / one).exists() for other in others)
+            ]
+    return [one for one in ids if one.startswith(f"{folder.rstrip('/')}/")]
+
+
 def _file(settings: Settings, collection: str) -> Path:
     key = msgspec.json.encode([settings.database_url or "", collection])
     name = hashlib.sha256(key).hexdigest()[:32]

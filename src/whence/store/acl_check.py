@@ -13,6 +13,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from whence.schema.access import Access, DocumentTags
 
 logger = logging.getLogger(__name__)
@@ -24,6 +26,50 @@ DOCUMENT_TAGS = (
 )
 #: Joins the tags of a document `d`.
 TAGS_JOIN = " JOIN sec_class g ON g.id = d.class_id"
+
+
+class AccessRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the three conditions under which a reader sees a document."""
+
+    rule: str
+    """`acl`, `labels` or `clearance`."""
+    holds: bool
+    reason: str
+    """A sentence with the tags of both."""
+
+
+def check_rules(tags: DocumentTags, access: Access) -> tuple[AccessRule, ...]:
+    """Return each condition of `Access.allows` by itself; a document is visible when all hold."""
+    acl, labels, level = tags.acl, tags.labels, tags.clearance
+    shared, missing = sorted(access.acl_tags & set(acl)), sorted(set(labels) - access.labels)
+    reasons = {
+        "acl": (
+            f"the reader has {_listed(shared)}" if acl else "the document has no ACL",
+            f"the reader has none of {_listed(acl)}",
+        ),
+        "labels": (
+            f"the reader has {_listed(labels)}" if labels else "the document has no labels",
+            f"the reader lacks {_listed(missing)}",
+        ),
+        "clearance": (
+            f"the reader's {access.clearance} is at least {level}",
+            f"the reader's {access.clearance} is below {level}",
+        ),
+    }
+    alone = {
+        "acl": DocumentTags(acl=acl),
+        "labels": DocumentTags(labels=labels),
+        "clearance": DocumentTags(clearance=level),
+    }
+    holds = {rule: access.allows(only) for rule, only in alone.items()}
+    return tuple(
+        AccessRule(rule=rule, holds=holds[rule], reason=reasons[rule][0 if holds[rule] else 1])
+        for rule in alone
+    )
+
+
+def _listed(tags: Iterable[str]) -> str:
+    return ", ".join(map(repr, tags))
 
 
 def allowed_rows(rows: Iterable[Any], access: Access, what: str) -> list[Any]:
