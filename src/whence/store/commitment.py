@@ -68,7 +68,7 @@ def read_leaves(wire: bytes, body: bytes, recorded_at: str) -> list[Leaf]:
         _leaf("body", sha256(body).hexdigest().encode()),
         *(_leaf(name, bytes(raw)) for name, raw in fields.items()),
     ]
-    if answer == b"null":
+    if bytes(answer) == b"null":
         leaves.append(_leaf("answer", b"null"))
     else:
         parts = _fields.decode(answer).items()
