@@ -353,7 +353,7 @@ PATHS = """| Path | Answer |
 | `GET /` | the page |
 | `POST /v1/search` | passages: the document of `whence search --json` |
 | `POST /v1/ask` | an answer: the document of `whence ask --json`; events with `Accept: text/event-stream` |
-| `GET /v1/answers/{answer_id}` | its trace; `?format=json`, `tree`, `nquads`, `trig`, `jsonld` or `svg` |
+| `GET /v1/answers/{answer_id}` | its trace; `?format=json`, `tree`, `nquads`, `turtle`, `trig`, `jsonld` or `svg` |
 | `GET /v1/answers/{answer_id}/why-not?item=ID` | outcome of a passage or document |
 | `POST /mcp` | the Model Context Protocol |
 | `GET /openapi.json` | OpenAPI description |

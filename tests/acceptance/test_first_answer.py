@@ -176,7 +176,7 @@ def test_explain_draws_and_queries(cli: Any, travel: Any) -> None:
     assert cli("explain", answer_id, "--sparql", "SELEKT").code == 2
 
 
-@pytest.mark.parametrize("form", ["tree", "json", "nquads", "trig", "jsonld", "svg"])
+@pytest.mark.parametrize("form", ["tree", "json", "nquads", "turtle", "trig", "jsonld", "svg"])
 def test_json_is_printed_for_every_format(cli: Any, travel: Any, form: str) -> None:
     """With `--json` stdout is one JSON document, whatever format is chosen beside it."""
     result = cli("explain", travel["answer_id"], "--format", form, "--json")

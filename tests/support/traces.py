@@ -1,10 +1,22 @@
-"""A trace to test readers and renderers with: every kind of statement occurs in it."""
+"""Traces to test readers and renderers with: every kind of statement occurs in them."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+from pathlib import Path
+
 from msgspec.structs import replace
 
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection, StageRun
+from whence.provenance.stage_records import (
+    CandidateRecord,
+    GraphWalk,
+    ModelUse,
+    Scalar,
+    Selection,
+    StageRun,
+    WalkEdge,
+    WalkNode,
+)
 from whence.provenance.stages import (
     exploration_triples,
     failure_triples,
@@ -13,7 +25,7 @@ from whence.provenance.stages import (
     question_triples,
     synthesis_triples,
 )
-from whence.schema.document_rag import Citation
+from whence.schema.document_rag import BestPassage, Citation, Refusal
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple
 
@@ -64,7 +76,15 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
         final_score=None,
     )
     cited = [
-        Citation(marker=marker, chunk_id=c.chunk_id, document_id=c.document_id, quote=quote)
+        Citation(
+            marker=marker,
+            chunk_id=c.chunk_id,
+            document_id=c.document_id,
+            title=f"Policy {marker}",
+            source_file=c.document_id,
+            source_url=f"https://example.org/{marker}" if marker > 1 else "",
+            quote=quote,
+        )
         for marker, c, quote in (
             (1, scored[0], "Customers may return items within 30 days."),
             (2, scored[1], 'Refunds take <five> days & "no fee".'),
@@ -81,7 +101,13 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
         "threshold": 0.25,
     }
     return [
-        *question_triples(answer_id, _CONCEPTS[2], _NOW, run=_stage_run(0.25, settings=settings)),
+        *question_triples(
+            answer_id,
+            _CONCEPTS[2],
+            _NOW,
+            version="0.1",
+            run=_stage_run(0.25, settings=settings),
+        ),
         *grounding_triples(
             answer_id,
             _CONCEPTS,
@@ -105,10 +131,66 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
             saved=True,
             model="extractive",
             dropped=[over],
+            text="Within 30 days [1]. Refunds take five days [2].",
             citations=cited,
             found=True,
             answer_digest="ab" * 32,
-            run=_stage_run(1240.0, degraded=(late,)),
+            run=_stage_run(1240.0, models=(_WRITER,), degraded=(late,)),
+        ),
+    ]
+
+
+def refused_triples(answer_id: str = "refused") -> list[Triple]:
+    """Return the trace of a question without an answer, for which one passage was found and cited nothing."""
+    found = replace(_candidate(1, 2), reason_code="")
+    refusal = Refusal(
+        code="below_evidence_floor",
+        reason="the best passage scores 0.20; an answer needs 0.50",
+        best=BestPassage(found.chunk_id, 0.2),
+        floor=0.5,
+    )
+    return [
+        *question_triples(answer_id, _CONCEPTS[2], _NOW, version="0.1", run=_stage_run(0.25)),
+        *grounding_triples(answer_id, _CONCEPTS[2:], run=_stage_run(1.0)),
+        *exploration_triples(answer_id, [found.chunk_id], candidates=[found], run=_stage_run(2.0)),
+        *synthesis_triples(
+            answer_id,
+            reranked=False,
+            model="extractive",
+            text="Nothing was found that could answer this question.",
+            found=False,
+            refusal=refusal,
+            run=_stage_run(3.0, models=(_WRITER,)),
+        ),
+    ]
+
+
+def code_triples(answer_id: str = "code", *, nodes: int = 3) -> list[Triple]:
+    """Return the trace of a question about code: a chain of nodes walked from one seed, all kept and cited."""
+    chunks = [f"urn:chunk:code:R::s::cs::{number}:0" for number in range(1, nodes + 1)]
+    found = [
+        CandidateRecord(chunk_id=chunk, rank=rank, document_id=f"R::s::cs::{rank}")
+        for rank, chunk in enumerate(chunks, 1)
+    ]
+    walk = GraphWalk(
+        nodes=tuple(
+            WalkNode(chunk_id=c, rank=n + 1, depth=n, parent_id=chunks[n - 1] if n else "")
+            for n, c in enumerate(chunks)
+        ),
+        edges=tuple(WalkEdge(from_id=a, to_id=b, relation="Calls") for a, b in pairwise(chunks)),
+    )
+    cited = [
+        Citation(marker=marker, chunk_id=c.chunk_id, document_id=c.document_id, quote="x")
+        for marker, c in enumerate(found, 1)
+    ]
+    concepts = [f"concept {number:03}" for number in range(nodes)]
+    return [
+        *question_triples(answer_id, "Why?", _NOW, version="0.1", run=_stage_run(0.25)),
+        *grounding_triples(answer_id, concepts, run=_stage_run(1.0)),
+        *exploration_triples(answer_id, chunks, candidates=found, walk=walk, run=_stage_run(2.0)),
+        *focus_triples(answer_id, [Selection(c, 0.5) for c in chunks], run=_stage_run(3.0)),
+        *synthesis_triples(
+            answer_id, reranked=True, text="So.", citations=cited, run=_stage_run(4.0)
         ),
     ]
 
@@ -116,8 +198,8 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
 def failed_triples(answer_id: str = "failed") -> list[Triple]:
     """Return the trace of a question that failed while it was searched for."""
     return [
-        *question_triples(answer_id, _CONCEPTS[2], _NOW),
-        *grounding_triples(answer_id, _CONCEPTS[:1]),
+        *question_triples(answer_id, _CONCEPTS[2], _NOW, version="0.1", run=_stage_run(0.25)),
+        *grounding_triples(answer_id, _CONCEPTS[:1], run=_stage_run(1.0)),
         *failure_triples(
             answer_id,
             derived_from="grounding",
@@ -130,6 +212,12 @@ def failed_triples(answer_id: str = "failed") -> list[Triple]:
     ]
 
 
+def earlier_triples() -> str:
+    """Return the N-Quads of four traces as version 0.1 stored them: `full`, `failed`, `code` and `refused`."""
+    return (Path(__file__).parent / "traces_0_1.nq").read_text(encoding="utf-8")
+
+
+_WRITER = ModelUse(role="writer", name="extractive")
 _EMBEDDING = ModelUse(
     role="embedding", name="all-MiniLM-L6-v2", revision="c9745ed1", precision="w8", dimension=384
 )

@@ -1016,7 +1016,7 @@ async def test_the_answer_is_passed_to_the_save_callback() -> None:
 
 
 async def test_a_failing_save_callback_degrades() -> None:
-    """The answer is degraded, and the trace has no broken reference."""
+    """The answer is degraded; the text that the trace refers to stands in the trace itself."""
     bench = Bench()
 
     async def save(_uri: str, _text: str) -> None:
@@ -1025,7 +1025,23 @@ async def test_a_failing_save_callback_degrades() -> None:
     result = await bench.ask(save_answer_callback=save)
 
     assert codes(result) == ["answer_not_saved"]
-    assert bench.trace.answer_document == ""
+    assert bench.trace.answer_text == "Answer [1]."
+
+
+async def test_a_plain_trace_refers_to_a_saved_answer_only() -> None:
+    """Without our statements the trace has no text; it refers to one that was saved, and to no other."""
+    documents = []
+    for fails in (False, True):
+        bench = Bench(full_account=False)
+
+        async def save(_uri: str, _text: str, fails: bool = fails) -> None:
+            if fails:
+                raise OSError("no space")
+
+        await bench.ask(save_answer_callback=save)
+        documents.append((bench.trace.answer_document, bench.trace.answer_text))
+
+    assert documents == [(answer_uris("answer-1").answer, ""), ("", "")]
 
 
 async def test_chunk_ids_that_are_no_iris_survive_the_trace() -> None:

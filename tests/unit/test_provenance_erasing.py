@@ -11,12 +11,13 @@ from tests.support.traces import full_triples, plain_triples
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
 from whence.provenance.erasing import ERASED, erase_texts
-from whence.provenance.terms import id_from_iri
+from whence.provenance.terms import id_from_iri, iri_from_id
 from whence.provenance.trace import read_trace
 from whence.schema import Access
 from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
 from whence.schema.terms import Triple
 
+DERIVED = ns.PROV_WAS_DERIVED_FROM
 NOW = "2026-02-03T04:05:06Z"
 
 
@@ -96,7 +97,8 @@ def test_erased_nodes_have_a_time_and_the_trace_stays_complete() -> None:
         for t in before.triples
         if t.p.iri in {ns.WH_CHUNK, ns.TG_DOCUMENT} and id_from_iri(t.o.iri) == gone
     }
-    assert set(marks) == nodes
+    [passage] = [t for t in before.triples if t.s.iri == iri_from_id(gone) and t.p.iri == DERIVED]
+    assert set(marks) == {*nodes, passage.s.iri, passage.o.iri, before.answer_document}
     assert set(marks.values()) == {NOW}
     assert not check_trace(after)
     assert [replace(c, digest="") for c in after.candidates] == [

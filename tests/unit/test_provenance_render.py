@@ -32,7 +32,11 @@ from whence.provenance.trace import STAGE_TITLES, read_trace
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
 
-TRACES = {"full": full_triples(), "plain": plain_triples(), "failed": failed_triples()}
+TRACES = {
+    "full": read_trace(full_triples()).triples,
+    "plain": plain_triples(),
+    "failed": read_trace(failed_triples()).triples,
+}
 ALL = pytest.mark.parametrize("name", list(TRACES))
 hostile = st.text(st.characters(exclude_categories=[]), max_size=40)
 
@@ -282,7 +286,7 @@ def test_ask_construct_and_describe_return_rows() -> None:
 
 def test_unbound_is_none_and_rows_are_bounded() -> None:
     """An unbound variable is None; rows beyond the maximum are cut and the result is marked truncated."""
-    wanted = "SELECT ?c ?r WHERE { ?e wh:candidate ?c OPTIONAL { ?c wh:reason ?r } }"
+    wanted = "SELECT ?c ?r WHERE { ?c a wh:Candidate OPTIONAL { ?c wh:reason ?r } }"
     answer = run_sparql(TRACES["full"], wanted, max_rows=5)
 
     assert len(answer.rows) == 5

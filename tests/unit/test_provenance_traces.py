@@ -440,9 +440,8 @@ def test_a_cycle_with_a_way_out_is_found() -> None:
 @pytest.mark.parametrize(
     ("predicate", "where"),
     [
-        (ns.WH_CANDIDATE, FULL.exploration),
-        (ns.WH_CITATION, FULL.synthesis),
-        (ns.WH_DEGRADATION, FULL.synthesis),
+        (ns.PROV_WAS_GENERATED_BY, FULL.question),
+        (ns.PROV_USED, f"{FULL.activity_prefix}grounding"),
         (ns.PROV_WAS_DERIVED_FROM, FULL.grounding),
     ],
 )

@@ -10,14 +10,18 @@ from msgspec.structs import replace
 
 from whence.answering.evidence import ProcessedQuery, find
 from whence.answering.state import Question
-from whence.provenance.graph_walks import GraphWalk, WalkEdge, WalkNode, graph_walk_triples
-from whence.provenance.stage_records import CandidateRecord, Selection, StageRun
+from whence.provenance.stage_records import (
+    CandidateRecord,
+    GraphWalk,
+    Selection,
+    WalkEdge,
+    WalkNode,
+)
 from whence.provenance.stages import exploration_triples, focus_triples
 from whence.retrieval.pipeline import passage_of
 from whence.retrieval.services import Caller, Passage
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
 from whence.schema.graph import ExpandRequest, ExpandResponse
-from whence.schema.terms import Triple
 from whence.schema.texts import PlannedText, TextBudget, TextPlan, TextRequest, TextResponse
 
 #: Characters that count as a token where no model can count tokens: English prose has about four a token.
@@ -226,15 +230,13 @@ async def _end_exploration(question: Question, walk: GraphWalk, texts: TextRespo
     read = [node.chunk_id for node in walk.nodes if node.chunk_id not in missing]
     model = question.models.get("embedding")
 
-    def build(answer_id: str, run: StageRun | None) -> tuple[Triple, ...]:
-        if run is None:
-            return exploration_triples(answer_id, read)
-        candidates = question.candidates.values()
-        explored = exploration_triples(answer_id, read, candidates=candidates, run=run)
-        return (*explored, *graph_walk_triples(answer_id, walk))
-
     await trace.end(
-        build,
+        partial(
+            exploration_triples,
+            chunk_ids=read,
+            candidates=question.candidates.values() if trace.full else (),
+            walk=walk if trace.full else None,
+        ),
         candidates_in=len(question.candidates),
         candidates_out=len(read),
         models=(model,) if model else (),

@@ -68,6 +68,7 @@ async def process_query(question: Question) -> ProcessedQuery:
         result = PromptResult(text="")
     question.replies.append(result)
     by_model = result.language_model is not False
+    named_by = result.model if by_model and result.model else ""
     extracted = read_concepts(result.text or "", limit=options.max_concepts)
     concepts = (extracted if by_model else ()) or (text,)
     await trace.end(
@@ -76,12 +77,13 @@ async def process_query(question: Question) -> ProcessedQuery:
             concepts=concepts,
             in_token=result.in_token,
             out_token=result.out_token,
-            model=(result.model or None) if by_model else None,
+            model=named_by or None,
             question_used=text,
             corrections=question.corrections,
         ),
         candidates_in=1,
         candidates_out=len(concepts),
+        models=(ModelUse(role="writer", name=named_by),) if named_by else (),
         settings={"prompt_template": result.template} if result.template else None,
     )
     return ProcessedQuery(concepts, embedded)

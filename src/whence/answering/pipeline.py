@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import version
 
 from whence.answering.code_evidence import CodeRetrieval
 from whence.answering.evidence import process_query, rerank, retrieve
@@ -13,6 +14,9 @@ from whence.provenance.stages import question_triples
 from whence.retrieval.services import as_whence_error
 from whence.schema.document_rag import Answer
 
+#: Returns the version of this software; reading it takes a millisecond.
+_version = cache(partial(version, "whence"))
+
 
 async def answer(question: Question, code: CodeRetrieval | None = None) -> Answer:
     """Answer one question, about code when `code` is given; when a stage fails, the trace ends in a failure.
@@ -22,9 +26,14 @@ async def answer(question: Question, code: CodeRetrieval | None = None) -> Answe
     """
     trace = question.trace
     try:
-        trace.begin("question")
+        trace.begin("question", question.asked_at)
         await trace.end(
-            partial(question_triples, query=question.text, timestamp=question.asked_at),
+            partial(
+                question_triples,
+                query=question.text,
+                timestamp=question.asked_at,
+                version=_version(),
+            ),
             settings=question.all_settings(),
         )
         processed = await process_query(question)

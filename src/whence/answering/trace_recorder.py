@@ -91,12 +91,12 @@ class TraceRecorder:
         """Return the time since the question began, in milliseconds."""
         return (self._monotonic() - self._began) * 1000
 
-    def begin(self, stage: str) -> None:
-        """Start the clock of a stage."""
+    def begin(self, stage: str, started_at: str = "") -> None:
+        """Start the clock of a stage, which began at `started_at`, ISO 8601, or now."""
         self._stage = stage
         self._started = self._monotonic()
         if self.full:
-            self._started_at = iso_utc(self._clock())
+            self._started_at = started_at or iso_utc(self._clock())
 
     def degrade(self, stage: str, code: str, reason: str) -> None:
         """Record that something was left out."""

@@ -54,6 +54,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
     full: dict[str, Any] = {}
     if trace.full:
         full = {
+            "text": text,
             "dropped": dropped,
             "citations": citations,
             "found": written.refusal is None,
@@ -255,7 +256,7 @@ def map_citations(
 
 def _citation(passage: Passage, quote: Quote) -> Citation:
     metadata = passage.metadata
-    names = ("source_file", "source_url", "heading")
+    names = ("title", "source_file", "source_url", "heading")
     sources: dict[str, Any] = {
         name: one for name in names if isinstance(one := metadata.get(name), str)
     }

@@ -15,7 +15,7 @@ from whence.schema.errors import BadInput
 if TYPE_CHECKING:
     from whence.provenance.outcome import WhyNot
 
-_FORMATS = ("tree", "json", "nquads", "trig", "jsonld", "svg")
+_FORMATS = ("tree", "json", "nquads", "turtle", "trig", "jsonld", "svg")
 _AnswerId = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
 
 

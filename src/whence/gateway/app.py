@@ -5,7 +5,7 @@
 | `GET /` | the web page |
 | `POST /v1/search` | passages |
 | `POST /v1/ask` | an answer; as events with `Accept: text/event-stream` |
-| `GET /v1/answers/{id}` | trace of an answer; `?format=` json, tree, nquads, trig, jsonld or svg |
+| `GET /v1/answers/{id}` | trace of an answer; `?format=` json, tree, nquads, turtle, trig, jsonld or svg |
 | `GET /v1/answers/{id}/why-not?item=` | why a passage is not in the answer |
 | `POST /mcp` | the Model Context Protocol |
 | `GET /openapi.json` | OpenAPI description |

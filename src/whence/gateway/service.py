@@ -24,6 +24,7 @@ MEDIA_TYPES = {
     "json": "application/json",
     "tree": "text/plain; charset=utf-8",
     "nquads": "application/n-quads",
+    "turtle": "text/turtle",
     "trig": "application/trig",
     "jsonld": "application/ld+json",
     "svg": "image/svg+xml",

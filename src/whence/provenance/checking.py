@@ -11,13 +11,14 @@ import msgspec
 from whence.provenance import namespaces as ns
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.terms import answer_uris
-from whence.provenance.trace import STAGE_TYPES, Trace
+from whence.provenance.trace import SOURCE_TYPES, STAGE_TYPES, Trace
 
-#: Predicates of a stage that link to nodes which the trace must describe. `tg:selectedChunk` links a focus to
-#: such a node, but an exploration to the chunk itself, which the store describes.
+#: Predicates that link to nodes which the trace must describe. `tg:selectedChunk` links a focus to such a node,
+#: but an exploration to the chunk itself, which the store describes.
 _LINKS = (
-    *(ns.PROV_WAS_DERIVED_FROM, ns.WH_CANDIDATE, ns.WH_CITATION),
-    *(ns.WH_DEGRADATION, ns.WH_EDGE, ns.WH_REFUSAL),
+    *(ns.PROV_WAS_DERIVED_FROM, ns.PROV_WAS_GENERATED_BY, ns.PROV_USED, ns.WH_PART_OF),
+    # Of version 0.1.
+    *(ns.WH_CANDIDATE, ns.WH_CITATION, ns.WH_DEGRADATION, ns.WH_EDGE, ns.WH_REFUSAL),
 )
 
 
@@ -25,8 +26,8 @@ class Fault(msgspec.Struct, frozen=True):
     """One fault of a trace."""
 
     code: str
-    """`missing_stage`, `duplicate_stage`, `no_parent`, `wrong_parent`, `cycle`, `dangling`, `wrong_graph`,
-    `count_mismatch`, `unknown_chunk`, `unknown_code`, `rank_clash` or `unexplained`."""
+    """`missing_stage`, `duplicate_stage`, `no_activity`, `no_parent`, `wrong_parent`, `cycle`, `dangling`,
+    `wrong_graph`, `count_mismatch`, `unknown_chunk`, `unknown_code`, `rank_clash` or `unexplained`."""
     where: str
     """IRI of the node, or name of the stage when the node is missing."""
     what: str
@@ -46,6 +47,7 @@ def check_trace(trace: Trace) -> list[Fault]:
     return [
         *_wrong_graph(trace),
         *_missing_stages(trace),
+        *_missing_activities(trace),
         *_wrong_parents(trace, parents),
         *_cycles(parents),
         *_dangling(trace, described),
@@ -74,6 +76,14 @@ def _missing_stages(trace: Trace) -> Iterator[Fault]:
             yield Fault("missing_stage", stage, f"the trace has no {stage}")
 
 
+def _missing_activities(trace: Trace) -> Iterator[Fault]:
+    """Check that an activity generated each stage, unless the trace has none at all."""
+    generated = {t.s.iri for t in trace.triples if t.p.iri == ns.PROV_WAS_GENERATED_BY}
+    for stage in trace.stages if generated else ():
+        if stage.uri not in generated:
+            yield Fault("no_activity", stage.uri, "no activity generated it")
+
+
 def _required(counts: Counter[str]) -> tuple[str, ...]:
     chain = ("question", "grounding", "exploration", "synthesis")
     if not counts["error"]:
@@ -85,14 +95,16 @@ def _required(counts: Counter[str]) -> tuple[str, ...]:
 
 
 def _wrong_parents(trace: Trace, parents: Mapping[str, list[str]]) -> Iterator[Fault]:
-    """Check that each stage derives from the one before it."""
+    """Check that each stage derives from the one before it, and beside it from passages alone."""
+    kinds = [t for t in trace.triples if t.p.iri == ns.RDF_TYPE]
+    sources = {t.s.iri for t in kinds if t.o.iri in SOURCE_TYPES}
     before = ""
     for stage in trace.stages:
-        found = parents.get(stage.uri)
+        found = [uri for uri in parents.get(stage.uri, ()) if uri not in sources]
         if stage.stage != "question" and not found:
             yield Fault("no_parent", stage.uri, "it derives from nothing")
         elif stage.stage != "question" and before and found != [before]:
-            what = f"it derives from {', '.join(found or ())}, not from {before}"
+            what = f"it derives from {', '.join(found)}, not from {before}"
             yield Fault("wrong_parent", stage.uri, what)
         before = stage.uri
 
@@ -126,6 +138,14 @@ def _wrong_counts(trace: Trace) -> Iterator[Fault]:
     if exploration and trace.chunk_count != len(trace.explored):
         what = f"it counts {trace.chunk_count} chunks and names {len(trace.explored)}"
         yield Fault("count_mismatch", exploration.uri, what)
+    generated = Counter(t.o.iri for t in trace.triples if t.p.iri == ns.PROV_WAS_GENERATED_BY)
+    for triple in trace.triples:
+        found = str(generated[triple.s.iri])
+        if triple.p.iri == ns.WH_GENERATED_COUNT and triple.o.value != found:
+            what = (
+                f"it counts {triple.o.value} entities that it generated, of which {found} are there"
+            )
+            yield Fault("count_mismatch", triple.s.iri, what)
 
 
 def _wrong_chunks(trace: Trace) -> Iterator[Fault]:

@@ -5,7 +5,7 @@ Ids and ranks remain, marked with the time of the erasure, so that the trace sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -21,24 +21,35 @@ ERASED = "[erased]"
 #: Predicates of nodes that stand for a chunk.
 _NAMES_CHUNK = frozenset({ns.WH_CHUNK, ns.TG_DOCUMENT})
 _INVALIDATED = iri(ns.PROV_INVALIDATED_AT_TIME)
+#: Predicates of what is removed from the nodes of erased documents.
+_REMOVED = frozenset(
+    {
+        *(ns.WH_DIGEST, ns.WH_HIGHLIGHTS, *ns.LOCATION_TERMS.values()),
+        *(ns.DC_TITLE, ns.DC_SOURCE, ns.PROV_AT_LOCATION),
+    }
+)
 
 
 def erase_texts(
     record: TraceRecord, *, is_erased: Callable[[str, str], bool], erased_at: str
 ) -> TraceRecord:
-    """Return a trace without quotes, their places and digests of erased chunks, each node marked with the time.
+    """Return a trace without quotes, their places and digests of erased chunks, and titles and places of files.
+
+    Each node is marked with the time.
 
     The text of an answer is erased too when its writer received an erased chunk, which it may repeat.
     `is_erased` is called with a chunk id and a document id (empty when unknown); `erased_at` is ISO 8601 with
     time zone. Idempotent. Cost: n log n in the triples.
     """
     triples = [triple for event in record.events for triple in event.triples]
-    nodes = frozenset(_nodes(triples, is_erased))
+    nodes = set(_nodes(triples, is_erased))
     trace = read_trace(triples, record.answer_id)
     documents = trace.documents
     repeats_erased = any(
         is_erased(chunk_id, documents.get(chunk_id, "")) for chunk_id in trace.used
     )
+    if repeats_erased and trace.answer_text:
+        nodes.add(trace.answer_document)
     marked: set[str] = set()
     events = tuple(
         msgspec.structs.replace(
@@ -66,16 +77,22 @@ def erased_chunks(trace: Trace) -> frozenset[str]:
     )
 
 
-def _nodes(triples: Iterable[Triple], is_erased: Callable[[str, str], bool]) -> Iterator[str]:
+def _nodes(triples: Sequence[Triple], is_erased: Callable[[str, str], bool]) -> Iterator[str]:
+    """Yield the nodes of erased chunks, these chunks themselves, and the documents that they derive from."""
     documents = {t.s.iri: t.o.value for t in triples if t.p.iri == ns.WH_DOCUMENT}
+    origins = {t.s.iri: t.o.iri for t in triples if t.p.iri == ns.PROV_WAS_DERIVED_FROM}
     for triple in triples:
-        names_chunk = triple.p.iri in _NAMES_CHUNK
-        if names_chunk and is_erased(id_from_iri(triple.o.iri), documents.get(triple.s.iri, "")):
-            yield triple.s.iri
+        if triple.p.iri not in _NAMES_CHUNK:
+            continue
+        subject, chunk = triple.s.iri, triple.o.iri
+        if is_erased(id_from_iri(chunk), documents.get(subject, "")):
+            yield subject
+            if origins.get(chunk) in documents:
+                yield from (chunk, origins[chunk])
 
 
 def _rewritten(
-    triples: Iterable[Triple], nodes: frozenset[str], marked: set[str], erased_at: str
+    triples: Iterable[Triple], nodes: Container[str], marked: set[str], erased_at: str
 ) -> Iterator[Triple]:
     triples = list(triples)
     marked |= {t.s.iri for t in triples if t.p.iri == ns.PROV_INVALIDATED_AT_TIME}
@@ -84,9 +101,9 @@ def _rewritten(
         if subject not in nodes:
             yield triple
             continue
-        if triple.p.iri not in {ns.WH_DIGEST, ns.WH_HIGHLIGHTS, *ns.LOCATION_TERMS.values()}:
-            quoted = triple.p.iri == ns.WH_QUOTE
-            yield msgspec.structs.replace(triple, o=literal(ERASED)) if quoted else triple
+        if triple.p.iri not in _REMOVED:
+            has_text = triple.p.iri in {ns.WH_QUOTE, ns.PROV_VALUE}
+            yield msgspec.structs.replace(triple, o=literal(ERASED)) if has_text else triple
         if subject not in marked:
             marked.add(subject)
             yield Triple(triple.s, _INVALIDATED, date_time(erased_at), triple.g)
@@ -95,4 +112,6 @@ def _rewritten(
 def _citation(citation: Citation, is_erased: Callable[[str, str], bool]) -> Citation:
     if not is_erased(citation.chunk_id, citation.document_id):
         return citation
-    return msgspec.structs.replace(citation, quote=ERASED, highlights=(), heading="", location=None)
+    return msgspec.structs.replace(
+        citation, title="", quote=ERASED, highlights=(), heading="", location=None
+    )

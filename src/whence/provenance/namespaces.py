@@ -26,12 +26,17 @@ PROV = "http://www.w3.org/ns/prov#"
 PROV_ENTITY = PROV + "Entity"
 PROV_ACTIVITY = PROV + "Activity"
 PROV_AGENT = PROV + "Agent"
+PROV_SOFTWARE_AGENT = PROV + "SoftwareAgent"
 PROV_WAS_DERIVED_FROM = PROV + "wasDerivedFrom"
 PROV_WAS_GENERATED_BY = PROV + "wasGeneratedBy"
 PROV_USED = PROV + "used"
 PROV_WAS_ASSOCIATED_WITH = PROV + "wasAssociatedWith"
 PROV_STARTED_AT_TIME = PROV + "startedAtTime"
+PROV_ENDED_AT_TIME = PROV + "endedAtTime"
 PROV_INVALIDATED_AT_TIME = PROV + "invalidatedAtTime"
+PROV_AT_LOCATION = PROV + "atLocation"
+#: Text of an entity.
+PROV_VALUE = PROV + "value"
 
 DC = "http://purl.org/dc/elements/1.1/"
 DC_TITLE = DC + "title"
@@ -139,8 +144,7 @@ TG_TOOL_ERROR = TG + "toolError"
 #: Namespace of everything that Whence adds.
 WH = "urn:whence:ns#"
 
-#: From the exploration to each candidate.
-WH_CANDIDATE = WH + "candidate"
+WH_CANDIDATE_TYPE = WH + "Candidate"
 WH_CHUNK = WH + "chunk"
 WH_DOCUMENT = WH + "document"
 WH_RANK = WH + "rank"
@@ -171,14 +175,22 @@ WH_REASON = WH + "reason"
 WH_DEPTH = WH + "depth"
 #: From a candidate to the chunk from which the walk reached it.
 WH_PARENT = WH + "parent"
-#: From the exploration to each edge of the walk.
-WH_EDGE = WH + "edge"
+WH_EDGE_TYPE = WH + "Edge"
 WH_FROM = WH + "from"
 WH_TO = WH + "to"
 WH_RELATION = WH + "relation"
 
-WH_STARTED_AT = WH + "startedAt"
-WH_ENDED_AT = WH + "endedAt"
+#: Number of entities that an activity generated, the stage among them.
+WH_GENERATED_COUNT = WH + "generatedCount"
+#: Continues a list of a stage that is too long for one node.
+WH_PART_TYPE = WH + "Part"
+WH_PART_OF = WH + "partOf"
+#: What an agent did: `embedding`, `reranker` or `writer`.
+WH_ROLE = WH + "role"
+WH_VERSION = WH + "version"
+WH_REVISION = WH + "revision"
+WH_PRECISION = WH + "precision"
+WH_DIMENSION = WH + "dimension"
 WH_DURATION_MS = WH + "durationMs"
 #: A setting of the run, e.g. `wh:setting_doc_limit`.
 WH_SETTING_PREFIX = WH + "setting_"
@@ -188,14 +200,12 @@ WH_CONCEPT_ORDER = WH + "conceptOrder"
 WH_QUESTION_USED = WH + "questionUsed"
 WH_CORRECTIONS = WH + "corrections"
 
-WH_DEGRADATION = WH + "degradation"
 WH_DEGRADATION_TYPE = WH + "Degradation"
 WH_STAGE = WH + "stage"
 WH_CODE = WH + "code"
 WH_MESSAGE = WH + "message"
 WH_HINT = WH + "hint"
 
-WH_CITATION = WH + "citation"
 WH_CITATION_TYPE = WH + "Citation"
 WH_MARKER = WH + "marker"
 WH_QUOTE = WH + "quote"
@@ -211,11 +221,20 @@ LOCATION_TERMS = {
     "anchor": WH + "anchor",
 }
 WH_FOUND = WH + "found"
-#: From the answer to why there is none; its `wh:chunk` and `wh:score` are those of the best passage.
-WH_REFUSAL = WH + "refusal"
+#: Why there is no answer; its `wh:chunk` and `wh:score` are those of the best passage.
 WH_REFUSAL_TYPE = WH + "Refusal"
 WH_FLOOR = WH + "floor"
 WH_ANSWER_DIGEST = WH + "answerDigest"
+
+# Before version 0.2 a stage led to its nodes, and told of its run itself.
+
+WH_CANDIDATE = WH + "candidate"
+WH_CITATION = WH + "citation"
+WH_DEGRADATION = WH + "degradation"
+WH_EDGE = WH + "edge"
+WH_REFUSAL = WH + "refusal"
+WH_STARTED_AT = WH + "startedAt"
+WH_ENDED_AT = WH + "endedAt"
 
 # Named graphs.
 

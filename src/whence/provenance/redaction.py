@@ -7,14 +7,16 @@ the writer usually receives can guess that something was left out, but not what.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from whence.provenance import namespaces as ns
-from whence.provenance.terms import answer_uris, id_from_iri, integer
+from whence.provenance.stages import listed
+from whence.provenance.terms import answer_uris, id_from_iri, integer, iri_from_id
 from whence.provenance.trace import Trace, read_trace
-from whence.schema.terms import Triple, iri, literal
+from whence.schema.terms import Term, Triple, iri, literal
 
 #: Replaces a message that names what the reader may not see.
 WITHHELD = "withheld: it names what this access may not see"
@@ -64,16 +66,31 @@ class _Redaction:
     def __init__(self, trace: Trace, visible: frozenset[str]) -> None:
         self.trace = trace
         self.visible = visible
-        self.stages = {stage.uri for stage in trace.stages}
         self.hidden_ids = _hidden_ids(trace, visible)
+        self.hidden_iris = {iri_from_id(one) for one in chunk_ids(trace) - visible if one}
         self.hides_kept = _hides_kept(trace, visible)
+        self.hides_used = not visible.issuperset(trace.used)
         uris = answer_uris(trace.answer_id)
+        #: Stage of every node whose statements are those of a stage: of itself, or of a part of it.
+        self.stages = {stage.uri: stage.uri for stage in trace.stages}
+        for triple in trace.triples:
+            if triple.p.iri == ns.WH_PART_OF and triple.o.iri in self.stages:
+                self.stages[triple.s.iri] = triple.o.iri
+        #: Nodes that name no chunk.
+        self.plain = (
+            *(uris.activity_prefix, uris.agent_prefix, uris.answer),
+            *(f"{stage.uri}/degradation/" for stage in trace.stages),
+            *([f"{uris.synthesis}/refusal"] if _visible_refusal(trace, visible) else []),
+        )
+        passages = self._passages()
         #: New IRI of every node that remains, by its old one.
         self.names = {
-            **self._renumber(ns.WH_CANDIDATE, {ns.WH_CHUNK}, uris.candidate_prefix, first=1),
-            **self._renumber(ns.TG_SELECTED_CHUNK, {ns.TG_DOCUMENT}, uris.selection_prefix),
-            **self._renumber(ns.WH_CITATION, {ns.WH_CHUNK}, f"{uris.synthesis}/citation/"),
-            **self._renumber(ns.WH_EDGE, {ns.WH_FROM, ns.WH_TO}, f"{uris.exploration}/edge/"),
+            **{uri: uri for uri in passages},
+            **self._renumber({ns.WH_CHUNK}, uris.candidate_prefix, first=1),
+            **self._renumber({ns.TG_DOCUMENT}, uris.selection_prefix),
+            **self._renumber({ns.WH_CHUNK}, f"{uris.synthesis}/citation/"),
+            **self._renumber({ns.WH_FROM, ns.WH_TO}, f"{uris.exploration}/edge/"),
+            **_numbered(set(passages.values()) - {""}, uris.document_prefix),
         }
         #: Candidates that a graph walk reached from a hidden chunk; their depth and parent are removed.
         self.without_parent: set[str] = set()
@@ -84,34 +101,46 @@ class _Redaction:
                 self.without_parent.add(subject)
             elif predicate == ns.WH_CHUNK:
                 self.chunk_of[subject] = id_from_iri(target)
-            elif (predicate == ns.WH_REFUSAL and _visible_refusal(trace, visible)) or (
-                predicate == ns.WH_DEGRADATION and target.startswith(f"{subject}/degradation/")
-            ):
-                self.names[target] = target
+            if subject.startswith(self.plain):
+                self.names[subject] = subject
         reranked = sorted(
             (candidate.rerank_rank, candidate.rank, candidate.chunk_id)
             for candidate in trace.candidates
             if candidate.rerank_rank and candidate.chunk_id in visible
         )
         self.rerank_ranks = {chunk_id: rank for rank, (_, _, chunk_id) in enumerate(reranked, 1)}
+        #: What remains of each list, by stage and predicate.
+        self.lists: dict[tuple[str, str], list[Term]] = defaultdict(list)
 
-    def _renumber(
-        self, link: str, names_chunk: set[str], prefix: str, *, first: int = 0
-    ) -> dict[str, str]:
-        """Number the nodes of one kind without gaps; nodes with a hidden chunk or without one are left out."""
-        chunks: dict[str, list[str]] = {
-            t.o.iri: []
+    def _passages(self) -> dict[str, str]:
+        """Return the visible passages that the answer derives from, each with its document."""
+        found = {
+            t.s.iri: ""
             for t in self.trace.triples
-            if t.p.iri == link and t.o.iri.startswith(prefix)
+            if t.o.iri == ns.TG_CHUNK_TYPE and id_from_iri(t.s.iri) in self.visible
         }
         for triple in self.trace.triples:
-            if triple.p.iri in names_chunk and triple.s.iri in chunks:
+            if triple.s.iri in found and triple.p.iri == ns.PROV_WAS_DERIVED_FROM:
+                found[triple.s.iri] = triple.o.iri
+        return found
+
+    def _renumber(self, names_chunk: set[str], prefix: str, *, first: int = 0) -> dict[str, str]:
+        """Number the nodes of one kind without gaps; nodes with a hidden chunk or without one are left out."""
+        chunks: dict[str, list[str]] = defaultdict(list)
+        for triple in self.trace.triples:
+            if triple.p.iri in names_chunk and triple.s.iri.startswith(prefix):
                 chunks[triple.s.iri].append(id_from_iri(triple.o.iri))
-        remaining = [uri for uri, ids in chunks.items() if ids and self.visible.issuperset(ids)]
-        remaining.sort(key=lambda uri: (len(uri), uri))  # by number: a longer number is greater
-        return {uri: f"{prefix}{number}" for number, uri in enumerate(remaining, first)}
+        remaining = {uri for uri, ids in chunks.items() if self.visible.issuperset(ids)}
+        return _numbered(remaining, prefix, first=first)
 
     def triples(self) -> Iterable[Triple]:
+        shown = [*self._remaining(), *self._listed()]
+        generated = Counter(t.o.iri for t in shown if t.p.iri == ns.PROV_WAS_GENERATED_BY)
+        for triple in shown:
+            is_count = triple.p.iri == ns.WH_GENERATED_COUNT
+            yield replace(triple, o=integer(generated[triple.s.iri])) if is_count else triple
+
+    def _remaining(self) -> Iterator[Triple]:
         for triple in self.trace.triples:
             subject, predicate = triple.s.iri, triple.p.iri
             if predicate in {ns.WH_DEPTH, ns.WH_PARENT} and subject in self.without_parent:
@@ -123,38 +152,61 @@ class _Redaction:
             elif subject in self.stages:
                 yield from self._of_stage(triple)
 
+    def _listed(self) -> Iterator[Triple]:
+        for (stage, predicate), targets in self.lists.items():
+            for subject, term, target in listed(iri(stage), predicate, targets):
+                yield Triple(subject, iri(term), target, ns.GRAPH_RETRIEVAL)
+
     def _rename(self, triple: Triple) -> Triple:
         name = self.names[triple.s.iri]
         if triple.p.iri == ns.WH_RANK:
             triple = replace(triple, o=integer(int(name.rsplit("/", 1)[-1])))
+        elif triple.p.iri == ns.PROV_WAS_DERIVED_FROM:
+            triple = replace(triple, o=iri(self.names.get(triple.o.iri, triple.o.iri)))
         return replace(self._correct(triple), s=iri(name))
 
-    def _of_stage(self, triple: Triple) -> Iterable[Triple]:
-        target = triple.o.iri
+    def _of_stage(self, triple: Triple) -> Iterator[Triple]:
+        stage, target = self.stages[triple.s.iri], triple.o.iri
         match triple.p.iri:
-            case (
-                ns.WH_CANDIDATE | ns.WH_CITATION | ns.WH_EDGE | ns.WH_REFUSAL | ns.TG_SELECTED_CHUNK
-            ):
+            case ns.TG_CONCEPT as predicate:
+                self.lists[stage, predicate].append(triple.o)
+            case ns.TG_SELECTED_CHUNK | ns.PROV_WAS_DERIVED_FROM as predicate:
                 if target in self.names:
-                    yield replace(triple, o=iri(self.names[target]))
-                elif triple.p.iri == ns.TG_SELECTED_CHUNK and id_from_iri(target) in self.visible:
+                    self.lists[stage, predicate].append(iri(self.names[target]))
+                elif predicate == ns.PROV_WAS_DERIVED_FROM and self._is_parent(target):
                     yield triple
+                elif id_from_iri(target) in self.visible:
+                    self.lists[stage, predicate].append(triple.o)
             case ns.TG_CHUNK_COUNT:
                 count = sum(chunk_id in self.visible for chunk_id in self.trace.explored)
                 yield replace(triple, o=literal(str(count)))
-            case _:
+            case ns.WH_CANDIDATE | ns.WH_CITATION | ns.WH_DEGRADATION | ns.WH_EDGE | ns.WH_REFUSAL:
+                if target in self.names:
+                    yield replace(triple, o=iri(self.names[target]))
+            case _ if triple.s.iri == stage:
                 yield self._correct(triple)
 
+    def _is_parent(self, uri: str) -> bool:
+        """Return whether a stage derives from a node that is neither a hidden passage nor a part of itself."""
+        return self.stages.get(uri, uri) == uri and uri not in self.hidden_iris
+
     def _correct(self, triple: Triple) -> Triple:
-        """Withhold a message that names a hidden id; renumber a rerank rank."""
+        """Withhold a message that names a hidden id, and text of hidden passages; renumber a rerank rank."""
         predicate, text = triple.p.iri, triple.o.value
         if predicate == ns.WH_RERANK_RANK:
             rank = self.rerank_ranks.get(self.chunk_of.get(triple.s.iri, ""), 0)
             return replace(triple, o=integer(rank))
         is_message = predicate in {ns.WH_MESSAGE, ns.WH_HINT}
-        if is_message and any(hidden in text for hidden in self.hidden_ids):
+        names_hidden = is_message and any(hidden in text for hidden in self.hidden_ids)
+        if names_hidden or (predicate == ns.PROV_VALUE and self.hides_used):
             return replace(triple, o=literal(WITHHELD))
         return triple
+
+
+def _numbered(uris: set[str], prefix: str, *, first: int = 0) -> dict[str, str]:
+    """Return new IRIs without gaps in the order of the numbers that end the old ones."""
+    ordered = sorted(uris, key=lambda uri: (len(uri), uri))  # a longer number is greater
+    return {uri: f"{prefix}{number}" for number, uri in enumerate(ordered, first)}
 
 
 def _visible_refusal(trace: Trace, visible: frozenset[str]) -> bool:

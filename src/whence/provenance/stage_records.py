@@ -97,6 +97,39 @@ class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
     """Length of the vectors; 0 when it makes none."""
 
 
+class WalkNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate that a graph walk started from or reached."""
+
+    chunk_id: str
+    rank: int
+    depth: int
+    """Steps from the nearest seed, 0 for a seed."""
+    parent_id: str = ""
+    """Chunk from which it was reached; empty for a seed."""
+
+
+class WalkEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """An edge that the walk followed, in its stored direction."""
+
+    from_id: str
+    to_id: str
+    relation: str
+
+
+class GraphWalk(msgspec.Struct, frozen=True, kw_only=True):
+    """A walk; empty when the exploration had none."""
+
+    nodes: tuple[WalkNode, ...] = ()
+    """By depth, then rank."""
+    edges: tuple[WalkEdge, ...] = ()
+    """In the order in which they were recorded."""
+
+    @property
+    def seeds(self) -> tuple[str, ...]:
+        """Chunks that the walk started from, by rank."""
+        return tuple(node.chunk_id for node in self.nodes if node.depth == 0)
+
+
 class StageRun(msgspec.Struct, frozen=True, kw_only=True):
     """How a stage ran."""
 

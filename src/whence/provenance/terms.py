@@ -88,6 +88,12 @@ class AnswerUris(msgspec.Struct, frozen=True):
     """Document under which the text of the answer is stored."""
     error: str
     """Node that ends the chain when the question failed."""
+    activity_prefix: str
+    """Followed by the name of the stage that the activity is the run of."""
+    agent_prefix: str
+    """Followed by `whence`, or by the role and the escaped name of a model."""
+    document_prefix: str
+    """Followed by the place among the cited documents, 0 for the first."""
     candidate_prefix: str
     """Followed by the candidate's rank, 1 for the first."""
     selection_prefix: str
@@ -116,6 +122,9 @@ def answer_uris(answer_id: str) -> AnswerUris:
         synthesis=f"{question}/synthesis",
         answer=f"{question}/answer",
         error=f"{question}/error",
+        activity_prefix=f"{question}/activity/",
+        agent_prefix=f"{question}/agent/",
+        document_prefix=f"{question}/document/",
         candidate_prefix=f"{question}/candidate/",
         selection_prefix=f"{SELECTION_PREFIX}{answer_id}:",
     )

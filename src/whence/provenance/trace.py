@@ -3,13 +3,15 @@
 A trace is a set: the order in which its triples arrive carries no meaning and is never used. Where order
 matters it is stated (ranks, the order of concepts, numbers in the IRIs of kept chunks); where nothing is
 stated, as in a trace of the shared vocabulary alone, order is by name.
+
+Traces of version 0.1, in which a stage leads to its nodes and tells of its run itself, are read as well.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 import msgspec
@@ -43,6 +45,8 @@ STAGE_TYPES: Mapping[str, str] = {
     "synthesis": ns.TG_SYNTHESIS,
     "error": ns.TG_ERROR_TYPE,
 }
+#: Classes of nodes that a stage derives from beside the stage before it.
+SOURCE_TYPES = frozenset({ns.TG_CHUNK_TYPE, ns.WH_PART_TYPE})
 #: Headings of stages for people.
 STAGE_TITLES: Mapping[str, str] = {
     **{stage: label.capitalize() for stage, label in STAGE_LABELS.items()},
@@ -113,12 +117,15 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     refusal: Refusal | None = None
     """Why there is no answer."""
     answer_document: str = ""
-    """IRI under which the answer's text is stored."""
+    """IRI of the answer's text."""
+    answer_text: str = ""
+    """The answer's text; empty when the trace does not state it."""
     answer_digest: str = ""
     """SHA-256 of the answer's text, hexadecimal."""
     failure: Failure | None = None
     triples: tuple[Triple, ...] = ()
-    """All statements, sorted, each once."""
+    """All statements, sorted, each once; the time of the question is stated of its activity alone, if it has
+    one: `prov:startedAtTime` of an entity is for readers of the shared vocabulary."""
 
     def stage(self, name: str) -> Stage | None:
         """Return the stage of a name, or None when the trace has none."""
@@ -157,19 +164,23 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
     statements = sorted(set(triples), key=_sort_key)
     answer_id = answer_id or _only_answer(statements)
     own = _own_triples(statements, answer_id)
-    nodes = _by_subject(own)
+    nodes = _Nodes(own)
     stages = _read_stages(nodes)
     first = {stage.stage: nodes[stage.uri] for stage in reversed(stages)}
     absent = _Node()
     question, grounding = first.get("question", absent), first.get("grounding", absent)
     exploration, focus = first.get("exploration", absent), first.get("focus", absent)
     synthesis, error = first.get("synthesis", absent), first.get("error")
+    asking = nodes.get(question.iri(ns.PROV_WAS_GENERATED_BY), absent)
+    if asking.text(ns.PROV_STARTED_AT_TIME):
+        asked = answer_uris(answer_id).question
+        own = [t for t in own if t.p.iri != ns.PROV_STARTED_AT_TIME or t.s.iri != asked]
     candidates = _read_candidates(exploration, nodes)
     explored = _read_explored(exploration, candidates)
     return Trace(
         answer_id=answer_id,
         question=question.text(ns.TG_QUERY),
-        asked_at=question.text(ns.PROV_STARTED_AT_TIME),
+        asked_at=(question.text(ns.PROV_STARTED_AT_TIME) or asking.text(ns.PROV_STARTED_AT_TIME)),
         stages=tuple(stages),
         question_used=grounding.text(ns.WH_QUESTION_USED),
         corrections=_read_corrections(grounding),
@@ -183,12 +194,13 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
                 node.number(ns.TG_SCORE) or 0.0,
                 node.number(ns.WH_FINAL_SCORE),
             )
-            for node in _linked(focus, ns.TG_SELECTED_CHUNK, nodes)
+            for node in nodes.made(focus, ns.TG_CHUNK_SELECTION, ns.TG_SELECTED_CHUNK)
         ),
         citations=_read_citations(synthesis, nodes),
         found=synthesis.boolean(ns.WH_FOUND),
         refusal=_read_refusal(synthesis, nodes),
         answer_document=synthesis.iri(ns.TG_DOCUMENT),
+        answer_text=nodes.get(synthesis.iri(ns.TG_DOCUMENT), absent).text(ns.PROV_VALUE),
         answer_digest=synthesis.text(ns.WH_ANSWER_DIGEST),
         failure=None if error is None else _read_failure(error),
         triples=tuple(own),
@@ -229,7 +241,29 @@ class _Node(defaultdict[str, list[Term]]):
         return text in {"true", "1"} if text else None
 
 
-_Nodes = Mapping[str, _Node]
+class _Nodes(dict[str, _Node]):
+    """The nodes of a trace by IRI; the lists that continue on a part are joined."""
+
+    def __init__(self, triples: Sequence[Triple]) -> None:
+        whole = {t.s.iri: t.o.iri for t in triples if t.p.iri == ns.WH_PART_OF}
+        for triple in triples:
+            of_part = triple.s.iri in whole and triple.p.iri != ns.RDF_TYPE
+            node = self.setdefault(whole[triple.s.iri] if of_part else triple.s.iri, _Node())
+            node[triple.p.iri].append(triple.o)
+        self._made: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for uri, node in self.items():
+            if made_by := node.iri(ns.PROV_WAS_GENERATED_BY):
+                for kind in node[ns.RDF_TYPE]:
+                    self._made[made_by, kind.iri].append(uri)
+
+    def made(self, stage: _Node, kind: str, link: str) -> list[_Node]:
+        """Return the nodes of a class that a stage generated, in order of the number that ends their IRI.
+
+        In traces of version 0.1 and of the shared vocabulary alone the stage has a link to each.
+        """
+        uris = {term.iri for term in stage.get(link, ())}
+        uris.update(self._made.get((stage.iri(ns.PROV_WAS_GENERATED_BY), kind), ()))
+        return [self[uri] for uri in sorted(uris, key=_number_in) if uri in self]
 
 
 def _sort_key(triple: Triple) -> tuple[str, ...]:
@@ -247,26 +281,31 @@ def _only_answer(triples: Iterable[Triple]) -> str:
     return ids[0]
 
 
-def _own_triples(triples: Iterable[Triple], answer_id: str) -> list[Triple]:
-    prefix = answer_uris(answer_id).selection_prefix
+def _own_triples(triples: Sequence[Triple], answer_id: str) -> list[Triple]:
+    """Return the statements about nodes of the answer, and about the passages that it derives from.
+
+    A passage is a node of several answers; that it derives from the document of another one is left out.
+    """
+    uris = answer_uris(answer_id)
+
+    def is_own(uri: str) -> bool:
+        return answer_id_from_uri(uri) == answer_id or uri.startswith(uris.selection_prefix)
+
+    subjects = {uri for uri in {triple.s.iri for triple in triples} if is_own(uri)}
+    passages = {
+        t.o.iri
+        for t in triples
+        if t.p.iri == ns.PROV_WAS_DERIVED_FROM and t.s.iri.startswith(uris.synthesis)
+    } - subjects
     return [
         triple
         for triple in triples
-        if answer_id_from_uri(triple.s.iri) == answer_id or triple.s.iri.startswith(prefix)
+        if triple.s.iri in subjects
+        or (
+            triple.s.iri in passages
+            and (triple.p.iri != ns.PROV_WAS_DERIVED_FROM or is_own(triple.o.iri))
+        )
     ]
-
-
-def _by_subject(triples: Iterable[Triple]) -> dict[str, _Node]:
-    nodes: dict[str, _Node] = defaultdict(_Node)
-    for triple in triples:
-        nodes[triple.s.iri][triple.p.iri].append(triple.o)
-    return dict(nodes)
-
-
-def _linked(node: _Node, predicate: str, nodes: _Nodes) -> list[_Node]:
-    """Return the nodes that a predicate links to, in order of the number that ends their IRI."""
-    uris = sorted((term.iri for term in node.get(predicate, ())), key=_number_in)
-    return [nodes[uri] for uri in uris if uri in nodes]
 
 
 def _number_in(uri: str) -> tuple[int, str]:
@@ -288,42 +327,66 @@ def _read_stages(nodes: _Nodes) -> list[Stage]:
 
 def _read_stage(name: str, uri: str, nodes: _Nodes) -> Stage:
     node = nodes[uri]
+    parents = [term.iri for term in node.get(ns.PROV_WAS_DERIVED_FROM, ())]
     return Stage(
         stage=name,
         uri=uri,
-        derived_from=node.iri(ns.PROV_WAS_DERIVED_FROM),
+        derived_from=next((one for one in parents if not _is_source(nodes.get(one))), ""),
         in_token=node.integer(ns.TG_IN_TOKEN),
         out_token=node.integer(ns.TG_OUT_TOKEN),
         model=node.text(ns.TG_LLM_MODEL),
-        run=StageRun(
-            started_at=node.text(ns.WH_STARTED_AT),
-            ended_at=node.text(ns.WH_ENDED_AT),
-            duration_ms=node.number(ns.WH_DURATION_MS),
-            models=_read_models(node),
-            settings=_read_settings(node),
-            degraded=tuple(
-                Degradation(
-                    stage=degradation.text(ns.WH_STAGE),
-                    reason=degradation.text(ns.WH_MESSAGE),
-                    code=degradation.text(ns.WH_CODE),
-                )
-                for degradation in _linked(node, ns.WH_DEGRADATION, nodes)
-            ),
+        run=_read_run(node, nodes),
+    )
+
+
+def _is_source(node: _Node | None) -> bool:
+    return node is not None and not SOURCE_TYPES.isdisjoint(one.iri for one in node[ns.RDF_TYPE])
+
+
+def _read_run(stage: _Node, nodes: _Nodes) -> StageRun:
+    activity = nodes.get(stage.iri(ns.PROV_WAS_GENERATED_BY))
+    times = (ns.PROV_STARTED_AT_TIME, ns.PROV_ENDED_AT_TIME)
+    if activity is None:
+        activity, times = stage, (ns.WH_STARTED_AT, ns.WH_ENDED_AT)
+    agents = [nodes.get(one.iri, _Node()) for one in activity[ns.PROV_WAS_ASSOCIATED_WITH]]
+    return StageRun(
+        started_at=activity.text(times[0]),
+        ended_at=activity.text(times[1]),
+        duration_ms=activity.number(ns.WH_DURATION_MS),
+        models=tuple(
+            model
+            for role in get_args(ModelRole)
+            if (model := _read_model(role, stage, agents)) is not None
+        ),
+        settings=_read_settings(activity),
+        degraded=tuple(
+            Degradation(
+                stage=degradation.text(ns.WH_STAGE),
+                reason=degradation.text(ns.WH_MESSAGE),
+                code=degradation.text(ns.WH_CODE),
+            )
+            for degradation in nodes.made(stage, ns.WH_DEGRADATION_TYPE, ns.WH_DEGRADATION)
         ),
     )
 
 
-def _read_models(node: _Node) -> tuple[ModelUse, ...]:
-    return tuple(
-        ModelUse(
-            role=role,
-            name=name,
-            revision=node.text(f"{ns.WH}{role}Revision"),
-            precision=node.text(f"{ns.WH}{role}Precision"),
-            dimension=node.integer(f"{ns.WH}{role}Dimension") or 0,
-        )
-        for role in get_args(ModelRole)
-        if (name := node.text(f"{ns.WH}{role}Model"))
+def _read_model(role: ModelRole, stage: _Node, agents: Iterable[_Node]) -> ModelUse | None:
+    node, name, prefix = stage, f"{ns.WH}{role}Model", f"{ns.WH}{role}"
+    revision, precision, dimension = (
+        f"{prefix}{kind}" for kind in ("Revision", "Precision", "Dimension")
+    )
+    for agent in agents:
+        if agent.text(ns.WH_ROLE) == role:
+            node, name = agent, ns.RDFS_LABEL
+            revision, precision, dimension = ns.WH_REVISION, ns.WH_PRECISION, ns.WH_DIMENSION
+    if not node.text(name):
+        return None
+    return ModelUse(
+        role=role,
+        name=node.text(name),
+        revision=node.text(revision),
+        precision=node.text(precision),
+        dimension=node.integer(dimension) or 0,
     )
 
 
@@ -352,7 +415,7 @@ def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[CandidateRecord
                 for field, predicate in (*SCORE_PREDICATES.items(), *OUTCOME_PREDICATES.items())
             },
         )
-        for node in _linked(exploration, ns.WH_CANDIDATE, nodes)
+        for node in nodes.made(exploration, ns.WH_CANDIDATE_TYPE, ns.WH_CANDIDATE)
     ]
     return tuple(sorted(candidates, key=lambda one: (one.rank, one.chunk_id)))
 
@@ -365,7 +428,7 @@ def _read_explored(exploration: _Node, candidates: Iterable[CandidateRecord]) ->
 
 def _read_concepts(grounding: _Node) -> tuple[str, ...]:
     """Return the concepts, in the recorded order when it names exactly these."""
-    names = tuple(term.value for term in grounding.get(ns.TG_CONCEPT, ()))
+    names = tuple(sorted(term.value for term in grounding.get(ns.TG_CONCEPT, ())))
     try:
         order = json.loads(grounding.text(ns.WH_CONCEPT_ORDER) or "[]")
     except (ValueError, RecursionError):
@@ -394,7 +457,7 @@ def _read_citations(synthesis: _Node, nodes: _Nodes) -> tuple[Citation, ...]:
             highlights=_read_highlights(node),
             location=_read_location(node),
         )
-        for node in _linked(synthesis, ns.WH_CITATION, nodes)
+        for node in nodes.made(synthesis, ns.WH_CITATION_TYPE, ns.WH_CITATION)
     )
 
 
@@ -416,7 +479,7 @@ def _read_location(node: _Node) -> Location | None:
 
 
 def _read_refusal(synthesis: _Node, nodes: _Nodes) -> Refusal | None:
-    found = _linked(synthesis, ns.WH_REFUSAL, nodes)
+    found = nodes.made(synthesis, ns.WH_REFUSAL_TYPE, ns.WH_REFUSAL)
     code = found[0].text(ns.WH_CODE) if found else ""
     if code not in get_args(RefusalCode):
         return None

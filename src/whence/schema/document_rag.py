@@ -92,6 +92,8 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Cited chunk."""
     document_id: str
     """Document of the chunk."""
+    title: str = ""
+    """Title of the document, when it has one."""
     source_file: str = ""
     """File of the document."""
     source_url: str = ""

@@ -207,7 +207,7 @@ async function fetchTrace(id, format, signal) {
 
 /** Download the trace in one format; rendered on demand, because some formats are slow. */
 async function save(format) {
-  const suffix = { nquads: "nq", trig: "trig", jsonld: "jsonld", svg: "svg", tree: "txt" }[format];
+  const suffix = { nquads: "nq", turtle: "ttl", trig: "trig", jsonld: "jsonld", svg: "svg", tree: "txt" }[format];
   try {
     const href = await fetchTrace(answerId, format);
     make("a", { href, download: `${answerId}.${suffix}` }).click();

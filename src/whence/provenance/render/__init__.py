@@ -13,7 +13,7 @@ _TREE_WIDTH = 110
 
 
 def render_trace(trace: Trace, form: str) -> str:
-    """Return a trace as text: `tree`, `svg`, `nquads`, `trig` or `jsonld`."""
+    """Return a trace as text: `tree`, `svg`, `nquads`, `turtle`, `trig` or `jsonld`."""
     if form == "tree":
         from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""Convert traces to canonical N-Quads, and with rdflib to TriG and JSON-LD; answer SPARQL over one trace.
+"""Convert traces to canonical N-Quads, and with rdflib to Turtle, TriG and JSON-LD; answer SPARQL on one trace.
 
 The only module that imports rdflib, on first use. A query reads the given triples only: constructs that would
 make rdflib open a file or an address are refused before the query runs.
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from whence.provenance import namespaces as ns
+from whence.provenance.terms import OPAQUE_PREFIX
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple
 
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     from rdflib import Dataset
     from rdflib.query import Result
 
-#: Prefixes of our output; a query may use them without declaring them.
+#: Prefixes of our output; a query may use them without declaring them. Those of chunks and ids are for readers
+#: that need a prefix for every name, as the package `prov` does.
 PREFIXES = {
+    "chunk": "urn:chunk:",
+    "dc": ns.DC,
+    "id": OPAQUE_PREFIX,
     "prov": ns.PROV,
     "rdf": ns.RDF,
     "rdfs": ns.RDFS,
@@ -85,24 +90,42 @@ def _escaped(match: re.Match[str]) -> str:
 
 def to_trig(triples: Iterable[Triple]) -> str:
     """Return TriG with prefixes that parses back to the same triples."""
+    from rdflib.plugins.serializers.trig import TrigSerializer
+
+    return _written(TrigSerializer, _dataset(triples))
+
+
+def to_turtle(triples: Iterable[Triple]) -> str:
+    """Return Turtle with prefixes that parses back to the same triples, without their graph."""
+    from rdflib.plugins.serializers.turtle import TurtleSerializer
+
+    return _written(TurtleSerializer, _dataset(Triple(t.s, t.p, t.o) for t in triples))
+
+
+def _written(serializer: Any, dataset: Dataset) -> str:
+    """Return the text of a serializer of the family of Turtle."""
     from io import BytesIO
 
     from rdflib import Literal as RdfLiteral
     from rdflib.namespace import XSD
-    from rdflib.plugins.serializers.trig import TrigSerializer
     from rdflib.term import Node
 
-    class ExactTrig(TrigSerializer):
-        """Writes doubles with all digits; rdflib's short form keeps seven."""
+    class Exact(serializer):  # type: ignore[misc]
+        """Writes doubles with all digits, rdflib's short form keeps seven; and all of our prefixes."""
 
         def label(self, node: Node, position: int) -> str:
             if isinstance(node, RdfLiteral) and node.datatype == XSD.double:
                 return node.n3(self.store.namespace_manager)
             return str(super().label(node, position))
 
+        def startDocument(self) -> None:  # noqa: N802
+            for prefix, namespace in PREFIXES.items():
+                self.addNamespace(prefix, namespace)
+            super().startDocument()
+
     buffer = BytesIO()
     with _own_deprecations_ignored():
-        ExactTrig(_dataset(triples)).serialize(buffer)
+        Exact(dataset).serialize(buffer)
     return buffer.getvalue().decode()
 
 
@@ -131,8 +154,13 @@ def _shrunk(iri: str) -> str:
 
 
 def serialize(triples: Iterable[Triple], form: str) -> str:
-    """Serialize the triples as `nquads` (canonical and sorted), `trig` or `jsonld`."""
-    writers = {"nquads": to_nquads, "trig": to_trig, "jsonld": to_json_ld}
+    """Serialize the triples as `nquads` (canonical and sorted), `turtle`, `trig` or `jsonld`."""
+    writers = {
+        "nquads": to_nquads,
+        "turtle": to_turtle,
+        "trig": to_trig,
+        "jsonld": to_json_ld,
+    }
     if form not in writers:
         raise BadInput(f"unknown form {form!r}", hint="one of " + ", ".join(writers))
     return writers[form](triples)

@@ -1,0 +1,646 @@
+"""Traces are PROV-O: the package `prov` loads them, our SHACL shapes hold, and shared readers read them."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import pyshacl
+import pytest
+import rdflib
+from prov.model import (
+    ProvActivity,
+    ProvAgent,
+    ProvAssociation,
+    ProvBundle,
+    ProvDerivation,
+    ProvDocument,
+    ProvEntity,
+    ProvGeneration,
+    ProvUsage,
+)
+from tests.support.traces import (
+    code_triples,
+    earlier_triples,
+    failed_triples,
+    full_triples,
+    plain_triples,
+    refused_triples,
+)
+
+from whence.provenance import namespaces as ns
+from whence.provenance.checking import check_trace
+from whence.provenance.erasing import erase_texts
+from whence.provenance.graph_walks import read_graph_walk
+from whence.provenance.redaction import WITHHELD, chunk_ids, redact_trace
+from whence.provenance.render.rdf import run_sparql, serialize, to_nquads
+from whence.provenance.stage_records import Selection
+from whence.provenance.stages import (
+    MAX_LISTED,
+    exploration_triples,
+    focus_triples,
+    grounding_triples,
+    synthesis_triples,
+)
+from whence.provenance.terms import answer_uris, iri_from_id
+from whence.provenance.trace import Trace, read_trace
+from whence.provenance.why_not import why_not
+from whence.schema import Access
+from whence.schema.document_rag import Citation, ExplainEvent, TraceRecord
+from whence.schema.terms import Term, Triple, iri, literal
+
+# rdflib uses names of its own that it has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning")
+
+REPLACE = msgspec.structs.replace
+#: Beyond it lists continue on parts.
+WIDE = MAX_LISTED + 5
+
+
+@cache
+def traces() -> dict[str, list[Triple]]:
+    """Return a trace of each kind as its stages state it."""
+    return {
+        "full": full_triples(),
+        "failed": failed_triples(),
+        "refused": refused_triples(),
+        "code": code_triples(nodes=WIDE),
+    }
+
+
+KINDS = pytest.mark.parametrize("name", ["full", "failed", "refused", "code"])
+
+
+def subjects(triples: Iterable[Triple]) -> Counter[str]:
+    """Return the number of different triples of each subject."""
+    return Counter(triple.s.iri for triple in set(triples))
+
+
+# The package `prov`.
+
+
+def loaded(triples: Iterable[Triple], form: str = "trig", parser: str = "trig") -> ProvBundle:
+    """Load triples with `prov`; every attribute of every record must be understood."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("error", message="The following attributes were not converted")
+        # N-Quads have no prefixes to name what is read with.
+        warnings.filterwarnings("ignore", message=".* was minted for it")
+        document = ProvDocument.deserialize(
+            content=serialize(triples, form), format="rdf", rdf_format=parser
+        )
+    return next(iter(document.bundles), document)
+
+
+def pairs(bundle: ProvBundle, relation: type) -> set[tuple[str, str]]:
+    """Return both ends of all relations of a kind."""
+    found = (record.args[:2] for record in bundle.get_records(relation))
+    return {(one.uri, other.uri) for one, other in found}
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("form", "parser"),
+    [("trig", "trig"), ("turtle", "turtle"), ("jsonld", "json-ld"), ("nquads", "nquads")],
+)
+def test_prov_loads_every_trace(name: str, form: str, parser: str) -> None:
+    """Each stage is an entity that an activity with times generated, by software, from the stage before."""
+    trace = read_trace(traces()[name])
+    bundle = loaded(trace.triples, form, parser)
+    generated = pairs(bundle, ProvGeneration)
+    activities = {one.identifier.uri: one for one in bundle.get_records(ProvActivity)}
+    agents = {one.identifier.uri for one in bundle.get_records(ProvAgent)}
+    entities = {one.identifier.uri for one in bundle.get_records(ProvEntity)}
+
+    assert {*activities, *agents, *entities} == set(subjects(trace.triples))
+    assert {entity for entity, _ in generated} <= entities
+    for stage in trace.stages:
+        activity = f"{trace.stages[0].uri}/activity/{stage.stage}"
+        assert (stage.uri, activity) in generated
+        times = [activities[activity].get_startTime(), activities[activity].get_endTime()]
+        assert all(one.utcoffset() is not None for one in times)
+        assert times == sorted(times)
+        associated = {a for one, a in pairs(bundle, ProvAssociation) if one == activity}
+        assert associated
+        assert associated <= agents
+        if stage.derived_from:
+            assert (activity, stage.derived_from) in pairs(bundle, ProvUsage)
+            assert (stage.uri, stage.derived_from) in pairs(bundle, ProvDerivation)
+
+
+def test_prov_reads_the_way_to_the_documents() -> None:
+    """By `wasDerivedFrom` alone the answer leads to the cited passages and to their titled documents."""
+    trace = read_trace(traces()["full"])
+    bundle = loaded(trace.triples)
+    reached, waiting = set(), [trace.stages[-1].uri]
+    derived = defaultdict(list)
+    for one, other in pairs(bundle, ProvDerivation):
+        derived[one].append(other)
+    while waiting:
+        for uri in derived[waiting.pop()]:
+            reached.add(uri)
+            waiting.append(uri)
+    cited = {iri_from_id(citation.chunk_id) for citation in trace.citations}
+    documents = {uri for passage in cited for uri in derived[passage]}
+
+    assert len(cited) == 2
+    assert cited | documents <= reached
+    for uri in documents:
+        [document] = bundle.get_record(uri)
+        attributes = {str(name): value for name, value in document.attributes}
+        assert attributes["dc:title"] in {"Policy 1", "Policy 2"}
+        assert attributes["prov:location"]
+
+
+def test_a_trace_of_the_shared_vocabulary_alone_is_loaded() -> None:
+    """Its stages derive from each other; only a time that other readers expect stands on an entity."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        document = ProvDocument.deserialize(
+            content=serialize(plain_triples(), "trig"), format="rdf", rdf_format="trig"
+        )
+    [bundle] = document.bundles
+
+    assert len(pairs(bundle, ProvDerivation)) == 4
+    assert len([*bundle.get_records(ProvEntity)]) == 5
+
+
+def test_agents_have_names_and_versions() -> None:
+    """The software and each model are agents, with what is known of their version."""
+    bundle = loaded(read_trace(traces()["full"]).triples)
+    agents = {
+        one.identifier.uri.rpartition("/agent/")[2]: {
+            str(name).rpartition(":")[2]: str(value) for name, value in one.attributes
+        }
+        for one in bundle.get_records(ProvAgent)
+    }
+
+    assert set(agents) == {
+        "whence",
+        "embedding/all-MiniLM-L6-v2",
+        "reranker/ms-marco-MiniLM-L-12-v2",
+        "writer/extractive",
+    }
+    assert agents["whence"] == {"label": "Whence", "type": "prov:SoftwareAgent", "version": "0.1"}
+    assert agents["embedding/all-MiniLM-L6-v2"]["revision"] == "c9745ed1"
+    assert all("label" in attributes for attributes in agents.values())
+
+
+# Our shapes.
+
+
+@cache
+def shapes() -> rdflib.Graph:
+    """Return the shapes of the package."""
+    return rdflib.Graph().parse(
+        data=(files("whence.provenance") / "shapes.ttl").read_text("utf-8"), format="turtle"
+    )
+
+
+def violations(triples: Iterable[Triple]) -> str:
+    """Return what the shapes report; empty when they hold."""
+    graph = rdflib.Graph().parse(data=serialize(triples, "turtle"), format="turtle")
+    conforms, _, report = pyshacl.validate(graph, shacl_graph=shapes())
+    return "" if conforms else report
+
+
+@KINDS
+def test_the_shapes_hold(name: str) -> None:
+    """Every kind of trace conforms to the shapes."""
+    assert violations(read_trace(traces()[name]).triples) == ""
+
+
+def erased(triples: Sequence[Triple], *chunks: str) -> list[Triple]:
+    """Return triples from which chunks were erased."""
+    answer_id = read_trace(triples).answer_id
+    event = ExplainEvent(
+        answer_id=answer_id, stage="all", sequence=0, explain_id="", triples=tuple(triples)
+    )
+    record = TraceRecord(
+        answer_id=answer_id,
+        collection="default",
+        question="?",
+        access=Access.public(),
+        events=(event,),
+    )
+    record = erase_texts(
+        record, is_erased=lambda c, _: c in chunks, erased_at="2026-02-03T04:05:06Z"
+    )
+    return [triple for event in record.events for triple in event.triples]
+
+
+def test_the_shapes_hold_after_redaction_and_erasure() -> None:
+    """What is left for another reader, or after an erasure, conforms too."""
+    trace = read_trace(traces()["full"])
+    first, second = (citation.chunk_id for citation in trace.citations)
+
+    assert violations(redact_trace(trace, chunk_ids(trace) - {first}).triples) == ""
+    assert violations(read_trace(erased(traces()["full"], second)).triples) == ""
+
+
+QUESTION, ACTIVITY = iri(answer_uris("full").question), iri("urn:a:activity")
+START, GRAPH = iri(ns.PROV_STARTED_AT_TIME), ns.GRAPH_RETRIEVAL
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda t: [*t, Triple(QUESTION, START, literal("2026", ns.XSD_DATE_TIME), GRAPH)],
+            "prov:Activity",
+        ),
+        (
+            lambda t: [
+                REPLACE(one, o=literal(one.o.value)) if one.p == START else one for one in t
+            ],
+            "dateTime",
+        ),
+        (
+            lambda t: [
+                REPLACE(one, o=REPLACE(one.o, value=one.o.value.removesuffix("Z")))
+                if one.p == START
+                else one
+                for one in t
+            ],
+            "pattern",
+        ),
+        (lambda t: [one for one in t if one.p.iri != ns.DC_TITLE], "dc:title"),
+        (lambda t: [one for one in t if one.o.iri != ns.PROV_ENTITY], "neither an entity"),
+        (lambda t: [one for one in t if one.p.iri != ns.RDFS_LABEL], "rdfs:label"),
+        (
+            lambda t: [
+                *t,
+                *[Triple(QUESTION, iri(ns.TG_CONCEPT), literal(str(n)), GRAPH) for n in range(100)],
+            ],
+            "more than 100",
+        ),
+    ],
+    ids=["entity", "untyped", "zone", "title", "class", "label", "length"],
+)
+def test_the_shapes_find_faults(change: Any, words: str) -> None:
+    """A time on an entity, untyped or without zone, a missing title, class or label, and a long node."""
+    assert words in violations(change(list(read_trace(traces()["full"]).triples)))
+
+
+# Readers of the shared vocabulary: they ask a store for 100 triples of a subject, in the order of the store.
+
+_LIMIT = 100
+_DERIVED_LIMIT = 10
+
+
+class SharedReader:
+    """Reads a trace as the client of TrustGraph does."""
+
+    def __init__(self, triples: Sequence[Triple]) -> None:
+        self._triples = [triple for triple in triples if triple.g == GRAPH]
+
+    def read(self, question: str) -> dict[str, dict[str, Any]]:
+        """Return the entities of a chain by class, each the first of its class that derives from the last."""
+        found = {"question": self._entity(question)}
+        last = question
+        for kind in ("grounding", "exploration", "focus", "synthesis"):
+            for uri in self._derived(last):
+                entity = self._entity(uri)
+                if entity["kind"] == kind:
+                    found[kind], last = entity, uri
+                    break
+        return found
+
+    def _derived(self, uri: str) -> list[str]:
+        found = [
+            t.s.iri for t in self._triples if t.p.iri == ns.PROV_WAS_DERIVED_FROM and t.o.iri == uri
+        ]
+        return found[:_DERIVED_LIMIT]
+
+    def _entity(self, uri: str) -> dict[str, Any]:
+        values: dict[str, list[str]] = defaultdict(list)
+        for triple in [t for t in self._triples if t.s.iri == uri][:_LIMIT]:
+            values[triple.p.iri].append(triple.o.iri or triple.o.value)
+        kinds = {
+            ns.TG_DOC_RAG_QUESTION: "question",
+            ns.TG_GROUNDING: "grounding",
+            ns.TG_EXPLORATION: "exploration",
+            ns.TG_FOCUS: "focus",
+            ns.TG_SYNTHESIS: "synthesis",
+        }
+        kind = next((kinds[one] for one in values[ns.RDF_TYPE] if one in kinds), "unknown")
+        return {
+            "kind": kind,
+            "query": values[ns.TG_QUERY],
+            "timestamp": values[ns.PROV_STARTED_AT_TIME],
+            "concepts": sorted(values[ns.TG_CONCEPT]),
+            "chunk_count": values[ns.TG_CHUNK_COUNT],
+            "document": values[ns.TG_DOCUMENT],
+        }
+
+
+@pytest.mark.parametrize("name", ["full", "refused", "failed", "plain"])
+def test_shared_readers_read_the_same_in_any_order(name: str) -> None:
+    """Each order of the store gives the same entities, those of the stages."""
+    triples = {**traces(), "full": full_triples(found=70, kept=20), "plain": plain_triples()}[name]
+    order = random.Random(3)
+    readings = []
+    for _ in range(30):
+        order.shuffle(triples)
+        readings.append(SharedReader(triples).read(answer_uris(name).question))
+    trace = read_trace(triples)
+    first = readings[0]
+
+    assert all(one == first for one in readings)
+    assert list(first) == [stage.stage for stage in trace.stages if stage.stage != "error"]
+    assert first["question"]["query"] == [trace.question]
+    assert first["question"]["timestamp"] == [trace.asked_at]
+    assert first["grounding"]["concepts"] == sorted(trace.concepts)
+    if name != "failed":
+        assert first["exploration"]["chunk_count"] == [str(len(trace.explored))]
+        expected = [] if name == "plain" else [answer_uris(name).answer]
+        assert first["synthesis"]["document"] == expected
+
+
+def test_the_answer_has_its_text() -> None:
+    """The document of the synthesis is described, and its value is the text of the answer."""
+    trace = read_trace(traces()["full"])
+    sparql = (
+        "SELECT ?text { ?answer a tg:Answer ; tg:document ?document . ?document prov:value ?text }"
+    )
+
+    assert trace.answer_text == "Within 30 days [1]. Refunds take five days [2]."
+    assert [row["text"] for row in run_sparql(trace.triples, sparql).rows] == [trace.answer_text]
+
+
+def test_the_time_of_the_question_stands_on_its_activity_alone() -> None:
+    """A reader of live events finds it on the question too; what is shown of a stored trace is PROV-O."""
+    [live] = [t for t in traces()["full"] if t.s == QUESTION and t.p.iri == ns.PROV_STARTED_AT_TIME]
+    trace = read_trace(traces()["full"])
+
+    assert live not in trace.triples
+    assert trace.asked_at == live.o.value
+    assert read_trace(trace.triples) == trace
+
+
+# No node has more than 100 triples.
+
+
+def test_a_list_at_the_limit_stays_on_its_node() -> None:
+    """The last list that fits has no parts, the next longer one has two and nothing on the node itself."""
+    chunks = [f"urn:chunk:c:{number}" for number in range(MAX_LISTED + 1)]
+    fits, over = exploration_triples("a", chunks[:-1]), exploration_triples("a", chunks)
+
+    assert set(subjects(fits)) == {answer_uris("a").exploration}
+    assert subjects(over) == {
+        answer_uris("a").exploration: 5,
+        f"{answer_uris('a').exploration}/part/0": 3 + MAX_LISTED,
+        f"{answer_uris('a').exploration}/part/1": 3 + 1,
+    }
+    assert set(read_trace(over).explored) == set(chunks)
+
+
+@pytest.mark.parametrize("size", [60, 81, 99, 101, 170])
+def test_no_node_has_more_than_100_triples(size: int) -> None:
+    """However many concepts, chunks, kept chunks, edges and citations: all are read back."""
+    triples = code_triples(nodes=size)
+    trace = read_trace(triples)
+
+    assert max(subjects(triples).values()) <= 100
+    assert len(trace.concepts) == len(trace.explored) == len(trace.candidates) == size
+    assert len(trace.selections) == len(trace.citations) == size
+    assert len(read_graph_walk(trace).edges) == size - 1
+    assert check_trace(trace) == []
+    reached = run_sparql(
+        trace.triples,
+        "SELECT DISTINCT ?p { ?a a tg:Answer ; prov:wasDerivedFrom+ ?p . ?p a tg:Chunk }",
+    )
+    assert len(reached.rows) == size
+
+
+def test_long_lists_of_the_shared_vocabulary_are_read() -> None:
+    """Without our statements, too, no node is longer than 100 triples and nothing is lost."""
+    chunks = [f"urn:chunk:c:{number}" for number in range(250)]
+    triples = [
+        *grounding_triples("a", [f"c{number}" for number in range(250)]),
+        *exploration_triples("a", chunks),
+        *focus_triples("a", [Selection(chunk, 0.5) for chunk in chunks]),
+        *synthesis_triples("a", reranked=True),
+    ]
+    trace = read_trace(triples)
+
+    assert max(subjects(triples).values()) <= 100
+    assert sorted(trace.explored) == sorted(chunks)
+    assert [one.chunk_id for one in trace.selections] == chunks
+    assert len(trace.concepts) == 250
+    assert trace.stages[-1].derived_from == answer_uris("a").focus
+
+
+def test_redaction_of_long_lists_leaves_no_gap() -> None:
+    """Parts are filled anew; when the rest fits on one node there are none."""
+    trace = read_trace(code_triples(nodes=2 * MAX_LISTED))
+    seen = redact_trace(trace, frozenset(trace.explored[: MAX_LISTED + 1]))
+    few = redact_trace(trace, frozenset(trace.explored[:MAX_LISTED]))
+
+    assert check_trace(seen) == check_trace(few) == []
+    parts = subjects(t for t in seen.triples if "/part/" in t.s.iri)
+    ends = {uri.removeprefix(answer_uris("code").question): n for uri, n in parts.items()}
+    assert {uri: n for uri, n in ends.items() if "grounding" not in uri} == {
+        f"/{stage}/part/{number}": 3 + size
+        for stage in ("exploration", "focus", "synthesis")
+        for number, size in ((0, MAX_LISTED), (1, 1))
+    }
+    assert {t.s.iri.split("/")[-3] for t in few.triples if "/part/" in t.s.iri} == {"grounding"}
+
+
+# Passages and documents follow the rights of the reader, and erasures.
+
+
+def words_of(triples: Iterable[Triple]) -> str:
+    """Return every text of the triples."""
+    return "\n".join(f"{t.s.iri} {t.o.iri} {t.o.value}" for t in triples)
+
+
+def test_titles_and_places_of_hidden_documents_are_removed() -> None:
+    """Of two cited documents one is hidden: its title, place and passage are gone, the answer is withheld."""
+    trace = read_trace(traces()["full"])
+    hidden, shown = trace.citations
+    seen = redact_trace(trace, chunk_ids(trace) - {hidden.chunk_id})
+    left = words_of(seen.triples)
+
+    assert "Policy 1" not in left
+    assert "Policy 2" in left
+    assert iri_from_id(hidden.chunk_id) not in left
+    assert iri_from_id(shown.chunk_id) in left
+    assert seen.answer_text == WITHHELD
+    assert "Within 30 days" not in left
+    documents = {t.s.iri for t in seen.triples if t.o.iri == ns.TG_DOCUMENT_TYPE}
+    assert documents == {answer_uris("full").document_prefix + "0"}
+    assert check_trace(seen) == []
+
+
+def test_a_reader_of_all_that_the_writer_got_reads_the_answer() -> None:
+    """A candidate that was dropped does not withhold the text when it is hidden."""
+    trace = read_trace(traces()["full"])
+    dropped = next(c.chunk_id for c in trace.candidates if c.reason_code == "reranked_out")
+
+    seen = redact_trace(trace, chunk_ids(trace) - {dropped})
+
+    assert seen.answer_text == trace.answer_text
+    assert iri_from_id(dropped) not in words_of(seen.triples)
+
+
+def test_titles_places_and_the_answer_are_erased() -> None:
+    """Nothing of an erased document remains but ids; the other cited one keeps its title and place."""
+    trace = read_trace(traces()["full"])
+    gone = trace.citations[1]
+    left = words_of(erased(traces()["full"], gone.chunk_id))
+
+    for text in ("Policy 2", "https://example.org/2", "Refunds take", "Within 30 days"):
+        assert text not in left
+    assert "Policy 1" in left
+    assert check_trace(read_trace(erased(traces()["full"], gone.chunk_id))) == []
+
+
+def test_a_passage_of_two_answers_belongs_to_both() -> None:
+    """Of a passage that two traces cite each has the document that its own trace names."""
+    one, other = traces()["full"], full_triples("other")
+    both = [*one, *other]
+
+    assert read_trace(both, "full") == read_trace(one)
+    assert read_trace(both, "other") == read_trace(other)
+
+
+# Traces of version 0.1.
+
+
+def earlier() -> list[Triple]:
+    """Parse the traces that version 0.1 stored."""
+    return parsed(earlier_triples(), "nquads")
+
+
+def parsed(text: str, form: str) -> list[Triple]:
+    """Return the statements of a text, its literals as they are written."""
+    dataset = rdflib.Dataset()
+    before, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
+    try:
+        dataset.parse(data=text, format=form)
+    finally:
+        rdflib.NORMALIZE_LITERALS = before
+    return [Triple(iri(str(s)), iri(str(p)), _term(o), str(g)) for s, p, o, g in dataset.quads()]
+
+
+def _term(node: Any) -> Term:
+    if isinstance(node, rdflib.URIRef):
+        return iri(str(node))
+    return literal(str(node), str(node.datatype or ""))
+
+
+def facts(trace: Trace) -> dict[str, Any]:
+    """Return what a trace says, without what version 0.1 did not record."""
+    plain = [REPLACE(one, title="", source_file="", source_url="") for one in trace.citations]
+    stages = [(stage.stage, stage.derived_from, stage.model) for stage in trace.stages]
+    return {
+        "question": trace.question,
+        "asked_at": trace.asked_at,
+        "concepts": trace.concepts,
+        "explored": trace.explored,
+        "candidates": trace.candidates,
+        "selections": trace.selections,
+        "citations": plain,
+        "failure": trace.failure,
+        "stages": stages,
+        "durations": [stage.run.duration_ms for stage in trace.stages][-2:],
+        "times": [stage.run.ended_at for stage in trace.stages][-2:],
+        "settings": trace.stages[0].run.settings,
+        "degraded": [stage.run.degraded for stage in trace.stages],
+    }
+
+
+def test_a_trace_of_version_0_1_is_read() -> None:
+    """All that it states is read as it is of a trace of today, models and times of stages included."""
+    old = read_trace(earlier(), "full")
+    new = read_trace(full_triples(found=8, kept=3))
+
+    assert facts(old) == facts(new)
+    assert [stage.run.models for stage in old.stages[:4]] == [
+        stage.run.models for stage in new.stages[:4]
+    ]
+    assert [one.name for one in old.stages[2].run.models] == ["all-MiniLM-L6-v2"]
+    assert (new.found, old.found) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["full", "failed", "code", "refused"])
+def test_traces_of_version_0_1_are_checked_redacted_and_explained(name: str) -> None:
+    """They are complete, also when parts are hidden, and why-not answers from them."""
+    trace = read_trace(earlier(), name)
+    assert check_trace(trace) == []
+    assert redact_trace(trace, chunk_ids(trace)) is trace
+    for hidden in chunk_ids(trace):
+        seen = redact_trace(trace, chunk_ids(trace) - {hidden})
+        assert check_trace(seen) == []
+        assert iri_from_id(hidden) not in words_of(seen.triples)
+        assert why_not(trace, hidden, visible=chunk_ids(seen)).code == "not_retrieved"
+
+
+def test_a_walk_of_version_0_1_is_read() -> None:
+    """Nodes and edges, and without a node that is hidden."""
+    trace = read_trace(earlier(), "code")
+    seen = redact_trace(trace, frozenset(trace.explored[:2]))
+
+    assert [edge.relation for edge in read_graph_walk(trace).edges] == ["dep", "ReadsFrom"]
+    assert [edge.relation for edge in read_graph_walk(seen).edges] == ["dep"]
+
+
+def test_a_refusal_of_version_0_1_is_read() -> None:
+    """Its code, numbers and passage."""
+    refusal = read_trace(earlier(), "refused").refusal
+
+    assert refusal is not None
+    assert (refusal.code, refusal.floor) == ("below_evidence_floor", 0.5)
+    assert refusal.best is not None
+    assert refusal.best.chunk_id == "urn:chunk:c:a:0"
+
+
+def test_a_trace_of_version_0_1_is_erased() -> None:
+    """Its quotes and digests are removed."""
+    triples = [t for t in earlier() if t.s.iri.partition(":full")[1]]
+    gone = read_trace(triples).citations[0]
+    left = words_of(erased(triples, gone.chunk_id))
+
+    assert gone.quote
+    assert gone.quote not in left
+
+
+def test_turtle_is_the_trace_without_its_graph() -> None:
+    """Turtle has every statement of the N-Quads, in the default graph."""
+    trace = read_trace(traces()["full"])
+    triples = [REPLACE(t, g=None) for t in parsed(serialize(trace.triples, "turtle"), "turtle")]
+    expected = [REPLACE(triple, g=None) for triple in trace.triples]
+
+    assert to_nquads(triples) == to_nquads(expected)
+
+
+def test_citations_of_one_document_share_its_node() -> None:
+    """Two passages of one document derive from one node; a passage without a document from none."""
+    cited = [
+        Citation(marker=1, chunk_id="urn:c:1", document_id="d"),
+        Citation(marker=2, chunk_id="urn:c:2", document_id="d"),
+        Citation(marker=2, chunk_id="urn:c:2", document_id="d"),
+        Citation(marker=3, chunk_id="urn:c:3", document_id=""),
+    ]
+    triples = synthesis_triples("a", reranked=False, citations=cited)
+    derived = [(t.s.iri, t.o.iri) for t in triples if t.p.iri == ns.PROV_WAS_DERIVED_FROM]
+    uris = answer_uris("a")
+    titles = [t.o.value for t in triples if t.p.iri == ns.DC_TITLE]
+
+    assert sorted(derived) == sorted(
+        [
+            (uris.synthesis, uris.exploration),
+            *((uris.synthesis, f"urn:c:{number}") for number in (1, 2, 3)),
+            ("urn:c:1", f"{uris.document_prefix}0"),
+            ("urn:c:2", f"{uris.document_prefix}0"),
+        ]
+    )
+    assert titles == ["d"]
