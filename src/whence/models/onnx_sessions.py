@@ -105,8 +105,8 @@ class Workers:
     async def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Run a function over items in all threads; return the results in order.
 
-        A call queues at most one item per thread, so that a short call does not wait for all of a long one. No
-        further item is started after a cancellation.
+        A call queues at most two items per thread: no thread waits for the event loop between two, and a short
+        call does not wait for all of a long one. No further item is queued after a cancellation.
         """
         results: dict[int, R] = {}
         queue: Iterator[tuple[int, T]] = iter(enumerate(items))
@@ -117,7 +117,7 @@ class Workers:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self.threads, len(items))):
+                for _ in range(min(2 * self.threads, len(items))):
                     group.create_task(work())
         except BaseExceptionGroup as errors:  # callers expect the error itself
             raise errors.exceptions[0] from None

@@ -96,18 +96,32 @@ def check_json(value: Any, what: str) -> None:
 def _check_draft(draft: DocumentDraft) -> None:
     if not draft.document_id:
         raise BadInput("a document needs an id that is not empty")
-    check_texts((draft.document_id,), "a document's id")
     name = f"document {draft.document_id[:100]!r}"
+    if not _is_clean(draft):
+        _check_draft_texts(draft, name)
     if len(draft.document_id.encode()) > _MAX_ID_BYTES:
         raise BadInput(f"the id of {name} is longer than {_MAX_ID_BYTES} bytes")
-    sources = (draft.source_digest, draft.source_file, draft.source_url)
-    check_texts((draft.digest, draft.title, *sources), name)
     check_json(draft.metadata, f"the metadata of {name}")
-    check_tags(draft.tags, name)
-    check_texts((*draft.gaps, *(place.anchor for place in draft.places)), f"the text of {name}")
     for chunk in draft.chunks:
         if not 0 <= chunk.page < 2**31:
             raise BadInput(f"{name} has a chunk on page {chunk.page}")
+
+
+def _is_clean(draft: DocumentDraft) -> bool:
+    """Return whether all texts can surely be stored; reads them at once."""
+    try:
+        return b"\\u0000" not in msgspec.json.encode(draft)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _check_draft_texts(draft: DocumentDraft, name: str) -> None:
+    check_texts((draft.document_id,), "a document's id")
+    sources = (draft.source_digest, draft.source_file, draft.source_url)
+    check_texts((draft.digest, draft.title, *sources), name)
+    check_tags(draft.tags, name)
+    check_texts((*draft.gaps, *(place.anchor for place in draft.places)), f"the text of {name}")
+    for chunk in draft.chunks:
         check_texts((chunk.content, chunk.heading, chunk.section_path, chunk.embed_text), name)
 
 
@@ -120,25 +134,26 @@ def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocu
         if document_id in seen:
             raise BadInput(f"document {document_id!r} is given twice")
         seen.add(document_id)
-        _check_vectors(collection, document)
         chunks, codes = len(document.draft.chunks), len(document.token_codes)
         if codes not in (0, chunks):
             raise BadInput(f"document {document_id!r} has {chunks} chunks and {codes} token codes")
+        _check_shape(collection, document)
+    vectors = [document.vectors for document in documents if len(document.vectors)]
+    if vectors and not are_unit_vectors(np.concatenate(vectors)):
+        faulty = next(one for one in documents if not are_unit_vectors(one.vectors))
+        name = f"document {faulty.draft.document_id!r}"
+        raise BadInput(f"{name} has a vector whose length is not 1")
 
 
-def _check_vectors(collection: CollectionInfo, document: EmbeddedDocument) -> None:
+def _check_shape(collection: CollectionInfo, document: EmbeddedDocument) -> None:
     vectors = document.vectors
     name = f"document {document.draft.document_id!r}"
     if vectors.ndim != 2 or vectors.shape[0] != len(document.draft.chunks):
         raise BadInput(
             f"{name} has {len(document.draft.chunks)} chunks and vectors of shape {vectors.shape}"
         )
-    if not len(vectors):
-        return
-    if vectors.shape[1] != collection.model.dimension:
+    if len(vectors) and vectors.shape[1] != collection.model.dimension:
         raise _other_dimension(collection, vectors.shape[1], f"the vectors of {name}")
-    if not are_unit_vectors(vectors):
-        raise BadInput(f"{name} has a vector whose length is not 1")
 
 
 def are_unit_vectors(vectors: NDArray[np.float32]) -> bool:

