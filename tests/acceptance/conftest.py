@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -130,6 +131,17 @@ def loaded() -> Iterator[ForkServer]:
     server.close()
 
 
+@contextmanager
+def running_server(home: Path) -> Iterator[None]:
+    """Keep the server of a home running, which each command would start and stop else."""
+    server = EmbeddedServer(home)
+    asyncio.run(server.start())
+    try:
+        yield
+    finally:
+        asyncio.run(server.aclose())
+
+
 @pytest.fixture(scope="session")
 def cli(
     tmp_path_factory: pytest.TempPathFactory,
@@ -138,10 +150,8 @@ def cli(
 ) -> Iterator[Cli]:
     """Return the command on a home shared by all tests of the session, whose server keeps running."""
     home = new_home(tmp_path_factory.mktemp("home"))
-    server = EmbeddedServer(home)
-    asyncio.run(server.start())
-    yield Cli(home, loaded)
-    asyncio.run(server.aclose())
+    with running_server(home):
+        yield Cli(home, loaded)
 
 
 @pytest.fixture(scope="session")
@@ -165,6 +175,13 @@ def fresh(tmp_path: Path, loaded: ForkServer) -> Cli:
 def own(tmp_path: Path, new_home: Callable[[Path], Path], loaded: ForkServer) -> Cli:
     """Return the command on a home of its own, with an empty database."""
     return Cli(new_home(tmp_path / "home"), loaded)
+
+
+@pytest.fixture
+def served(own: Cli) -> Iterator[Cli]:
+    """Return the command on a home of its own, whose server keeps running."""
+    with running_server(own.home):
+        yield own
 
 
 @pytest.fixture(scope="session")

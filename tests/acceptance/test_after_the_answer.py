@@ -96,19 +96,19 @@ def test_an_unknown_answer_is_not_found(cli: Any, handbook: Path, command: str) 
     assert [line.split(":")[0] for line in result.err.splitlines()] == ["error", "hint"]
 
 
-def test_replay_is_identical_until_a_document_changes(own: Any, handbook: Path) -> None:
+def test_replay_is_identical_until_a_document_changes(served: Any, handbook: Path) -> None:
     """Identical on an unchanged collection; after a change exit 1 with the first differing stage."""
-    folder = own.home / "docs"
+    folder = served.home / "docs"
     folder.mkdir()
     (folder / "leave.md").write_text("# Leave\n\nEmployees get 25 days of annual leave a year.\n")
     (folder / "bikes.md").write_text("# Bikes\n\nCompany bikes are free for employees.\n")
-    own("index", folder)
-    answer_id = own("ask", QUESTION, "--no-rerank", "--json").json["answer_id"]
+    served("index", folder)
+    answer_id = served("ask", QUESTION, "--no-rerank", "--json").json["answer_id"]
 
-    same = own("replay", answer_id, "--json")
+    same = served("replay", answer_id, "--json")
     (folder / "leave.md").write_text("# Leave\n\nEmployees get 30 days of annual leave a year.\n")
-    own("index", folder)
-    other = own("replay", answer_id, "--json")
+    served("index", folder)
+    other = served("replay", answer_id, "--json")
 
     assert (same.code, same.json) == (
         0,
@@ -126,19 +126,19 @@ def test_replay_is_identical_until_a_document_changes(own: Any, handbook: Path) 
     assert "30 days" in other.json["differs"][-1]["after"]
 
 
-def test_an_erased_document_is_gone_and_leaves_a_tombstone(own: Any, tmp_path: Path) -> None:
+def test_an_erased_document_is_gone_and_leaves_a_tombstone(served: Any, tmp_path: Path) -> None:
     """Search, trace and answer no longer contain its words; the trace stays complete."""
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "leave.md").write_text("# Leave\n\nThe zebrafinch rule: 25 days of annual leave.\n")
     (folder / "bikes.md").write_text("# Bikes\n\nCompany bikes are free for employees.\n")
-    own("index", folder)
-    asked = own("ask", "What is the zebrafinch rule?", "--no-rerank", "--json").json
+    served("index", folder)
+    asked = served("ask", "What is the zebrafinch rule?", "--no-rerank", "--json").json
     assert "zebrafinch" in asked["answer"].casefold()
 
-    done = own("erase", "leave.md", "--json")
-    found = own("search", "zebrafinch rule", "--threshold", "0", "--json").json
-    trace = own("explain", asked["answer_id"], "--json")
+    done = served("erase", "leave.md", "--json")
+    found = served("search", "zebrafinch rule", "--threshold", "0", "--json").json
+    trace = served("explain", asked["answer_id"], "--json")
 
     assert done.code == 0, done.err
     before, after = done.json["before"], done.json["after"]
@@ -160,8 +160,8 @@ def test_an_erased_document_is_gone_and_leaves_a_tombstone(own: Any, tmp_path: P
     told = trace.out.replace(asked["question"], "")
     assert "25 days" not in told
     assert "invalidatedAtTime" in told
-    assert own("erase", "leave.md").code == 3
-    assert own("index", folder, "--json").json["documents"]["added"] == 1
+    assert served("erase", "leave.md").code == 3
+    assert served("index", folder, "--json").json["documents"]["added"] == 1
 
 
 def test_collections_are_listed_with_their_model(cli: Any, handbook: Path) -> None:
