@@ -87,14 +87,19 @@ async def _prepare(home: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def new_home(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that all processes of this run share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def new_home(common_folder: Path) -> Callable[[Path], Path]:
     """Return a function that copies an empty, migrated home, made once for the run.
 
     It saves the first start, which takes 2 s of a core; tests of the first start itself use an empty folder.
     """
-    common = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        common = common.parent
+    common = common_folder
     home = common / "prepared-home"
     with (common / "prepared-home.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -23,8 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 WHENCE = Path(sys.executable).parent / "whence"
 #: Modules that most commands load, except ONNX Runtime, which starts a thread and so must not be forked.
 PRELOAD = (
-    "numpy", "rich.table", "tokenizers", "whence.engine.engine", "whence.flow.loader",
-    "whence.flow.runtime", "whence.ingest.documents", "whence.models.extractive_writer", "whence.models.local_embedder",
+    "numpy", "platformdirs", "rich.table", "tokenizers", "whence.broker.memory.transport",
+    "whence.cli.ask", "whence.cli.search", "whence.cli.session", "whence.cli.traces", "whence.engine.engine",
+    "whence.engine.json_documents", "whence.flow.client", "whence.flow.loader", "whence.flow.runtime",
+    "whence.ingest.documents", "whence.models.extractive_writer", "whence.models.factory",
+    "whence.models.late_interaction", "whence.models.local_embedder", "whence.models.token_codes",
     "whence.processors.code_rag", "whence.processors.document_rag", "whence.processors.embedding",
     "whence.processors.graph_expander", "whence.processors.ingest", "whence.processors.prompt",
     "whence.processors.recorder", "whence.processors.reranker", "whence.processors.search",
@@ -62,13 +65,19 @@ class Result:
 class Cli:
     """Runs `whence` with a home, without the settings of the environment.
 
-    The first run of each command starts the installed program; later ones fork a loaded process, in half the
-    time.
+    The first run of each command starts the installed program; later ones, also of other test processes, fork
+    a loaded process, in a fifth of the time.
+
+    Args:
+        home: The home.
+        loaded: The loaded process.
+        started: A folder with a file for each command that ran.
     """
 
-    def __init__(self, home: Path, loaded: ForkServer) -> None:
+    def __init__(self, home: Path, loaded: ForkServer, started: Path) -> None:
         self.home = home
         self._loaded = loaded
+        self._started = started
 
     def environment(self, **extra: str) -> dict[str, str]:
         """Return the environment of a command: the caller's without Whence's settings and the terminal size."""
@@ -81,7 +90,7 @@ class Cli:
     ) -> Result:
         """Run a command and wait for it."""
         environment, folder = self.environment(**(env or {})), cwd or self.home
-        if not _is_new(words):
+        if not self._is_new(words):
             return Result(
                 self._loaded.run(
                     [WHENCE, *words], environment=environment, folder=folder, timeout_s=110
@@ -110,17 +119,14 @@ class Cli:
             **options,
         )
 
-
-_seen: set[str] = set()
-
-
-def _is_new(words: tuple[str | bytes | Path, ...]) -> bool:
-    """Return whether a command runs for the first time; subcommands count separately."""
-    names = [word for word in words[:2] if isinstance(word, str) and word in _NAMES]
-    command = " ".join(names)
-    new = command not in _seen
-    _seen.add(command)
-    return new
+    def _is_new(self, words: tuple[str | bytes | Path, ...]) -> bool:
+        """Return whether a command runs for the first time; subcommands count separately."""
+        names = [word for word in words[:2] if isinstance(word, str) and word in _NAMES]
+        try:
+            (self._started / " ".join(["whence", *names])).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
 
 @pytest.fixture(scope="session")
@@ -143,15 +149,23 @@ def running_server(home: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def new_cli(loaded: ForkServer, common_folder: Path) -> Callable[[Path], Cli]:
+    """Return a function that gives the command on a home."""
+    started = common_folder / "started-commands"
+    started.mkdir(exist_ok=True)
+    return lambda home: Cli(home, loaded, started)
+
+
+@pytest.fixture(scope="session")
 def cli(
     tmp_path_factory: pytest.TempPathFactory,
     new_home: Callable[[Path], Path],
-    loaded: ForkServer,
+    new_cli: Callable[[Path], Cli],
 ) -> Iterator[Cli]:
     """Return the command on a home shared by all tests of the session, whose server keeps running."""
     home = new_home(tmp_path_factory.mktemp("home"))
     with running_server(home):
-        yield Cli(home, loaded)
+        yield new_cli(home)
 
 
 @pytest.fixture(scope="session")
@@ -164,17 +178,17 @@ def handbook(cli: Cli) -> Path:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, loaded: ForkServer) -> Cli:
+def fresh(tmp_path: Path, new_cli: Callable[[Path], Cli]) -> Cli:
     """Return the command on an empty home, where the first command creates the database."""
     home = tmp_path / "home"
     home.mkdir()
-    return Cli(home, loaded)
+    return new_cli(home)
 
 
 @pytest.fixture
-def own(tmp_path: Path, new_home: Callable[[Path], Path], loaded: ForkServer) -> Cli:
+def own(tmp_path: Path, new_home: Callable[[Path], Path], new_cli: Callable[[Path], Cli]) -> Cli:
     """Return the command on a home of its own, with an empty database."""
-    return Cli(new_home(tmp_path / "home"), loaded)
+    return new_cli(new_home(tmp_path / "home"))
 
 
 @pytest.fixture

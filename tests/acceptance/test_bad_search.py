@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from whence import Engine
+
 ODD_QUERIES = {
     "only stop words": "the of and to a in",
     "only punctuation": "?!... --- ,;:",
@@ -119,21 +121,24 @@ SHORT_QUERIES = {
 }
 
 
-def test_one_character_is_a_query(served: Any, tmp_path: Path) -> None:
+async def test_one_character_is_a_query(served: Any, tmp_path: Path) -> None:
     """A query and a question may have one character, of any script; the passage with it comes first."""
     corpus = tmp_path / "corpus.jsonl"
     records = [{"_id": query, "text": text} for query, text in SHORT_QUERIES.items()]
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
     served("index", corpus)
 
-    for query in SHORT_QUERIES:
-        for mode in ("hybrid", "bm25"):
-            hits = served("search", query, "--mode", mode, "--json").json["hits"]
-            assert hits[0]["document_id"] == query
-            assert not hits[0]["weak"]
-        assert served("ask", query, "--json").code == 0
+    async with Engine(home=served.home) as engine:
+        for query in SHORT_QUERIES:
+            for mode in ("hybrid", "bm25"):
+                first, *_ = await engine.search(query, mode=mode)
+                assert first.document_id == query
+                assert first.similarity_score >= 0.5
+            assert (await engine.ask(query)).question == query
     dense = served("search", "R", "--mode", "dense", "--json").json["hits"]
     assert len(dense) == 5
+    assert not served("search", "C", "--json").json["hits"][0]["weak"]
+    assert served("ask", "C", "--json").code == 0
 
 
 def test_odd_tags_are_kept_and_compared_exactly(served: Any, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ async def transport_factory(pulsar_broker: TestBroker) -> AsyncIterator[PulsarFa
 class TestPulsarTransport(TransportSuite):
     """All behaviours, over a network."""
 
-    exit_runs = 20
+    exit_runs = 10
 
     async def test_a_client_reconnects(self, transport_factory: TransportFactory) -> None:
         """34: After a cut a client reconnects; its deliveries stay valid and arrive once."""

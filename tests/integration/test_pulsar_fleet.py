@@ -25,9 +25,10 @@ from whence.schema.access import Access
 from whence.schema.codec import encode
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest
-from whence.schema.errors import WhenceError
+from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
 from whence.store.postgres.store import PostgresStore
+from whence.testing.transport_factory import eventually, fresh_topic
 
 pytestmark = [
     pytest.mark.pulsar,
@@ -382,24 +383,74 @@ def broker_to_kill() -> Iterator[TestBroker]:
         yield broker
 
 
+@asynccontextmanager
+async def streaming(broker: TestBroker) -> AsyncIterator[set[bytes]]:
+    """Publish numbers and read them all the time; yield those that the broker confirmed.
+
+    At the end each of them has been read.
+    """
+    topic = fresh_topic()
+    publisher, reader = broker.connect(), broker.connect()
+    subscription = await reader.subscribe(topic, "g", prefetch=16)
+    confirmed: set[bytes] = set()
+    seen: set[bytes] = set()
+    stop = asyncio.Event()
+
+    async def produce() -> None:
+        number = 0
+        while not stop.is_set():
+            body = f"{number:06d}".encode()
+            with suppress(Unavailable):
+                await publisher.publish(topic, body)
+                confirmed.add(body)
+            number += 1
+            await asyncio.sleep(0.01)
+
+    async def consume() -> None:
+        while True:
+            delivery = await subscription.receive()
+            seen.add(delivery.payload)
+            await subscription.ack(delivery)
+
+    producing, consuming = asyncio.create_task(produce()), asyncio.create_task(consume())
+    try:
+        yield confirmed
+        stop.set()
+        await producing
+        await eventually(lambda: confirmed <= seen)
+    finally:
+        consuming.cancel()
+        await asyncio.gather(consuming, return_exceptions=True)
+        await publisher.aclose()
+        await reader.aclose()
+
+
 @pytest.mark.timeout(600)
 async def test_the_broker_is_killed(broker_to_kill: TestBroker, database_url: str) -> None:
-    """After a kill -9 of the broker every question ends, with an answer if the broker is back in time."""
-    async with housed(broker_to_kill, database_url) as house:
+    """After a kill -9 of the broker every question ends, with an answer if the broker is back in time.
+
+    Messages that it confirmed before, during and after the kill are delivered.
+    """
+    async with (
+        streaming(broker_to_kill) as confirmed,
+        housed(broker_to_kill, database_url) as house,
+    ):
         await house.start(
             "ingest,embedding,search,text-fetcher", "reranker,prompt,recorder,document-rag"
         )
         await house.fill()
         asking = asyncio.create_task(house.ask_many(QUESTIONS // 3, at_once=4))
-        while sum(house.ends.values()) < QUESTIONS // 10:
+        while sum(house.ends.values()) < QUESTIONS // 10 or len(confirmed) < 200:
             await asyncio.sleep(0.01)
         killed_at = time.monotonic()
         await asyncio.to_thread(broker_to_kill.kill)
+        before = len(confirmed)
         await asyncio.to_thread(broker_to_kill.start_again)
         away_s = time.monotonic() - killed_at
         await asking
         during = Counter(house.ends)
         await house.ask_many(10)
+        await eventually(lambda: len(confirmed) >= before + 200)
 
     assert sum(during.values()) == QUESTIONS // 3
     assert set(during) <= {"answered", "deadline_exceeded", "unavailable"}

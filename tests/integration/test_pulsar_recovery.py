@@ -1,4 +1,4 @@
-"""What Pulsar's clients and topics survive: a killed broker, a cut line, a closed loop, a full queue."""
+"""What Pulsar's clients and topics survive: a cut line, a closed loop, a full queue."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import asyncio
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
-from tests.support.pulsar_broker import TestBroker, cut_connections, running_broker
+from tests.support.pulsar_broker import TestBroker, cut_connections
 
 from whence.broker.pulsar.transport import PulsarOptions, PulsarTransport
 from whence.broker.transport import Mode, NackOutcome, Start
@@ -41,57 +39,6 @@ async def main(url, topic):
 
 asyncio.run(main(*sys.argv[1:]))
 """
-
-
-@pytest.fixture
-def broker_to_kill() -> Iterator[TestBroker]:
-    """Yield a broker of this test alone: after a kill it may be slow until its next clean start."""
-    with running_broker(own=True) as broker:
-        yield broker
-
-
-@pytest.mark.timeout(300)
-async def test_a_killed_broker_loses_no_confirmed_message(broker_to_kill: TestBroker) -> None:
-    """Messages confirmed before, during and after a kill -9 of the broker are delivered."""
-    topic = fresh_topic()
-    publisher, reader = broker_to_kill.connect(), broker_to_kill.connect()
-    subscription = await reader.subscribe(topic, "g", prefetch=16)
-    receipted: set[bytes] = set()
-    seen: Counter[bytes] = Counter()
-    stop = asyncio.Event()
-
-    async def produce() -> None:
-        number = 0
-        while not stop.is_set():
-            body = f"{number:06d}".encode()
-            with suppress(Unavailable):
-                await publisher.publish(topic, body)
-                receipted.add(body)
-            number += 1
-
-    async def consume() -> None:
-        while True:
-            delivery = await subscription.receive()
-            seen[delivery.payload] += 1
-            await subscription.ack(delivery)
-
-    producing, consuming = asyncio.create_task(produce()), asyncio.create_task(consume())
-    try:
-        await eventually(lambda: len(receipted) > 300)
-        await asyncio.to_thread(broker_to_kill.kill)
-        before = len(receipted)
-        await asyncio.to_thread(broker_to_kill.start_again)
-        await eventually(lambda: len(receipted) >= before + 300)
-        stop.set()
-        await producing
-        await eventually(lambda: receipted <= seen.keys())
-    finally:
-        consuming.cancel()
-        await asyncio.gather(consuming, return_exceptions=True)
-        await publisher.aclose()
-        await reader.aclose()
-
-    assert receipted <= seen.keys()
 
 
 async def test_a_message_with_a_lost_ack_is_not_handled_twice(pulsar_broker: TestBroker) -> None:
@@ -300,11 +247,14 @@ async def test_topics_live_in_the_chosen_namespace(pulsar_broker: TestBroker) ->
 
 def test_a_client_that_is_not_closed_does_not_crash(pulsar_broker: TestBroker) -> None:
     """A program that ends without closing its client, with a receive pending, exits with 0."""
-    for _ in range(5):
-        command = [sys.executable, "-c", _FORGETFUL, pulsar_broker.url, fresh_topic()]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-        assert result.returncode == 0, result.stderr
+    command = [sys.executable, "-c", _FORGETFUL, pulsar_broker.url]
+    programs = [
+        subprocess.Popen([*command, fresh_topic()], stderr=subprocess.PIPE, text=True)
+        for _ in range(5)
+    ]
+    for program in programs:
+        _, errors = program.communicate(timeout=60)
+        assert program.returncode == 0, errors
 
 
 async def test_a_missing_broker_is_reported_in_time() -> None:

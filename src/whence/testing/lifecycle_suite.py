@@ -177,7 +177,8 @@ class LifecycleSuite:
     async def test_process_exits_cleanly(self, transport_factory: TransportFactory) -> None:
         """40: A process that closed its client ends with status 0 and without a warning."""
         transport_factory.require(Capability.PROCESS)
-        for _ in range(self.exit_runs):
+
+        async def run() -> None:
             command = [sys.executable, "-W", "error", "-X", "dev", "-c", _CLEAN_EXIT]
             result = await asyncio.to_thread(
                 subprocess.run,
@@ -190,6 +191,9 @@ class LifecycleSuite:
             # That something took long on a busy machine is no warning about the client.
             warnings = [line for line in result.stderr.splitlines() if " took " not in line]
             assert (result.returncode, warnings) == (0, [])
+
+        for _ in range(0, self.exit_runs, 2):
+            await asyncio.gather(run(), run())
 
     async def test_two_clients_in_one_process(
         self, one: Transport, two: Transport, topic: str
