@@ -14,8 +14,9 @@ from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from whence.provenance.outcome import WhyNot
+    from whence.schema.access import Access
 
-_FORMATS = ("tree", "json", "nquads", "turtle", "trig", "jsonld", "svg")
+_FORMATS = ("tree", "json", "nquads", "turtle", "trig", "jsonld", "svg", "evidence")
 _AnswerId = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
 
 
@@ -38,9 +39,11 @@ def explain(
     chosen = form or ("json" if as_json(context) else "tree")
     if chosen not in _FORMATS:
         raise BadInput(f"unknown format {chosen!r}", hint=f"use one of {', '.join(_FORMATS)}")
-    # `--json` always prints one JSON document, and JSON-LD is one.
-    if as_json(context) and chosen != "jsonld":
+    # `--json` always prints one JSON document; JSON-LD and evidence are one each.
+    if as_json(context) and chosen not in {"jsonld", "evidence"}:
         chosen = "json"
+    if chosen == "evidence":
+        return _export(context, answer_id, access)
     trace = run_with_engine(
         context,
         lambda engine, _: engine.explain(answer_id, access),
@@ -61,6 +64,14 @@ def explain(
     else:
         say(render_trace(trace, chosen))
     return 1 if trace.integrity is not None and not trace.integrity.ok else 0
+
+
+def _export(context: typer.Context, answer_id: str, access: Access) -> int:
+    found = run_with_engine(
+        context, lambda engine, _: engine.evidence(answer_id, access), reads=f"answer {answer_id!r}"
+    )
+    print_json(found)
+    return 0
 
 
 def why_not(

@@ -16,6 +16,7 @@ from whence.answering.state import ChunkCallback, ExplainCallback
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.code import CodeSnapshots
 from whence.engine.erasure import Erasure
+from whence.engine.evidence import export_evidence
 from whence.engine.history import EngineHistory
 from whence.engine.indexing import Progress, index_paths
 from whence.engine.owner import OwnerOperations
@@ -283,6 +284,10 @@ class Engine(EngineHistory):
             NotFound: There is no such answer, or the reader may not see its evidence.
         """
         return await explain(self._session, answer_id, access)
+
+    async def evidence(self, answer_id: str, access: Access = _PUBLIC) -> dict[str, Any]:
+        """Return what proves an answer; `whence.engine.evidence.export_evidence` documents it."""
+        return await export_evidence(self._session, answer_id, access)
 
     async def why_not(self, item: str, answer_id: str, access: Access = _PUBLIC) -> WhyNot:
         """Return why a passage is not in an answer, with numbers; see `whence.engine.why_not`.

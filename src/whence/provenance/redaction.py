@@ -8,7 +8,7 @@ the writer usually receives can guess that something was left out, but not what.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -45,6 +45,11 @@ def redact_trace(trace: Trace, visible: frozenset[str]) -> Trace:
         return trace
     visible -= _duplicates_of_hidden(trace, visible)
     return read_trace(_Redaction(trace, visible).triples(), trace.answer_id)
+
+
+def shown_triples(trace: Trace, visible: frozenset[str]) -> Callable[[Triple], bool]:
+    """Return what tells whether a triple is in the redacted trace, with other numbers of nodes at most."""
+    return _Redaction(trace, visible - _duplicates_of_hidden(trace, visible)).shows
 
 
 def _duplicates_of_hidden(trace: Trace, visible: frozenset[str]) -> frozenset[str]:
@@ -142,15 +147,31 @@ class _Redaction:
 
     def _remaining(self) -> Iterator[Triple]:
         for triple in self.trace.triples:
-            subject, predicate = triple.s.iri, triple.p.iri
-            if predicate in {ns.WH_DEPTH, ns.WH_PARENT} and subject in self.without_parent:
-                continue
-            if predicate in {ns.WH_OVERLAP, ns.WH_DIVERSITY_SCORE} and self.hides_kept:
-                continue
-            if subject in self.names:
-                yield self._rename(triple)
-            elif subject in self.stages:
-                yield from self._of_stage(triple)
+            yield from self._redacted(triple)
+
+    def shows(self, triple: Triple) -> bool:
+        """Return whether a triple remains, with other numbers at most."""
+        if triple.p.iri == ns.WH_GENERATED_COUNT:
+            return False
+        self.lists.clear()
+        remain = [one.o for one in self._redacted(triple)]
+        remain += (one for targets in self.lists.values() for one in targets)
+        numbers = triple.p.iri in {ns.WH_RANK, ns.WH_RERANK_RANK}
+        return any(
+            numbers or one in {triple.o, iri(self.names.get(triple.o.iri, ""))} for one in remain
+        )
+
+    def _redacted(self, triple: Triple) -> Iterator[Triple]:
+        """Yield what the reader sees of a triple that is in no list, and put the others into their lists."""
+        subject, predicate = triple.s.iri, triple.p.iri
+        if predicate in {ns.WH_DEPTH, ns.WH_PARENT} and subject in self.without_parent:
+            return
+        if predicate in {ns.WH_OVERLAP, ns.WH_DIVERSITY_SCORE} and self.hides_kept:
+            return
+        if subject in self.names:
+            yield self._rename(triple)
+        elif subject in self.stages:
+            yield from self._of_stage(triple)
 
     def _listed(self) -> Iterator[Triple]:
         for (stage, predicate), targets in self.lists.items():

@@ -51,3 +51,22 @@ class ChainEntry(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of the fields above."""
     signature: bytes = b""
     """Ed25519 signature of the hash, 64 bytes; empty when the recorder had no key."""
+
+
+class TraceProof(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored trace with all that verifies it."""
+
+    wire: bytes
+    """The record as JSON."""
+    body: bytes
+    """The same as it is stored."""
+    recorded_at: str
+    """ISO 8601 in UTC."""
+    salt: bytes
+    """Without it nothing can be told from hashes."""
+    entries: tuple[ChainEntry, ...]
+    """Those of the answer, in order."""
+    head: ChainEntry
+    """The newest entry of the chain."""
+    public_keys: tuple[str, ...]
+    """Trusted ones, hexadecimal."""

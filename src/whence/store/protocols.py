@@ -18,7 +18,7 @@ from whence.schema.filters import Filters
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
-from whence.schema.integrity import EntryKind, Integrity
+from whence.schema.integrity import EntryKind, Integrity, TraceProof
 from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
@@ -398,6 +398,9 @@ class SupportsIntegrity(Protocol):
 
     async def check_traces(self) -> Integrity:
         """Check all traces, and that none is missing. Cost: linear in all."""
+
+    async def trace_proof(self, answer_id: str) -> TraceProof | None:
+        """Return a trace with what verifies it; None when there is none, or it is in no chain."""
 
 
 @runtime_checkable

@@ -152,6 +152,7 @@ class PostgresStore:
         self.trace, self.recent_traces = traces.trace, traces.recent_traces
         self.traces_about = traces.traces_about
         self.check_trace, self.check_traces = traces.check_trace, traces.check_traces
+        self.trace_proof = traces.trace_proof
 
     def _add_documents(self, write_timeout_s: float, clock: Callable[[], datetime]) -> None:
         documents = PostgresDocuments(self.pool, self.maintenance, write_timeout_s, clock)

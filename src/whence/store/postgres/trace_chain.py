@@ -8,12 +8,19 @@ from datetime import datetime
 from typing import Any
 
 from whence.schema.errors import ConfigError, NotFound
-from whence.schema.integrity import ChainEntry, EntryKind, Fault, Integrity
+from whence.schema.integrity import ChainEntry, EntryKind, Fault, Integrity, TraceProof
 from whence.store.chain_key import ChainKey
 from whence.store.commitment import entry_hash, hash_again
 from whence.store.postgres.driver import Connection, snapshot
 from whence.store.postgres.pool import ConnectionPool
-from whence.store.postgres.trace_rows import COLUMNS, iso_utc, make_row, read_record, row_faults
+from whence.store.postgres.trace_rows import (
+    COLUMNS,
+    iso_utc,
+    make_row,
+    read_record,
+    row_faults,
+    unpack,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +39,12 @@ _ADOPT = """
 UPDATE trace SET number = $1, collection = $3, body = $4, names = $5, acl_tags = $6, labels = $7, clearance = $8,
     salt = $9, recorded_at = $10 WHERE answer_id = $2
 """
-_OF_ANSWER = """
+_LINKED = """
 SELECT e.number, e.kind, e.answer_id, e.digest, e.written_at, e.hash, e.signature, b.hash AS previous
-FROM trace_chain e LEFT JOIN trace_chain b ON b.number = e.number - 1 WHERE e.answer_id = $1 ORDER BY e.number
+FROM trace_chain e LEFT JOIN trace_chain b ON b.number = e.number - 1
 """
+_OF_ANSWER = f"{_LINKED} WHERE e.answer_id = $1 ORDER BY e.number"
+_HEAD = f"{_LINKED} ORDER BY e.number DESC LIMIT 1"
 _TABLE = "SELECT to_regclass('trace_chain')"
 #: Rows read at once.
 _BATCH = 200
@@ -170,6 +179,24 @@ class TraceChain:
             check.missing()
             await check.head(connection)
         return check.result(traces)
+
+    async def proof(self, answer_id: str) -> TraceProof | None:
+        """Return a trace with what verifies it; None when there is none, or it is in no chain."""
+        async with self._pool.connection() as connection, snapshot(connection):
+            row = await connection.fetchrow(_TRACE, answer_id)
+            entries = await connection.fetch(_OF_ANSWER, answer_id)
+            if row is None or not entries:
+                return None
+            head = await connection.fetchrow(_HEAD)
+        return TraceProof(
+            wire=unpack(row["body"]),
+            body=row["body"],
+            recorded_at=iso_utc(row["recorded_at"]),
+            salt=row["salt"] or b"",
+            entries=tuple(_entry(one, one["previous"]) for one in entries),
+            head=_entry(head, head["previous"]),
+            public_keys=() if self._key is None else self._key.trusted,
+        )
 
     def _known_head(self) -> ChainEntry | None:
         try:

@@ -60,7 +60,11 @@ class PostgresTraces:
         self._pool = pool
         self._clock = clock
         self._chain = chain = TraceChain(pool, key, clock)
-        self.check_trace, self.check_traces = chain.check, chain.check_all
+        self.check_trace, self.check_traces, self.trace_proof = (
+            chain.check,
+            chain.check_all,
+            chain.proof,
+        )
 
     async def record_trace(self, record: TraceRecord) -> bool:
         """Store a trace in one transaction. Cost: linear in its triples."""
