@@ -73,6 +73,20 @@ async def test_no_file_holds_a_word_of_an_erased_document(home: Path) -> None:
             await engine.erase("secret.md")
 
 
+async def test_a_corrected_word_is_erased_with_its_document(home: Path) -> None:
+    """A question was corrected to a word that only the erased document has: no stored answer tells it."""
+    async with opened(home) as engine:
+        answer = await engine.ask("Is the xylotherum in room number 3?")
+        assert [one.target for one in answer.corrections] == ["xylotherium"]
+        await engine.erase("secret.md")
+        trace = await engine.explain(answer.id)
+        again = await engine.owner.verify(answer.id)
+
+        assert trace.question_used == "Is the [erased] in room number 3?"
+        assert not any("xylotherium" in triple.o.value for triple in trace.triples)
+        assert again.ok
+
+
 async def test_words_that_another_document_has_are_not_counted(home: Path) -> None:
     """A copy of a passage stays: its words are in files, and not those of the erased document alone."""
     async with opened(home) as engine:

@@ -10,12 +10,13 @@ from tests.support.traces import full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
-from whence.provenance.erasing import ERASED, erase_texts
+from whence.provenance.erasing import ERASED, erase_corrections, erase_texts
 from whence.provenance.terms import id_from_iri, iri_from_id
 from whence.provenance.trace import read_trace
 from whence.schema import Access
 from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
-from whence.schema.terms import Triple
+from whence.schema.search import Correction, Degradation
+from whence.schema.terms import Triple, iri, literal
 
 DERIVED = ns.PROV_WAS_DERIVED_FROM
 NOW = "2026-02-03T04:05:06Z"
@@ -129,3 +130,70 @@ def test_a_plain_trace_loses_its_answer() -> None:
 
     assert answer is not None
     assert answer.text == ERASED
+
+
+def test_nothing_tells_the_words_of_an_erased_answer() -> None:
+    """Digest, places and messages that quote a sentence go with the text; other messages stay."""
+    quoting = Degradation(stage="synthesis", code="sentence_unsupported", reason="says Quokka")
+    other = Degradation(stage="prompt", code="no_language_model", reason="no model")
+    node, graph = iri("urn:trustgraph:docrag:full/synthesis"), ns.GRAPH_RETRIEVAL
+    triples = full_triples()
+    for number, one in enumerate((quoting, other)):
+        message = iri(f"{node.iri}/degradation/{number}")
+        triples.append(Triple(message, iri(ns.WH_CODE), literal(one.code), graph))
+        triples.append(Triple(message, iri(ns.WH_MESSAGE), literal(one.reason), graph))
+    triples.append(Triple(node, iri(ns.WH_ANSWER_DIGEST), literal("0f"), graph))
+    record = recorded(triples)
+    assert record.answer is not None
+    answer = replace(record.answer, unsupported=((0, 5),), degraded=(quoting, other))
+    record = replace(record, answer=answer)
+    untouched = erased(record, "urn:chunk:default:other.md:0")
+    done = erased(record, read_back(record).used[0])
+
+    assert untouched == record
+    assert done.answer is not None
+    assert done.answer.unsupported == ()
+    assert [one.reason for one in done.answer.degraded] == [ERASED, "no model"]
+    assert read_back(done).answer_digest == ""
+    assert "Quokka" not in str(done)
+    assert "no model" in [t.o.value for t in read_back(done).triples]
+
+
+def test_a_corrected_word_that_is_gone_is_erased() -> None:
+    """It stays in the question as asked, everything else with it has a mark; other corrections stay."""
+    corrections = (
+        Correction(source="quoka", target="Quokka"),
+        Correction(source="leev", target="leave"),
+    )
+    node, graph = iri("urn:trustgraph:docrag:full/grounding"), ns.GRAPH_RETRIEVAL
+    said = [
+        (ns.TG_QUERY, "quoka leev of a quokka"),
+        (ns.WH_QUESTION_USED, "Quokka leave of a quokka"),
+        (ns.WH_CORRECTIONS, '[{"from":"quoka","to":"Quokka"}]'),
+        (ns.TG_CONCEPT, "quokkas' quokka leave"),
+    ]
+    triples = [Triple(node, iri(name), literal(text), graph) for name, text in said]
+    record = recorded(full_triples() + triples)
+    assert record.answer is not None
+    answer = replace(
+        record.answer, question_used="Quokka leave of a quokka", corrections=corrections
+    )
+    record = replace(record, answer=answer, settings={"filter": "a quokka", "limit": 3})
+    done = erase_corrections(record, {"quokka"}.__contains__)
+    literals = [t.o.value for event in done.events for t in event.triples]
+
+    assert erase_corrections(record, {"other"}.__contains__) == record
+    assert erase_corrections(done, {"quokka"}.__contains__) == done
+    assert done.answer is not None
+    assert [one.target for one in done.answer.corrections] == [ERASED, "leave"]
+    assert done.answer.question_used == f"{ERASED} leave of a {ERASED}"
+    failed = erase_corrections(replace(record, answer=None), {"quokka"}.__contains__)
+    assert failed.settings == done.settings
+    assert failed.events == done.events
+    assert done.settings == {"filter": f"a {ERASED}", "limit": 3}
+    assert literals[-4:] == [
+        "quoka leev of a quokka",
+        f"{ERASED} leave of a {ERASED}",
+        f'[{{"from":"quoka","to":"{ERASED}"}}]',
+        f"quokkas' {ERASED} leave",
+    ]

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import asdict
 
-from whence.provenance.erasing import ERASED, erase_texts
-from whence.schema.access import Access
+from whence.provenance.erasing import ERASED, corrections_of, erase_corrections, erase_texts
 from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import NotFound
 from whence.store.chunk_ids import document_key
 from whence.store.protocols import DocumentParts, Expunged, StoredTrace
+from whence.text.spelling import surface_words
 
 if TYPE_CHECKING:
     from whence.engine.indexing import Progress
-    from whence.schema.places import DocumentText
     from whence.store.protocols import Store
 
 
@@ -94,10 +93,11 @@ async def erase_documents(
     removed: list[tuple[str, DocumentParts, DocumentParts]] = []
     erased_at = datetime.now(UTC).isoformat()
     for name, one in former.items():
-        texts += one.texts
+        texts += [*one.stored, *one.quotes]
         removed.append((name, *await store.erase_document(collection, name)))
         async for _, clean in _traces(store, collection, name, erased_at):
             await store.rewrite_trace(clean)
+    await _erase_corrections(store, collection)
     physical = await store.expunge(list(dict.fromkeys(texts)), progress=progress)
     return [
         Erasure(
@@ -110,6 +110,22 @@ async def erase_documents(
         )
         for name, stored, left in removed
     ]
+
+
+async def _erase_corrections(store: Store, collection: str) -> None:
+    """Erase from traces what misspelt words were taken for, if no document has it any more."""
+    for answer_id in await store.traces_corrected(collection):
+        stored = await store.trace(answer_id)
+        if stored is None:
+            continue
+        words = {
+            word
+            for one in corrections_of(stored.record)
+            for word in surface_words(one.target.replace(ERASED, ""))
+        }
+        gone = words - await store.known_words(collection, sorted(words))
+        if gone:
+            await store.rewrite_trace(erase_corrections(stored.record, gone.__contains__))
 
 
 async def preview_erasure(
@@ -142,8 +158,9 @@ def _not_found(collection: str, document_id: str) -> NotFound:
 class _Former(msgspec.Struct, kw_only=True):
     """What is stored of a document before it is erased."""
 
-    text: DocumentText | None
     parts: DocumentParts
+    stored: list[str]
+    """Its texts, titles and headings."""
     named: int = 0
     """Traces that name it."""
     answers: tuple[AnswerWithWords, ...] = ()
@@ -153,7 +170,7 @@ class _Former(msgspec.Struct, kw_only=True):
     @classmethod
     async def read(cls, store: Store, collection: str, document_id: str) -> _Former:
         found = cls(
-            text=await _stored_text(store, collection, document_id),
+            stored=await store.stored_texts(collection, document_id),
             parts=await store.document_parts(collection, document_id),
         )
         quotes: dict[str, None] = {}
@@ -170,29 +187,11 @@ class _Former(msgspec.Struct, kw_only=True):
     @property
     def exists(self) -> bool:
         """Whether the document, a former version or words of it are stored."""
-        return self.text is not None or self.parts.versions > 0 or bool(self.answers)
-
-    @property
-    def texts(self) -> Iterable[str]:
-        """The stored text, its title and headings, and what traces quote."""
-        if self.text is not None:
-            yield self.text.text
-            yield self.text.title
-            yield from dict.fromkeys(chunk.heading for chunk in self.text.chunks)
-        yield from self.quotes
+        return self.parts.documents + self.parts.versions > 0 or bool(self.answers)
 
     def remains(self, parts: DocumentParts) -> Remains:
         """Return the counts for the report."""
         return Remains(**asdict(parts), traces=self.named, traces_with_text=len(self.answers))
-
-
-async def _stored_text(store: Store, collection: str, document_id: str) -> DocumentText | None:
-    """Return a document as its owner sees it."""
-    state = (await store.document_states(collection, [document_id])).get(document_id)
-    if state is None:
-        return None
-    owner = Access(frozenset(state.tags.acl), frozenset(state.tags.labels), state.tags.clearance)
-    return (await store.document_texts(collection, [document_id], owner)).get(document_id)
 
 
 def _answer(stored: StoredTrace, clean: TraceRecord, document_id: str) -> AnswerWithWords:

@@ -5,6 +5,7 @@ Ids and ranks remain, marked with the time of the erasure, so that the trace sta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import msgspec
@@ -12,11 +13,15 @@ import msgspec
 from whence.provenance import namespaces as ns
 from whence.provenance.terms import date_time, id_from_iri
 from whence.provenance.trace import Trace, read_trace
-from whence.schema.document_rag import Citation, TraceRecord
+from whence.schema.document_rag import Citation, ExplainEvent, TraceRecord
+from whence.schema.search import Correction
 from whence.schema.terms import Triple, iri, literal
+from whence.text.spelling import surface_words
 
 #: Replaces a text that was erased.
 ERASED = "[erased]"
+#: Codes of degradations whose reasons quote a sentence of the answer.
+QUOTING_CODES = frozenset({"sentence_without_marker", "sentence_unsupported"})
 
 #: Predicates of nodes that stand for a chunk.
 _NAMES_CHUNK = frozenset({ns.WH_CHUNK, ns.TG_DOCUMENT})
@@ -37,9 +42,9 @@ def erase_texts(
 
     Each node is marked with the time.
 
-    The text of an answer is erased too when its writer received an erased chunk, which it may repeat.
-    `is_erased` is called with a chunk id and a document id (empty when unknown); `erased_at` is ISO 8601 with
-    time zone. Idempotent. Cost: n log n in the triples.
+    The text of an answer, its digest and messages that quote it are erased too when its writer received an
+    erased chunk, which it may repeat. `is_erased` is called with a chunk id and a document id (empty when
+    unknown); `erased_at` is ISO 8601 with time zone. Idempotent. Cost: n log n in the triples.
     """
     triples = [triple for event in record.events for triple in event.triples]
     nodes = set(_nodes(triples, is_erased))
@@ -51,20 +56,99 @@ def erase_texts(
     if repeats_erased and trace.answer_text:
         nodes.add(trace.answer_document)
     marked: set[str] = set()
+    events = record.events
+    if repeats_erased:
+        events = tuple(_replaced(one, _without_answer(one.triples)) for one in events)
     events = tuple(
-        msgspec.structs.replace(
-            event, triples=tuple(_rewritten(event.triples, nodes, marked, erased_at))
-        )
-        for event in record.events
+        _replaced(event, _rewritten(event.triples, nodes, marked, erased_at)) for event in events
     )
     answer = record.answer
     if answer is not None:
-        answer = msgspec.structs.replace(
-            answer,
-            text=ERASED if repeats_erased else answer.text,
-            citations=tuple(_citation(citation, is_erased) for citation in answer.citations),
-        )
+        citations = tuple(_citation(citation, is_erased) for citation in answer.citations)
+        answer = msgspec.structs.replace(answer, citations=citations)
+        if repeats_erased:
+            degraded = tuple(
+                msgspec.structs.replace(one, reason=ERASED) if one.code in QUOTING_CODES else one
+                for one in answer.degraded
+            )
+            answer = msgspec.structs.replace(answer, text=ERASED, unsupported=(), degraded=degraded)
     return msgspec.structs.replace(record, events=events, answer=answer)
+
+
+def _replaced(event: ExplainEvent, triples: Iterable[Triple]) -> ExplainEvent:
+    return msgspec.structs.replace(event, triples=tuple(triples))
+
+
+def _without_answer(triples: Sequence[Triple]) -> Iterator[Triple]:
+    """Yield the triples without the digest of the answer and the messages that quote it."""
+    quoting = {t.s.iri for t in triples if t.p.iri == ns.WH_CODE and t.o.value in QUOTING_CODES}
+    for triple in triples:
+        if triple.p.iri == ns.WH_MESSAGE and triple.s.iri in quoting:
+            yield msgspec.structs.replace(triple, o=literal(ERASED))
+        elif triple.p.iri != ns.WH_ANSWER_DIGEST:
+            yield triple
+
+
+def erase_corrections(record: TraceRecord, is_gone: Callable[[str], bool]) -> TraceRecord:
+    """Return a trace without the words that misspelt ones were taken for, where no document has them now.
+
+    Each stands in the corrected question, and in what was made of it; it becomes `[erased]` everywhere but in
+    the question as it was asked. Cost: linear in the triples.
+
+    Args:
+        record: The trace.
+        is_gone: Called with a word in lower case.
+    """
+    targets = [
+        one.target
+        for one in corrections_of(record)
+        if any(map(is_gone, surface_words(one.target.replace(ERASED, ""))))
+    ]
+    if not targets:
+        return record
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, targets))})(?!\w)", re.IGNORECASE)
+
+    def clean(value: object) -> object:
+        return pattern.sub(ERASED, value) if isinstance(value, str) else value
+
+    events = tuple(
+        _replaced(event, (_clean_literal(triple, pattern) for triple in event.triples))
+        for event in record.events
+    )
+    settings = {name: clean(value) for name, value in record.settings.items()}
+    record = msgspec.structs.replace(record, events=events, settings=settings)
+    answer = record.answer
+    if answer is None:
+        return record
+    answer = msgspec.structs.replace(
+        answer,
+        text=pattern.sub(ERASED, answer.text),
+        question_used=pattern.sub(ERASED, answer.question_used),
+        corrections=tuple(
+            msgspec.structs.replace(one, target=pattern.sub(ERASED, one.target))
+            for one in answer.corrections
+        ),
+        refusal=answer.refusal
+        and msgspec.structs.replace(
+            answer.refusal, reason=pattern.sub(ERASED, answer.refusal.reason)
+        ),
+    )
+    return msgspec.structs.replace(record, answer=answer)
+
+
+def corrections_of(record: TraceRecord) -> tuple[Correction, ...]:
+    """Return the corrections of a question, also of one that failed."""
+    if record.answer is not None:
+        return record.answer.corrections
+    triples = [triple for event in record.events for triple in event.triples]
+    return read_trace(triples, record.answer_id).corrections
+
+
+def _clean_literal(triple: Triple, pattern: re.Pattern[str]) -> Triple:
+    if not triple.o.value or triple.p.iri == ns.TG_QUERY or not pattern.search(triple.o.value):
+        return triple
+    value = pattern.sub(ERASED, triple.o.value)
+    return msgspec.structs.replace(triple, o=literal(value, triple.o.datatype))
 
 
 def erased_chunks(trace: Trace) -> frozenset[str]:

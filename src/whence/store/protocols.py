@@ -376,6 +376,9 @@ class TraceStore(Protocol):
         A document is named by the id of a chunk, a literal without datatype, or a citation.
         """
 
+    async def traces_corrected(self, collection: str) -> list[str]:
+        """Return the sorted ids of answers to questions of which words were corrected, and of failed ones."""
+
     async def visible_chunks(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> frozenset[str]:
@@ -446,6 +449,12 @@ class Store(
         Unlike `remove_documents` it leaves nothing for later, such as postings in old segments. Both parts are
         zero when there is no such document. Cost: linear in the segments that have its postings.
         """
+
+    async def stored_texts(self, collection: str, document_id: str) -> list[str]:
+        """Return the texts, titles and headings of a document and its former versions, for its owner."""
+
+    async def known_words(self, collection: str, words: Sequence[str]) -> frozenset[str]:
+        """Return which of these words in lower case a chunk has as it is written; hidden chunks count."""
 
     async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
         """Return what is stored of a document; all zero when there is none."""

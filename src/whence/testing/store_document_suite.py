@@ -15,7 +15,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch
 from whence.schema.filters import CHUNK_KEYS, DOCUMENT_KEYS
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.protocols import DocumentParts, EmbeddedDocument, Store
+from whence.store.protocols import EmbeddedDocument, Store
 from whence.testing.store_samples import (
     EVERYTHING,
     MODEL,
@@ -278,24 +278,6 @@ class DocumentSuite:
         assert await store.document_texts(name, ["d"], EVERYTHING) == {}
         assert info is not None
         assert (info.documents, info.chunks) == (1, 1)
-
-    async def test_erasing_deletes_everything_at_once(self, store: Store) -> None:
-        """All counts of the document are zero afterwards, postings of old segments included; others stay."""
-        others = [make_document(f"other{n}") for n in range(20)]
-        name = await fill_collection(store, make_document("d", [QUERY] * 3), *others)
-        before, after = await store.erase_document(name, "d")
-        again = await store.erase_document(name, "d")
-        found = await store.search_lexical(name, "part", limit=99, access=EVERYTHING)
-
-        assert (before.documents, before.chunks, before.vectors) == (1, 3, 3)
-        assert before.postings >= 3
-        assert after == DocumentParts()
-        assert again == (DocumentParts(), DocumentParts())
-        assert await store.erase_document("unknown", "d") == again
-        assert await store.erase_document(name, "\0") == again
-        left = sorted(one.draft.document_id for one in others)
-        assert sorted(ids_of(await search_all(store, name))) == left
-        assert sorted(ids_of(found)) == left
 
     async def test_ids_by_prefix(self, store: Store) -> None:
         """A prefix is literal text, not a pattern."""

@@ -19,6 +19,7 @@ import pytest
 pytest.register_assert_rewrite(
     "whence.testing.change_log_suite",
     "whence.testing.store_document_suite",
+    "whence.testing.store_erasure_suite",
     "whence.testing.store_search_suite",
     "whence.testing.store_text_suite",
     "whence.testing.store_trace_suite",
@@ -26,12 +27,19 @@ pytest.register_assert_rewrite(
 
 from whence.testing.change_log_suite import ChangeLogSuite  # noqa: E402
 from whence.testing.store_document_suite import DocumentSuite  # noqa: E402
+from whence.testing.store_erasure_suite import ErasureSuite  # noqa: E402
 from whence.testing.store_search_suite import SearchSuite  # noqa: E402
 from whence.testing.store_text_suite import DocumentTextSuite, TokenCodeSuite  # noqa: E402
 from whence.testing.store_trace_suite import TraceSuite  # noqa: E402
 
 
 class StoreSuite(
-    DocumentSuite, DocumentTextSuite, TokenCodeSuite, SearchSuite, ChangeLogSuite, TraceSuite
+    DocumentSuite,
+    ErasureSuite,
+    DocumentTextSuite,
+    TokenCodeSuite,
+    SearchSuite,
+    ChangeLogSuite,
+    TraceSuite,
 ):
     """Behaviours of a store; a subclass provides the `store` fixture."""

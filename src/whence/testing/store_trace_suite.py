@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, Citation, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput
+from whence.schema.search import Correction
 from whence.schema.terms import Term, Triple, iri, literal
 from whence.store.protocols import Store
 from whence.testing.samples import sample
@@ -180,6 +181,23 @@ class TraceSuite:
 
         assert about == [f"{name}-{kind}" for kind in ("chunk", "cited", "literal")]
         assert await store.traces_about("no-such", document_id) == []
+
+    async def test_traces_of_corrected_questions(self, store: Store) -> None:
+        """Those of a collection with corrections, and of failed questions; others do not count."""
+        name = f"corrected-{next(serial_numbers)}"
+        fixed = (Correction(source="leev", target="leave"),)
+        for kind, corrections, collection in (
+            ("one", fixed, name),
+            ("none", (), name),
+            ("else", fixed, "default"),
+        ):
+            answer_id = f"{name}-{kind}"
+            answer = Answer(answer_id=answer_id, question="q", text="t", corrections=corrections)
+            record = make_trace(answer_id, collection=collection, answer=answer)
+            await store.record_trace(record)
+        await store.record_trace(make_trace(f"{name}-failed", collection=name))
+
+        assert await store.traces_corrected(name) == [f"{name}-failed", f"{name}-one"]
 
     async def test_the_overview_counts_questions(self, store: Store) -> None:
         """The overview has the number of recorded questions and the time of the last."""

@@ -177,6 +177,21 @@ class MemoryDocuments(MemoryPart):
             found.log.erase(self._clock(), document_id)
         return before, DocumentParts()
 
+    async def stored_texts(self, collection: str, document_id: str) -> list[str]:
+        """Return the texts, title and headings of a document."""
+        document = self._documents(collection).get(document_id)
+        if document is None:
+            return []
+        draft = document.draft
+        texts = [text for chunk in draft.chunks for text in (chunk.content, chunk.heading)]
+        return [draft.title, *texts]
+
+    async def known_words(self, collection: str, words: Sequence[str]) -> frozenset[str]:
+        """Return which of these words a chunk has."""
+        documents = self._documents(collection).values()
+        chunks = [chunk for document in documents for chunk in document.chunks]
+        return frozenset(words) & {word for chunk in chunks for word in chunk.terms.words}
+
     async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
         """Return what is stored of a document. Links are computed on demand."""
         found = self._collections.get(collection)

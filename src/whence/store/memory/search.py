@@ -406,6 +406,15 @@ class MemoryTraces:
             if stored.record.collection == collection and _names(stored.record, document_id)
         )
 
+    async def traces_corrected(self, collection: str) -> list[str]:
+        """Return the sorted ids of answers to corrected questions, and of failed ones."""
+        return sorted(
+            answer_id
+            for answer_id, stored in self._traces.items()
+            if (record := stored.record).collection == collection
+            and (record.answer is None or record.answer.corrections)
+        )
+
 
 def _names(record: TraceRecord, document_id: str) -> bool:
     """Return whether a trace names a document or one of its chunks."""

@@ -77,6 +77,23 @@ changed AS (
 UPDATE chunk_vec v SET class_id = m.class_id FROM moved m, chunk former
 WHERE v.ord = m.ord AND former.ord = m.ord RETURNING v.ord, former.class_id
 """
+_STORED_TEXTS = """
+WITH d AS (
+    SELECT d.id FROM collection c JOIN document d ON d.collection_id = c.id WHERE c.name = $1 AND d.document_id = $2
+), f AS (
+    SELECT f.id FROM collection c JOIN former_document f ON f.collection_id = c.id
+    WHERE c.name = $1 AND f.document_id = $2
+)
+SELECT x.title AS text FROM document x JOIN d USING (id)
+UNION SELECT x.title FROM former_document x JOIN f USING (id)
+UNION SELECT t.text FROM chunk x JOIN d ON d.id = x.document, unnest(ARRAY[x.content, x.heading]) t(text)
+UNION SELECT t.text FROM former_chunk x JOIN f ON f.id = x.document, unnest(ARRAY[x.content, x.heading]) t(text)
+ORDER BY text
+"""
+_KNOWN_WORDS = """
+SELECT DISTINCT x.word FROM word x JOIN collection c ON c.id = x.collection_id
+WHERE c.name = $1 AND x.word = ANY ($2::text[])
+"""
 _COLLECTION_ID = "SELECT id FROM collection WHERE name = $1"
 _PARTS = """
 SELECT (SELECT count(*) FROM document WHERE collection_id = $1 AND document_id = $2) AS documents,
@@ -259,6 +276,22 @@ class PostgresDocuments:
                 await change_log.log_removed(connection, locked.id, self._clock(), ids)
                 async with _removing(connection, locked.id, ids) as removed:
                     return removed
+
+    async def stored_texts(self, collection: str, document_id: str) -> list[str]:
+        """Return the texts, titles and headings of a document and its former versions."""
+        if not (is_text(collection) and is_text(document_id)):
+            return []
+        async with self._pool.connection() as connection:
+            rows = await connection.fetch(_STORED_TEXTS, collection, document_id)
+        return [row["text"] for row in rows]
+
+    async def known_words(self, collection: str, words: Sequence[str]) -> frozenset[str]:
+        """Return which of these words a chunk has."""
+        if not is_text(collection):
+            return frozenset()
+        async with self._pool.connection() as connection:
+            rows = await connection.fetch(_KNOWN_WORDS, collection, list(filter(is_text, words)))
+        return frozenset(row["word"] for row in rows)
 
     async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
         """Return what is stored of a document."""

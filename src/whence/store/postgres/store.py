@@ -150,7 +150,7 @@ class PostgresStore:
         traces = PostgresTraces(pool, clock, key)
         self.record_trace, self.rewrite_trace = traces.record_trace, traces.rewrite_trace
         self.trace, self.recent_traces = traces.trace, traces.recent_traces
-        self.traces_about = traces.traces_about
+        self.traces_about, self.traces_corrected = traces.traces_about, traces.traces_corrected
         self.check_trace, self.check_traces = traces.check_trace, traces.check_traces
         self.trace_proof = traces.trace_proof
 
@@ -163,6 +163,7 @@ class PostgresStore:
         self.remove_documents = documents.remove_documents
         self.erase_document = documents.erase_document
         self.document_parts = documents.document_parts
+        self.stored_texts, self.known_words = documents.stored_texts, documents.known_words
         self.boost_fields = documents.boost_fields
         self.source_digests = documents.source_digests
         self.note_sources = documents.note_sources

@@ -19,6 +19,8 @@ from whence.store.commitment import SALT_BYTES, commit
 COLUMNS = "answer_id, collection, body, names, acl_tags, labels, clearance, salt, recorded_at"
 #: Beginning of a chunk id that names the document.
 _DOCUMENT_KEY = re.compile("urn:chunk:[^:]*:[^:]*:")
+#: What stands among the names of a trace whose question was corrected, or failed; no document is called so.
+CORRECTED = "\0corrected"
 
 
 class TraceRow(NamedTuple):
@@ -113,11 +115,13 @@ def iso_utc(moment: datetime) -> str:
 
 
 def _names(record: TraceRecord) -> list[int]:
-    """Return the sorted hashes of all that may be the name of a document."""
+    """Return the sorted hashes of all that may be the name of a document, and of `CORRECTED`."""
     objects = {triple.o for event in record.events for triple in event.triples}
     keys = (_DOCUMENT_KEY.match(one.iri) for one in objects if one.iri)
     names = {key[0] for key in keys if key}
     names |= {one.value for one in objects if one.value and not one.datatype}
     if record.answer is not None:
         names |= {citation.document_id for citation in record.answer.citations}
+    if record.answer is None or record.answer.corrections:
+        names.add(CORRECTED)
     return sorted(map(hash_name, names))

@@ -16,6 +16,7 @@ from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.trace_chain import TraceChain, entry_columns
 from whence.store.postgres.trace_rows import (
     COLUMNS,
+    CORRECTED,
     hash_name,
     iso_utc,
     make_row,
@@ -119,9 +120,15 @@ class PostgresTraces:
         """Return the sorted ids of answers whose traces name a document or its chunks; read from an index."""
         if not (is_text(collection) and is_text(document_id)):
             return []
-        names = [hash_name(document_key(collection, document_id)), hash_name(document_id)]
+        return await self._named(collection, document_key(collection, document_id), document_id)
+
+    async def traces_corrected(self, collection: str) -> list[str]:
+        """Return the sorted ids of answers to corrected questions, and of failed ones; read from an index."""
+        return await self._named(collection, CORRECTED) if is_text(collection) else []
+
+    async def _named(self, collection: str, *names: str) -> list[str]:
         async with self._pool.connection() as connection:
-            rows = await connection.fetch(_ABOUT, collection, names)
+            rows = await connection.fetch(_ABOUT, collection, list(map(hash_name, names)))
         return [row["answer_id"] for row in rows]
 
 
