@@ -84,6 +84,40 @@ def test_why_not_ranks_what_was_not_retrieved(cli: Any, handbook: Path) -> None:
     assert printed[0].startswith(f"It ranks {told['numbers']['rank']:,} of ")
 
 
+def test_a_passage_that_was_read_and_not_cited_has_its_best_sentence(cli: Any, answer: Any) -> None:
+    """With its support, which compares with the floor and with the score of the answer."""
+    trace = cli("explain", answer["answer_id"], "--json").json
+    used = next(s["used"] for s in trace["stages"] if s["stage"] == "synthesis")
+    cited = {one["chunk_id"] for one in answer["citations"]}
+    read = next(one for one in used if one not in cited)
+    told = cli("why-not", read, "--answer", answer["answer_id"], "--json").json
+    text = cli("show", read, "--json").json["text"]
+
+    assert told["code"] == "used"
+    numbers = told["numbers"]
+    assert numbers["best_sentence"] in text
+    assert 0 <= numbers["support"] < numbers["best_support"] == answer["score"]
+    assert numbers["floor"] == 0.45
+    assert f"{numbers['support']:.3f}" in told["reason"]
+
+
+def test_a_refused_question_states_what_came_nearest(cli: Any, handbook: Path) -> None:
+    """`explain` has the passage with the score of the refusal, its best sentence, and the words it lacks."""
+    asked = cli("ask", "What is the office dog called?", "--json").json
+    nearest = cli("explain", asked["answer_id"], "--json").json["nearest"]
+    tree = cli("explain", asked["answer_id"]).out
+
+    assert not asked["found"]
+    assert nearest["chunk_id"] == asked["refusal"]["best"]["chunk_id"]
+    assert nearest["numbers"]["support"] == pytest.approx(
+        asked["refusal"]["best"]["score"], abs=1e-6
+    )
+    assert nearest["numbers"]["floor"] == asked["refusal"]["floor"]
+    assert "dog" in nearest["missing_words"]
+    assert f"nearest: {nearest['title']}" in tree
+    assert nearest["reason"] in tree
+
+
 @pytest.mark.parametrize("command", ["explain", "replay", "why-not"])
 def test_an_unknown_answer_is_not_found(cli: Any, handbook: Path, command: str) -> None:
     """Exit 3 with the id, one error and one hint."""

@@ -171,15 +171,7 @@ class WriterClient:
         self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
     ) -> PromptResult:
         """See `WriterService.write_answer`."""
-        variables: dict[str, Any] = {"query": query, "documents": [one.text for one in passages]}
-        if old := outdated_numbers(query, passages):
-            variables["outdated"] = old
-        sections = [section_of(one) for one in passages]
-        if any(sections):
-            variables["sections"] = sections
-        sources = [_source(one) for one in passages]
-        if any(sources):
-            variables["sources"] = sources
+        variables = answer_variables(query, passages)
         request = PromptRequest(
             template_id=DOCUMENT_PROMPT, variables=variables, streaming=on_piece is not None
         )
@@ -204,6 +196,20 @@ class WriterClient:
         if on_piece is not None:
             await on_piece("", True)
         return result
+
+
+def answer_variables(query: str, passages: Sequence[Passage]) -> dict[str, Any]:
+    """Return the variables of the prompt that asks for an answer from passages."""
+    variables: dict[str, Any] = {"query": query, "documents": [one.text for one in passages]}
+    if old := outdated_numbers(query, passages):
+        variables["outdated"] = old
+    sections = [section_of(one) for one in passages]
+    if any(sections):
+        variables["sections"] = sections
+    sources = [_source(one) for one in passages]
+    if any(sources):
+        variables["sources"] = sources
+    return variables
 
 
 def outdated_numbers(query: str, passages: Sequence[Passage]) -> list[int]:

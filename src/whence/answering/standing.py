@@ -9,12 +9,12 @@ one of them over all visible passages; linear in these, and in memory one candid
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from whence.answering.evidence import (
@@ -29,7 +29,7 @@ from whence.retrieval.fusion import ScoredChunk, evidence, score_of
 from whence.retrieval.hybrid import RETRIEVER_DEPTH
 from whence.retrieval.pipeline import Found, find_candidates
 from whence.retrieval.pooling import pool_candidates
-from whence.retrieval.services import Ranking, RetrievalServices
+from whence.retrieval.services import Ranking, RetrievalClients
 from whence.schema.errors import Unavailable
 from whence.schema.search import Candidate
 
@@ -60,29 +60,42 @@ class NearestQuery(NamedTuple):
     """Candidates that the query returned at most."""
 
 
+class WholeRanking:
+    """What the queries of a question find without limits.
+
+    Args:
+        found: As the searches returned it.
+    """
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+        self.candidates = {one.chunk_id: one for one in found.candidates}
+        """By rank."""
+        self.depths = [_depths(ranking.candidates) for _, ranking in found.rankings]
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The rankings of a recorded question for one reader, as its collection is now."""
 
     asked: AskedBefore
-    retrieval: RetrievalServices
+    retrieval: RetrievalClients
     plan: SearchPlan
     """The queries with the limits of the question."""
-    everything: Found
-    """What the queries find without limits."""
+    everything: WholeRanking
     within: Found
-    """What they find within the limits of the question."""
+    """What the queries find within the limits of the question."""
 
     def candidate(self, chunk_id: str) -> CandidateRecord | None:
         """Return the passage in the ranking without limits; None when no query finds it."""
-        return next((one for one in self.everything.candidates if one.chunk_id == chunk_id), None)
+        return self.everything.candidates.get(chunk_id)
 
     def nearest_query(self, chunk_id: str) -> NearestQuery | None:
         """Return the query that ranks a passage best, the first of equal ones."""
         limits = self._limits(self.asked.pool)
         found = [
             NearestQuery(query.text, rank, limit)
-            for (query, ranking), limit in zip(self.everything.rankings, limits, strict=True)
+            for (query, ranking), limit in zip(self.everything.found.rankings, limits, strict=True)
             if (rank := _rank(chunk_id, ranking))
         ]
         return min(found, key=lambda one: one.rank, default=None)
@@ -99,9 +112,9 @@ class Standing:
         one = self.candidate(chunk_id)
         if one is None or one.reason_code == "below_threshold":
             return None
-        follows_alone = not self.everything.graphs and _has_own_score(one)
+        follows_alone = not self.everything.found.graphs and _has_own_score(one)
         if follows_alone and len(self.plan.queries) == 1:
-            return _least_limit(self.everything.rankings[0][1].candidates, one.rank)
+            return _least_limit(self.everything.depths[0], one.rank)
         retrieves = self._simulated(chunk_id) if follows_alone else self._searched(chunk_id)
         return await _border(retrieves, one.rank, len(self.everything.candidates))
 
@@ -113,9 +126,12 @@ class Standing:
 
     def _simulated(self, chunk_id: str) -> Callable[[int], Awaitable[bool]]:
         """Return whether a pool of a size has a passage, from the rankings without limits."""
+        everything = self.everything
         rankings = [
-            (query.text, ranking.candidates, _depths(ranking.candidates))
-            for query, ranking in self.everything.rankings
+            (query.text, ranking.candidates, depths)
+            for (query, ranking), depths in zip(
+                everything.found.rankings, everything.depths, strict=True
+            )
         ]
 
         async def retrieves(pool: int) -> bool:
@@ -144,13 +160,19 @@ class Standing:
         return retrieves
 
 
-async def find_standing(retrieval: RetrievalServices, asked: AskedBefore, most: int) -> Standing:
+async def find_standing(
+    retrieval: RetrievalClients, asked: AskedBefore, most: int, kept: dict[Hashable, WholeRanking]
+) -> Standing:
     """Search as the question did, within its limits and without them.
+
+    The search within the limits states the version of the collection that it saw. A ranking of that version,
+    kept for the same question and reader, is used again; it has no passage that this reader may not see.
 
     Args:
         retrieval: Searches with the rights of the reader.
         asked: The question.
         most: Number that no search has more passages than, or the largest limit of a search.
+        kept: Holds the last ranking without limits, for the next passage of the same answer and reader.
 
     Raises:
         WhenceError: The question cannot be embedded, or a search fails.
@@ -165,13 +187,22 @@ async def find_standing(retrieval: RetrievalServices, asked: AskedBefore, most: 
         pool=asked.pool,
         degrade=lambda *_: None,
     )
-    unlimited = [replace(query, limit=most) for query in plan.queries]
-    everything, within = await asyncio.gather(
-        find_candidates(retrieval, unlimited, limit=most, threshold=asked.threshold),
-        find_candidates(retrieval, plan.queries, limit=asked.limit, threshold=asked.threshold),
+    within = await find_candidates(
+        retrieval, plan.queries, limit=asked.limit, threshold=asked.threshold
     )
-    if len(everything.rankings) < len(plan.queries):
-        raise Unavailable("a search of the question failed", hint="try again")
+    filters = msgspec.json.encode(retrieval.filters, order="deterministic")
+    reader = (retrieval.collection, retrieval.access, retrieval.mode, filters)
+    key = (asked, most, *reader, *sorted(retrieval.versions))
+    everything = kept.get(key)
+    if everything is None:
+        unlimited = [replace(query, limit=most) for query in plan.queries]
+        found = await find_candidates(retrieval, unlimited, limit=most, threshold=asked.threshold)
+        if len(found.rankings) < len(plan.queries):
+            raise Unavailable("a search of the question failed", hint="try again")
+        everything = WholeRanking(found)
+        if len(retrieval.versions) == 1 and 0 not in retrieval.versions:
+            kept.clear()
+            kept[key] = everything
     return Standing(asked, retrieval, plan, everything, within)
 
 
@@ -223,11 +254,10 @@ def _depths(ranking: Sequence[Candidate]) -> list[int]:
     ]
 
 
-def _least_limit(ranking: Sequence[Candidate], rank: int) -> int | None:
+def _least_limit(depths: Sequence[int], rank: int) -> int | None:
     """Return the least limit at which a search has the candidate with this rank among all."""
-    depths = _depths(ranking)
     needed, before = depths[rank - 1], sorted(depths[: rank - 1])
-    for limit in range(1, len(ranking) + 1):
+    for limit in range(1, len(depths) + 1):
         depth = max(limit, RETRIEVER_DEPTH)
         if needed <= depth and bisect_right(before, depth) < limit:
             return limit

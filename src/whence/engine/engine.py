@@ -26,7 +26,6 @@ from whence.engine.session import EngineSession
 from whence.engine.show import show_document
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.trace_access import explain
-from whence.engine.why_not import why_not
 from whence.provenance.outcome import WhyNot
 from whence.provenance.trace import Trace
 from whence.retrieval.pipeline import RERANK_BUDGET_S, check_text, search_match, search_mode
@@ -290,10 +289,9 @@ class Engine(EngineHistory):
         return await export_evidence(self._session, answer_id, access)
 
     async def why_not(self, item: str, answer_id: str, access: Access = _PUBLIC) -> WhyNot:
-        """Return why a passage is not in an answer, with numbers; see `whence.engine.why_not`.
+        """Return why a passage is not in an answer, with numbers; see `whence.engine.why_not`."""
+        from whence.engine.why_not import why_not
 
-        A hidden item is answered like one that does not exist.
-        """
         return await why_not(self._session, item, answer_id, access)
 
     async def erase(self, document_id: str, *, collection: str = "default") -> Erasure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Hashable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -21,6 +22,7 @@ from whence.retrieval.pipeline import check_text
 from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
+    from whence.answering.standing import WholeRanking
     from whence.engine.retriever import Retriever
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
@@ -65,6 +67,8 @@ class EngineSession:
         self.audit_log = None if settings.audit is None else AuditLog(settings.audit)
         #: Rights of the latest answers given by this engine; their traces may not be stored yet.
         self.recent_answers: dict[str, Access] = {}
+        #: The last ranking without limits that `why_not` made.
+        self.rankings: dict[Hashable, WholeRanking] = {}
         #: Blocking retrievers, closed with the session.
         self.retrievers: weakref.WeakSet[Retriever] = weakref.WeakSet()
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from whence.provenance.redaction import chunk_ids, redact_trace
-from whence.provenance.trace import Trace, read_trace
+from whence.provenance.trace import PassageName, Trace, read_trace
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
@@ -19,12 +19,15 @@ from whence.store.protocols import SupportsIntegrity
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
+    from whence.provenance.outcome import WhyNot
     from whence.schema.document_rag import TraceRecord
     from whence.store.protocols import Store, TraceStore
 
 #: How long to wait for the trace of an answer of this engine that is not stored yet, in seconds.
 _RECORDER_TIMEOUT_S = 3.0
 _POLL_INTERVAL_S = 0.02
+#: Passages of a trace whose names are read.
+_MOST_NAMED = 100
 
 
 class ReadableTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,12 +69,38 @@ async def load_trace(session: EngineSession, answer_id: str, access: Access) -> 
 async def explain(session: EngineSession, answer_id: str, access: Access) -> Trace:
     """Return the trace of an answer without the candidates that the reader may not see.
 
-    It states the rights of the question and whether it is as it was recorded.
+    It states the rights of the question, whether it is as it was recorded, the answer, the titles of passages,
+    and what came nearest when there is no answer.
     """
     loaded = await load_trace(session, answer_id, access)
     trace = redact_trace(loaded.trace, loaded.visible)
-    integrity = await check_integrity(await session.store(), answer_id)
-    return msgspec.structs.replace(trace, access=loaded.record.access, integrity=integrity)
+    store, record = await session.store(), loaded.record
+    nearest: WhyNot | None = None
+    if trace.refusal is not None and trace.refusal.best is not None:
+        from whence.engine.why_not import outcome_of
+
+        nearest = await outcome_of(session, loaded, trace.refusal.best.chunk_id, access)
+    texts = await store.chunk_texts(record.collection, _named(trace), access)
+    return msgspec.structs.replace(
+        trace,
+        access=record.access,
+        integrity=await check_integrity(store, answer_id),
+        answer_text=trace.answer_text or (record.answer.text if record.answer else ""),
+        names={one.chunk_id: _name(one.metadata) for one in texts},
+        nearest=nearest,
+    )
+
+
+def _named(trace: Trace) -> list[str]:
+    """Return the passages that are shown by name: those that were kept, and the best ranked others."""
+    ranked = (one.chunk_id for one in trace.candidates)
+    cited = (one.chunk_id for one in trace.citations)
+    return list(dict.fromkeys((*cited, *trace.used, *ranked)))[:_MOST_NAMED]
+
+
+def _name(metadata: Mapping[str, Any]) -> PassageName:
+    found = (metadata.get(key) for key in ("title", "heading"))
+    return PassageName(*(one if isinstance(one, str) else "" for one in found))
 
 
 async def check_integrity(store: TraceStore, answer_id: str | None = None) -> Integrity:

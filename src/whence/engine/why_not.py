@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from whence.answering.standing import AskedBefore, Standing, find_standing
 from whence.engine.similar_ids import similar_ids
+from whence.engine.support import weigh_passage
 from whence.engine.trace_access import ReadableTrace, load_trace
 from whence.engine.walk_outcome import walk_outcome
 from whence.provenance.outcome import WhyNot, outcome_sentence
@@ -71,7 +72,13 @@ async def why_not(session: EngineSession, item: str, answer_id: str, access: Acc
         WhenceError: The ranking cannot be made again, e.g. because a model is missing.
     """
     check_text("the item's id", item)
-    loaded = await load_trace(session, answer_id, access)
+    return await outcome_of(session, await load_trace(session, answer_id, access), item, access)
+
+
+async def outcome_of(
+    session: EngineSession, loaded: ReadableTrace, item: str, access: Access
+) -> WhyNot:
+    """Return the same for an answer whose trace is loaded."""
     told = recorded_outcome(loaded.trace, item, visible=loaded.visible)
     lookup = _Lookup(session, await session.store(), loaded, access)
     if told.code == "not_retrieved":
@@ -79,7 +86,7 @@ async def why_not(session: EngineSession, item: str, answer_id: str, access: Acc
         if not chunk_ids:
             return await lookup.unknown(item)
         told = await lookup.rank(told, chunk_ids)
-    return await lookup.described(await lookup.walked(told))
+    return await lookup.described(await lookup.weighed(await lookup.walked(told)))
 
 
 @dataclass(slots=True)
@@ -158,6 +165,14 @@ class _Lookup:
             return told
         return await walk_outcome(self.session, self.settings, self.trace, told, self.access)
 
+    async def weighed(self, told: WhyNot) -> WhyNot:
+        """Return how well a passage answers that the writer read and did not cite."""
+        if told.code not in ("used", "refused"):
+            return told
+        record, used = self.loaded.record, self.trace.used
+        found = await weigh_passage(self.session, record, used, told.chunk_id, self.access)
+        return replace(told, numbers=told.numbers | found)
+
     async def described(self, told: WhyNot) -> WhyNot:
         """Return an outcome with the names of the passage, the words it lacks, and its line for people."""
         texts, missing = await asyncio.gather(
@@ -193,13 +208,13 @@ class _Lookup:
         )
         info = await self.store.collection(self.collection)
         most = min(_MOST_RANKED, max(pool, info.chunks if info else 1))
-        return await find_standing(retrieval, asked, most)
+        return await find_standing(retrieval, asked, most, self.session.rankings)
 
     def _best(self, standing: Standing, chunk_ids: Iterable[str]) -> str:
         """Return the chunk that is ranked best; the first one when none is ranked."""
         wanted = list(chunk_ids)
-        ranked = (one.chunk_id for one in standing.everything.candidates)
-        return next((one for one in ranked if one in wanted), wanted[0])
+        places = {one: found.rank for one in wanted if (found := standing.candidate(one))}
+        return min(places, key=places.__getitem__, default=wanted[0])
 
     async def _numbers(self, standing: Standing, chunk_id: str) -> dict[str, Scalar | None]:
         """Return rank, scores and cut of a chunk, and what would have retrieved it."""

@@ -156,14 +156,43 @@ async def choose_evidence(
         what = " and ".join(f"`{one}`" for one in named)
         reason = f"None of the {len(request.documents)} best passages names {what}."
         return Choice((), 0, 0.0, FLOOR, reason)
-    everything = spans
-    if len(spans) > _MAX_EMBEDDED:
-        spans = _most_alike(request.query, spans)
-    vectors = await _vectors(parts, spans, embedder)
-    floor = FLOOR_OF_WORDS if vectors is None else FLOOR_WITHOUT_RERANKER
+    everything, spans = spans, _considered(request.query, spans)
+    weighed = await _weigh(parts, spans, request, embedder, reranker)
+    floor, unseen = weighed.floor, _unseen(request, everything)
     best: list[tuple[float, int]] = []
     picked: list[list[Span]] = []
-    unseen = _unseen(request, everything)
+    for question, scores, order in weighed.parts:
+        first = max(range(len(spans)), key=lambda i: (order[i], -i))
+        score = max(0.0, scores[first] - unseen)
+        best.append((score, spans[first].document))
+        if score >= floor:
+            found = _pick(question, spans, order, weighed.vectors)
+            picked.append([_whole(everything, one) for one in found])
+    score, document = max(best, key=lambda pair: pair[0])
+    reason = f"The best passage scores {score:.2f}; an answer needs {floor:.2f}."
+    return Choice(_within_words(picked), document, score, floor, reason)
+
+
+class _Weighed(NamedTuple):
+    """Spans with their scores for each part of a question."""
+
+    parts: list[tuple[_Part, list[float], list[float]]]
+    """The part, and score and order of each span."""
+    vectors: NDArray[np.float32] | None
+    floor: float
+
+
+async def _weigh(
+    parts: Sequence[str],
+    spans: Sequence[Span],
+    request: WriteRequest,
+    embedder: Embedder | None,
+    reranker: Reranker | None,
+) -> _Weighed:
+    """Score some spans for each part of a question; the best ones are read by the reranker."""
+    vectors = await _vectors(parts, spans, embedder)
+    floor = FLOOR_OF_WORDS if vectors is None else FLOOR_WITHOUT_RERANKER
+    weighed = []
     for row, part in enumerate(parts):
         question = _part(part, spans)
         scores = _scores(question, spans, vectors, row - len(parts))
@@ -176,15 +205,59 @@ async def choose_evidence(
                 for i, score in enumerate(scores)
             ]
             order = _order(question, spans, scores, request)
-        first = max(range(len(spans)), key=lambda i: (order[i], -i))
-        score = max(0.0, scores[first] - unseen)
-        best.append((score, spans[first].document))
-        if score >= floor:
-            found = _pick(question, spans, order, vectors)
-            picked.append([_whole(everything, one) for one in found])
-    score, document = max(best, key=lambda pair: pair[0])
-    reason = f"The best passage scores {score:.2f}; an answer needs {floor:.2f}."
-    return Choice(_within_words(picked), document, score, floor, reason)
+        weighed.append((question, scores, order))
+    return _Weighed(weighed, vectors, floor)
+
+
+def _considered(query: str, spans: list[Span]) -> list[Span]:
+    """Return the spans that are embedded: all, or those that share most words with the question."""
+    return _most_alike(query, spans) if len(spans) > _MAX_EMBEDDED else spans
+
+
+class Support(NamedTuple):
+    """How well one passage answers a question."""
+
+    sentence: str
+    """Its best span."""
+    score: float
+    """Score of that span, 0 to 1, on the scale of `Choice.score`."""
+    floor: float
+    """Least score of an answer."""
+
+
+async def weigh_document(
+    request: WriteRequest, document: int, embedder: Embedder | None, reranker: Reranker | None
+) -> Support | None:
+    """Return the score that `choose_evidence` gave the best span of one passage.
+
+    A passage none of whose spans was among those that are embedded is scored by its own spans alone.
+
+    Args:
+        request: What the writer received.
+        document: Place of the passage, from 0.
+        embedder: Compares question and spans.
+        reranker: Reads the best spans.
+
+    Returns:
+        None when the passage has nothing that could answer.
+    """
+    parts, asked = split_questions(request.query), read_question(request.query)
+    everything = [one for one in all_spans(request) if _names_what_is_asked(asked, one, request)]
+    spans = _considered(request.query, everything)
+    if all(one.document != document for one in spans):
+        own = [one for one in everything if one.document == document]
+        spans = _considered(request.query, own)
+    if not spans:
+        return None
+    weighed = await _weigh(parts, spans, request, embedder, reranker)
+    unseen = _unseen(request, everything)
+    places = [i for i, one in enumerate(spans) if one.document == document]
+    best = []
+    for _, scores, order in weighed.parts:
+        first = max(places, key=lambda i: (order[i], -i))
+        best.append((max(0.0, scores[first] - unseen), spans[first].text))
+    score, sentence = max(best, key=lambda pair: pair[0])
+    return Support(sentence, score, weighed.floor)
 
 
 def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from whence.models.evidence_choice import Choice, Span, choose_evidence
+from whence.models.evidence_choice import (
+    Choice,
+    Span,
+    Support,
+    choose_evidence,
+    weigh_document,
+)
 from whence.models.protocols import Embedder, Reranker, WritePiece, WriteRequest
 from whence.schema.prompt import PromptResult, Quote, Shortfall
 from whence.text.asked import value_spans
@@ -71,6 +77,10 @@ class ExtractiveWriter:
                 language_model=False,
             )
         )
+
+    async def weigh(self, request: WriteRequest, document: int) -> Support | None:
+        """Return how well one document of a request answers; see `weigh_document`."""
+        return await weigh_document(request, document, self._embedder, self._reranker)
 
     async def aclose(self) -> None:
         """Do nothing: the caller closes the embedder."""

@@ -138,15 +138,19 @@ def _below_threshold(told: WhyNot) -> str:
 
 
 def _used(told: WhyNot) -> str:
-    support, floor = told.numbers.get("support"), told.numbers.get("floor")
+    refused = told.code == "refused"
     read = "The writer read it and did not cite it"
+    if refused:
+        read = "The question was refused before the writer read it"
+    support, floor = told.numbers.get("support"), told.numbers.get("floor")
     if not isinstance(support, float) or not isinstance(floor, float):
         return f"{read}."
+    line = f"{read}: its best sentence answers with {support:.3f}"
     if support < floor:
-        return f"{read}: its best sentence answers with {support:.3f}, and an answer needs {floor:.3f}."
+        return f"{line}, and an answer needs {floor:.3f}."
     best = told.numbers.get("best_support")
     other = f"; the best passage answers with {best:.3f}" if isinstance(best, float) else ""
-    return f"{read}: its best sentence answers with {support:.3f}, above the {floor:.3f} needed{other}."
+    return f"{line}, above the {floor:.3f} that an answer needs{other}."
 
 
 def _same(told: WhyNot) -> str:
@@ -204,6 +208,7 @@ _SENTENCES: Final[Mapping[str, Callable[[WhyNot], str]]] = {
     "over_rerank_limit": _over_rerank_limit,
     "below_threshold": _below_threshold,
     "used": _used,
+    "refused": _used,
     "duplicate": _same,
     "near_duplicate": _same,
     "less_diverse": _less_diverse,

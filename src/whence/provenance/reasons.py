@@ -57,6 +57,7 @@ OUTCOMES: Mapping[str, Reason] = {
     "against_direction": Reason("exploration", "only edges against the direction lead to it"),
     "over_node_limit": Reason("exploration", "the walk ended before it, at its limit of nodes"),
     "undecided": Reason("exploration", "the question failed before a later stage decided"),
+    "refused": Reason("synthesis", "the question was refused before the writer read it"),
     "used": Reason("synthesis", "its text was given to the writer, which did not cite it"),
     "cited": Reason("synthesis", "the answer cites it"),
 }

@@ -17,6 +17,7 @@ from typing import Any, cast, get_args
 import msgspec
 
 from whence.provenance import namespaces as ns
+from whence.provenance.outcome import WhyNot
 from whence.provenance.stage_records import (
     OUTCOME_PREDICATES,
     SCORE_PREDICATES,
@@ -74,6 +75,20 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return STAGE_LABELS[self.stage]
 
 
+class PassageName(msgspec.Struct, frozen=True):
+    """What people call a passage."""
+
+    title: str = ""
+    """Title of its document."""
+    heading: str = ""
+    """Nearest heading above it."""
+
+    @property
+    def text(self) -> str:
+        """Title and heading on one line; empty when neither is known."""
+        return " > ".join(dict.fromkeys(filter(None, (self.title, self.heading))))
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a question has no answer."""
 
@@ -90,6 +105,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     question: str = ""
     access: Access | None = None
     """Rights of the reader who asked; not part of the triples, None when unknown or withheld."""
+    names: dict[str, PassageName] = {}
+    """Names of passages, by chunk id, as far as they are known today; not part of the triples."""
+    nearest: WhyNot | None = None
+    """Of a question without an answer: the passage that came nearest, and what it lacks; not in the triples."""
     integrity: Integrity | None = None
     """Whether it is as it was recorded; None when that was not checked."""
     asked_at: str = ""

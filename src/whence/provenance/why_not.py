@@ -50,6 +50,9 @@ class _Outcomes:
         self._used = set(trace.used)
         self._kept = {selection.chunk_id for selection in trace.selections}
         self._has_focus = trace.stage("focus") is not None
+        refusal = trace.refusal
+        # Such a question is refused before the passages are reranked and read.
+        self._refused = refusal is not None and refusal.code == "term_not_in_documents"
 
     def code(self, candidate: CandidateRecord) -> str:
         if candidate.chunk_id in self._cited:
@@ -57,7 +60,7 @@ class _Outcomes:
         if candidate.reason_code in DROP_REASONS:
             return candidate.reason_code
         if candidate.chunk_id in self._used:
-            return "used"
+            return "refused" if self._refused else "used"
         # A trace of the shared vocabulary alone has no reasons; a chunk that was read and not kept is one the
         # reranker dropped.
         reranked_out = self._has_focus and candidate.chunk_id not in self._kept

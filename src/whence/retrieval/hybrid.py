@@ -102,6 +102,12 @@ class HybridSearch:
     """Returns the passage graph of the collection; None when it has too few links."""
     degraded: list[Degradation] = field(default_factory=list)
     """What was left out so far, and why."""
+    _exhausted: set[RetrieverName] = field(default_factory=set, init=False)
+    """Retrievers that returned fewer candidates than they were asked for: no other chunk has a score there."""
+
+    @property
+    def _depth(self) -> int:
+        return max(self.limit, RETRIEVER_DEPTH)
 
     async def search(self) -> SearchResponse:
         """Rank by both retrievers, or by the one that answers.
@@ -109,7 +115,7 @@ class HybridSearch:
         Raises:
             WhenceError: Neither answered.
         """
-        depth = max(self.limit, RETRIEVER_DEPTH)
+        depth = self._depth
         words = self._attempt(self.lexical.search(limit=depth))
         dense: _Ranking
         if self.dense is None:
@@ -166,6 +172,9 @@ class HybridSearch:
                 chunk = chunks.setdefault(one.chunk_id, ScoredChunk(one.document_id))
                 score = one.dense_score if name == "dense" else one.sparse_score
                 chunk.scores[name] = score or 0.0
+            if len(ranking) < self._depth:
+                # It has ranked all that it finds.
+                self._exhausted.add(name)
         if "dense" not in ranked:
             lexical = rankings["lexical"]
             assert not isinstance(lexical, WhenceError)
@@ -188,7 +197,10 @@ class HybridSearch:
         for name in names:
             retriever = self.lexical if name == "lexical" else self.dense
             new = [key for key, one in chunks.items() if name not in one.scores]
-            if new and retriever is not None:
+            if name in self._exhausted:
+                for key in new:
+                    chunks[key].scores[name] = 0.0
+            elif new and retriever is not None:
                 found = await retriever.scores(new)
                 for key in new:
                     chunks[key].scores[name] = found.get(key, 0.0)

@@ -13,7 +13,7 @@ from whence.schema.terms import Triple
 
 
 def to_json(trace: Trace) -> dict[str, Any]:
-    """Return `{answer_id, question, graph, stages, triples, complete, faults, integrity}`; JSON types only."""
+    """Return `{answer_id, question, graph, stages, triples, complete, ...}`; JSON types only."""
     return trace_summary(trace) | {"triples": [triple_to_json(triple) for triple in trace.triples]}
 
 
@@ -30,6 +30,9 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "complete": not faults,
         "faults": [to_builtins(fault) for fault in faults],
         "integrity": to_builtins(trace.integrity),
+        "answer": trace.answer_text,
+        "names": to_builtins(trace.names),
+        "nearest": to_builtins(trace.nearest),
     }
 
 

@@ -19,7 +19,7 @@ from whence.provenance.render.text import (
     stage_counts,
 )
 from whence.provenance.stage_records import StageRun
-from whence.provenance.trace import STAGE_TITLES, Stage, Trace
+from whence.provenance.trace import STAGE_TITLES, PassageName, Stage, Trace
 
 _EDGES_SHOWN = 12
 _FAULTS_SHOWN = 10
@@ -159,6 +159,13 @@ def _add_citations(branch: Tree, trace: Trace) -> None:
         refusal = trace.refusal
         why = f"no answer, {refusal.code}: {refusal.reason}" if refusal else "no answer"
         branch.add(Text(one_line(why), style="yellow"))
+    if trace.nearest is not None:
+        name = trace.names.get(trace.nearest.chunk_id, PassageName()).text
+        node = branch.add(Text(one_line(f"nearest: {name or trace.nearest.chunk_id}")))
+        node.add(Text(one_line(trace.nearest.reason), style="dim"))
+        sentence = trace.nearest.numbers.get("best_sentence")
+        if isinstance(sentence, str):
+            node.add(Text(f"“{shorten(sentence, 200)}”", style="italic"))
     for citation in trace.citations:
         marker = (f"[{citation.marker}] ", "bold green")
         node = branch.add(_styled(marker, (one_line(citation.chunk_id), "")))
