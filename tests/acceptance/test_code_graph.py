@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.fake_bundles import fake_head_sha
+from tests.support.prov_o import load, violations
 
 from whence.flow.loader import find_flow
 
@@ -300,6 +301,9 @@ def test_a_flow_limits_the_graph_and_explain_shows_rights(code: Any, tmp_path: P
         "labels": ["internal"],
         "clearance": 0,
     }
+    turtle = code("explain", asked.json["answer_id"], *rights, "--format", "turtle").out
+    assert violations(turtle) == ""
+    assert load(turtle, "turtle").get_records()
     printed = code("explain", asked.json["answer_id"], *rights).out
     assert "rights acl finance, security; labels internal" in printed
     # Its names may be unknown to a reader with fewer rights.

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import rdflib
+from prov.model import ProvDerivation, ProvElement
 from tests.acceptance.conftest import running_server
+from tests.support.prov_o import load, prov_faults, triple_of
 
 TRAVEL = "Who approves travel abroad?"
 STAGES = ["question", "grounding", "exploration", "focus", "synthesis"]
@@ -114,6 +116,7 @@ def test_every_demo_question_is_answered(
             source = (handbook / citation["source_file"]).read_text()
             assert citation["quote"] in source
         assert trace["complete"] is True
+        assert prov_faults(map(triple_of, trace["triples"])) == []
         names = [stage["stage"] for stage in trace["stages"]]
         assert [name for name in STAGES if name in names] == names
 
@@ -170,6 +173,29 @@ def test_explain_prints_rdf(cli: Any, travel: Any, form: str, parser: str) -> No
 
     assert len(quads) == len({tuple(t[k] for k in "spo") for t in trace["triples"]})
     assert {str(quad[3]) for quad in quads} == {"urn:graph:retrieval"} == {trace["graph"]}
+
+
+@pytest.mark.parametrize(
+    ("form", "parser"),
+    [("nquads", "nquads"), ("turtle", "turtle"), ("trig", "trig"), ("jsonld", "json-ld")],
+)
+def test_explain_prints_prov_o(cli: Any, travel: Any, form: str, parser: str) -> None:
+    """The package `prov` loads each format: an activity a stage, and the way from answer to documents."""
+    bundle = load(cli("explain", travel["answer_id"], "--format", form).out, parser)
+    records = {one.identifier.uri: dict(one.attributes) for one in bundle.get_records(ProvElement)}
+    derived = [tuple(end.uri for end in one.args[:2]) for one in bundle.get_records(ProvDerivation)]
+    activities = [uri for uri in records if "/activity/" in uri]
+
+    assert len(activities) == len(travel["stages"])
+    for citation in travel["citations"]:
+        passage = citation["chunk_id"]
+        assert passage in [other for one, other in derived if one.endswith("/synthesis")]
+        [document] = [other for one, other in derived if one == passage]
+        told = {
+            str(name).partition(":")[2]: str(value) for name, value in records[document].items()
+        }
+        assert told["title"] == citation["title"] != ""
+        assert told["source"] == citation["source_url"]
 
 
 def test_explain_draws_and_queries(cli: Any, travel: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.code_edges import CodeEdge
 from tests.support.graph_model import GraphModel
+from tests.support.prov_o import prov_faults
 
 from whence.answering.requests import CodeRagParameters
 from whence.answering.trace_recorder import Sources
@@ -157,6 +158,7 @@ async def test_the_trace_has_seeds_edges_and_budget() -> None:
         (chunk("b"), chunk("c")),
     ]
     assert check_trace(trace) == []
+    assert prov_faults(trace.triples) == []
     assert chunk("d") not in str(trace.triples)
     assert {c.chunk_id: c.reason_code for c in trace.candidates} == {
         chunk("a"): "", chunk("e"): "over_limit", chunk("b"): "", chunk("c"): "",
@@ -180,6 +182,7 @@ async def test_the_budget_drops_whole_texts() -> None:
     # A node that only the walk found has the score of the seed it was reached from.
     assert {one.score for one in trace.selections} == {0.9}
     assert check_trace(trace) == []
+    assert prov_faults(trace.triples) == []
 
 
 async def test_nothing_found_calls_no_writer() -> None:
@@ -190,6 +193,7 @@ async def test_nothing_found_calls_no_writer() -> None:
     assert not answer.found
     assert store.reads == 0
     assert check_trace(trace_of(context)) == []
+    assert prov_faults(trace_of(context).triples) == []
 
 
 async def test_a_failing_expansion_degrades_to_the_seeds() -> None:
@@ -204,6 +208,7 @@ async def test_a_failing_expansion_degrades_to_the_seeds() -> None:
     assert "expansion_failed" in {one.code for one in answer.degraded}
     assert answer.citations[0].document_id == node("a")
     assert check_trace(trace_of(context)) == []
+    assert prov_faults(trace_of(context).triples) == []
 
 
 async def test_an_unknown_relation_is_refused() -> None:

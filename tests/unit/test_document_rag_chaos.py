@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.prov_o import prov_faults
 
 from whence.processors.document_rag import DocumentRag, RagOptions
 from whence.provenance.checking import check_trace
@@ -122,6 +123,7 @@ async def test_a_question_always_ends_in_a_valid_state(
 
     trace = read_trace(triples)
     assert check_trace(trace) == []
+    assert prov_faults(trace.triples) == []
     given_documents = prompt.documents[-1] if prompt.documents else []
     assert len(given_documents) <= doc_limit
     if isinstance(outcome, WhenceError):

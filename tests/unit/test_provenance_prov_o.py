@@ -7,11 +7,9 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
-import pyshacl
 import pytest
 import rdflib
 from prov.model import (
@@ -25,6 +23,7 @@ from prov.model import (
     ProvGeneration,
     ProvUsage,
 )
+from tests.support.prov_o import load, prov_faults, violations
 from tests.support.traces import (
     code_triples,
     earlier_triples,
@@ -86,16 +85,8 @@ def subjects(triples: Iterable[Triple]) -> Counter[str]:
 
 
 def loaded(triples: Iterable[Triple], form: str = "trig", parser: str = "trig") -> ProvBundle:
-    """Load triples with `prov`; every attribute of every record must be understood."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.filterwarnings("error", message="The following attributes were not converted")
-        # N-Quads have no prefixes to name what is read with.
-        warnings.filterwarnings("ignore", message=".* was minted for it")
-        document = ProvDocument.deserialize(
-            content=serialize(triples, form), format="rdf", rdf_format=parser
-        )
-    return next(iter(document.bundles), document)
+    """Load triples with `prov` from a format."""
+    return load(serialize(triples, form), parser)
 
 
 def pairs(bundle: ProvBundle, relation: type) -> set[tuple[str, str]]:
@@ -195,25 +186,13 @@ def test_agents_have_names_and_versions() -> None:
 # Our shapes.
 
 
-@cache
-def shapes() -> rdflib.Graph:
-    """Return the shapes of the package."""
-    return rdflib.Graph().parse(
-        data=(files("whence.provenance") / "shapes.ttl").read_text("utf-8"), format="turtle"
-    )
-
-
-def violations(triples: Iterable[Triple]) -> str:
-    """Return what the shapes report; empty when they hold."""
-    graph = rdflib.Graph().parse(data=serialize(triples, "turtle"), format="turtle")
-    conforms, _, report = pyshacl.validate(graph, shacl_graph=shapes())
-    return "" if conforms else report
-
-
 @KINDS
 def test_the_shapes_hold(name: str) -> None:
     """Every kind of trace conforms to the shapes."""
-    assert violations(read_trace(traces()[name]).triples) == ""
+    trace = read_trace(traces()[name])
+
+    assert violations(serialize(trace.triples, "turtle")) == ""
+    assert prov_faults(trace.triples) == []
 
 
 def erased(triples: Sequence[Triple], *chunks: str) -> list[Triple]:
@@ -240,8 +219,12 @@ def test_the_shapes_hold_after_redaction_and_erasure() -> None:
     trace = read_trace(traces()["full"])
     first, second = (citation.chunk_id for citation in trace.citations)
 
-    assert violations(redact_trace(trace, chunk_ids(trace) - {first}).triples) == ""
-    assert violations(read_trace(erased(traces()["full"], second)).triples) == ""
+    for left in (
+        redact_trace(trace, chunk_ids(trace) - {first}),
+        read_trace(erased(traces()["full"], second)),
+    ):
+        assert violations(serialize(left.triples, "turtle")) == ""
+        assert prov_faults(left.triples) == []
 
 
 QUESTION, ACTIVITY = iri(answer_uris("full").question), iri("urn:a:activity")
@@ -285,7 +268,9 @@ START, GRAPH = iri(ns.PROV_STARTED_AT_TIME), ns.GRAPH_RETRIEVAL
 )
 def test_the_shapes_find_faults(change: Any, words: str) -> None:
     """A time on an entity, untyped or without zone, a missing title, class or label, and a long node."""
-    assert words in violations(change(list(read_trace(traces()["full"]).triples)))
+    changed = change(list(read_trace(traces()["full"]).triples))
+
+    assert words in violations(serialize(changed, "turtle"))
 
 
 # Readers of the shared vocabulary: they ask a store for 100 triples of a subject, in the order of the store.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from whence.schema.document_rag import Answer
 
 _CITATION = (
-    *("marker", "chunk_id", "document_id", "source_file", "source_url"),
+    *("marker", "chunk_id", "document_id", "title", "source_file", "source_url"),
     *("heading", "quote", "highlights", "outdated"),
 )
 _STAGE = ("stage", "label", "duration_ms", "candidates_in", "candidates_out")
