@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 74_350
+MAX_LINES = 75_300
 MAX_FILE_LINES = 600
 MAX_CLASS_LINES = 300
 MAX_FUNCTION_LINES = 60
 QUESTION_LIMITS = {
     "files entered by one question": 60,
-    "functions entered by one question": 411,
+    "functions entered by one question": 412,
     "calls of one question": 3998,
     "deepest stack of one question": 22,
 }

@@ -193,8 +193,10 @@ def answer_document_request(
     parameters: DocumentRagParameters,
     context: QuestionContext,
     sources: Sources,
+    *,
+    as_of: str = "",
 ) -> AsyncGenerator[Message, None]:
-    """Answer a question from documents.
+    """Answer a question from documents; `as_of` is the moment that they are of, if it is not the present.
 
     Raises:
         BadInput: The question or a filter is invalid, a limit is out of range, or the answer id cannot be part
@@ -228,6 +230,8 @@ def answer_document_request(
     if message.filters:
         wire = msgspec.json.encode(message.filters, order="deterministic")
         settings["filters"] = wire.decode()
+    if as_of:
+        settings["as_of"] = as_of
     return _answer(message, parameters, context, sources, settings, filters=message.filters)
 
 

@@ -32,9 +32,14 @@ _RERANK_LIMIT_HELP = "Candidates that the reranker reads; 0 for all."
 _DIVERSITY_HELP = "mmr chooses passages that say different things; none goes by relevance alone."
 _LAMBDA_HELP = "Weight of relevance against diversity, 0 to 1; 0.7 by default."
 
+_AS_OF_HELP = (
+    "Answer from the documents as they were: at the end of a date, at a time (ISO 8601, UTC), or when an answer was"
+    " given. Rights are those of today."
+)
 _DOC_LIMIT_HELP = "Passages given to the writer, 20 by default; of code, nodes, by default as many as the flow says."
 
 _Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is written.")]
+_AsOf = Annotated[str | None, typer.Option("--as-of", metavar="DATE|ANSWER_ID", help=_AS_OF_HELP)]
 _Flow = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Flow to use: document-rag, code-rag or a flow file."),
@@ -55,6 +60,7 @@ def ask(
     mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
     filters: Filter = None,
     exact: Exact = False,
+    as_of: _AsOf = None,
     timeout: Annotated[float, typer.Option(help="Time limit in seconds.")] = 120.0,
     flow: _Flow = None,
     trace: TraceFile = None,
@@ -78,6 +84,8 @@ def ask(
     about_code = flow == "code-rag" or snapshot is not None
     if about_code and conditions:
         raise BadInput("questions about code take no filters", hint="omit --filter")
+    if about_code and as_of is not None:
+        raise BadInput("questions about code take no moment", hint="name a --snapshot instead")
     if about_code and diversity is not None:
         raise BadInput("questions about code take no diversity", hint="omit --diversity")
     choice = (snapshot or SnapshotChoice()) if about_code else None
@@ -93,7 +101,7 @@ def ask(
         options["doc_limit"] = doc_limit
     if choice is None:
         options |= {"fetch_limit": fetch_limit, "filters": conditions, "exact": exact}
-        options |= {"rerank": not no_rerank, "rerank_limit": rerank_limit}
+        options |= {"rerank": not no_rerank, "rerank_limit": rerank_limit, "as_of": as_of}
         options |= {"diversity": diversity, "diversity_lambda": diversity_lambda}
     answer = _ask(context, question, flow, choice, options, trace)
     _print(context, answer, printer, live)

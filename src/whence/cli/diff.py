@@ -29,7 +29,15 @@ _CAUSES = {
 _Answer = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
 
 
-def replay(context: typer.Context, answer_id: _Answer, *, access: ReaderAccess) -> int:
+def replay(
+    context: typer.Context,
+    answer_id: _Answer,
+    *,
+    as_of_answer: Annotated[
+        bool, typer.Option("--as-of-answer", help="Read the documents as they were for the answer.")
+    ] = False,
+    access: ReaderAccess,
+) -> int:
     """Ask a recorded question again; show the first stage whose result differs, and why.
 
     Exit 1 when the result differs. Scores that drifted because documents came or went are told, and are no
@@ -37,7 +45,7 @@ def replay(context: typer.Context, answer_id: _Answer, *, access: ReaderAccess) 
     """
     report = run_with_engine(
         context,
-        lambda engine, _: engine.replay(answer_id, access),
+        lambda engine, _: engine.replay(answer_id, access, as_of_answer=as_of_answer),
         reads=f"answer {answer_id!r}",
         warm_up=True,
     )

@@ -43,6 +43,7 @@ _LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "snapshot_source": ("source",),
     "filters": ("filters",),
     "answer_id": ("answer_id",),
+    "as_of": ("as_of",),
 }
 #: Arguments that name files, nodes, chunks, documents or compared answers.
 _ITEMS: Final = (

@@ -232,6 +232,7 @@ class Engine(EngineHistory):
         mode: str | None = None,
         filters: Mapping[str, Any] | None = None,
         exact: bool = False,
+        as_of: str | None = None,
         timeout_s: float = 120.0,
         chunk_callback: ChunkCallback | None = None,
         explain_callback: ExplainCallback | None = None,
@@ -251,6 +252,7 @@ class Engine(EngineHistory):
             mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
             filters: Conditions on metadata that passages must meet, as for `search`.
             exact: Whether misspelt words are searched for as they are.
+            as_of: Date, time or id of an answer, whose documents are read; see `whence.engine.as_of`.
             timeout_s: Seconds for the whole question.
             chunk_callback: Receives the text while it is written.
             explain_callback: Receives the triples of each finished stage; its exceptions are only logged.
@@ -274,7 +276,7 @@ class Engine(EngineHistory):
             filters=dict(filters or {}),
             streaming=chunk_callback is not None,
         )
-        return await self._session.ask(request, timeout_s, chunk_callback, explain_callback)
+        return await self._session.ask(request, timeout_s, chunk_callback, explain_callback, as_of)
 
     async def explain(self, answer_id: str, access: Access = _PUBLIC) -> Trace:
         """Return the trace of an answer, without candidates that are hidden from the reader.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whence.engine.changes import LoggedChange, list_changes
 from whence.engine.replay import AnswerDiff, ReplayReport, diff_answers, replay
@@ -20,20 +20,27 @@ class EngineHistory:
     _session: EngineSession
 
     async def replay(
-        self, answer_id: str, access: Access = _PUBLIC, *, timeout_s: float = 120.0
+        self,
+        answer_id: str,
+        access: Access = _PUBLIC,
+        *,
+        timeout_s: float = 120.0,
+        as_of_answer: bool = False,
     ) -> ReplayReport:
         """Ask a recorded question again and compare all stages, each difference with its cause.
 
         No second trace is stored.
 
-        The question runs with its recorded rights if the reader's cover them, else with the reader's.
+        The question runs with its recorded rights if the reader's cover them, else with the reader's. With
+        `as_of_answer` it runs on the documents of then, as does one that was asked as of a moment.
 
         Raises:
             NotFound: As for `explain`; also when a candidate is hidden from the reader.
             BadInput: The recorded question had failed.
             WhenceError: As for `ask`.
         """
-        return await replay(self._session, answer_id, access, timeout_s=timeout_s)
+        how: dict[str, Any] = {"timeout_s": timeout_s, "as_of_answer": as_of_answer}
+        return await replay(self._session, answer_id, access, **how)
 
     async def diff(self, answer_a: str, answer_b: str, access: Access = _PUBLIC) -> AnswerDiff:
         """Compare two recorded answers by stage; each difference has its cause.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import asdict
 
 from whence.answering.state import collect_answer
+from whence.engine.as_of import client_at, recorded_moment
 from whence.engine.changes import find_change_log
 from whence.engine.comparison import Comparison, Run, compare
 from whence.engine.trace_access import answer_not_found, load_trace
@@ -44,14 +44,24 @@ class AnswerDiff(Comparison, frozen=True, kw_only=True):
 
 
 async def replay(
-    session: EngineSession, answer_id: str, access: Access, *, timeout_s: float = 120.0
+    session: EngineSession,
+    answer_id: str,
+    access: Access,
+    *,
+    timeout_s: float = 120.0,
+    as_of_answer: bool = False,
 ) -> ReplayReport:
     """Ask a recorded question again and compare."""
     record, recorded = await _load(session, answer_id, access)
     request = replay_request(record, access)
-    again = await _ask_again(session.client, request, timeout_s)
-    version = await _version(session, record)
-    net = await _net(session, record.collection, (version, _NOW), (recorded, again), access)
+    at, version = await recorded_moment(session, record), _NOW
+    if isinstance(request, DocumentRagRequest) and (as_of_answer or "as_of" in record.settings):
+        version = at.version
+        async with client_at(session, record.collection, request.access, at) as client:
+            again = await _ask_again(client, request, timeout_s)
+    else:
+        again = await _ask_again(session.client, request, timeout_s)
+    net = await _net(session, record.collection, (at.version, version), (recorded, again), access)
     found = compare(recorded, again, net)
     return ReplayReport(answer_id=answer_id, **asdict(found))
 
@@ -65,7 +75,8 @@ async def diff_answers(
     ]
     net = NetChanges()
     if one.collection == other.collection:
-        versions = (await _version(session, one), await _version(session, other))
+        moments = [await recorded_moment(session, record) for record in (one, other)]
+        versions = (moments[0].version, moments[1].version)
         net = await _net(session, one.collection, versions, (before, after), access)
     found = compare(before, after, net)
     return AnswerDiff(answer_a=answer_a, answer_b=answer_b, **asdict(found))
@@ -83,15 +94,6 @@ async def _load(session: EngineSession, answer_id: str, access: Access) -> tuple
             hint=f"`whence explain {answer_id}` shows where",
         )
     return record, Run(trace=loaded.trace, answer=record.answer, access=record.access)
-
-
-async def _version(session: EngineSession, record: TraceRecord) -> int:
-    """Return the version that an answer was made at, by its time if it was recorded without one."""
-    log = await find_change_log(session)
-    if record.collection_version or log is None:
-        return record.collection_version
-    asked_at = datetime.fromisoformat(record.asked_at or datetime.now(UTC).isoformat())
-    return await log.version_at(record.collection, asked_at)
 
 
 async def _net(

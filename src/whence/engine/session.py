@@ -108,8 +108,13 @@ class EngineSession:
         timeout_s: float,
         chunk_callback: ChunkCallback | None,
         explain_callback: ExplainCallback | None,
+        as_of: str | None = None,
+        *,
+        client: FlowClient | None = None,
     ) -> Answer:
         """Send a question to the flow and return its answer.
+
+        With `as_of` it goes to a flow of its own, on the documents as they were; see `whence.engine.as_of`.
 
         Raises:
             BadInput: The question cannot be sent as text, or the time is out of range.
@@ -117,7 +122,12 @@ class EngineSession:
         """
         check_text("the question", request.question)
         check_timeout(timeout_s)
-        replies = self.client.ask(request, timeout_s=timeout_s)
+        if as_of is not None:
+            from whence.engine.as_of import ask_as_of
+
+            callbacks = {"chunk_callback": chunk_callback, "explain_callback": explain_callback}
+            return await ask_as_of(self, request, as_of, timeout_s=timeout_s, **callbacks)
+        replies = (client or self.client).ask(request, timeout_s=timeout_s)
         answer = await collect_answer(replies, chunk_callback, explain_callback)
         self.recent_answers[answer.answer_id] = request.access
         if len(self.recent_answers) > _MOST_RECENT:

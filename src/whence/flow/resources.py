@@ -101,6 +101,7 @@ class Resources:
 
         url = self._settings.database_url
         key = ChainKey(self._settings.integrity)
+        keep_versions = self._settings.keep_versions
         store: Any
         if url is None:
             from whence.store.postgres.server.server import EmbeddedServer
@@ -109,11 +110,11 @@ class Resources:
             # Imported after the server, which starts meanwhile.
             from whence.store.postgres.store import PostgresStore
 
-            store = await PostgresStore.connect(server, key=key)
+            store = await PostgresStore.connect(server, key=key, keep_versions=keep_versions)
         else:
             from whence.store.open import open_store
 
-            store = await open_store(url, key)
+            store = await open_store(url, key, keep_versions)
         return self._closing(store)
 
     async def _open_ledger(self) -> Any:

@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -22,6 +23,9 @@ Origin = Literal["option", "environment", "whence.toml", "default"]
 
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 _MASK: Final = "***"
+_DURATION = re.compile(r"(\d{1,7})([hdw])\Z")
+_HOURS: Final = {"h": 1, "d": 24, "w": 168}
+_MOST_HOURS: Final = 24 * 36_525
 
 
 class Setting(NamedTuple):
@@ -89,6 +93,13 @@ SETTINGS: Final = (
         "`on` keeps the token vectors of documents that are indexed, about 3 kB a chunk, for the local"
         " reranker; with `off` it reads their texts, which takes longer.",
         "on",
+    ),
+    Setting(
+        "keep_versions",
+        "WHENCE_KEEP_VERSIONS",
+        "How long documents that were replaced or removed are kept for `whence ask --as-of`: `30d`, `12h` or `4w`;"
+        " `0` keeps none. Erased ones are never kept.",
+        "30d",
     ),
     Setting("collection", "WHENCE_COLLECTION", "Collection that commands work on.", "default"),
     Setting("models", "WHENCE_MODELS", "Folder of local models in place of the usual ones."),
@@ -248,6 +259,11 @@ class Settings:
         return is_on("token_vectors", str(self.get("token_vectors")))
 
     @property
+    def keep_versions(self) -> timedelta:
+        """Time for which former versions of documents are kept; zero for none."""
+        return parse_duration("keep_versions", str(self.get("keep_versions")))
+
+    @property
     def trace_dir(self) -> Path | None:
         """Folder of pipeline traces, absolute; None when none are written."""
         chosen = self.get("trace_dir")
@@ -371,6 +387,21 @@ def _read_file(file: Path) -> dict[str, str]:
                 f"{name} in {file} must be a string", hint=f'write {name} = "..." in quotes'
             )
     return data
+
+
+def parse_duration(name: str, value: str) -> timedelta:
+    """Return a time in hours, days or weeks, e.g. `12h`, `30d` or `4w`; `0` is none.
+
+    Raises:
+        ConfigError: It is no such time, or more than 100 years.
+    """
+    found = _DURATION.match(value)
+    hours = int(found[1]) * _HOURS[found[2]] if found else _MOST_HOURS + 1
+    if value != "0" and not 0 < hours <= _MOST_HOURS:
+        raise ConfigError(
+            f"{name} must be a time such as 30d, 12h or 4w, or 0 for none, not {value!r}"
+        )
+    return timedelta(hours=0 if value == "0" else hours)
 
 
 def is_on(name: str, value: str) -> bool:

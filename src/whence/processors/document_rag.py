@@ -47,6 +47,11 @@ class DocumentRagProcessor(StreamingProcessor):
 
     Explain events go to the port `explain` and to the caller. The trace goes to the port `trace` before the
     answer goes out; one that cannot be published shows in the answer as `trace_not_stored`.
+
+    Args:
+        parameters: Settings.
+        sources: Where ids and times come from.
+        as_of: Moment of which the store has the documents, ISO 8601, for the trace; empty for the present.
     """
 
     type_name = "document-rag"
@@ -70,12 +75,17 @@ class DocumentRagProcessor(StreamingProcessor):
         parameters: DocumentRagParameters | None = None,
         *,
         sources: Sources = Sources(),  # noqa: B008 - immutable
+        as_of: str = "",
     ) -> None:
         super().__init__(parameters)
         self._sources = sources
+        self._as_of = as_of
 
     def handle_stream(
         self, message: DocumentRagRequest, context: Context
     ) -> AsyncIterator[Message]:
         """Answer one question."""
-        return answer_document_request(message, self.parameters, context, self._sources)
+        sources = self._sources
+        return answer_document_request(
+            message, self.parameters, context, sources, as_of=self._as_of
+        )

@@ -8,13 +8,19 @@ today; a document that is gone has the tags that it had last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from whence.schema.access import Access, DocumentTags
+from whence.schema.errors import BadInput
+
+#: Time for which a former version of a document is kept unless a setting says otherwise.
+KEEP_VERSIONS: Final = timedelta(days=30)
+#: Most visible chunks of a version that is read: some 15 kB of memory each.
+MAX_VERSION_CHUNKS: Final = 50_000
 
 ChangeKind = Literal["added", "changed", "tagged", "removed", "erased", "settings"]
 """What happened: `tagged` is a change of the tags alone, `settings` one of the collection itself."""
@@ -79,6 +85,64 @@ class SupportsChangeLog(Protocol):
         Those of documents that the reader may see today, and those of the collection. With `whole` the earlier
         entries of the same documents come too. Cost: linear in the entries.
         """
+
+
+@runtime_checkable
+class SupportsVersions(SupportsChangeLog, Protocol):
+    """Keeps former versions of documents for a time, and reads a collection as it was."""
+
+    async def store_at(
+        self, collection: str, access: Access, version: int, moment: datetime
+    ) -> Any:
+        """Return a store that has one version of a collection, for one reader; it is read from memory.
+
+        It has the documents of then that the reader may see by the tags that these have today, or had last, and
+        gives the results of then to the last bit; where this store ranks by an approximate index, those of an
+        exact search. Cost: linear in the collection.
+
+        Args:
+            collection: Its name.
+            access: Rights of the reader.
+            version: The version.
+            moment: When it was the current one.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: The log begins later, a visible document of then is not kept any more, or there are more
+                than `MAX_VERSION_CHUNKS` visible chunks.
+        """
+
+
+def check_version(
+    collection: str, moment: datetime, *, since: datetime, missing: int, chunks: int
+) -> None:
+    """Refuse a version that cannot be read.
+
+    Args:
+        collection: Its name.
+        moment: When the version was the current one.
+        since: Moment at which the log begins.
+        missing: Number of visible documents of the version that are not kept.
+        chunks: Number of its visible chunks.
+    """
+    if moment < since:
+        when = since.astimezone(UTC).isoformat(timespec="seconds")
+        raise BadInput(
+            f"collection {collection!r} is known from {when} on, not as of {moment.isoformat()}",
+            hint="ask as of a later moment; `whence changes` lists what is known",
+        )
+    if missing:
+        raise BadInput(
+            f"collection {collection!r} cannot be read as of {moment.isoformat()}: documents of then were replaced"
+            " or removed, and are kept no more",
+            hint="ask as of a later moment; WHENCE_KEEP_VERSIONS says how long former versions are kept",
+        )
+    if chunks > MAX_VERSION_CHUNKS:
+        raise BadInput(
+            f"collection {collection!r} had {chunks:,} visible passages then; at most {MAX_VERSION_CHUNKS:,} can be"
+            " read as of a moment",
+            hint="split the collection, or ask without --as-of",
+        )
 
 
 def net_changes(

@@ -6,23 +6,28 @@ scheme of the URL, its value an async function `open_store(url) -> ChunkStore` w
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 from whence.schema.errors import ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
 from whence.store.chain_key import ChainKey
+from whence.store.change_log import KEEP_VERSIONS
 
 GROUP = "whence.stores"
 _POSTGRES = ("postgresql", "postgres")
 
 
-async def open_store(url: str, key: ChainKey | None = None) -> Any:
+async def open_store(
+    url: str, key: ChainKey | None = None, keep_versions: timedelta = KEEP_VERSIONS
+) -> Any:
     """Open a store, to be closed by the caller with `aclose`.
 
     Args:
         url: Its address.
         key: Signs the chain of traces, where the store has one.
+        keep_versions: Time for which former versions of documents are kept, where the store keeps them.
 
     Returns:
         A `ChunkStore`, with the optional protocols that it supports.
@@ -39,7 +44,7 @@ async def open_store(url: str, key: ChainKey | None = None) -> Any:
         # asyncpg and numpy are loaded only where they are used.
         from whence.store.postgres.store import PostgresStore
 
-        return await PostgresStore.connect(url, key=key)
+        return await PostgresStore.connect(url, key=key, keep_versions=keep_versions)
     factory = load_plugin(GROUP, scheme)
     if factory is None:
         raise ConfigError(

@@ -22,7 +22,7 @@ from whence.schema.integrity import EntryKind, Integrity, TraceProof
 from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
-from whence.store.change_log import SupportsChangeLog
+from whence.store.change_log import SupportsVersions
 from whence.store.field_boosts import FieldBoosts
 
 if TYPE_CHECKING:
@@ -435,7 +435,7 @@ class Store(
     SupportsDocumentListing,
     SupportsVisibleListing,
     SupportsEffects,
-    SupportsChangeLog,
+    SupportsVersions,
     TraceStore,
     Protocol,
 ):

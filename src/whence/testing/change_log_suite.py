@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
 
 from whence.schema.access import Access, DocumentTags
+from whence.schema.errors import BadInput, NotFound
 from whence.store.change_log import Change
 from whence.store.field_boosts import FieldBoosts
 from whence.store.protocols import DocumentParts, Store
 from whence.testing.store_samples import (
     EVERYTHING,
+    QUERY,
     fill_collection,
+    ids_of,
     make_document,
     search_all,
+    unit,
 )
 
 _SECRET = DocumentTags(("a",))
@@ -20,6 +28,18 @@ _SECRET = DocumentTags(("a",))
 
 def _told(changes: list[Change]) -> list[tuple[int, str, str]]:
     return [(one.version, one.kind, one.document_id) for one in changes]
+
+
+async def _results(store: Any, name: str) -> list[Any]:
+    """Return what searches, texts and filters say of a collection."""
+    return [
+        await search_all(store, name),
+        await store.search_lexical(name, "part d", limit=9, access=EVERYTHING),
+        await store.dense_scores(name, QUERY, [f"urn:chunk:{name}:d:1"], EVERYTHING),
+        await store.chunk_texts(name, [f"urn:chunk:{name}:d:2"], EVERYTHING),
+        await store.document_texts(name, ["d", "e"], EVERYTHING),
+        await store.visible_chunks(name, [f"urn:chunk:{name}:e:0"], EVERYTHING),
+    ]
 
 
 class ChangeLogSuite:
@@ -137,6 +157,73 @@ class ChangeLogSuite:
         assert await store.version_at(name, at) == 2
         assert await store.version_at(name, at + timedelta(days=1)) == 2
         assert await store.version_at(name, early) == await store.version_at("unknown", at) == 0
+
+    async def test_a_version_is_read_as_it_was(self, store: Store) -> None:
+        """Replaced and removed documents are there again, later ones are not, with the same results."""
+        vectors = [unit(1, 0, 0, n / 3) for n in range(3)]
+        codes = (b"one", b"two", b"three")
+        old = make_document("d", vectors, digest="1", title="Old", metadata={"year": 1})
+        name = await fill_collection(
+            store,
+            msgspec.structs.replace(old, token_codes=codes),
+            make_document("e", digest="1"),
+            make_document("f", [vectors[1]], digest="1"),
+        )
+        moment = datetime.now(UTC)
+        before = await _results(store, name)
+        await store.replace_documents(name, [make_document("d", digest="2")])
+        await store.remove_documents(name, ["e"])
+        await store.replace_documents(
+            name, [make_document("d", digest="3"), make_document("g", digest="1")]
+        )
+        then = await store.store_at(name, EVERYTHING, 1, moment)
+        later = await store.store_at(name, EVERYTHING, 3, datetime.now(UTC))
+
+        assert await _results(then, name) == before
+        assert await then.collection_version(name) == 1
+        assert await then.token_codes(name, [f"urn:chunk:{name}:d:1"], EVERYTHING) == {
+            f"urn:chunk:{name}:d:1": b"two"
+        }
+        assert sorted(ids_of(await search_all(later, name))) == ["d", "f"]
+        assert sorted(ids_of(await search_all(store, name))) == ["d", "f", "g"]
+
+    async def test_a_version_has_the_rights_of_today(self, store: Store) -> None:
+        """What is hidden today is not in it, what is shown today is, also of documents that are gone."""
+        name = await fill_collection(
+            store, make_document("d"), make_document("e", tags=_SECRET), make_document("f")
+        )
+        moment = datetime.now(UTC)
+        await store.retag_documents(name, {"d": _SECRET, "e": DocumentTags(), "f": _SECRET})
+        await store.remove_documents(name, ["f"])
+        public = await store.store_at(name, Access.public(), 1, moment)
+        inside = await store.store_at(name, EVERYTHING, 1, moment)
+
+        assert ids_of(await search_all(public, name)) == ["e"]
+        assert sorted(ids_of(await search_all(inside, name))) == ["d", "e", "f"]
+        assert ids_of(await search_all(inside, name, Access.public())) == ["e"]
+
+    async def test_erased_documents_are_in_no_version(self, store: Store) -> None:
+        """An erased document is missed by nobody, and its former texts are gone."""
+        name = await fill_collection(store, make_document("d", title="Old"), make_document("e"))
+        moment = datetime.now(UTC)
+        await store.replace_documents(name, [make_document("d", title="New")])
+        former = await store.stored_texts(name, "d")
+        await store.erase_document(name, "d")
+        then = await store.store_at(name, EVERYTHING, 1, moment)
+
+        assert {"Old", "New", "d part 0"} <= set(former)
+        assert ids_of(await search_all(then, name)) == ["e"]
+        assert await store.stored_texts(name, "d") == []
+
+    async def test_a_version_before_the_log_is_refused(self, store: Store) -> None:
+        """Nothing is known of a moment before the collection was made, nor of no collection."""
+        name = await fill_collection(store, make_document("d"))
+        early = datetime(2000, 1, 1, tzinfo=UTC)
+
+        with pytest.raises(BadInput, match="is known from"):
+            await store.store_at(name, EVERYTHING, 0, early)
+        with pytest.raises(NotFound):
+            await store.store_at("unknown", EVERYTHING, 0, early)
 
     async def test_a_search_sees_the_version_of_its_documents(self, store: Store) -> None:
         """After a write, the version of the next search is the new one."""

@@ -3,27 +3,56 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Container, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.ingest import DocumentDraft
 from whence.store.change_log import Change, ChangeKind
+from whence.store.protocols import EmbeddedDocument
+
+
+class Former(NamedTuple):
+    """A former version of a document."""
+
+    document: EmbeddedDocument
+    valid_from: int
+    valid_to: int
+    """The first version that has it no more."""
+    replaced_at: datetime
 
 
 class MemoryLog:
-    """The changes of one collection, by version, then document."""
+    """The changes of one collection, by version, then document, and its former documents."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: datetime) -> None:
+        self.since = since
         self.version = 0
         self.entries: list[Change] = []
+        self.former: list[Former] = []
 
-    def add(self, at: datetime, changes: Iterable[Change]) -> None:
-        """Log the changes of one write as the next version; none make no version."""
+    def add(
+        self,
+        at: datetime,
+        changes: Iterable[Change],
+        embedded: Callable[[str], EmbeddedDocument] | None = None,
+        keep: timedelta = timedelta(),
+    ) -> None:
+        """Log the changes of one write as the next version; none make no version.
+
+        What is about to be replaced or removed is kept for a time; `embedded` returns it by its id.
+        """
         new = sorted(changes, key=lambda one: one.document_id)
+        self.former = [one for one in self.former if one.replaced_at >= at - keep]
         if new:
+            for one in new if keep else ():
+                if embedded is not None and one.kind in {"changed", "removed"}:
+                    came = self._last(one.document_id, {"added", "changed"}, self.version)
+                    document = embedded(one.document_id)
+                    self.former.append(Former(document, came, self.version + 1, at))
             self.version += 1
             when = at.astimezone(UTC).isoformat()
             self.entries += [
@@ -32,11 +61,36 @@ class MemoryLog:
 
     def erase(self, at: datetime, document_id: str) -> None:
         """Replace all entries of a document by one that does not name it."""
+        self.former = [one for one in self.former if one.document.draft.document_id != document_id]
         named = [one for one in self.entries if one.document_id == document_id]
         if named:
             first, tags = named[0].version, named[-1].tags
             self.entries = [one for one in self.entries if one.document_id != document_id]
             self.add(at, [entry("erased", "", tags, first_version=first)])
+
+    def existing(self, access: Access, version: int) -> dict[str, DocumentTags]:
+        """Return the documents of a version that a reader may see today, with their last tags."""
+        named = [one for one in self.entries if one.document_id]
+        then = {one.document_id: one.kind for one in named if one.version <= version}
+        last = {one.document_id: one.tags for one in named}
+        return {
+            one: last[one]
+            for one, kind in then.items()
+            if kind != "removed" and access.allows(last[one])
+        }
+
+    def is_current(self, document_id: str, version: int) -> bool:
+        """Return whether a document that exists has had its content since a version."""
+        return self._last(document_id, {"added", "changed"}, self.version) <= version
+
+    def _last(self, document_id: str, kinds: Container[str], version: int) -> int:
+        """Return the last version up to one with an entry of a document of some kinds; 0 without."""
+        found = (
+            one.version
+            for one in self.entries
+            if one.document_id == document_id and one.kind in kinds and one.version <= version
+        )
+        return max(found, default=0)
 
     def visible(self, access: Access, after: int, *, whole: bool) -> list[Change]:
         """Return entries as `SupportsChangeLog.changes` does."""

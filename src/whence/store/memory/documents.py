@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -53,7 +53,7 @@ class MemoryDocuments(MemoryPart):
         """Return a collection, created for this model if it does not exist; see `ChunkStore`."""
         check_name(name)
         check_model(model)
-        found = self._collections.setdefault(name, MemoryCollection(name, model))
+        found = self._collections.setdefault(name, MemoryCollection(name, model, self._clock()))
         if found.info.model != model:
             raise other_model(found.info, model)
         return found.counted()
@@ -113,7 +113,7 @@ class MemoryDocuments(MemoryPart):
         serial = found.log.version + 1
         known = {one: document.draft for one, document in stored.items()}
         entries = (stored_entry(known.get(one.document_id), one, serial) for one in new)
-        found.log.add(self._clock(), filter(None, entries))
+        self._log(found, filter(None, entries))
         for document in documents:
             # Neither metadata nor vectors are shared with the caller.
             metadata = msgspec.json.decode(json_text(document.draft.metadata))
@@ -132,8 +132,8 @@ class MemoryDocuments(MemoryPart):
         drafts = [found.documents[one].draft for one in found.documents.keys() & tags.keys()]
         changed = [one for one in drafts if one.tags != tags[one.document_id]]
         contents = {one.document_id: one.content for one in found.log.entries}
-        found.log.add(
-            self._clock(),
+        self._log(
+            found,
             (
                 entry("tagged", one, tags[one], content=contents[one])
                 for one in (draft.document_id for draft in changed)
@@ -150,7 +150,7 @@ class MemoryDocuments(MemoryPart):
         """Set the weights of fields; see `Store`."""
         found = self._find(collection)
         if found.boosts != boosts:
-            found.log.add(self._clock(), [entry("settings", "", DocumentTags())])
+            self._log(found, [entry("settings", "", DocumentTags())])
         found.boosts = boosts
         for document in list(found.documents.values()):
             codes = [chunk.text.token_codes for chunk in document.chunks]
@@ -163,7 +163,7 @@ class MemoryDocuments(MemoryPart):
             return 0
         drafts = [found.documents[one].draft for one in found.documents.keys() & {*document_ids}]
         removed = (entry("removed", one.document_id, one.tags) for one in drafts)
-        found.log.add(self._clock(), removed)
+        self._log(found, removed)
         return sum(map(found.remove, document_ids))
 
     async def erase_document(
@@ -178,13 +178,15 @@ class MemoryDocuments(MemoryPart):
         return before, DocumentParts()
 
     async def stored_texts(self, collection: str, document_id: str) -> list[str]:
-        """Return the texts, title and headings of a document."""
-        document = self._documents(collection).get(document_id)
-        if document is None:
+        """Return the texts, titles and headings of a document and its former versions."""
+        found = self._collections.get(collection)
+        if found is None:
             return []
-        draft = document.draft
-        texts = [text for chunk in draft.chunks for text in (chunk.content, chunk.heading)]
-        return [draft.title, *texts]
+        drafts = [one.document.draft for one in found.log.former]
+        drafts += [one.draft for one in found.documents.values()]
+        own = [one for one in drafts if one.document_id == document_id]
+        parts = [text for one in own for c in one.chunks for text in (c.content, c.heading)]
+        return sorted({*parts, *(one.title for one in own)})
 
     async def known_words(self, collection: str, words: Sequence[str]) -> frozenset[str]:
         """Return which of these words a chunk has."""
@@ -196,7 +198,9 @@ class MemoryDocuments(MemoryPart):
         """Return what is stored of a document. Links are computed on demand."""
         found = self._collections.get(collection)
         entries = [] if found is None else found.log.entries
+        former = [] if found is None else found.log.former
         versions = sum(one.document_id == document_id for one in entries)
+        versions += sum(one.document.draft.document_id == document_id for one in former)
         document = self._documents(collection).get(document_id)
         if document is None:
             return DocumentParts(versions=versions)
@@ -207,6 +211,11 @@ class MemoryDocuments(MemoryPart):
             postings=sum(len(chunk.terms.counts) for chunk in document.chunks),
             versions=versions,
         )
+
+    def _log(self, collection: MemoryCollection, entries: Iterable[Change]) -> None:
+        """Log what is about to change."""
+        log, keep = collection.log, self._keep_versions
+        log.add(self._clock(), entries, collection.embedded, keep)
 
     async def expunge(
         self, texts: Sequence[str], *, progress: Callable[[int, int | None], None] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import numpy as np
@@ -28,11 +28,12 @@ from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.bm25 import mean_length, query_weights, share
+from whence.store.change_log import KEEP_VERSIONS
 from whence.store.chunk_ids import chunk_key, document_key
 from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.change_log import MemoryLog
-from whence.store.protocols import CollectionInfo, StoredTrace
+from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoredTrace
 from whence.store.results import (
     chunk_metadata,
     content_digest,
@@ -71,14 +72,14 @@ class StoredChunk(msgspec.Struct, frozen=True):
 class MemoryCollection:
     """The documents and chunks of a collection, by id."""
 
-    def __init__(self, name: str, model: EmbeddingModel) -> None:
+    def __init__(self, name: str, model: EmbeddingModel, since: datetime) -> None:
         self.info = CollectionInfo(name=name, model=model)
         """Without counts."""
         self.documents: dict[str, StoredDocument] = {}
         self.chunks: dict[str, StoredChunk] = {}
         self.effects: dict[str, dict[str, EffectKind]] = {}
         """What each message did, by document id."""
-        self.log = MemoryLog()
+        self.log = MemoryLog(since)
         self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
         self.boosts = FieldBoosts()
 
@@ -114,6 +115,16 @@ class MemoryCollection:
             self.chunks[text.chunk_id] = stored
             if terms.language not in self.languages:
                 self.languages += (terms.language,)
+
+    def embedded(self, document_id: str) -> EmbeddedDocument:
+        """Return a stored document as it was given."""
+        document = self.documents[document_id]
+        size = (len(document.chunks), self.info.model.dimension)
+        vectors = np.array([chunk.vector for chunk in document.chunks], dtype=np.float32)
+        codes = tuple(chunk.text.token_codes for chunk in document.chunks)
+        return EmbeddedDocument(
+            draft=document.draft, vectors=vectors.reshape(size), token_codes=codes
+        )
 
     def remove(self, document_id: str) -> bool:
         """Remove a document with its chunks; return False when there is none."""
@@ -181,8 +192,11 @@ def _matches_all(chunk: StoredChunk, filters: Filters) -> bool:
 class MemoryPart:
     """A part of a store in memory; all parts share the collections, by name."""
 
-    def __init__(self, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, clock: Callable[[], datetime], keep_versions: timedelta = KEEP_VERSIONS
+    ) -> None:
         self._clock = clock
+        self._keep_versions = keep_versions
         self._collections: dict[str, MemoryCollection] = {}
 
     def _find(self, name: str) -> MemoryCollection:
@@ -227,7 +241,7 @@ class MemorySearch(MemoryPart):
         found = self._find(collection)
         query = check_dense_query(found.info, vector, limit, threshold)
         chunks = found.visible(access, filters)
-        scored = zip(_inner_products(query, chunks), chunks, strict=True)
+        scored = zip(await self._inner_products(query, chunks), chunks, strict=True)
         ranked = sorted(
             (-inner, chunk.text.chunk_id, chunk.text.document_id)
             for inner, chunk in scored
@@ -263,7 +277,7 @@ class MemorySearch(MemoryPart):
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
         query = check_dense_query(self._find(collection).info, vector, 1, 0.0)
         chunks = self._requested(collection, chunk_ids, access)
-        scored = zip(_inner_products(query, chunks), chunks, strict=True)
+        scored = zip(await self._inner_products(query, chunks), chunks, strict=True)
         return {chunk.text.chunk_id: cosine(inner) for inner, chunk in scored}
 
     async def lexical_scores(
@@ -279,6 +293,12 @@ class MemorySearch(MemoryPart):
         shares, _ = self._find(collection).shares(query_text, access, match)
         chunks = self._requested(collection, chunk_ids, access)
         return {one.text.chunk_id: shares.get(one.text.chunk_id, 0.0) for one in chunks}
+
+    async def _inner_products(
+        self, query: NDArray[np.float32], chunks: Sequence[StoredChunk]
+    ) -> list[float]:
+        """Return the inner product of a query with each chunk; equal vectors get equal values."""
+        return _inner_products(query, chunks)
 
     async def absent_words(
         self, collection: str, words: Sequence[str], access: Access

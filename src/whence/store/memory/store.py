@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
+import msgspec
+
+from whence.schema.access import Access
+from whence.store.change_log import KEEP_VERSIONS, check_version
+from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.documents import MemoryDocuments
 from whence.store.memory.names import MemoryNames
-from whence.store.memory.search import MemoryPart, MemorySearch, MemoryTraces
-from whence.store.protocols import StoreOverview
+from whence.store.memory.search import (
+    MemoryCollection,
+    MemoryPart,
+    MemorySearch,
+    MemoryTraces,
+)
+from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoreOverview
 
 _now = partial(datetime.now, UTC)
 
@@ -20,9 +30,61 @@ class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
     Its methods are those of its bases; `whence.store.protocols` specifies them.
     """
 
-    def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
-        MemoryPart.__init__(self, clock)
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], datetime] = _now,
+        keep_versions: timedelta = KEEP_VERSIONS,
+    ) -> None:
+        MemoryPart.__init__(self, clock, keep_versions)
         MemoryTraces.__init__(self, clock)
+
+    def hold_version(
+        self,
+        info: CollectionInfo,
+        version: int,
+        documents: Iterable[EmbeddedDocument],
+        boosts: FieldBoosts,
+    ) -> None:
+        """Hold one version of a collection, without its log."""
+        held = self._collections[info.name] = MemoryCollection(info.name, info.model, self._clock())
+        held.boosts = boosts
+        for one in documents:
+            held.put(one.draft, one.vectors, one.token_codes)
+        held.log.version = version
+
+    async def store_at(
+        self, collection: str, access: Access, version: int, moment: datetime
+    ) -> MemoryStore:
+        """Return a store that has one version of a collection; see `SupportsVersions`."""
+        found = self._find(collection)
+        existing = found.log.existing(access, version)
+        documents = [
+            found.embedded(one)
+            for one in existing.keys() & found.documents.keys()
+            if found.log.is_current(one, version)
+        ]
+        documents += [
+            msgspec.structs.replace(
+                one.document,
+                draft=msgspec.structs.replace(
+                    one.document.draft, tags=existing[one.document.draft.document_id]
+                ),
+            )
+            for one in found.log.former
+            if one.document.draft.document_id in existing
+            and one.valid_from <= version < one.valid_to
+        ]
+        check_version(
+            collection,
+            moment,
+            since=found.log.since,
+            missing=len(existing) - len(documents),
+            chunks=sum(len(one.draft.chunks) for one in documents),
+        )
+        held = MemoryStore(clock=self._clock)
+        held.hold_version(found.info, version, documents, found.boosts)
+        return held
 
     async def aclose(self) -> None:
         """Free nothing, so that all stores are closed the same way."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -23,6 +23,7 @@ from whence.store.postgres.collections import (
 )
 from whence.store.postgres.document_rows import insert_documents
 from whence.store.postgres.driver import Connection, writing
+from whence.store.postgres.former_documents import keep_former, prune_former
 from whence.store.postgres.ledger import find_effects, record_effects
 from whence.store.postgres.lexical import forward_index, reindexing, segments, vocabulary
 from whence.store.postgres.links.indexing import (
@@ -115,6 +116,7 @@ class PostgresDocuments:
         maintenance: Does what a write leaves for later.
         write_timeout_s: Longest one statement of a write may take, in seconds.
         clock: Returns the time of a change, with its zone.
+        keep_versions: Time for which replaced and removed documents are kept; none when it is zero.
     """
 
     def __init__(
@@ -123,11 +125,13 @@ class PostgresDocuments:
         maintenance: Maintenance,
         write_timeout_s: float,
         clock: Callable[[], datetime],
+        keep_versions: timedelta,
     ) -> None:
         self._pool = pool
         self._maintenance = maintenance
         self._timeout_s = write_timeout_s
         self._clock = clock
+        self._keep_versions = keep_versions
 
     async def document_states(
         self, collection: str, document_ids: Sequence[str]
@@ -212,7 +216,9 @@ class PostgresDocuments:
                 ids = [one.draft.document_id for one in documents]
                 drafts = [one.draft for one in documents]
                 states = [(one.document_id, classes[one.tags], one.digest) for one in drafts]
-                await change_log.log_replaced(connection, locked.id, self._clock(), states)
+                at = self._clock()
+                version = await change_log.log_replaced(connection, locked.id, at, states)
+                await self._keep_former(connection, locked.id, version, at)
                 async with _removing(connection, locked.id, ids):
                     ords = await _insert(connection, locked.id, collection, documents, classes)
                     await forward_index.add_chunk_terms(connection, locked.id, ords, words)
@@ -273,7 +279,9 @@ class PostgresDocuments:
                 return 0
             await index_words(connection, collection, self._timeout_s)
             async with self._writing(connection, collection) as locked:
-                await change_log.log_removed(connection, locked.id, self._clock(), ids)
+                at = self._clock()
+                version = await change_log.log_removed(connection, locked.id, at, ids)
+                await self._keep_former(connection, locked.id, version, at)
                 async with _removing(connection, locked.id, ids) as removed:
                     return removed
 
@@ -292,6 +300,14 @@ class PostgresDocuments:
         async with self._pool.connection() as connection:
             rows = await connection.fetch(_KNOWN_WORDS, collection, list(filter(is_text, words)))
         return frozenset(row["word"] for row in rows)
+
+    async def _keep_former(
+        self, connection: Connection, collection_id: int, version: int | None, at: datetime
+    ) -> None:
+        """Keep what a version replaces or removes, and delete what was kept long enough."""
+        if version is not None and self._keep_versions:
+            await keep_former(connection, collection_id, version, at)
+        await prune_former(connection, at - self._keep_versions)
 
     async def document_parts(self, collection: str, document_id: str) -> DocumentParts:
         """Return what is stored of a document."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from whence.store.chain_key import ChainKey
+from whence.store.change_log import KEEP_VERSIONS
 from whence.store.postgres.change_log import PostgresChangeLog
 from whence.store.postgres.chunk_reader import PostgresTexts
 from whence.store.postgres.code import PostgresCode
@@ -16,6 +17,7 @@ from whence.store.postgres.collections import PostgresCollections
 from whence.store.postgres.documents import PostgresDocuments
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.expunging import PostgresExpunging
+from whence.store.postgres.former_documents import PostgresVersions
 from whence.store.postgres.ledger import PostgresLedger
 from whence.store.postgres.links.queries import PostgresLinks
 from whence.store.postgres.maintenance import Maintenance
@@ -105,6 +107,7 @@ class PostgresStore:
         write_timeout_s: float,
         clock: Callable[[], datetime],
         key: ChainKey | None,
+        keep_versions: timedelta,
     ) -> None:
         self.pool = pool
         self.maintenance = maintenance = Maintenance(pool, write_timeout_s)
@@ -114,7 +117,7 @@ class PostgresStore:
         self.collection_model = collections.collection_model
         self.ensure_collection = collections.ensure_collection
 
-        self._add_documents(write_timeout_s, clock)
+        self._add_documents(write_timeout_s, clock, keep_versions)
         views = ViewReader(pool, maintenance)
         self.cache = views.cache
         search = PostgresSearch(maintenance, views)
@@ -154,8 +157,13 @@ class PostgresStore:
         self.check_trace, self.check_traces = traces.check_trace, traces.check_traces
         self.trace_proof = traces.trace_proof
 
-    def _add_documents(self, write_timeout_s: float, clock: Callable[[], datetime]) -> None:
-        documents = PostgresDocuments(self.pool, self.maintenance, write_timeout_s, clock)
+    def _add_documents(
+        self, write_timeout_s: float, clock: Callable[[], datetime], keep_versions: timedelta
+    ) -> None:
+        documents = PostgresDocuments(
+            self.pool, self.maintenance, write_timeout_s, clock, keep_versions
+        )
+        self.store_at = PostgresVersions(self.pool).store_at
         self.document_states = documents.document_states
         self.document_ids = documents.document_ids
         self.replace_documents = documents.replace_documents
@@ -193,6 +201,7 @@ class PostgresStore:
         write_timeout_s: float = 600.0,
         clock: Callable[[], datetime] = _now,
         key: ChainKey | None = None,
+        keep_versions: timedelta = KEEP_VERSIONS,
     ) -> PostgresStore:
         """Connect and bring the database to the schema of this version.
 
@@ -204,11 +213,12 @@ class PostgresStore:
             write_timeout_s: Longest one statement of a write may take, in seconds.
             clock: Returns the time that a change or a trace is recorded with, and its zone.
             key: Signs the chain of traces; None when nothing is signed.
+            keep_versions: Time for which replaced and removed documents are kept; none when it is zero.
         """
         pool = await ConnectionPool.open(
             source, size=pool_size, statement_timeout_s=statement_timeout_s
         )
-        return cls(pool, write_timeout_s, clock, key)
+        return cls(pool, write_timeout_s, clock, key, keep_versions)
 
     async def aclose(self) -> None:
         """Close all connections; calls still running after 10 s are cut off, maintenance at once."""
