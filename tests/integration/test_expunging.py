@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from whence import Engine
+from whence.provenance.checking import check_trace
 from whence.schema.errors import NotFound, Unavailable
 from whence.store.postgres import expunging
 from whence.store.postgres.server.server import EmbeddedServer
@@ -71,6 +72,25 @@ async def test_no_file_holds_a_word_of_an_erased_document(home: Path) -> None:
         assert (await engine.search("Rooms have number 3"))[0].document_id == "3.md"
         with pytest.raises(NotFound):
             await engine.erase("secret.md")
+
+
+async def test_a_question_is_asked_again(home: Path) -> None:
+    """Its answer fell with the document: the new one names it, and both are recorded."""
+    async with opened(home) as engine:
+        question = "How many grams weighs the beast on every Thursday?"
+        former = await engine.ask(question)
+        other = await engine.ask("Which rooms have number 3?")
+        (done,) = await engine.owner.erase(["secret.md"], reask=True)
+        (asked,) = [one for one in done.asked_again if one.answer_id != other.id]
+        old, new = [await engine.explain(one) for one in (former.id, asked.new_answer_id)]
+
+        assert (asked.answer_id, asked.question, asked.error) == (former.id, question, "")
+        assert new.revision_of == former.id
+        assert old.revision_of == ""
+        assert new.question == old.question == question
+        assert not any("47110815" in triple.o.value for triple in new.triples)
+        assert check_trace(new) == []
+        assert (await engine.owner.verify()).ok
 
 
 async def test_a_corrected_word_is_erased_with_its_document(home: Path) -> None:

@@ -210,6 +210,8 @@ class Question:
     """Whether words that no document has are looked for; not in code."""
     exact: bool = False
     """Whether no word is corrected."""
+    revision_of: str = ""
+    """Id of the answer that this one replaces."""
     asked: str = ""
     """The question as asked, once `text` is a corrected one."""
     corrections: tuple[Correction, ...] = ()
@@ -283,6 +285,7 @@ def new_question(
     )
     if isinstance(message, DocumentRagRequest):
         question.checks_words, question.exact = True, message.exact
+        question.revision_of = message.revision_of
         question.rerank = has_reranker and message.rerank
         question.rerank_limit = message.rerank_limit if question.rerank else 0
         if message.diversity == "mmr":

@@ -66,6 +66,7 @@ COMMANDS: Mapping[str, Command] = {
         "Documents",
         "whence erase people/salaries.md",
         "whence erase people/salaries.md --dry-run",
+        "whence erase people/salaries.md --reask",
         "whence erase a.md b.md --json",
     ),
     "access": _command(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Answers and files printed; JSON lists all.
 _MOST = 20
+#: What documents of one call have in common.
+_SHARED = ("collection", "physical", "asked_again")
 
 
 def erase(
@@ -33,6 +35,12 @@ def erase(
         typer.Option(
             "--dry-run",
             help="List what would be removed, and answers that cite it; change nothing.",
+        ),
+    ] = False,
+    reask: Annotated[
+        bool,
+        typer.Option(
+            "--reask", help="Ask the questions again whose answers were erased; both are recorded."
         ),
     ] = False,
 ) -> int:
@@ -57,7 +65,7 @@ def erase(
         done = run_with_engine(
             context,
             lambda engine, settings: engine.owner.erase(
-                documents, collection=settings.collection, progress=moved
+                documents, collection=settings.collection, reask=reask, progress=moved
             ),
             reads=reads,
         )
@@ -72,7 +80,7 @@ def _report(found: Sequence[Erasure] | Sequence[ErasurePreview]) -> dict[str, An
         return reports[0]
     shared: dict[str, Any] = {}
     for report in reports:
-        shared = {name: report.pop(name) for name in ("collection", "physical") if name in report}
+        shared = {name: report.pop(name) for name in _SHARED if name in report}
     return {**shared, "documents": reports}
 
 
@@ -110,6 +118,9 @@ def _print_erased(done: Sequence[Erasure]) -> None:
         out.print(f"erased {one.document_id} from {one.collection}", markup=False, soft_wrap=True)
         out.print(table)
         _print_answers(out, one.answers)
+    for asked in done[0].asked_again:
+        new = asked.new_answer_id or f"failed: {asked.error}"
+        out.print(f"asked again: {asked.question} -> {new}", markup=False, soft_wrap=True)
     _print_physical(out, done[0].physical)
 
 

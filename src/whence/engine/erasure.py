@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import asdict
 
+from whence.engine.replay import replay_request
 from whence.provenance.erasing import ERASED, corrections_of, erase_corrections, erase_texts
-from whence.schema.document_rag import TraceRecord
-from whence.schema.errors import NotFound
+from whence.schema.document_rag import DocumentRagRequest, TraceRecord
+from whence.schema.errors import NotFound, WhenceError
 from whence.store.chunk_ids import document_key
 from whence.store.protocols import DocumentParts, Expunged, StoredTrace
 from whence.text.spelling import surface_words
 
 if TYPE_CHECKING:
     from whence.engine.indexing import Progress
+    from whence.engine.session import EngineSession
     from whence.store.protocols import Store
+
+#: Time of a question that is asked again, in seconds.
+_QUESTION_TIMEOUT_S = 120.0
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +58,20 @@ class AnswerWithWords(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the text of the answer is erased too: its writer had read the document."""
 
 
+class AskedAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """A question whose answer was erased, asked again."""
+
+    answer_id: str
+    """Of the erased answer."""
+    question: str
+    new_answer_id: str = ""
+    """Of the answer that names it as its former version; empty when the question failed."""
+    found: bool = False
+    """Whether citations support the new answer."""
+    error: str = ""
+    """Why the question failed."""
+
+
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """An erased document: counts before and after."""
 
@@ -65,6 +84,8 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """Stored answers from which words of it were erased."""
     physical: Expunged
     """What was done about the bytes in files, for all documents of the call."""
+    asked_again: tuple[AskedAgain, ...] = ()
+    """Questions of all documents of the call that were asked again."""
 
 
 class ErasurePreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +131,32 @@ async def erase_documents(
         )
         for name, stored, left in removed
     ]
+
+
+async def ask_again(session: EngineSession, erased: Iterable[Erasure]) -> list[AskedAgain]:
+    """Ask the questions whose answers were erased, with their rights and settings; store both answers.
+
+    A question that fails does not stop the others. Cost: that of the questions, one after the other.
+    """
+    store = await session.store()
+    fallen = {one.answer_id: one.question for each in erased for one in each.answers if one.falls}
+    asked = []
+    for answer_id, question in fallen.items():
+        stored = await store.trace(answer_id)
+        if stored is None:
+            continue
+        request = replay_request(stored.record, stored.record.access)
+        if not isinstance(request, DocumentRagRequest):
+            continue
+        request = msgspec.structs.replace(request, record=True, revision_of=answer_id)
+        told: dict[str, Any]
+        try:
+            answer = await session.ask(request, _QUESTION_TIMEOUT_S, None, None)
+            told = {"new_answer_id": answer.answer_id, "found": answer.found}
+        except WhenceError as error:
+            told = {"error": error.message}
+        asked.append(AskedAgain(answer_id=answer_id, question=question, **told))
+    return asked
 
 
 async def _erase_corrections(store: Store, collection: str) -> None:

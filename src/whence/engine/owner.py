@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from whence.engine.access_report import (
     AccessExplanation,
     AccessPreview,
@@ -13,7 +15,13 @@ from whence.engine.access_report import (
     preview_access,
 )
 from whence.engine.audit import Operation, audit_calls
-from whence.engine.erasure import Erasure, ErasurePreview, erase_documents, preview_erasure
+from whence.engine.erasure import (
+    Erasure,
+    ErasurePreview,
+    ask_again,
+    erase_documents,
+    preview_erasure,
+)
 from whence.engine.source_roots import ids_below
 from whence.engine.trace_access import check_integrity
 from whence.retrieval.pipeline import check_text
@@ -45,6 +53,7 @@ class OwnerOperations:
         document_ids: Sequence[str],
         *,
         collection: str = "default",
+        reask: bool = False,
         progress: Progress | None = None,
     ) -> list[Erasure]:
         """Erase documents: chunks, vectors and postings, their words in traces, and bytes in files.
@@ -55,6 +64,8 @@ class OwnerOperations:
         Args:
             document_ids: At least one.
             collection: Their collection.
+            reask: Whether questions whose answers were erased are asked again, with their rights; each new
+                answer names the former one.
             progress: Called with the number of steps done and their total (None until counted).
 
         Raises:
@@ -62,7 +73,11 @@ class OwnerOperations:
             Unavailable: Other processes use the database for too long; what is erased stays so.
         """
         names = _document_ids(document_ids)
-        return await erase_documents(await self._session.store(), collection, names, progress)
+        done = await erase_documents(await self._session.store(), collection, names, progress)
+        if not reask:
+            return done
+        asked = tuple(await ask_again(self._session, done))
+        return [msgspec.structs.replace(one, asked_again=asked) for one in done]
 
     async def preview_erasure(
         self, document_ids: Sequence[str], *, collection: str = "default"

@@ -213,6 +213,7 @@ def synthesis_triples(
     found: bool | None = None,
     refusal: Refusal | None = None,
     answer_digest: str = "",
+    revision_of: str = "",
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """State how the answer was written; 5 triples, one when it has an IRI, up to 3 for the model's use.
@@ -221,13 +222,15 @@ def synthesis_triples(
     documents. Its text has an IRI of its own when it is `saved` elsewhere, or given as `text`.
     `dropped` are the candidates dropped at this stage, with their reason; `citations` are in order of their
     markers; `found` is False when no citation supports an answer, and `refusal` says why; `answer_digest` is
-    the SHA-256 of the answer's text, hexadecimal.
+    the SHA-256 of the answer's text, hexadecimal. `revision_of` is the id of an answer that this one replaces.
     """
     stage = _Stage(answer_id, "synthesis", "focus" if reranked else "exploration")
     node, answer = stage.node, iri(stage.uris.answer)
     stage.rows.append((node, ns.TG_DOCUMENT, answer if saved or text else None))
     stage.add_model_call(in_token, out_token, model)
+    former = iri(answer_uris(revision_of).synthesis) if revision_of else None
     stage.rows += (
+        (node, ns.PROV_WAS_REVISION_OF, former),
         (node, ns.WH_FOUND, None if found is None else scalar(found)),
         (node, ns.WH_ANSWER_DIGEST, literal(answer_digest) if answer_digest else None),
     )

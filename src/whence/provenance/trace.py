@@ -141,6 +141,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """The answer's text; empty when the trace does not state it."""
     answer_digest: str = ""
     """SHA-256 of the answer's text, hexadecimal."""
+    revision_of: str = ""
+    """Id of the answer that this one replaces."""
     failure: Failure | None = None
     triples: tuple[Triple, ...] = ()
     """All statements, sorted, each once; the time of the question is stated of its activity alone, if it has
@@ -221,6 +223,7 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
         answer_document=synthesis.iri(ns.TG_DOCUMENT),
         answer_text=nodes.get(synthesis.iri(ns.TG_DOCUMENT), absent).text(ns.PROV_VALUE),
         answer_digest=synthesis.text(ns.WH_ANSWER_DIGEST),
+        revision_of=answer_id_from_uri(synthesis.iri(ns.PROV_WAS_REVISION_OF)),
         failure=None if error is None else _read_failure(error),
         triples=tuple(own),
     )

@@ -53,6 +53,8 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """False sends no explain events; the trace is recorded all the same."""
     record: bool = True
     """False records no trace, for a question that is repeated only to compare."""
+    revision_of: str = ""
+    """Id of an answer that the new one replaces; the trace names it."""
 
 
 class AnswerPiece(Message, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
                 "refusal": to_builtins(trace.refusal),
                 "answer_document": trace.answer_document or None,
                 "answer_digest": trace.answer_digest or None,
+                "revision_of": trace.revision_of or None,
                 **use,
             }
         case _:
