@@ -4,14 +4,19 @@
 `--sample N` tries N of them, the same ones every time; names (`retrieval/fusion`, `store/acl_check`) restrict
 both. What survives is printed as a diff, unless `tests/equivalent_mutants.toml` says why no test can notice it.
 Exit 1 when more than `MAX_SURVIVAL` of the mutants survive.
+
+mutmut makes the mutants and learns which tests reach which functions; `mutant_runner` tries them, several times
+as fast as `mutmut run`, which collects the tests anew for each.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +27,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+#: Where mutmut puts the changed code and a copy of the tests.
+COPY = ROOT / "mutants"
+STATS, CHOSEN, STATES = (COPY / f"{name}.json" for name in ("mutmut-stats", "chosen", "states"))
 #: Part of the mutants that may survive.
 MAX_SURVIVAL = 0.05
 SEED = 19
@@ -29,7 +37,7 @@ EQUIVALENT = ROOT / "tests" / "equivalent_mutants.toml"
 #: A file with few mutants, to make all others and to learn which tests run which functions.
 FIRST = ROOT / "src" / "whence" / "store" / "acl_check.py"
 #: States of mutants that a test noticed; a change that never ends, or crashes, is noticed too.
-NOTICED = {"killed", "timeout", "suspicious", "segfault", "caught by type check"}
+NOTICED = {"killed", "timeout"}
 
 
 class Change(NamedTuple):
@@ -37,6 +45,23 @@ class Change(NamedTuple):
 
     before: str
     after: str
+
+
+class Exceptions(NamedTuple):
+    """Changes that no test can notice."""
+
+    changes: frozenset[Change]
+    rules: tuple[re.Pattern[str], ...]
+    """Parts of a line that do not matter: without them both lines are equal."""
+
+    def __contains__(self, change: object) -> bool:
+        """Return whether a change is one of them."""
+        if not isinstance(change, Change):
+            return False
+        return change in self.changes or any(
+            rule.search(change.before) and rule.sub("", change.before) == rule.sub("", change.after)
+            for rule in self.rules
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,19 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", action="store_true", help="print the last results only")
     given = parser.parse_args(arguments)
     os.chdir(ROOT)
-    partly = bool(given.sample or given.places)
     if not given.report:
-        # The copy of the tests would keep files that are gone.
-        shutil.rmtree(ROOT / "mutants" / "tests", ignore_errors=True)
-        run([_first_mutant()] if partly else [])
-    names = _names()
-    if partly:
-        chosen = select(sorted(names), given.places, given.sample, given.seed)
-        if not given.report:
-            run(chosen)
-            names = _names()
-        names = {name: names[name] for name in chosen}
-    return report(names)
+        make()
+        run(select(_names(), given.places, given.sample, given.seed))
+    return report(json.loads(STATES.read_text(encoding="utf-8")))
 
 
 def select(names: Sequence[str], places: Sequence[str], sample: int, seed: int) -> list[str]:
@@ -72,10 +88,35 @@ def select(names: Sequence[str], places: Sequence[str], sample: int, seed: int) 
     return found
 
 
-def run(names: Sequence[str]) -> None:
-    """Try mutants by name; all of them when none is named."""
+def make() -> None:
+    """Make the mutants, and learn which tests reach which functions."""
+    # The copy of the tests would keep files that are gone.
+    shutil.rmtree(COPY / "tests", ignore_errors=True)
+    changed = max(file.stat().st_mtime for file in (ROOT / "tests").rglob("*.py"))
+    if STATS.exists() and STATS.stat().st_mtime < changed:
+        STATS.unlink()
     children = str(min(os.cpu_count() or 1, 4))
-    _mutmut("run", "--max-children", children, *names)
+    _mutmut("run", "--max-children", children, _first_mutant())
+
+
+def run(names: Sequence[str]) -> None:
+    """Try mutants by name."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "mutmut"
+    ]
+    CHOSEN.write_text(json.dumps(names), encoding="utf-8")
+    paths = os.pathsep.join((str(COPY / "src"), str(ROOT / "tools")))
+    tests = settings["pytest_add_cli_args_test_selection"]
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "mutant_runner"),
+            *(*settings["pytest_add_cli_args"], *tests),
+        ],
+        cwd=COPY,
+        env=os.environ | {"PYTHONPATH": paths, "MUTANT_UNDER_TEST": ""},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
 
 
 def report(states: dict[str, str]) -> int:
@@ -84,8 +125,6 @@ def report(states: dict[str, str]) -> int:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     survivors: list[tuple[str, Change]] = []
     for name, state in sorted(states.items()):
-        if state == "not checked":
-            continue
         room = ".".join(name.split(".")[1:3]) if ".acl_" in name else name.split(".")[1]
         counts[room]["tried"] += 1
         if state in NOTICED:
@@ -111,11 +150,12 @@ def _print_row(room: str, count: Counter[str]) -> None:
     print(f"{room:24} {figures}")
 
 
-def equivalents() -> set[Change]:
+def equivalents() -> Exceptions:
     """Return the changes that no test can notice."""
-    entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("mutant", [])
-    assert all(entry["reason"].strip() for entry in entries), "every entry has a reason"
-    return {
+    known = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    entries, rules = known.get("mutant", []), known.get("rule", [])
+    assert all(entry["reason"].strip() for entry in [*entries, *rules]), "every entry has a reason"
+    changes = frozenset(
         Change(
             *(
                 "\n".join(map(str.strip, entry[key].strip().splitlines()))
@@ -123,7 +163,8 @@ def equivalents() -> set[Change]:
             )
         )
         for entry in entries
-    }
+    )
+    return Exceptions(changes, tuple(re.compile(rule["part"]) for rule in rules))
 
 
 def changed_lines(diff: str) -> Change:
@@ -144,13 +185,10 @@ def _first_mutant() -> str:
     return f"{module}.x_{next(functions).name}__mutmut_1"
 
 
-def _names() -> dict[str, str]:
-    """Return the state of each mutant by name."""
-    if not (ROOT / "mutants").is_dir():
-        return {}
+def _names() -> list[str]:
+    """Return the names of all mutants, sorted."""
     lines = _mutmut("results", "--all", "true").splitlines()
-    pairs = (line.strip().rpartition(": ") for line in lines if "__mutmut_" in line)
-    return {name: state for name, _, state in pairs}
+    return sorted(line.strip().rpartition(": ")[0] for line in lines if "__mutmut_" in line)
 
 
 def _mutmut(*words: str) -> str:

@@ -113,9 +113,34 @@ def test_a_fetch(traced: Any) -> None:
     assert state["retrieval_filters"] == {"repo": "Fake", "snapshot_id": FIRST, **RIGHTS}
     assert (state["prioritization_mode"], state["max_chars"]) == ("graph_first", 500)
     assert (state["budget_tokens"], state["budget"]) == (None, found["budget"])
+    assert state["budget_tokens_from_settings"] is None
     assert state["used"] == found["used"]
     assert state["decisions"] == found["decisions"]
     assert [one["id"] for one in state["node_texts"]] == [one["id"] for one in found["node_texts"]]
+
+
+def test_a_budget_from_settings(traced: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The key of the settings file stands beside the number that was read from it."""
+    settings = tmp_path_factory.mktemp("settings") / "limits.yaml"
+    settings.write_text("fetch:\n  top_n: 40\n")
+    found, trace = traced(
+        "fetch", "--snapshot", "release-1.0", "--seed", "C0005", "--settings", settings,
+        "--budget-from-settings", "fetch.top_n", *READER,
+    )  # fmt: skip
+    state = trace["state_after"]
+
+    assert state["budget_tokens_from_settings"] == "fetch.top_n"
+    assert (state["budget_tokens"], state["budget"]) == (40, found["budget"])
+
+
+@pytest.mark.parametrize("blank", ["", " \t"])
+def test_a_blank_search(traced: Any, blank: str) -> None:
+    """Nothing runs; the trace has what was asked and says why."""
+    found, trace = traced("search", blank, *SET, *READER)
+
+    assert (trace["question"], trace["snapshot_set"]) == (blank, "Fake_snapshot")
+    assert trace["note"] == found["message"] == "the query is empty: enter a word or a question"
+    assert (trace["state_after"], trace["calls"], trace["error"]) == ({}, [], None)
 
 
 def test_a_question_about_documents(traced: Any, handbook: Path) -> None:

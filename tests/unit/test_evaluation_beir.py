@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.evaluation.beir import RunRow, load_beir, read_qrels, write_qrels, write_run
+from whence.evaluation.beir import (
+    BeirDataset,
+    LeftOut,
+    RunRow,
+    load_beir,
+    read_qrels,
+    write_qrels,
+    write_run,
+)
 from whence.schema.errors import BadInput
 
 
@@ -69,6 +78,28 @@ def test_judgements_survive_a_round_trip(
     assert read_qrels(path) == qrels
 
 
+def test_the_first_line_may_be_a_judgement(tmp_path: Path) -> None:
+    """A query may be named like the head of a column; grades have up to nine digits."""
+    path = tmp_path / "qrels"
+    path.write_text("query\td1\t123456789\ntopic\td1\t1\n")
+
+    assert read_qrels(path) == {"query": {"d1": 123456789}, "topic": {"d1": 1}}
+    path.write_text("q\td1\t1234567890\n")
+    with pytest.raises(BadInput, match="'1234567890' is not an integer"):
+        read_qrels(path)
+
+
+def test_scores_of_a_run_decrease_in_single_precision(tmp_path: Path) -> None:
+    """Equal ones are lowered by a step each, lower ones keep their digits, every ranking begins anew."""
+    step = float(np.nextafter(np.float32(0.5), np.float32(0)))
+    scores = [("q", 0.5), ("q", 0.5), ("q", 0.5), ("r", 0.5), ("r", step - 1e-10), ("r", 0.25)]
+    write_run(tmp_path / "run", [RunRow(one, "d", 1, score, "t") for one, score in scores])
+    written = [line.split()[4] for line in (tmp_path / "run").read_text().splitlines()]
+    third = float(np.nextafter(np.float32(step), np.float32(0)))
+
+    assert written == [repr(one) for one in (0.5, step, third, 0.5, step - 1e-10, 0.25)]
+
+
 def test_exports_are_what_trec_eval_reads(tmp_path: Path) -> None:
     """Six columns with the system's name in a run, four without a header in judgements."""
     write_run(tmp_path / "run", [RunRow("q1", "d1", 1, 0.1 + 0.2, "whence-bm25")])
@@ -98,7 +129,7 @@ def folder(tmp_path: Path) -> Path:
         "".join(f'{{"_id": "q{n}", "text": "query {n}"}}\n' for n in range(1, 5))
     )
     (tmp_path / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\tgone\t1\nq2\td1\t0\nq9\td1\t1\n"
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\tgone\t1\nq1\tlost\t0\nq2\td1\t0\nq9\td1\t1\n"
     )
     return tmp_path
 
@@ -107,24 +138,42 @@ def test_a_collection_counts_judged_queries(folder: Path) -> None:
     """Queries without a relevant document are left out and counted."""
     dataset = load_beir(folder)
 
-    assert (dataset.documents, dataset.queries) == (3, {"q1": "query 1"})
-    assert dataset.qrels == {"q1": {"d1": 2, "gone": 1}}
-    left = dataset.left_out
-    assert left.queries_not_judged == 3
-    assert (left.judged_queries_missing, left.relevant_documents_missing) == (1, 1)
+    assert dataset == BeirDataset(
+        name=folder.name,
+        corpus=folder / "corpus.jsonl",
+        documents=3,
+        queries={"q1": "query 1"},
+        qrels={"q1": {"d1": 2, "gone": 1, "lost": 0}},
+        left_out=LeftOut(
+            queries_not_judged=3, judged_queries_missing=1, relevant_documents_missing=1
+        ),
+    )
+
+
+def test_ids_may_be_numbers(folder: Path) -> None:
+    """Judgements name a document or query by its digits; a document without a judged query is another's."""
+    (folder / "queries.jsonl").write_text('{"_id": 7, "text": "two"}\n{"_id": 2, "text": "two"}\n')
+    (folder / "qrels" / "test.tsv").write_text("7\t2\t1\n2\td1\t1\n")
+    (folder / "corpus.jsonl").write_text('{"_id": 2, "text": "two"}\n{"_id": "d1", "text": ""}\n')
+
+    assert load_beir(folder).qrels == {"7": {"2": 1}, "2": {"d1": 1}}
+    assert load_beir(folder).own_documents == {"two": "2"}
 
 
 def test_a_query_that_is_a_document_does_not_find_itself(folder: Path) -> None:
     """A document is its query only with the same id and text, and without a judgement."""
     corpus = "".join(
         f'{{"_id": "{name}", "text": "{text}"}}\n'
-        for name, text in [("d1", "one"), ("q1", "query  1"), ("q2", "other"), ("q3", "query 3")]
+        for name, text in [
+            *(("d1", "one"), ("q1", "query  1"), ("q2", "other")),
+            *(("q3", "query 3"), ("q4", "query 4")),
+        ]
     )
     (folder / "corpus.jsonl").write_text(corpus)
     (folder / "qrels" / "test.tsv").write_text("q1\td1\t1\nq2\td1\t1\nq3\tq3\t1\n")
     dataset = load_beir(folder)
 
-    assert dataset.own_documents == {"query 1": "q1"}
+    assert dataset.own_documents == {"query 1": "q1", "query 4": "q4"}
     assert dataset.left_out.queries_in_corpus == 1
 
 

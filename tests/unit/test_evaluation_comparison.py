@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.evaluation.gate.comparison import compare_runs, differences_svg, load_run
+from whence.evaluation import measures
+from whence.evaluation.gate.comparison import MEASURES, compare_runs, differences_svg, load_run
 from whence.evaluation.measures import bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput
 
@@ -40,6 +41,7 @@ def test_two_runs_side_by_side(tmp_path: Path) -> None:
     found = compare_runs(a, b, "mrr")
     sums = found.measures["mrr"]
 
+    assert (found.a, found.b) == (str(tmp_path / "a"), str(tmp_path / "b"))
     assert (sums.a, sums.b) == (0.625, 0.5625)
     assert (sums.better, sums.worse, sums.equal) == (1, 1, 2)
     assert [(one.id, one.delta, one.hit_rank_b) for one in found.differences] == [
@@ -69,15 +71,26 @@ def test_a_report_of_the_gate_is_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"suite_digest": "t"}, {"k": 5}, {"per_query": []}, {"per_query": None}]
+    ("changes", "words"),
+    [
+        ({"suite_digest": "t"}, "^suite_digest differs"),
+        ({"k": 5}, "^k differs"),
+        ({"per_query": []}, "b: per_query is empty"),
+        ({"per_query": None}, "/b: .*per_query"),
+        ({"per_query": [{"id": "q000"}]}, "/b: .*ndcg_at_k"),
+        ({"per_query": [dict.fromkeys(MEASURES.values(), 1) | {"id": "x"}]}, "^queries differs"),
+    ],
 )
-def test_runs_of_different_suites_are_not_compared(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_runs_of_different_suites_are_not_compared(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
     """Suite, k and queries must be equal and not empty."""
     a = _run(tmp_path / "a", [1, 2])
     b = _run(tmp_path / "b", [1, 2], **changes)
 
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match=words) as caught:
         compare_runs(load_run(a), load_run(b))
+    assert caught.value.hint
     with pytest.raises(BadInput, match="unknown measure"):
         compare_runs(load_run(a), load_run(a), "f1")
 
@@ -102,9 +115,22 @@ def test_the_p_value_is_two_sided(differences: list[float]) -> None:
     assert p_value == paired_p_value([-one for one in differences])
 
 
+def test_means_and_intervals_of_small_cases() -> None:
+    """Of nothing they are 0; large samples are drawn in blocks, with the same seed as small ones."""
+    assert (measures.mean([]), bootstrap_interval([])) == (0.0, (0.0, 0.0))
+    assert measures.ndcg([3, 3], judged=[3], k=10) == 1.0, "a document that is found twice"
+    assert bootstrap_interval([float(one) for one in range(10)]) == (2.7, 6.2)
+    assert bootstrap_interval([one % 7 / 3 for one in range(600)]) == (0.942778, 1.048889)
+
+
 def test_p_values_of_small_cases() -> None:
     """N equal signs are 2 of 2^n combinations; beyond 14 pairs the value is an estimate."""
     assert paired_p_value([0.1, 0.2, 0.3]) == 2 / 8
     assert paired_p_value([1.0] * 14) == 2 / 2**14
     assert paired_p_value([1.0] * 20) < 0.001
     assert paired_p_value([1.0, -1.0] * 20) > 0.9
+    # 0.1 and 0.2 add to a bit more than 0.3, which must not count as more.
+    assert paired_p_value([0.1, 0.2, -0.3]) == 1.0
+    assert paired_p_value([0.1, 0.2, 0.3, 0.0]) == 2 / 8
+    assert paired_p_value([1.0] * 20) == 1 / 20_001
+    assert paired_p_value([0.3, 0.1, -0.2, 0.4] * 5) == 299 / 20_001

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from whence.evaluation.beir import BeirDataset, LeftOut
-from whence.evaluation.benchmark import DocumentRanker, run_queries, run_rows, scores_of
+from whence.evaluation.benchmark import DocumentRanker, Run, run_queries, run_rows, scores_of
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput
 
@@ -21,12 +23,14 @@ class Listed:
             for place, name in enumerate(documents)
         ]
         self.limits: list[int] = []
+        self.asked: list[tuple[str, str]] = []
 
     async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
+        self.asked.append((query, mode))
         if len(query) < 3:
             raise BadInput("too short")
         self.limits.append(limit)
-        return SearchOutcome(hits=self.hits[:limit], latency_ms=2.0)
+        return SearchOutcome(hits=self.hits[:limit], latency_ms=len(self.asked) + 1.00049)
 
 
 async def test_a_document_has_the_rank_of_its_best_passage() -> None:
@@ -75,7 +79,49 @@ async def test_a_refused_query_counts_as_zero(dataset: BeirDataset) -> None:
 
     assert (scores.recall_at_100, scores.mrr_at_10, scores.queries_refused) == (0.5, 0.25, 1)
     assert scores.ndcg_at_10 == pytest.approx(0.315465, abs=1e-6)
-    assert (scores.latency_ms.p50, run.latencies_ms) == (2.0, [2.0])
+    assert (scores.latency_ms.p50, run.latencies_ms) == (3.0, [3.00049])
+
+
+async def test_a_run_asks_every_query_once_after_one_that_is_not_timed(
+    dataset: BeirDataset,
+) -> None:
+    """The mode is that of the ranker, progress counts the queries, and every refused one is counted."""
+    search = Listed("a", "b")
+    progress: list[tuple[int, int | None]] = []
+    queries = dataset.queries | {"q3": "other", "q4": "x"}
+    run = await run_queries(
+        DocumentRanker(search, "dense", 2),
+        queries,
+        lambda done, total: progress.append((done, total)),
+    )
+
+    texts = ["query", "query", "xy", "other", "x"]
+    assert search.asked == [(text, "dense") for text in texts]
+    assert search.limits == [2] * 3, "two documents are enough"
+    assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert (run.refused, len(run.latencies_ms)) == (2, 2)
+
+
+def test_the_scores_of_a_run(dataset: BeirDataset) -> None:
+    """Measures at their depths, by six digits; percentiles by nearest rank, to microseconds."""
+    names = [f"d{number}" for number in range(1, 102)]
+    hits = [Hit(document_id=name, score=1.0) for name in names]
+    judged = {"d3": 1, "d7": 2, "d11": 1, "d100": 1, "d101": 1, "gone": 1, "d1": -1, "d2": 0}
+    more = msgspec.structs.replace(dataset, qrels={"q1": judged, "q2": {"d11": 1}})
+    times = [number + 0.0006 for number in range(1, 101)]
+    scores = scores_of(Run(rankings={"q1": hits, "q2": hits}, latencies_ms=times), more)
+
+    assert (scores.recall_at_100, scores.mrr_at_10, scores.ndcg_at_10) == (
+        round((4 / 6 + 1) / 2, 6),
+        round(1 / 6, 6),
+        round(
+            (1 / math.log2(4) + 2 / math.log2(8))
+            / (2 + sum(1 / math.log2(rank + 1) for rank in range(2, 7)))
+            / 2,
+            6,
+        ),
+    )
+    assert (scores.latency_ms.p50, scores.latency_ms.p95) == (50.001, 95.001)
 
 
 async def test_a_run_names_its_mode(dataset: BeirDataset) -> None:

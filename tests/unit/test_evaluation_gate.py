@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.gate_policy import POLICY
 
 from whence.evaluation.gate.floor import ReferenceWork
-from whence.evaluation.gate.gate_result import Gate, check_run
+from whence.evaluation.gate.gate_result import Check, Gate, check_run, loose_checks
 from whence.evaluation.gate.report import check_comparable, gate_document, record
 from whence.evaluation.gate.run import (
     SuiteRun,
@@ -468,6 +468,25 @@ def test_an_assignment_is_one_to_one(hints: list[str], data: st.DataObject) -> N
     assert all(matches(hints[number], hits[place]) for place, number in found.items())
 
 
+def test_a_baseline_far_below_the_quality_is_named() -> None:
+    """More than three tolerances between number and threshold, for the qualities that should be high."""
+
+    def check(metric: str, current: float, **fields: Any) -> Check:
+        sound = {"baseline": 0.5, "expected": 0.5, "threshold": 0.5, "delta": 0.0}
+        rest = {"tolerance": 0.125, "direction": "min", "unit": "share", "passed": True}
+        return Check(metric=metric, current=current, **(sound | rest | fields))
+
+    checks = [
+        check("equal", 0.875),
+        check("above", 0.9),
+        check("high", 0.9, direction="max"),
+        check("no tolerance", 0.9, tolerance=None),
+        check("below", 0.1),
+    ]
+
+    assert loose_checks(Gate(verdict="pass", checks=checks, taxonomy=[], observed=[])) == ["above"]
+
+
 async def test_a_baseline_belongs_to_its_suite() -> None:
     """Another k, suite version or suite content is refused, however small the change."""
     suite = msgspec.convert(SUITE, Suite)
@@ -480,9 +499,9 @@ async def test_a_baseline_belongs_to_its_suite() -> None:
     )
     check_comparable(before, suite, 3)
 
-    with pytest.raises(BadInput, match="k is 3"):
+    with pytest.raises(BadInput, match="baseline's k is 3"):
         check_comparable(before, suite, 10)
-    with pytest.raises(BadInput, match="suite_version"):
+    with pytest.raises(BadInput, match="baseline's suite_version is"):
         check_comparable(before, msgspec.structs.replace(suite, version="v2"), 3)
-    with pytest.raises(BadInput, match="suite_digest"):
+    with pytest.raises(BadInput, match="baseline's suite_digest is"):
         check_comparable(before, msgspec.structs.replace(suite, queries=suite.queries[1:]), 3)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.gate_policy import POLICY as POLICY_FILE
 
+from whence.evaluation.files import check_folder, parse_data, read_lines, write_text
 from whence.evaluation.gate.schema import load_baseline, load_policy, load_suite
 from whence.schema.errors import BadInput, ConfigError
 
@@ -83,6 +85,96 @@ def test_good_files_are_read(tmp_path: Path) -> None:
     for kind, text in (("suite", SUITE), ("policy", POLICY)):
         (tmp_path / "file.json").write_text(text)
         LOADERS[kind](tmp_path / "file.json")
+
+
+def test_what_to_do_about_a_bad_file(tmp_path: Path) -> None:
+    """The hint names the kind of file, whether it cannot be parsed or has another form."""
+    for kind, load in LOADERS.items():
+        for data in ("{", "{}"):
+            (tmp_path / "file.json").write_text(data)
+            with pytest.raises(ConfigError) as caught:
+                load(tmp_path / "file.json")
+            assert caught.value.hint == f"correct the {kind} file"
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "message"),
+    [
+        ("a.json", "[", "a.json: is not JSON: Expecting value at column 2"),
+        ("a.json", '{"k": NaN}', "a.json: holds NaN, which JSON does not have, at the key 'k'"),
+        ("a.YML", "k: [1", "a.YML"),
+        ("a.yaml", "k: 1\nk: 2", "a.yaml"),
+    ],
+)
+def test_what_cannot_be_parsed(source: str, text: str, message: str) -> None:
+    """The message begins with the file, once, and ends with the key where it is known."""
+    with pytest.raises(ConfigError) as caught:
+        parse_data(text, source, hint="do it")
+
+    assert caught.value.message.startswith(message)
+    assert caught.value.message.count(source) == 1
+    assert (caught.value.hint, "XX" in caught.value.message) == ("do it", False)
+
+
+def test_a_suite_is_sorted_and_may_have_short_queries(tmp_path: Path) -> None:
+    """Queries are sorted by id; one of three characters can be searched for."""
+    query = '{"id":"%s","query":" abc ","intent":"path","expected_targets":[{"hint":"x"}]}'
+    queries = ",".join(query % one for one in ("b", "c", "a"))
+    (tmp_path / "suite.json").write_text(f'{{"version":"v9","queries":[{queries}]}}')
+    suite = load_suite(tmp_path / "suite.json")
+
+    assert suite.version == "v9"
+    assert [one.id for one in suite.queries] == ["a", "b", "c"]
+
+
+def test_a_baseline_has_each_query_once(tmp_path: Path) -> None:
+    """A query that was recorded twice is refused by its id."""
+    names = ("recall_at_k", "mrr", "ndcg_at_k", "zero_result_rate", "clustering_ratio")
+    rates = (*names, "degraded_query_rate", "semantic_budget_exhaustion_rate")
+    metrics = dict.fromkeys((*rates, "latency_p95_ms", "latency_mean_ms"), 0.5)
+    query = dict.fromkeys(("reciprocal_rank", "recall_at_k", "ndcg_at_k"), 1)
+    query |= {"id": "q", "hit_rank": 1, "cluster_ratio": None, "found_hints": []}
+    plain = {"version": "retrieval-eval-baseline-v1", "suite_version": "v", "suite_digest": "d"}
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps(plain | {"k": 1, "metrics": metrics, "per_query": [query]}))
+
+    assert load_baseline(path).per_query[0].id == "q"
+    path.write_text(json.dumps(plain | {"k": 1, "metrics": metrics, "per_query": [query] * 2}))
+    with pytest.raises(ConfigError, match=r"baseline\.json: per_query: the id 'q' occurs twice"):
+        load_baseline(path)
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
+    """Other line ends are part of a line; a byte order mark is none of its text."""
+    (tmp_path / "lines").write_bytes("\ufeffa\rä\u2028b\r\n\nc".encode())
+
+    assert list(read_lines(tmp_path / "lines")) == ["a\rä\u2028b\r\n", "\n", "c"]
+
+
+def test_a_file_that_will_be_written_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be new or replace a file, in a folder that exists and can be written; None is no file."""
+    (tmp_path / "old").write_text("")
+    check_folder(None)
+    check_folder(tmp_path / "new")
+    check_folder(tmp_path / "old")
+    for bad in (tmp_path, tmp_path / "no" / "new", tmp_path / "old" / "new"):
+        with pytest.raises(BadInput, match="cannot write"):
+            check_folder(bad)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(BadInput, match="cannot write"):
+        check_folder(tmp_path / "new")
+
+
+def test_a_file_is_written_whole_or_not(tmp_path: Path) -> None:
+    """As UTF-8 with the line ends it has; a folder that is missing is an error, and nothing is left."""
+    write_text(tmp_path / "file", "ä\r\nb\n")
+    with pytest.raises(BadInput, match="cannot write"):
+        write_text(tmp_path / "no" / "file", "")
+
+    assert (tmp_path / "file").read_bytes() == "ä\r\nb\n".encode()
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("kind", ["suite", "policy", "baseline"])

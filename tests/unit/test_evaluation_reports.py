@@ -145,6 +145,9 @@ async def test_the_report_of_the_gate() -> None:
     assert_expected("gate_report.json", document)
     assert_expected("gate_baseline.json", baseline)
     assert_expected("gate_changes.json", baseline_changes(baseline, again))
+    fewer = msgspec.structs.replace(baseline, per_query=baseline.per_query[1:])
+    found = baseline_changes(baseline, fewer)
+    assert [msgspec.structs.astuple(one) for one in found] == [("first hit of q0", 1, None)]
 
 
 @pytest.mark.parametrize("letters", [BEFORE, ["atb", *BEFORE[1:]], ["ab", *BEFORE[1:]]])
@@ -153,7 +156,7 @@ async def test_a_baseline_without_queries_or_floor(letters: Sequence[str]) -> No
     before = await _run(Prepared(BEFORE, ms=10.0), None, "one")
     after = await _run(Prepared(letters, ms=11.0), None, "one")
     baseline = msgspec.structs.replace(
-        record(before, suite(), k=K, mode="dense", version="1"), per_query=[]
+        record(before, suite(), k=K, mode="dense", version="1"), per_query=[], collection_digest=""
     )
     document = gate_document(after, suite(), baseline, _policy(), dry_run=False)
 
@@ -169,7 +172,9 @@ async def test_the_retrievers_of_a_suite() -> None:
             if mode == "dense" and query == "query 7":
                 raise Unavailable("no vectors")
             hits = [
-                msgspec.structs.replace(hit, graph_score=1 - rank / 5, content=hit.path)
+                msgspec.structs.replace(
+                    hit, graph_score=(0, 0.2, 0, 0.3, 0)[rank % 5], content=hit.path
+                )
                 for rank, hit in enumerate(found.hits)
             ]
             return msgspec.structs.replace(found, hits=hits)

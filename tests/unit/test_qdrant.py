@@ -18,7 +18,9 @@ from whence.evaluation.validation.report import Thresholds, build_report, load_d
 from whence.evaluation.validation.run import Limits, run_validation
 from whence.evaluation.validation.source_texts import SourceTexts
 from whence.evaluation.validation.suite import ValidationSuite, generate_suite
+from whence.evaluation.validation.target import Passage, TargetInfo
 from whence.schema.access import Access
+from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (
     BadInput,
     ConfigError,
@@ -27,7 +29,7 @@ from whence.schema.errors import (
     NotFound,
     Unavailable,
 )
-from whence.store.qdrant import QdrantCollection, parse_address
+from whence.store.qdrant import QdrantChunk, QdrantCollection, parse_address
 from whence.testing.stub_models import HashEmbedder
 
 NAME = "book-rag-embeddings"
@@ -146,6 +148,125 @@ async def test_a_suite_is_generated_from_headings(client: AsyncQdrantClient) -> 
     assert {query.expected_topics[0] for query in suite.queries if query.expected_topics} == {
         f"Chapter {name}" for name in PAGES
     }
+
+
+class Prepared:
+    """A collection of prepared chunks that notes what it is asked for."""
+
+    name, shown = "book", "http://host.example:1"
+
+    def __init__(self, *chunks: QdrantChunk) -> None:
+        self.found = chunks
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def dimension(self) -> int:
+        return 3
+
+    async def search(self, vector: Any, *, limit: int, access: Access) -> list[QdrantChunk]:
+        self.asked.append((vector, limit, access))
+        return list(self.found)
+
+    async def chunks(self, limit: int, *, source_url: str | None = None) -> list[QdrantChunk]:
+        self.asked.append((limit, source_url))
+        return [one for one in self.found if source_url in (None, one.metadata.get("source_url"))]
+
+
+class Embedding:
+    """An embedder of an unknown dimension, or of a known one."""
+
+    def __init__(self, dimension: int = 0) -> None:
+        self.model = EmbeddingModel(name="m", revision="1", dimension=dimension)
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def embed(self, texts: Any, kind: str = "document") -> list[str]:
+        self.asked.append((list(texts), kind))
+        return [f"vector of {text}" for text in texts]
+
+
+def _qdrant_chunk(number: int, **metadata: Any) -> QdrantChunk:
+    return QdrantChunk(
+        id=f"{number}",
+        content=f"text {number}",
+        score=number - 1.5,
+        metadata=metadata,
+        document_id="" if number == 3 else f"page-{number % 2}",
+    )
+
+
+CHUNKS = (
+    _qdrant_chunk(1, source_url="u", section_path="s", heading="h", chunk_index=2, title="T"),
+    _qdrant_chunk(2, source_url="u", chunk_index=True, title=7, page_title="P"),
+    _qdrant_chunk(3, source_url=5, section_path=None, heading=[], chunk_index="1"),
+    _qdrant_chunk(4, source_url="u", chunk_index=1),
+)
+
+
+async def test_what_is_read_of_payloads() -> None:
+    """Each field with its type or as missing; queries are embedded as queries, pages are read once."""
+    prepared, embedding = Prepared(*CHUNKS), Embedding()
+    target = QdrantTarget(prepared, embedding)  # type: ignore[arg-type]
+    found = await target.search("q", limit=7)
+    pages = [await target.document(one) for one in (*found.passages, found.passages[0])]
+
+    assert embedding.asked == [(["q"], "query")]
+    assert prepared.asked == [("vector of q", 7, Access.public()), (2000, "u")]
+    assert 0.0 <= found.embedding_ms + found.search_ms < 60_000.0
+    assert [page.text for page in pages] == ["P\ntext 2\n\ntext 4\nT\ntext 1"] * 2 + [
+        "text 3",
+        pages[0].text,
+        pages[0].text,
+    ]
+    assert msgspec.to_builtins(found.passages) == [
+        msgspec.to_builtins(Passage(id=f"{number}", text=f"text {number}", **fields))
+        for number, fields in enumerate(
+            (
+                {
+                    "score": 0.0,
+                    "source_url": "u",
+                    "section_path": "s",
+                    "heading": "h",
+                    "chunk_index": 2,
+                    "document_id": "page-1",
+                    "title": "T",
+                },
+                {"score": 0.5, "source_url": "u", "document_id": "page-0"},
+                {"score": 1.0, "document_id": "3"},
+                {"score": 1.0, "source_url": "u", "chunk_index": 1, "document_id": "page-0"},
+            ),
+            1,
+        )
+    ]
+
+
+async def test_sections_are_those_of_different_pages_first() -> None:
+    """Each page once before any twice, in the order of the digests of ids; fields without text are empty."""
+    prepared = Prepared(*(_qdrant_chunk(number) for number in (1, 2, 4, 5, 6, 7)), CHUNKS[0])
+    target = QdrantTarget(prepared, Embedding())  # type: ignore[arg-type]
+    sections = await target.sections(6)
+    seven = await target.sections(7)
+
+    texts = [section.text for section in seven]
+    assert texts == ["text 4", "text 1", "text 1", "text 2", "text 7", "text 6", "text 5"]
+    assert sections == seven[:6]
+    assert prepared.asked == [(1000, None)] * 2
+    assert {(one.heading, one.section_path, one.source_url) for one in seven} == {
+        ("", "", ""),
+        ("h", "s", "u"),
+    }
+    assert not await target.contains(["a"])
+
+
+@pytest.mark.parametrize(("dimension", "known"), [(0, True), (3, True), (1, False)])
+async def test_a_target_is_described(dimension: int, *, known: bool) -> None:
+    """A model tells its dimension with its first answer, or must have that of the collection."""
+    target = QdrantTarget(Prepared(), Embedding(dimension))  # type: ignore[arg-type]
+    if not known:
+        with pytest.raises(ModelMismatch, match="m makes vectors of 1 numbers"):
+            await target.describe()
+        return
+    assert await target.describe() == TargetInfo(
+        store="qdrant (http://host.example:1)", collection="book", model="m", dimension=3
+    )
 
 
 async def test_a_retriever_searches_a_collection(client: AsyncQdrantClient) -> None:

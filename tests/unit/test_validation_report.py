@@ -12,6 +12,7 @@ import pytest
 from tests.support.expected import assert_expected
 
 from whence.evaluation.validation import checks
+from whence.evaluation.validation.repeated import report_sequence
 from whence.evaluation.validation.report import build_report, latency_svg, load_documents
 from whence.evaluation.validation.run import (
     Limits,
@@ -191,6 +192,34 @@ async def test_the_report_of_a_validation(name: str, limits: Thresholds, *, requ
     assert_expected(f"validation_{name}.json", done)
 
 
+def test_a_sequence_is_slower_beyond_both_limits() -> None:
+    """By more than the factor and by more than the milliseconds, in a quarter of the sequence or two."""
+
+    def slowdown(first: float, *times: float) -> tuple[float, bool]:
+        run = ValidationRun(
+            first=[outcome("a", latency_ms=first), outcome("b", error="down")],
+            sequence=[outcome("a", latency_ms=ms, error="" if ms else "down") for ms in times],
+            load=[],
+            clients=0,
+            seconds=0.0,
+            cut=False,
+        )
+        found = report_sequence(run, Thresholds())
+        assert found is not None
+        return found.slowdown, found.slower
+
+    assert slowdown(100.0, 200.0, 200.0) == (2.0, False)
+    assert slowdown(100.0, 200.5, 200.5) == (2.005, True)
+    assert slowdown(90.0, 190.0, 190.0) == (2.111, False)
+    assert slowdown(0.0, 2.0, 2.0) == (2000.0, False)
+    assert slowdown(3.0, 1.0, 1.0) == (0.333, False)
+    assert slowdown(100.0, 0.0, 0.0) == (1.0, False), "no search was answered"
+    assert slowdown(100.0, 900.0) == (1.0, False), "one is too few"
+    assert slowdown(100.0, *[100.0] * 7, 900.0, 100.0, 900.0, *[100.0] * 2) == (9.0, True)
+    assert slowdown(100.0, *[100.0] * 7, 900.0, 100.0, 100.0, 900.0, 100.0) == (1.0, False)
+    assert slowdown(100.0, *[100.0] * 6, *[900.0] * 2, *[100.0] * 2) == (9.0, True)
+
+
 async def test_a_run_without_repeats_has_no_report_of_them() -> None:
     """Neither sequence nor load are checked when none ran, and a page stands in for a missing source."""
     run = ValidationRun(
@@ -331,6 +360,8 @@ def test_the_chart_of_latencies() -> None:
         latency_svg("One", [("one", [0.5])]),
         latency_svg("Zero", [("zero", [0.0])]),
         latency_svg("None", []),
+        latency_svg("Steps", [("a", [504.0]), ("b", [1.5])]),
+        *(latency_svg("Edge", [("a", [edge])]) for edge in (0.15, 0.9, 9.9, 10.0, 100.0)),
         latency_svg("Three", [("a", [8.0, 2.0]), ("b", [4.0]), ("c", [8.0])]),
     ]
 

@@ -160,7 +160,8 @@ def _budget(
         return TextBudget(kind="tokens", limit=tokens)
     if settings is None:
         raise BadInput("--budget-from-settings requires a file", hint="add --settings FILE")
-    return TextBudget(kind="tokens", limit=budget_from_file(settings, key or ""))
+    key = key or ""
+    return TextBudget(kind="tokens", limit=budget_from_file(settings, key), setting=key)
 
 
 def _print_texts(report: FetchReport) -> None:

@@ -15,7 +15,9 @@ from whence.cli.session import as_json, run_with_engine, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+    from whence.engine.search import SearchQuery
     from whence.retrieval.results import SearchReport
 
 _PREVIEW_CHARACTERS = 300
@@ -48,7 +50,6 @@ def search(
     """Find the passages that match a query best, among those you may see."""
     from whence.engine.search import SearchQuery
     from whence.retrieval.pipeline import check_search, search_match, search_mode
-    from whence.retrieval.results import SearchReport
     from whence.schema.filters import parse_filter_options, parse_filters
 
     # Checked before anything starts, and also for an empty query.
@@ -56,12 +57,6 @@ def search(
     search_match(match)
     conditions = parse_filter_options(filters or ())
     parse_filters(conditions)
-    if not query.strip():
-        message = "the query is empty: enter a word or a question"
-        report = SearchReport(results=[], latency_ms={"total": 0.0})
-        _print(context, query, mode, report, threshold, message)
-        return 0
-    check_search(query, top_k, threshold)
     request = SearchQuery(
         query=query,
         top_k=top_k,
@@ -76,6 +71,10 @@ def search(
         rerank_budget_s=rerank_budget,
         snapshot=snapshot,
     )
+    if not query.strip():
+        _report_blank(context, request, trace)
+        return 0
+    check_search(query, top_k, threshold)
     started = time.perf_counter()
     report = run_with_engine(
         context,
@@ -89,6 +88,24 @@ def search(
     report = msgspec.structs.replace(report, latency_ms=latency)
     _print(context, query, mode, report, threshold)
     return 0
+
+
+def _report_blank(context: typer.Context, request: SearchQuery, trace: Path | None) -> None:
+    """Print, and write to the trace, that nothing is searched for."""
+    from whence.retrieval.results import SearchReport
+
+    message, folder = (
+        "the query is empty: enter a word or a question",
+        settings_of(context).trace_dir,
+    )
+    if trace or folder:
+        import asyncio
+
+        from whence.engine.pipeline_trace import PipelineTracer
+
+        asyncio.run(PipelineTracer(trace, folder).write_unasked("search", request, message))
+    report = SearchReport(results=[], latency_ms={"total": 0.0})
+    _print(context, request.query, request.mode, report, request.threshold, message)
 
 
 def _print(

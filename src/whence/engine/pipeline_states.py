@@ -100,6 +100,7 @@ def fetch_state(calls: Sequence[TracedCall], report: FetchReport | None) -> Stat
             "prioritization_mode": request.plan.prioritize,
             "budget": {"kind": budget.kind, "limit": budget.limit},
             "budget_tokens": budget.limit if budget.kind == "tokens" else None,
+            "budget_tokens_from_settings": budget.setting or None,
             "max_chars": budget.limit if budget.kind == "chars" else None,
         }
     if report is None:

@@ -117,6 +117,13 @@ class PipelineTracer:
 
         return call
 
+    async def write_unasked(self, operation: str, query: msgspec.Struct, note: str) -> None:
+        """Write the trace of what was not asked for a reason, with the reason as `note`."""
+        at, started = self._sources.clock(), time.perf_counter()
+        document = _asked(operation, {"query": query}) | {"generated_utc": iso_utc(at)}
+        document |= _ended(operation, [], None, started, None)
+        await self._write(operation, at, document | {"note": note})
+
     async def _write(self, operation: str, at: datetime, document: Mapping[str, Any]) -> None:
         # The text of a refused question may not be valid Unicode.
         wire = json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False)
@@ -139,7 +146,7 @@ def _asked(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     access = arguments.get("access")
     document = {
         "operation": operation,
-        "question": arguments.get("query") or arguments.get("question"),
+        "question": arguments.get("query", arguments.get("question")),
         "search_mode": arguments.get("mode"),
         "collection": None if choice else arguments.get("collection"),
         "snapshot": choice.snapshot or None if choice else None,

@@ -6,6 +6,7 @@ Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Info
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ Qrels = dict[str, dict[str, int]]
 
 #: First words of a header line, as BEIR and its converters write them.
 _HEADERS = frozenset({"query-id", "query_id", "queryid", "qid", "query", "topic"})
+_COLUMNS = "write `query document grade` or `query iteration document grade`"
 
 
 class RunRow(NamedTuple):
@@ -91,14 +93,12 @@ def _decreasing(rows: Iterable[RunRow]) -> Iterator[tuple[RunRow, float]]:
     """Yield each line with a score that is lower than the one before it in single precision."""
     import numpy as np
 
-    ranking: tuple[str, str] | None = None
-    above = np.float32(np.inf)
-    for row in rows:
-        if (row.query_id, row.tag) != ranking:
-            ranking, above = (row.query_id, row.tag), np.float32(np.inf)
-        rounded, below = np.float32(row.score), np.nextafter(above, np.float32(-np.inf))
-        above = min(rounded, below)
-        yield row, row.score if rounded <= below else float(below)
+    for _, ranking in groupby(rows, key=lambda row: (row.query_id, row.tag)):
+        above = np.float32(np.inf)
+        for row in ranking:
+            rounded, below = np.float32(row.score), np.nextafter(above, np.float32(-np.inf))
+            above = min(rounded, below)
+            yield row, row.score if rounded <= below else float(below)
 
 
 def _is_grade(text: str) -> bool:
@@ -106,14 +106,13 @@ def _is_grade(text: str) -> bool:
 
 
 def _judgement(where: str, columns: Sequence[str]) -> tuple[str, str, int]:
-    hint = "write `query document grade` or `query iteration document grade`"
     if len(columns) not in (3, 4):
-        raise BadInput(f"{where}: {len(columns)} columns, expected 3 or 4", hint=hint)
+        raise BadInput(f"{where}: {len(columns)} columns, expected 3 or 4", hint=_COLUMNS)
     query, document, grade = columns[0], columns[-2], columns[-1]
     if not query or not document:
-        raise BadInput(f"{where}: an id is empty", hint=hint)
+        raise BadInput(f"{where}: an id is empty", hint=_COLUMNS)
     if not _is_grade(grade) or len(grade) > 9:
-        raise BadInput(f"{where}: the grade {grade!r} is not an integer", hint=hint)
+        raise BadInput(f"{where}: the grade {grade!r} is not an integer", hint=_COLUMNS)
     return query, document, int(grade)
 
 

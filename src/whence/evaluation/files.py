@@ -94,7 +94,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a file as UTF-8; another reader sees the old file or the whole new one."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        draft.write_text(text, encoding="utf-8", newline="\n")
+        draft.write_bytes(text.encode())
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)

@@ -66,7 +66,7 @@ def clustering_ratio(places: Sequence[str]) -> float | None:
     """
     if len(places) < 2:
         return None
-    return Counter(places).most_common(1)[0][1] / len(places)
+    return max(Counter(places).values()) / len(places)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

@@ -168,7 +168,7 @@ def _with_retrieval(
 ) -> list[RerankerResult]:
     """Add `(1 - share) retrieved + share score` as the final score, where that is not the score itself."""
     retrieved = [document.retrieval_score for document in request.documents]
-    if share >= 1.0 or None in retrieved:
+    if not results or share >= 1.0 or None in retrieved:
         return results
     return [
         msgspec.structs.replace(one, final_score=(1.0 - share) * (score or 0.0) + share * one.score)

@@ -56,6 +56,8 @@ class TextBudget(Message, frozen=True, kw_only=True):
     """Unit."""
     limit: int
     """Most units, 1 or more."""
+    setting: str = ""
+    """Key of the settings file that the limit was read from; empty when it was given as a number."""
 
 
 class TextPlan(Message, frozen=True, kw_only=True):

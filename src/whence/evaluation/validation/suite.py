@@ -121,7 +121,7 @@ def _check_pattern(where: str, pattern: str | None) -> None:
 def shipped_suite() -> ValidationSuite:
     """Return the suite for the example handbook."""
     file = resources.files("whence.evaluation.validation") / "suites" / "handbook.yaml"
-    return parse_suite(file.read_text("utf-8"), "handbook.yaml")
+    return parse_suite(file.read_bytes().decode(), "handbook.yaml")
 
 
 #: Queries of a generated suite, at least.
