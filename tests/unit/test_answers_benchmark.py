@@ -48,6 +48,7 @@ def test_unanswerable_questions_have_no_facts_and_others_have_some() -> None:
         ("a &amp; b", ("entity",)),
         ("Title\n=====\n", ("underline",)),
         ("limit¶", ("pilcrow",)),
+        ("in `:memory:`", ()),
         ("Set `x` to `<p>` :\n\n```\n.. note::\n```\n", ()),
         ("| a | b |\n|---|---|\n| 1 | 2 |", ()),
     ],

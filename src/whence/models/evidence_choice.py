@@ -1,12 +1,13 @@
 """Choose the spans of passages that answer a question, or tell how near the best one came.
 
-In: the question, the passages with the headings above them, an embedder, a reranker. Out: one to three spans,
+In: the question, the passages with the headings above them, a reader or an embedder. Out: one to three spans,
 each a whole unit as its author wrote it (`text.units`), best first, and the score of the best one.
 
-A unit is compared with the question by meaning (cosine of both, the headings before the unit) and by words
-(share of the question's words, weighted by rarity, words above the unit counted less). The reranker reads the
-best ones together with the question. What the question asks for (`text.asked`) and the order of the passages
-shift the order a little.
+Two numbers are made of a unit. Its score tells whether it answers at all: meaning (cosine of unit and question,
+the headings before the unit), words (share of the question's words, weighted by rarity, those above the unit
+counted less) and, with a reader, what that says. Its order among the others is a sum of what tells answers from
+their neighbours: nearness word by word, words in common, rank of the passage, length, kind, what the unit is
+about, and what the question asks for (`text.asked`).
 """
 
 from __future__ import annotations
@@ -14,57 +15,66 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from math import log1p
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.models.protocols import Embedder, Reranker, WriteRequest
+from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.schema.errors import ModelMissing, Unavailable
-from whence.text.asked import Asked, has_value, is_news, read_question
+from whence.text.asked import Asked, is_news, read_question, subject_of
 from whence.text.identifiers import Identifier, names_other_identifier, names_value
 from whence.text.normalization import fold
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
-from whence.text.units import MAX_WORDS, Unit, split_units
+from whence.text.units import FENCE_LINE, MAX_WORDS, Unit, UnitKind, split_units
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 MAX_SPANS = 3
-#: Most units that are embedded for a question: those that share most words with it.
-_MAX_EMBEDDED = 24
-#: Units that the reranker reads: the best by the other scores.
-_MAX_READ = 8
-#: Share of the reranker in the score of a unit that it read.
+#: Most units that are read for a question: those that share most words with it.
+_MAX_READ = 32
+#: Share of the reader in the score of a unit.
 _READ_SHARE = 0.6
-#: Longest text that is embedded, in characters.
+#: Longest text that is read, in characters.
 _MAX_CHARACTERS = 500
 _COSINE_WEIGHT = 0.6
 #: Weight of a word above a unit, relative to a word in it.
 _CONTEXT_WEIGHT = 0.6
-#: Least score of an answer: with both models, without a reranker, and by words alone. The first was chosen on
+#: Least score of an answer: with a reader, with an embedder alone, and by words alone. The first was chosen on
 #: 100 questions with and 28 without an answer, in the middle of the range, .40 to .48, that refuses 89 % of the
 #: latter and 2 % of the others (`python -m benchmarks.answers --split choose --calibrate`).
 FLOOR = 0.45
-FLOOR_WITHOUT_RERANKER = 0.43
+FLOOR_WITHOUT_READER = 0.43
 FLOOR_OF_WORDS = 0.37
-#: Shifts of the order; none counts for the floor.
-_PRIOR, _VALUE, _STEPS, _MEANING, _DEFINED, _ABSENT = 0.04, 0.04, 0.03, 0.06, 0.12, 0.12
-#: The same for notes of a release, for a text that only points elsewhere or lists contents, and for the release
-#: asked for.
-_NEWS, _POINTER, _RELEASE = 0.1, 0.15, 0.1
+#: Weights of the order beside that of nearness, which is 1; none counts for the score. They were fitted to the
+#: questions of eight documentation sets; fitted to seven they order the units of the eighth as well. In turn:
+#: words in common, ranks of all passages, logarithm of the length, a name of the question that it is about
+#: or lacks.
+_WORDS, _PRIOR, _LENGTH, _DEFINED, _ABSENT = 0.16, 0.36, 0.01, 0.17, 0.11
+#: The same for what the unit is about, for notes of a release, for a text that only points elsewhere or lists
+#: contents, and for the release asked for.
+_ABOUT, _NEWS, _POINTER, _RELEASE = 0.19, 0.1, 0.12, 0.28
+_KINDS: dict[UnitKind, float] = {"prose": -0.11, "row": 0.11, "code": 0.08}
+#: The same for a sentence that says what the thing asked for is. Chosen by hand: few questions ask so.
+_DEFINES = 0.12
 _POINTS = re.compile(r"[-*\s]*(?:see|refer to|for (?:more|details|further))\b", re.IGNORECASE)
 _POINTER_WORDS = 14
-#: Cost of each word beyond those of a short paragraph.
-_LENGTH_COST, _SHORT = 0.0006, 40
+#: An item that begins with the name of what it tells: `- timeout (optional) - ...`, `- fd: ...`.
+_NAMED_ITEM = re.compile(
+    r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(\S+(?:\s\S+){0,3}?)(?:\s[-\u2013\u2014]\s|:(?=\s|\Z)|\s[(`]|\n)"
+)
 #: Words of a window that a long paragraph is narrowed to.
 _WINDOW = 60
 #: Most words of a unit that is quoted in place of a part of it.
-_WHOLE = 90
-#: Words of all spans together, from which on no further one is added.
-_ENOUGH = 90
+_WHOLE = 60
+#: Most words of an answer of several spans, with the headings above them.
+_ENOUGH = 100
 #: Least score of a further span, relative to the best one: where it has words of the question that the others
 #: lack, where it stands in another passage, and where it only says more in the same one.
-_MIN_FURTHER, _MIN_ELSEWHERE, _MIN_EQUAL = 0.75, 0.88, 0.92
+_MIN_FURTHER, _MIN_ELSEWHERE, _MIN_EQUAL = 0.75, 0.8, 0.8
+#: Spans that are tried until the answer is long enough.
+_MAX_PICKED = 8
 _DUPLICATE = 0.9
 _MIN_LETTERS = 8
 #: A text of no more words that its headings have, too, says nothing.
@@ -73,6 +83,8 @@ _TITLE_WORDS = 12
 _UNSEEN = 0.05
 #: The same for each word with a capital.
 _UNSEEN_NAME = 0.15
+#: The same when words of the question that no passage has carry so much of the weight of all.
+_UNSEEN_SUBJECT, _ABSENT_SHARE = 0.15, 0.96
 #: Factor for older editions than the question asks for.
 _OUTDATED = 0.8
 #: Factor for units that name the identifier asked for, in a section about another one.
@@ -138,11 +150,11 @@ def split_questions(query: str) -> list[str]:
 
 
 async def choose_evidence(
-    request: WriteRequest, embedder: Embedder | None, reranker: Reranker | None = None
+    request: WriteRequest, embedder: Embedder | None, reader: SpanReading | None = None
 ) -> Choice | None:
     """Return the spans that answer, or that none does; None without anything to read.
 
-    Cost: the embeddings of the question and of at most 24 units, and 8 pairs for the reranker.
+    Cost: the question and at most 32 units are read or embedded.
     """
     parts = split_questions(request.query)
     asked = read_question(request.query)
@@ -157,20 +169,19 @@ async def choose_evidence(
         reason = f"None of the {len(request.documents)} best passages names {what}."
         return Choice((), 0, 0.0, FLOOR, reason)
     everything, spans = spans, _considered(request.query, spans)
-    weighed = await _weigh(parts, spans, request, embedder, reranker)
+    weighed = await _weigh(parts, spans, request, embedder, reader)
     floor, unseen = weighed.floor, _unseen(request, everything)
     best: list[tuple[float, int]] = []
     picked: list[list[Span]] = []
     for question, scores, order in weighed.parts:
-        first = max(range(len(spans)), key=lambda i: (order[i], -i))
-        score = max(0.0, scores[first] - unseen)
-        best.append((score, spans[first].document))
+        chosen = _pick(question, spans, order, weighed.vectors)
+        score = max(0.0, max(scores[i] for i in chosen[:MAX_SPANS]) - unseen)
+        best.append((score, spans[chosen[0]].document))
         if score >= floor:
-            found = _pick(question, spans, order, weighed.vectors)
-            picked.append([_whole(everything, one) for one in found])
+            picked.append([spans[i] for i in chosen])
     score, document = max(best, key=lambda pair: pair[0])
     reason = f"The best passage scores {score:.2f}; an answer needs {floor:.2f}."
-    return Choice(_within_words(picked), document, score, floor, reason)
+    return Choice(_within_words(picked, everything), document, score, floor, reason)
 
 
 class _Weighed(NamedTuple):
@@ -187,31 +198,24 @@ async def _weigh(
     spans: Sequence[Span],
     request: WriteRequest,
     embedder: Embedder | None,
-    reranker: Reranker | None,
+    reader: SpanReading | None,
 ) -> _Weighed:
-    """Score some spans for each part of a question; the best ones are read by the reranker."""
-    vectors = await _vectors(parts, spans, embedder)
-    floor = FLOOR_OF_WORDS if vectors is None else FLOOR_WITHOUT_RERANKER
+    """Score some spans for each part of a question."""
+    reading = await _read(parts, spans, embedder, reader)
     weighed = []
     for row, part in enumerate(parts):
         question = _part(part, spans)
-        scores = _scores(question, spans, vectors, row - len(parts))
-        order = _order(question, spans, scores, request)
-        read = await _read(part, spans, order, reranker, _MAX_READ // len(parts))
-        if read:
-            floor = FLOOR
-            scores = [
-                (1 - _READ_SHARE) * score + _READ_SHARE * read.get(i, 0.0)
-                for i, score in enumerate(scores)
-            ]
-            order = _order(question, spans, scores, request)
-        weighed.append((question, scores, order))
-    return _Weighed(weighed, vectors, floor)
+        scores, nearness = _scores(question, spans, reading, row)
+        weighed.append((question, scores, _order(question, spans, nearness, request)))
+    if reading is None:
+        return _Weighed(weighed, None, FLOOR_OF_WORDS)
+    floor = FLOOR if reading.nearness else FLOOR_WITHOUT_READER
+    return _Weighed(weighed, reading.vectors, floor)
 
 
 def _considered(query: str, spans: list[Span]) -> list[Span]:
-    """Return the spans that are embedded: all, or those that share most words with the question."""
-    return _most_alike(query, spans) if len(spans) > _MAX_EMBEDDED else spans
+    """Return the spans that are read: all, or those that share most words with the question."""
+    return _most_alike(query, spans) if len(spans) > _MAX_READ else spans
 
 
 class Support(NamedTuple):
@@ -226,17 +230,17 @@ class Support(NamedTuple):
 
 
 async def weigh_document(
-    request: WriteRequest, document: int, embedder: Embedder | None, reranker: Reranker | None
+    request: WriteRequest, document: int, embedder: Embedder | None, reader: SpanReading | None
 ) -> Support | None:
     """Return the score that `choose_evidence` gave the best span of one passage.
 
-    A passage none of whose spans was among those that are embedded is scored by its own spans alone.
+    A passage none of whose spans was among those that are read is scored by its own spans alone.
 
     Args:
         request: What the writer received.
         document: Place of the passage, from 0.
         embedder: Compares question and spans.
-        reranker: Reads the best spans.
+        reader: Compares them word by word, in place of the embedder.
 
     Returns:
         None when the passage has nothing that could answer.
@@ -249,7 +253,7 @@ async def weigh_document(
         spans = _considered(request.query, own)
     if not spans:
         return None
-    weighed = await _weigh(parts, spans, request, embedder, reranker)
+    weighed = await _weigh(parts, spans, request, embedder, reader)
     unseen = _unseen(request, everything)
     places = [i for i, one in enumerate(spans) if one.document == document]
     best = []
@@ -263,24 +267,46 @@ async def weigh_document(
 def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:
     """Return what is taken from a score for words of the question that no passage has."""
     terms = set(content_terms(request.query))
-    known = {term for one in spans for term in one.terms | one.above}
+    said = [one.terms | one.above for one in spans]
+    absent = terms.difference(*said)
     names = {term for one in read_question(request.query).names for term in content_terms(one)}
-    return _UNSEEN * len(terms - known) / max(1, len(terms)) + _UNSEEN_NAME * len(names - known)
+    weights = inverse_document_frequencies(said)
+    most = max(weights.values())
+    # All others are in every passage: the question is about what is absent.
+    about = overlap(terms, absent, weights, most) >= _ABSENT_SHARE
+    return (
+        _UNSEEN * len(absent) / max(1, len(terms))
+        + _UNSEEN_NAME * len(names & absent)
+        + _UNSEEN_SUBJECT * about
+    )
 
 
-def _within_words(parts: Sequence[Sequence[Span]]) -> tuple[Span, ...]:
-    """Return the best span of each part of the question, then others while a reader wants to read them."""
+def _within_words(parts: Sequence[Sequence[Span]], spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the best span of each part of the question, then others while a reader wants to read them.
+
+    Each is quoted with what its author wrote around it, if that fits.
+    """
     kept: list[Span] = []
     words = 0
-    for place, spans in enumerate(zip_longest(*parts)):
-        for one in filter(None, spans):
-            count = len(one.text.split())
-            further = place > 0 and words + count > _ENOUGH
-            if further or len(kept) == MAX_SPANS or any(_overlap(one, other) for other in kept):
-                continue
-            kept.append(one)
-            words += count
+    for place, found in enumerate(zip_longest(*parts)):
+        for one in filter(None, found):
+            for span in (_whole(spans, one), one):
+                count = _words_shown(span, kept)
+                fits = place == 0 or words + count <= _ENOUGH
+                if fits and not any(_overlap(span, other) for other in kept):
+                    kept.append(span)
+                    words += count
+                    break
+            if len(kept) == MAX_SPANS:
+                return tuple(kept)
     return tuple(kept)
+
+
+def _words_shown(span: Span, before: Sequence[Span]) -> int:
+    """Return the words of a span and of the headings above it, which are not repeated."""
+    above = (span.section, *span.unit.context[-1:])
+    repeats = before and before[-1].section == span.section
+    return len(span.text.split()) + (0 if repeats else sum(len(one.split()) for one in above))
 
 
 def _absent_symbols(asked: Asked, request: WriteRequest) -> list[str]:
@@ -338,7 +364,8 @@ def _narrowed(text: str, unit: Unit) -> Iterator[Unit]:
             if words > _WINDOW and sentence is not first:
                 break
             end = sentence.end
-        if end > reached:
+        fences = len(FENCE_LINE.findall(content, first.start, end))
+        if end > reached and fences % 2 == 0:
             reached = end
             yield unit._replace(start=unit.start + first.start, end=unit.start + end)
 
@@ -346,34 +373,28 @@ def _narrowed(text: str, unit: Unit) -> Iterator[Unit]:
 def _most_alike(query: str, spans: Sequence[Span]) -> list[Span]:
     question = _part(query, spans)
     shares = [_share(question, one) - 0.01 * one.document for one in spans]
-    kept = sorted(range(len(spans)), key=lambda i: (-shares[i], i))[:_MAX_EMBEDDED]
+    kept = sorted(range(len(spans)), key=lambda i: (-shares[i], i))[:_MAX_READ]
     return [spans[i] for i in sorted(kept)]
 
 
-async def _vectors(
-    parts: Sequence[str], spans: Sequence[Span], embedder: Embedder | None
-) -> NDArray[np.float32] | None:
-    """Embed the spans and, as the last rows, the questions; return None without an embedder."""
-    if embedder is None:
-        return None
-    try:
-        return await embedder.embed([*map(_text_to_embed, spans), *parts], "query")
-    except (Unavailable, ModelMissing):
-        return None
-
-
 async def _read(
-    part: str, spans: Sequence[Span], order: Sequence[float], reranker: Reranker | None, most: int
-) -> dict[int, float]:
-    """Return the reranker's scores of the best spans; none without a reranker."""
-    if reranker is None:
-        return {}
-    best = sorted(range(len(spans)), key=lambda i: (-order[i], i))[:most]
+    parts: Sequence[str],
+    spans: Sequence[Span],
+    embedder: Embedder | None,
+    reader: SpanReading | None,
+) -> Reading | None:
+    """Read the spans for each question, or embed them without a reader; None when neither can."""
+    texts = [_text_to_embed(one) for one in spans]
     try:
-        scores = await reranker.score(part, [_text_to_embed(spans[i]) for i in best])
+        if reader is not None:
+            return await reader.read(parts, texts)
+        if embedder is not None:
+            vectors = await embedder.embed([*texts, *parts], "query")
+            count = len(texts)
+            return Reading(vectors[:count], (vectors[count:] @ vectors[:count].T).tolist())
     except (Unavailable, ModelMissing):
-        return {}
-    return dict(zip(best, scores, strict=True))
+        pass
+    return None
 
 
 def _text_to_embed(span: Span) -> str:
@@ -402,47 +423,50 @@ def _share(question: _Part, span: Span) -> float:
 
 
 def _scores(
-    question: _Part, spans: Sequence[Span], vectors: NDArray[np.float32] | None, row: int
-) -> list[float]:
-    shares = [_share(question, one) for one in spans]
-    if vectors is None:
-        return shares
-    cosines = (vectors[: len(spans)] @ vectors[row]).tolist()
-    return [
+    question: _Part, spans: Sequence[Span], reading: Reading | None, row: int
+) -> tuple[list[float], list[float]]:
+    """Return the scores of spans for the question of a row, and how near they are for the order."""
+    scores = [_share(question, one) for one in spans]
+    if reading is None:
+        return scores, scores
+    cosines = reading.cosines[row]
+    scores = [
         _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
-        for cosine, share in zip(cosines, shares, strict=True)
+        for cosine, share in zip(cosines, scores, strict=True)
     ]
+    if not reading.nearness:
+        return scores, scores
+    read = zip(scores, reading.scores(row), strict=True)
+    return [(1 - _READ_SHARE) * a + _READ_SHARE * b for a, b in read], reading.nearness[row]
 
 
 def _order(
-    question: _Part, spans: Sequence[Span], scores: Sequence[float], request: WriteRequest
+    question: _Part, spans: Sequence[Span], nearness: Sequence[float], request: WriteRequest
 ) -> list[float]:
-    """Return what orders the spans: their scores, shifted by what the question asks for."""
+    """Return what orders the spans: how near they are, shifted by what tells answers from their neighbours."""
     count = len(request.documents)
     return [
-        (score + _shift(question, span) + _PRIOR * (1 - span.document / count))
+        (near + _shift(question, span) + _PRIOR * (1 - span.document / count))
         * (_OUTDATED if span.document + 1 in request.outdated else 1.0)
         * (
             _OTHER_SECTION
             if names_other_identifier(question.asked.identifiers, span.scopes[1:])
             else 1.0
         )
-        for span, score in zip(spans, scores, strict=True)
+        for span, near in zip(spans, nearness, strict=True)
     ]
 
 
 def _shift(question: _Part, span: Span) -> float:
     asked = question.asked
     words = len(span.text.split())
-    shift = -_LENGTH_COST * max(0, words - _SHORT)
-    if asked.value:
-        shift += _VALUE if has_value(span.text) else 0.0
-    if asked.steps and span.unit.kind in ("code", "list"):
-        shift += _STEPS
+    common = span.terms | span.above
+    shift = _WORDS * overlap(question.terms, common, question.weights, question.default)
+    shift += _LENGTH * log1p(words) + _KINDS.get(span.unit.kind, 0.0)
     head = fold(_head(span))
-    if asked.meaning and span.unit.kind == "definition" and question.terms:
-        known = frozenset(content_terms(head))
-        shift += _MEANING * overlap(question.terms, known, question.weights, question.default)
+    shift += _ABOUT * _about(question, head)
+    if asked.meaning and span.unit.kind != "definition" and (subject := subject_of(span.text)):
+        shift += _DEFINES * _about(question, subject)
     if not asked.news and is_news(span.section):
         shift -= _NEWS
     if (words <= _POINTER_WORDS and _POINTS.match(span.text)) or _is_contents(span):
@@ -459,6 +483,13 @@ def _shift(question: _Part, span: Span) -> float:
     return shift
 
 
+def _about(question: _Part, name: str) -> float:
+    """Return how far a name is that of the question: the share of its words, times that of the question's."""
+    named = frozenset(content_terms(name))
+    share = overlap(question.terms, named, question.weights, question.default)
+    return share * len(named & question.terms) / max(1, len(named))
+
+
 def _is_contents(span: Span) -> bool:
     """Return whether a list only names things, as a table of contents does."""
     lines = [line.lstrip("-*+ \t") for line in span.text.splitlines() if line.strip()]
@@ -467,9 +498,11 @@ def _is_contents(span: Span) -> bool:
 
 
 def _head(span: Span) -> str:
-    """Return what a span is about: its term, the first cell of a row, the term above it, or the heading."""
+    """Return what a span is about: its term, first cell or first name, else the term or heading above it."""
     if span.unit.kind == "definition":
         return span.text.partition("\n")[0]
+    if span.unit.kind == "item" and (named := _NAMED_ITEM.match(span.text)):
+        return named[1]
     if span.unit.kind == "row":
         return span.text.strip("| \t").partition("|")[0]
     return span.unit.context[-1] if span.unit.context else span.section.rsplit(" > ", 1)[-1]
@@ -484,13 +517,13 @@ def _pick(
     spans: Sequence[Span],
     order: Sequence[float],
     vectors: NDArray[np.float32] | None,
-) -> list[Span]:
-    """Return the best span, and others that add something; ties go to the earlier one."""
+) -> list[int]:
+    """Return the numbers of the best span and of others that add something; ties go to the earlier one."""
     ranked = sorted(range(len(spans)), key=lambda i: (-order[i], i))
     best = order[ranked[0]]
     picked = ranked[:1]
     for i in ranked[1:]:
-        if len(picked) == MAX_SPANS or order[i] < _MIN_FURTHER * best:
+        if len(picked) == _MAX_PICKED or order[i] < _MIN_FURTHER * best:
             break
         if any(_repeats(spans, vectors, i, j) for j in picked):
             continue
@@ -499,7 +532,7 @@ def _pick(
         elsewhere = all(spans[i].document != spans[j].document for j in picked)
         if fresh or order[i] >= (_MIN_ELSEWHERE if elsewhere else _MIN_EQUAL) * best:
             picked.append(i)
-    return [spans[i] for i in picked]
+    return picked
 
 
 def _repeats(spans: Sequence[Span], vectors: NDArray[np.float32] | None, i: int, j: int) -> bool:

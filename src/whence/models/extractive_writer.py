@@ -12,11 +12,12 @@ from whence.models.evidence_choice import (
     choose_evidence,
     weigh_document,
 )
-from whence.models.protocols import Embedder, Reranker, WritePiece, WriteRequest
+from whence.models.protocols import Embedder, SpanReading, WritePiece, WriteRequest
 from whence.schema.prompt import PromptResult, Quote, Shortfall
 from whence.text.asked import value_spans
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import Sentence, split_sentences
+from whence.text.units import FENCE_LINE, begins_in_code
 
 #: The answer when no span is relevant enough; constant, so that programs can recognize it.
 NOTHING_FOUND = "Nothing was found in the documents that answers this question."
@@ -33,16 +34,15 @@ class ExtractiveWriter:
 
     Args:
         embedder: Compares question and spans; without one, or when it fails, only the words count.
-        reranker: Reads the best spans together with the question; it must be the local one, whose scores
-            the floor was calibrated with.
+        reader: Compares them word by word, in place of the embedder.
     """
 
     model = "extractive"
     is_language_model = False
 
-    def __init__(self, embedder: Embedder | None, reranker: Reranker | None = None) -> None:
+    def __init__(self, embedder: Embedder | None, reader: SpanReading | None = None) -> None:
         self._embedder = embedder
-        self._reranker = reranker
+        self._reader = reader
 
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield the answer span by span, then the whole result.
@@ -55,7 +55,7 @@ class ExtractiveWriter:
         if request.template_id == "extract-concepts":
             pieces = [request.query]
         else:
-            choice = await choose_evidence(request, self._embedder, self._reranker)
+            choice = await choose_evidence(request, self._embedder, self._reader)
             spans = choice.spans if choice else ()
             quotes = [
                 Quote(one.document + 1, one.text, tuple(_highlights(request.query, one.text)))
@@ -80,7 +80,7 @@ class ExtractiveWriter:
 
     async def weigh(self, request: WriteRequest, document: int) -> Support | None:
         """Return how well one document of a request answers; see `weigh_document`."""
-        return await weigh_document(request, document, self._embedder, self._reranker)
+        return await weigh_document(request, document, self._embedder, self._reader)
 
     async def aclose(self) -> None:
         """Do nothing: the caller closes the embedder."""
@@ -120,7 +120,9 @@ def _path(span: Span) -> str:
 
 
 def _rendered(text: str) -> str:
-    """Return a span as it is shown: lines of one paragraph joined, nothing added that it does not say."""
+    """Return a span as it is shown: lines of one paragraph joined, and the fences of code complete."""
+    if len(FENCE_LINE.findall(text)) % 2:
+        text = f"```\n{text}" if begins_in_code(text) else f"{text}\n```"
     parts = re.split(
         r"((?:^|(?<=\n))[ \t]*(?:```|~~~).*?(?:\n[ \t]*(?:```|~~~)[ \t]*(?=\n|\Z)|\Z))",
         text,

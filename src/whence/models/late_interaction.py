@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from whence.models.protocols import Reading
 from whence.models.token_codes import late_interaction, token_weights
 from whence.models.weights import RERANKER_NAME
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 #: Share of the score in the final one; the rest is the score of retrieval. Chosen on any seven of eight
 #: collections it is .2, and the eighth gains: see `docs/benchmarks.md`.
 SHARE: Final = 0.2
-_STEEPNESS: Final = 6.0
 
 
 class LateInteractionReranker:
@@ -61,31 +60,26 @@ class LateInteractionReranker:
 
 
 class SpanReader:
-    """Scores short texts by late interaction and cosine, without codes; for the writer that quotes.
-
-    The score is `1 / (1 + exp(-6 (m + c - 1)))` for the weighted mean m of the best cosine of each word of the
-    query, and the cosine c of both texts.
-    """
-
-    model = RERANKER_NAME
+    """Compares short texts with questions by their token vectors, without codes; for the writer that quotes."""
 
     def __init__(self, embedder: LocalEmbedder) -> None:
         self._embedder = embedder
 
-    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """See `Reranker.score`."""
-        ids, _ = await self._embedder.read_query(query)
-        vectors, tokens = await self._embedder.embed_tokens([*documents, query])
-        weights = token_weights(ids)
-        asked = tokens[-1]
-        scores = []
-        for vector, words in zip(vectors[:-1], tokens[:-1], strict=True):
-            late = 0.0
-            if len(words) and len(asked):
-                late = float(weights @ (asked @ words.T).max(axis=1) / weights.sum())
-            cosine = float(vector @ vectors[-1])
-            scores.append(1.0 / (1.0 + math.exp(-_STEEPNESS * (late + cosine - 1.0))))
-        return scores
-
-    async def aclose(self) -> None:
-        """Do nothing: the embedder belongs to another."""
+    async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        """See `SpanReading.read`."""
+        vectors, tokens = await self._embedder.embed_tokens([*texts, *questions])
+        count = len(texts)
+        nearness = []
+        for question, asked in zip(questions, tokens[count:], strict=True):
+            ids, _ = await self._embedder.read_query(question)
+            weights = token_weights(ids)
+            nearness.append(
+                [
+                    float(weights @ (asked @ words.T).max(axis=1) / weights.sum())
+                    if len(words) and len(asked)
+                    else 0.0
+                    for words in tokens[:count]
+                ]
+            )
+        cosines = (vectors[count:] @ vectors[:count].T).tolist()
+        return Reading(vectors[:count], cosines, nearness)

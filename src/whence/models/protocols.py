@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -68,6 +69,40 @@ class Reranker(Protocol):
 
     async def aclose(self) -> None:
         """Free all resources."""
+        ...
+
+
+_STEEPNESS: Final = 6.0
+
+
+class Reading(NamedTuple):
+    """How near some texts are to some questions."""
+
+    vectors: NDArray[np.float32]
+    """One row a text, of length 1."""
+    cosines: list[list[float]]
+    """For each question that of each text."""
+    nearness: list[list[float]] = []
+    """For each question and text the mean of the best cosine of each word of the question, the rare ones
+    weighted more; empty when only whole texts were compared."""
+
+    def scores(self, row: int) -> list[float]:
+        """Return `1 / (1 + exp(-6 (n + c - 1)))` of nearness n and cosine c for the question of a row."""
+        pairs = zip(self.nearness[row], self.cosines[row], strict=True)
+        return [
+            1.0 / (1.0 + math.exp(-_STEEPNESS * (near + cosine - 1.0))) for near, cosine in pairs
+        ]
+
+
+class SpanReading(Protocol):
+    """Compares short texts with questions word by word."""
+
+    async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        """Return how near each text is to each question.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+        """
         ...
 
 

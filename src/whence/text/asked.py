@@ -1,6 +1,6 @@
 """What a question asks for: the things that it names, and the kind of its answer.
 
-The kinds are few and general: a number or value, steps, the meaning of a name. Whatever fits none of them is
+The kinds are few and general: a value, the meaning of a name, what a release brought. Whatever fits none is
 only compared by words and meaning.
 """
 
@@ -26,9 +26,6 @@ _WORD: Final = re.compile(r"[^\W\d_][\w-]*")
 _VALUE_TEXT: Final = r"""how\s+(?:many|much|long|often|big|large|far|old|fast|high)|default|maximum|minimum|max|min|limit
     |timeout|port|what\s+value|which\s+value|what\s+number|when|what\s+version|which\s+version|what\s+year|percent"""
 _ASKS_VALUE: Final = re.compile(rf"\b(?:{_VALUE_TEXT})\b", re.IGNORECASE | re.VERBOSE)
-_ASKS_STEPS: Final = re.compile(
-    r"\bhow\s+(?:do|can|to|would|should|does\s+one|is\s+it\s+possible)\b", re.IGNORECASE
-)
 _ASKS_MEANING: Final = re.compile(
     r"^\s*(?:what(?:'s|\s+is|\s+are|\s+does)|define|meaning\s+of|explain)\b", re.IGNORECASE
 )
@@ -52,6 +49,14 @@ _VALUE: Final = re.compile(
 _WHOLE_VALUE: Final = re.compile(rf"`[^`]+`|'[^'\s]+'|[$\u20ac]?\b\d[\w.,:]*\b%?|{_VALUE.pattern}")
 
 
+_IS: Final = """are is was means? refers? describes? stands allows? lets? displays? provides? implements? represents?
+    contains? controls? serves? enables? gives? exposes? stores? holds? defines? specif(?:y|ies)"""
+#: A sentence that begins with the name of what it describes.
+_SUBJECT: Final = re.compile(
+    rf"\W*(?:(?:an?|the)\s+)?((?:[^\s.]\S*\s+){{1,5}}?)(?:{'|'.join(_IS.split())})\b", re.IGNORECASE
+)
+
+
 class Asked(NamedTuple):
     """What a question asks for."""
 
@@ -63,8 +68,6 @@ class Asked(NamedTuple):
     """Releases, codes, dates."""
     releases: tuple[str, ...]
     """Numbers with a point, whatever the question wants of them."""
-    value: bool
-    steps: bool
     meaning: bool
     news: bool
     """Whether it asks what is or was new, or names a release."""
@@ -74,7 +77,7 @@ def read_question(question: str) -> Asked:
     """Return what a question asks for.
 
     >>> asked = read_question("What is the default of CONN_MAX_AGE in Django?")
-    >>> asked.symbols, asked.names, asked.value
+    >>> asked.symbols, asked.names, asked.meaning
     (('conn_max_age',), ('django',), True)
     """
     quoted = [found.strip() for found in _QUOTED.findall(question)]
@@ -84,8 +87,6 @@ def read_question(question: str) -> Asked:
         names=tuple(_proper_names(question, symbols)),
         identifiers=question_identifiers(question),
         releases=tuple(dict.fromkeys(_RELEASE.findall(question))),
-        value=bool(_ASKS_VALUE.search(question)),
-        steps=bool(_ASKS_STEPS.search(question)),
         meaning=bool(_ASKS_MEANING.search(question)),
         news=bool(_ASKS_NEWS.search(question) or _RELEASE.search(question)),
     )
@@ -96,9 +97,14 @@ def is_news(section: str) -> bool:
     return _NEWS.search(section) is not None
 
 
-def has_value(text: str) -> bool:
-    """Return whether a text has a number or a literal."""
-    return _VALUE.search(text) is not None
+def subject_of(text: str) -> str:
+    """Return what the first sentence of a text says something of; empty if it does not begin with that.
+
+    >>> subject_of('A "flaky" test is one that fails at times.'), subject_of("See the flaky tests.")
+    ('"flaky" test', '')
+    """
+    found = _SUBJECT.match(text)
+    return found[1].strip() if found else ""
 
 
 def value_spans(question: str, sentence: str) -> Iterator[tuple[int, int]]:

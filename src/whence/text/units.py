@@ -23,9 +23,24 @@ _MAX_CODE_LINES = 40
 
 _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
+#: The line before or after code in a text.
+FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_LINE_BEFORE = re.compile(r"\S[ \t]*\n\Z")
 _ITEM = re.compile(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+\S")
 _TABLE = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
 _RULE = re.compile(r"[ \t]*\|?[ \t:|=+~^-]*[-=~^]{3,}[ \t:|=+~^-]*\Z")
+
+
+def begins_in_code(text: str) -> bool:
+    r"""Return whether a text begins inside of code: a passage may begin there if the code is longer than one.
+
+    The line before code follows an empty one, the line after it follows the code.
+
+    >>> begins_in_code("x = 1\n```\n\nThen:"), begins_in_code("Then:\n\n```\nx = 1")
+    (True, False)
+    """
+    first = FENCE_LINE.search(text)
+    return first is not None and _LINE_BEFORE.search(text, 0, first.start()) is not None
 
 
 class Block(NamedTuple):
@@ -112,7 +127,7 @@ def _kind(line: _Line, following: _Line | None, open_kind: str) -> BlockKind:
 
 
 def _lines(text: str, headings: frozenset[str]) -> Iterator[_Line]:
-    fence = ""
+    fence = "```" if begins_in_code(text) else ""
     start = 0
     for whole in text.split("\n"):
         end = start + len(whole)

@@ -1,0 +1,107 @@
+"""Which units of passages are chosen, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from whence.models.evidence_choice import Choice, choose_evidence
+from whence.models.extractive_writer import ExtractiveWriter
+from whence.models.protocols import Reading, WriteRequest
+from whence.text.asked import subject_of
+from whence.text.claims import markers_of
+
+OPTIONS = """Options:
+
+- keepAliveTimeoutThreshold `number` (optional) - Default: `2e3` - Taken from hints of the server that change \
+the keepAliveTimeout, whose default it has to be less than, or else a socket is closed while the server thinks \
+that it is kept alive, which is an error for the request that comes next.
+- keepAliveTimeout `number` (optional) - Default: `4e3` - Time after which a socket without requests is closed, \
+unless the server says how long it keeps it and that is less, in milliseconds.
+- maxHeaderSize `number` (optional) - Default: `16384` - The longest headers of a response in bytes, which is what \
+the process was told when it was started, or else this number.
+"""
+
+
+COMMANDS = "add apply blame branch clone commit diff fetch log merge pull push rebase reset show"
+
+
+class Near:
+    """A reader for which every text is near to every question."""
+
+    async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        alike = [[0.6] * len(texts) for _ in questions]
+        return Reading(np.eye(len(texts), dtype=np.float32), alike, alike)
+
+
+async def choose(question: str, *documents: str, sections: tuple[str, ...] = ()) -> Choice:
+    request = WriteRequest(
+        template_id="document-prompt", query=question, documents=documents, sections=sections
+    )
+    choice = await choose_evidence(request, None, Near())
+    assert choice is not None
+    return choice
+
+
+async def test_an_item_is_about_the_name_that_it_begins_with() -> None:
+    """A setting asked for by name is answered by its own item, not by one that mentions it more often."""
+    choice = await choose("default of keepAliveTimeout", OPTIONS, "Sockets are closed at the end.")
+
+    assert choice.spans[0].text.startswith("- keepAliveTimeout `number`")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x = boats()\nreturn x\n```\n\nMore is told.", "```\nx = boats()\nreturn x\n```"),
+        ("Boats are made so:\n\n```\nx = boats()\nreturn x", "x = boats()\nreturn x\n```"),
+    ],
+)
+async def test_code_that_a_passage_cuts_is_shown_whole(text: str, shown: str) -> None:
+    """Code at the border of a passage gets the fence that it lacks, so that its marker follows it as text."""
+    request = WriteRequest(template_id="document-prompt", query="boats x", documents=(text,))
+    pieces = [piece async for piece in ExtractiveWriter(None).write(request)]
+    answer = "".join(piece.text for piece in pieces)
+
+    assert shown in answer
+    assert markers_of(answer) == (1,)
+
+
+@pytest.mark.parametrize(("thing", "answered"), [("teleport", False), ("rebase", True)])
+async def test_a_thing_that_no_passage_has_is_no_subject(thing: str, answered: bool) -> None:
+    """Words that are in every passage do not answer a question about a word that is in none."""
+    passages = [f"The git {name} command is one of many." for name in COMMANDS.split()]
+
+    choice = await choose(f"What does git {thing} do?", *passages)
+
+    assert bool(choice.spans) == answered
+
+
+async def test_an_answer_of_several_spans_is_short() -> None:
+    """Further spans are added while all together, with their headings, have at most a hundred words."""
+    passages = [
+        f"The harbour rule {number} says that boats pay {number} coins. "
+        + "More words follow. " * 9
+        for number in range(6)
+    ]
+    choice = await choose("What do boats pay?", *passages, sections=("Rules of the harbour",) * 6)
+
+    assert 1 < len(choice.spans) <= 3
+    assert sum(len(one.text.split()) for one in choice.spans) <= 100
+
+
+@pytest.mark.parametrize(
+    ("text", "subject"),
+    [
+        ("Backscatter mail is sent by other hosts.", "Backscatter mail"),
+        ('A "flaky" test is one that fails at times.', '"flaky" test'),
+        ("The qshape(1) program displays a view.", "qshape(1) program"),
+        ("See the notes of flaky tests.", ""),
+        ("In this long chapter with many more words it is told.", ""),
+    ],
+)
+def test_the_subject_is_what_the_first_sentence_describes(text: str, subject: str) -> None:
+    """A sentence that begins with up to five words and a verb of description tells what these are."""
+    assert subject_of(text) == subject
