@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import whence
+from whence.schema.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted(
@@ -89,6 +90,13 @@ def test_lock_files_have_no_addresses() -> None:
     for lock in ROOT.glob("requirements*.lock"):
         assert "://" not in lock.read_text()
         assert "--index-url" not in lock.read_text()
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    """Traces, metrics and `--version` state the version of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert project["version"] == VERSION
 
 
 def test_every_runtime_dependency_is_locked() -> None:

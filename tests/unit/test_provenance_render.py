@@ -22,7 +22,7 @@ from tests.support.traces import failed_triples, full_triples, plain_triples
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
 from whence.provenance.render.json import to_json
-from whence.provenance.render.rdf import run_sparql, serialize, to_nquads
+from whence.provenance.render.rdf import PREFIXES, run_sparql, serialize, to_nquads
 from whence.provenance.render.svg import to_svg
 from whence.provenance.render.text import one_line, shorten
 from whence.provenance.render.tree import tree_text
@@ -74,6 +74,14 @@ def parsed(text: str, form: str) -> set[tuple[str, ...]]:
 def test_rdf_reads_back_as_the_same_quads(name: str, form: str, parser: str) -> None:
     """Every RDF format has exactly the trace's statements, datatypes and graph included."""
     assert parsed(serialize(TRACES[name], form), parser) == quads(TRACES[name])
+
+
+@pytest.mark.parametrize("form", ["trig", "turtle"])
+def test_every_prefix_is_written_once(form: str) -> None:
+    """All of our prefixes are declared, each under its own name and no other."""
+    lines = [line for line in serialize(TRACES["failed"], form).splitlines() if "@prefix" in line]
+
+    assert sorted(lines) == sorted(f"@prefix {name}: <{of}> ." for name, of in PREFIXES.items())
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
@@ -356,7 +364,7 @@ def test_select_star_has_its_columns_in_the_order_of_the_query(seed: int) -> Non
     """Columns of `SELECT *` are in the order of their first use in the query."""
     pattern = "{ ?whose ?does ?what . ?a ?does ?b } LIMIT 1"
     code = (
-        "from whence.provenance.render.rdf import run_sparql\n"
+        "from whence.provenance.render.rdf import PREFIXES, run_sparql\n"
         "from tests.support.traces import plain_triples\n"
         f"print(*run_sparql(plain_triples(), 'SELECT * {pattern}').columns)"
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
-from importlib.metadata import version
+from functools import partial
 
 from whence.answering.code_evidence import CodeRetrieval
 from whence.answering.evidence import process_query, rerank, retrieve
@@ -13,9 +12,7 @@ from whence.answering.writing import write_answer
 from whence.provenance.stages import question_triples
 from whence.retrieval.services import as_whence_error
 from whence.schema.document_rag import Answer
-
-#: Returns the version of this software; reading it takes a millisecond.
-_version = cache(partial(version, "whence"))
+from whence.schema.version import VERSION
 
 
 async def answer(question: Question, code: CodeRetrieval | None = None) -> Answer:
@@ -32,7 +29,7 @@ async def answer(question: Question, code: CodeRetrieval | None = None) -> Answe
                 question_triples,
                 query=question.text,
                 timestamp=question.asked_at,
-                version=_version(),
+                version=VERSION,
             ),
             settings=question.all_settings(),
         )

@@ -12,7 +12,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Collection
 from contextlib import suppress
-from functools import cache
 
 from whence.broker.delivery import WorkerState
 from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription, Transport
@@ -20,6 +19,7 @@ from whence.schema.codec import decode_as, encode
 from whence.schema.errors import CodecError, Unavailable, WhenceError
 from whence.schema.liveness import PING, ProcessorReport
 from whence.schema.topics import cancel_topic, full_topic
+from whence.schema.version import VERSION
 
 #: Cancelled requests that are remembered in case the request comes after its cancellation.
 _MAX_CANCELLED = 1_024
@@ -108,7 +108,7 @@ class ControlListener:
             instance=state.instance,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=_version(),
+            version=VERSION,
             concurrency=state.concurrency,
             in_flight=len(state.active),
             handled=state.counters.handled,
@@ -121,13 +121,6 @@ class ControlListener:
         with suppress(WhenceError, TimeoutError):
             async with asyncio.timeout(_REPORT_S):
                 await state.transport.publish(reply_to, encode(report), headers=headers)
-
-
-@cache
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("whence")
 
 
 async def ping_workers(

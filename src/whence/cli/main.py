@@ -18,6 +18,7 @@ from whence.cli.commands import COMMANDS, LazyGroup
 from whence.cli.options import state_of, with_common_options
 from whence.cli.output import fail, print_json, say
 from whence.schema.errors import BadInput, WhenceError
+from whence.schema.version import VERSION
 
 app = typer.Typer(
     name="whence",
@@ -39,13 +40,10 @@ def _root(
 ) -> None:
     """Retrieval that shows how every answer was produced."""
     if version:
-        from importlib.metadata import version as version_of
-
-        number = version_of("whence")
         if state_of(context).json:
-            print_json({"version": number})
+            print_json({"version": VERSION})
         else:
-            say(f"whence {number}")
+            say(f"whence {VERSION}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         if not state_of(context).json:

@@ -9,7 +9,6 @@ the tests, as a client.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +26,7 @@ from whence.gateway.requests import (
 from whence.gateway.service import Service
 from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput
+from whence.schema.version import VERSION
 
 #: Revisions that begin with `initialize`, newest first.
 HANDSHAKE_REVISIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -247,7 +247,7 @@ def _failed(message_id: Any, refused: _ProtocolError, *, status: int) -> McpRepl
 
 
 def _server() -> dict[str, str]:
-    return {"name": "whence", "title": "Whence", "version": version("whence")}
+    return {"name": "whence", "title": "Whence", "version": VERSION}
 
 
 def _about() -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from whence.gateway.auth import AccessBody
 from whence.gateway.failures import STATUSES
 from whence.gateway.requests import AskBody, SearchBody
 from whence.gateway.service import FORMATS, MEDIA_TYPES
+from whence.schema.version import VERSION
 
 
 @cache
@@ -24,7 +24,7 @@ def openapi() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Whence",
-            "version": version("whence"),
+            "version": VERSION,
             "description": "Retrieval that shows how every answer was produced.",
         },
         "security": [{}, {"token": []}],

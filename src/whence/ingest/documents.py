@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -24,6 +23,7 @@ from whence.schema.codec import encode
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.places import Place, place_of
+from whence.schema.version import VERSION
 from whence.store.document_text import gaps_between
 
 #: Changes when documents must be stored again, e.g. because their text is analysed in another way.
@@ -168,7 +168,7 @@ class _LoadRun:
         self._loaded: dict[str, str] = {}
         self._settings_hash = hashlib.sha256()
         if known is not None:
-            settings = (version("whence"), known.tokenizer, chunker.signature, repr(tags))
+            settings = (VERSION, known.tokenizer, chunker.signature, repr(tags))
             merge_rule = (_MERGE_RULE,) if tags.acl else ()
             for part in (*settings, str(max_bytes), *merge_rule):
                 self._settings_hash.update(_with_length(part.encode()))

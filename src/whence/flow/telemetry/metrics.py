@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -30,6 +29,7 @@ from whence.flow.context import TraceContext
 from whence.flow.runtime import FlowHealth
 from whence.flow.supervisor import State
 from whence.schema.errors import ConfigError, Unavailable
+from whence.schema.version import VERSION
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -116,9 +116,7 @@ class FlowMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics of the last update; called by the scraper."""
-        yield InfoMetricFamily(
-            _BUILD.removesuffix("_info"), METRICS[_BUILD], {"version": version("whence")}
-        )
+        yield InfoMetricFamily(_BUILD.removesuffix("_info"), METRICS[_BUILD], {"version": VERSION})
         ready = GaugeMetricFamily(_READY, METRICS[_READY], labels=("flow",))
         ready.add_metric((self._flow,), float(self.ready))
         yield ready

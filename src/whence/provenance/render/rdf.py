@@ -107,6 +107,7 @@ def _written(serializer: Any, dataset: Dataset) -> str:
     from io import BytesIO
 
     from rdflib import Literal as RdfLiteral
+    from rdflib import URIRef
     from rdflib.namespace import XSD
     from rdflib.term import Node
 
@@ -120,7 +121,7 @@ def _written(serializer: Any, dataset: Dataset) -> str:
 
         def startDocument(self) -> None:  # noqa: N802
             for prefix, namespace in PREFIXES.items():
-                self.addNamespace(prefix, namespace)
+                self.addNamespace(prefix, URIRef(namespace))
             super().startDocument()
 
     buffer = BytesIO()
