@@ -93,3 +93,19 @@ def test_no_byte_of_an_erased_document_is_left(
     assert not re.search("|".join((*WORDS, OTHER)), traces)
     assert run("verify", "--json").json["ok"] is True
     assert run("search", "cabinet 12", "--json").json["hits"]
+
+
+def test_an_interrupted_erasure_is_reported_and_continued(own: Any) -> None:
+    """While its mark is there, `doctor` names the remedy, and erasing what is gone already ends it."""
+    mark = own.home / "erasure-pending"
+    mark.touch()
+    (fault,) = [one for one in own("doctor", "--json").json["checks"] if one["name"] == "home"]
+    done = own("erase", "gone.md", "--json")
+
+    assert fault["ok"] is False
+    assert "whence erase" in fault["remedy"]
+    assert done.code == 0, done.err
+    assert done.json["before"]["documents"] == 0
+    assert done.json["physical"]["done"] is True
+    assert not mark.exists()
+    own("erase", "gone.md").assert_error(3)

@@ -13,9 +13,11 @@ import asyncpg
 import pytest
 
 from whence import Engine
+from whence.flow.settings import Settings
 from whence.provenance.checking import check_trace
 from whence.schema.errors import NotFound, Unavailable
 from whence.store.postgres import expunging
+from whence.store.postgres.dense import vector_index
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.testing.stub_models import HashEmbedder
 
@@ -93,6 +95,28 @@ async def test_a_question_is_asked_again(home: Path) -> None:
         assert (await engine.owner.verify()).ok
 
 
+async def test_pipeline_traces_that_name_a_document_are_deleted(home: Path) -> None:
+    """They quote it; those of other documents, and other files of the folder, stay."""
+    folder = home.parent / "traces"
+    settings = Settings({"home": str(home), "trace_dir": str(folder)})
+    document = home.parent / "secret.md"
+    document.write_text(SECRET)
+    other = home.parent / "other.md"
+    other.write_text("Rooms have numbers.")
+    async with Engine(settings=settings, embedder=HashEmbedder(), reranker="none") as engine:
+        await engine.index([document])
+        await engine.ask("How many grams weighs the beast on every Thursday?")
+        (folder / "own.txt").write_text(SECRET)
+        assert len(list(folder.glob("*.json"))) == 1
+        await engine.index([other], collection="rooms")
+        await engine.search("rooms", collection="rooms")
+        done = await engine.erase("secret.md")
+
+    assert done.trace_files == 1
+    assert len(list(folder.glob("*.json"))) == 1
+    assert holders(folder, *WORDS) == [str(folder / "own.txt")]
+
+
 async def test_a_corrected_word_is_erased_with_its_document(home: Path) -> None:
     """A question was corrected to a word that only the erased document has: no stored answer tells it."""
     async with opened(home) as engine:
@@ -154,6 +178,31 @@ async def test_a_used_table_is_waited_for(home: Path, monkeypatch: pytest.Monkey
 
         assert (await erasing).physical.done
         await writer.close()
+
+
+async def test_vector_indexes_are_built_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index of a large collection is dropped for the rewriting and there again afterwards."""
+    monkeypatch.setattr(vector_index, "_MIN_CHUNKS", 4)
+    async with opened(home) as engine, EmbeddedServer(home) as server:
+        store = await engine._session.store()
+        await store.maintenance.wait()
+        reader = await asyncpg.connect(server.url())
+        (before,) = await reader.fetch(_GRAPHS)
+        physical = (await engine.erase("secret.md")).physical
+        (after,) = await reader.fetch(_GRAPHS)
+        await reader.close()
+
+        assert physical.done
+        assert before["relname"] == after["relname"]
+        assert before["relfilenode"] != after["relfilenode"]
+        assert after["indisvalid"]
+        assert len(await engine.search("Rooms have number", top_k=9)) == 4
+
+
+_GRAPHS = """
+SELECT c.relname, c.relfilenode, i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
+WHERE c.relname ^@ 'chunk_vec_near_'
+"""
 
 
 async def test_a_foreign_server_gets_a_hint(

@@ -90,6 +90,11 @@ def _home(home: Path) -> Check:
     if fault := _write_fault(place):
         remedy = "choose another home with --home or WHENCE_HOME, or change its permissions"
         return Check(name="home", ok=False, detail=fault, remedy=remedy)
+    from whence.store.postgres.server.home import Home
+
+    if Home(home).erasure_mark.exists():
+        detail = f"{home} may hold words of erased documents: an erasure was interrupted"
+        return Check(name="home", ok=False, detail=detail, remedy="run `whence erase` again")
     free = shutil.disk_usage(place).free
     ok = free >= _MIN_FREE_BYTES
     remedy = "" if ok else "free at least 200 MB"

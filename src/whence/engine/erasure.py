@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -82,6 +84,8 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """Zero except for `traces`, which keep a tombstone."""
     answers: tuple[AnswerWithWords, ...] = ()
     """Stored answers from which words of it were erased."""
+    trace_files: int = 0
+    """Pipeline traces in the folder of the setting that named it and were deleted."""
     physical: Expunged
     """What was done about the bytes in files, for all documents of the call."""
     asked_again: tuple[AskedAgain, ...] = ()
@@ -98,12 +102,24 @@ class ErasurePreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def erase_documents(
-    store: Store, collection: str, document_ids: Sequence[str], progress: Progress | None = None
+    store: Store,
+    collection: str,
+    document_ids: Sequence[str],
+    *,
+    trace_dir: Path | None = None,
+    progress: Progress | None = None,
 ) -> list[Erasure]:
     """Erase documents: rows first, then their words in traces, then once for all what these left in files.
 
     Can be repeated after an interruption. Cost: linear in the traces that name a document and in the size of
     the store.
+
+    Args:
+        store: The store.
+        collection: Collection of the documents.
+        document_ids: The documents.
+        trace_dir: Folder of pipeline traces; those that name a document are deleted.
+        progress: As for `Store.expunge`.
     """
     former = {name: await _Former.read(store, collection, name) for name in document_ids}
     finished = await store.is_expunged()
@@ -119,6 +135,8 @@ async def erase_documents(
         async for _, clean in _traces(store, collection, name, erased_at):
             await store.rewrite_trace(clean)
     await _erase_corrections(store, collection)
+    keys = {name: document_key(collection, name).encode() for name in former}
+    deleted = await asyncio.to_thread(_delete_traces, trace_dir, keys) if trace_dir else {}
     physical = await store.expunge(list(dict.fromkeys(texts)), progress=progress)
     return [
         Erasure(
@@ -127,10 +145,29 @@ async def erase_documents(
             before=former[name].remains(stored),
             after=(await _Former.read(store, collection, name)).remains(left),
             answers=former[name].answers,
+            trace_files=deleted.get(name, 0),
             physical=physical,
         )
         for name, stored, left in removed
     ]
+
+
+def _delete_traces(folder: Path, keys: Mapping[str, bytes]) -> dict[str, int]:
+    """Delete the pipeline traces that name chunks of documents; return how many of each.
+
+    Args:
+        folder: The folder of the setting.
+        keys: Beginning of the chunk ids by document.
+    """
+    deleted = dict.fromkeys(keys, 0)
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        data = path.read_bytes()
+        named = [name for name, key in keys.items() if key in data]
+        if named:
+            path.unlink()
+        for name in named:
+            deleted[name] += 1
+    return deleted
 
 
 async def ask_again(session: EngineSession, erased: Iterable[Erasure]) -> list[AskedAgain]:

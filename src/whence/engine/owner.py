@@ -73,7 +73,13 @@ class OwnerOperations:
             Unavailable: Other processes use the database for too long; what is erased stays so.
         """
         names = _document_ids(document_ids)
-        done = await erase_documents(await self._session.store(), collection, names, progress)
+        done = await erase_documents(
+            await self._session.store(),
+            collection,
+            names,
+            trace_dir=self._session.settings.trace_dir,
+            progress=progress,
+        )
         if not reask:
             return done
         asked = tuple(await ask_again(self._session, done))
