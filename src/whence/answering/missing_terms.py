@@ -21,8 +21,9 @@ async def find_missing_term(question: Question, passages: Sequence[Passage]) -> 
     in the passages, and identifiers also in all that have their words. Cost: a search for each identifier that
     is neither in the index nor in the passages.
     """
-    texts = [_searched_text(one) for one in passages]
-    for term in named_terms(question.text, question.absent)[:_MAX_TERMS]:
+    terms = named_terms(question.text, question.absent)[:_MAX_TERMS]
+    texts = [_searched_text(one) for one in passages] if terms else []
+    for term in terms:
         if any(term.occurs_in(text) for text in texts):
             continue
         if term.kind == "identifier" and await question.retrieval.occurs(term.text):
@@ -32,7 +33,7 @@ async def find_missing_term(question: Question, passages: Sequence[Passage]) -> 
 
 
 def _searched_text(passage: Passage) -> str:
-    named = (value for value in passage.metadata.values() if isinstance(value, str))
+    named = [value for value in passage.metadata.values() if isinstance(value, str)]
     return "\n".join([passage.text, passage.document_id, *named])
 
 

@@ -219,8 +219,8 @@ def outdated_numbers(query: str, passages: Sequence[Passage]) -> list[int]:
 
 def _source(passage: Passage) -> str:
     """Return where a passage comes from, for questions that name a release or a day."""
-    known = (passage.metadata.get(name) for name in ("source_file", "version", "release", "date"))
-    texts = (str(one) for one in known if isinstance(one, str | int | float))
+    known = map(passage.metadata.get, ("source_file", "version", "release", "date"))
+    texts = [str(one) for one in known if isinstance(one, str | int | float)]
     return " ".join(dict.fromkeys((passage.document_id, *texts))).strip()
 
 

@@ -98,9 +98,9 @@ def _term_sets(texts: Sequence[str]) -> list[int]:
     bits: dict[str, int] = {}
     sets: list[int] = []
     for text in texts:
-        terms = {term for term in document_terms(text) if not is_stop_term(term)}
         mask = 0
-        for term in terms:
-            mask |= bits.setdefault(term, 1 << len(bits))
+        for term in set(document_terms(text)):
+            if not is_stop_term(term):
+                mask |= bits.setdefault(term, 1 << len(bits))
         sets.append(mask)
     return sets

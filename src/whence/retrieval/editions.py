@@ -25,6 +25,7 @@ _STATUSES: Final = frozenset(
     {"archived", "deprecated", "expired", "obsolete", "outdated", "superseded", "withdrawn"}
 )
 #: Keys that name the successor of a document.
+_REPLACED: Final = "replaced by "
 _SUCCESSORS: Final = ("replaced_by", "superseded_by")
 _RELEASE_KEYS: Final = ("version", "release")
 _DATE_KEYS: Final = ("updated", "modified", "date", "published")
@@ -71,11 +72,11 @@ def outdated(metadata: Mapping[str, Any]) -> str:
     >>> outdated({"status": "Archived"}), outdated({"status": "in force"})
     ('archived', '')
     """
-    if successor := _successor(metadata):
-        return f"replaced by {successor}"
-    status = metadata.get("status")
-    word = status.strip().lower() if isinstance(status, str) else ""
-    return word if word in _STATUSES else ""
+    for key in _SUCCESSORS:
+        if successor := _text(metadata.get(key)):
+            return _REPLACED + successor
+    status = _text(metadata.get("status")).lower()
+    return status if status in _STATUSES else ""
 
 
 def newer_editions(question: str, passages: Sequence[Passage]) -> dict[int, int]:
@@ -135,6 +136,8 @@ def newest_first(question: str, passages: Sequence[Passage]) -> list[int]:
     The newest edition takes the place of the best ranked one; all others keep their order.
     """
     newest = newer_editions(question, passages)
+    if not newest:
+        return list(range(len(passages)))
     order: dict[int, None] = {}
     for number in range(len(passages)):
         chain = [number]
@@ -166,25 +169,29 @@ def _asked(question: str, editions: Sequence[_Edition]) -> list[Numbers]:
 
 
 def _edition(passage: Passage) -> _Edition:
-    metadata = passage.metadata
-    path = _SUFFIX.sub("", passage.document_id.lower())
-    title = _text(metadata, "title").lower()
+    metadata, document_id = passage.metadata, passage.document_id.lower()
+    path = _SUFFIX.sub("", document_id)
+    title = _text(metadata.get("title")).lower()
+    names = [f"path {_IN_NAME.sub('', path)}", f"title {_IN_NAME.sub('', title)}"]
     found = [*_IN_NAME.findall(path), *_IN_NAME.findall(title)]
-    for part in reversed(_text(metadata, "section_path").split(" > ")):
+    for part in reversed(_text(metadata.get("section_path")).split(" > ")):
         found += _IN_HEADING.findall(part)
-    numbers = [_numbers(one) for one in found]
-    names = {f"path {_IN_NAME.sub('', path)}", f"title {_IN_NAME.sub('', title)}" if title else ""}
-    heading = _WORD.findall(_IN_HEADING.sub("", _text(metadata, "heading").lower()))
+    release, day = _first(metadata, _RELEASE_KEYS), _first(metadata, _DATE_KEYS)
+    for one in map(_numbers, found):
+        if one[0] < _FIRST_YEAR:
+            release = release or one
+        else:
+            day = day or one
+    heading = _WORD.findall(_IN_HEADING.sub("", _text(metadata.get("heading")).lower()))
+    why_old = outdated(metadata)
     return _Edition(
-        names=frozenset(one for one in names if one.partition(" ")[2]),
-        heading=" ".join(one for one in heading if one.isalpha() and one not in FUNCTION_WORDS),
-        known_as=(passage.document_id.lower(), title),
-        successor=_successor(metadata).lower(),
-        is_old=bool(outdated(metadata)),
-        release=_first(metadata, _RELEASE_KEYS)
-        or next((one for one in numbers if one[0] < _FIRST_YEAR), ()),
-        day=_first(metadata, _DATE_KEYS)
-        or next((one for one in numbers if one[0] >= _FIRST_YEAR), ()),
+        names=frozenset(names) - {"path ", "title "},
+        heading=" ".join([one for one in heading if one.isalpha() and one not in FUNCTION_WORDS]),
+        known_as=(document_id, title),
+        successor=why_old.removeprefix(_REPLACED).lower() if why_old not in _STATUSES else "",
+        is_old=bool(why_old),
+        release=release,
+        day=day,
     )
 
 
@@ -218,17 +225,14 @@ def _has(edition: _Edition, asked: Numbers) -> bool:
     return asked in (edition.release[: len(asked)], edition.day[: len(asked)])
 
 
-def _successor(metadata: Mapping[str, Any]) -> str:
-    return next((text for key in _SUCCESSORS if (text := _text(metadata, key))), "")
-
-
 def _first(metadata: Mapping[str, Any], keys: Sequence[str]) -> Numbers:
-    found = (re.findall(r"\d+", str(metadata[key])) for key in keys if key in metadata)
-    return next((tuple(map(int, one[:4])) for one in found if one), ())
+    for key in keys:
+        if key in metadata and (numbers := _numbers(str(metadata[key]))):
+            return numbers
+    return ()
 
 
-def _text(metadata: Mapping[str, Any], key: str) -> str:
-    value = metadata.get(key)
+def _text(value: object) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 

@@ -96,9 +96,9 @@ class Source:
 
 def marker_groups(text: str) -> Iterator[re.Match[str]]:
     """Yield the groups of markers outside of code."""
-    code = [match.span() for match in _CODE.finditer(text)]
+    code = [match.span() for match in _CODE.finditer(text)] if "`" in text else []
     for match in MARKERS.finditer(text):
-        if not any(start <= match.start() < end for start, end in code):
+        if not code or not any(start <= match.start() < end for start, end in code):
             yield match
 
 
@@ -186,11 +186,11 @@ def supports(claim: Claim, documents: Sequence[Source]) -> bool:
 
     A short claim is taken for supported.
     """
-    if set(_NUMBER.findall(claim.text)).difference(*(one.numbers for one in documents)):
+    if set(_NUMBER.findall(claim.text)).difference(*[one.numbers for one in documents]):
         return False
     if claim.is_short:
         return True
-    missing = claim.terms.difference(*(one.terms for one in documents))
+    missing = claim.terms.difference(*[one.terms for one in documents])
     return len(claim.terms) - len(missing) >= MIN_SUPPORT * len(claim.terms)
 
 
