@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.schema.access import Access
+from whence.schema.codec import decode_as, encode
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.filters import (
@@ -384,16 +385,15 @@ class MemoryTraces:
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
-        self._traces: dict[str, StoredTrace] = {}
+        self._traces: dict[str, tuple[bytes, str]] = {}
 
     async def record_trace(self, record: TraceRecord) -> bool:
         """Store a trace; return False when its answer id is recorded already."""
         check_trace(record)
         if record.answer_id in self._traces:
             return False
-        kept = msgspec.json.decode(msgspec.json.encode(record), type=TraceRecord)
         recorded_at = self._clock().astimezone(UTC).isoformat()
-        self._traces[record.answer_id] = StoredTrace(record=kept, recorded_at=recorded_at)
+        self._traces[record.answer_id] = encode(record), recorded_at
         return True
 
     async def rewrite_trace(self, record: TraceRecord, *, kind: EntryKind = "erase") -> bool:
@@ -403,37 +403,39 @@ class MemoryTraces:
         former = self._traces.get(record.answer_id)
         if former is None:
             return False
-        kept = msgspec.json.decode(msgspec.json.encode(record), type=TraceRecord)
-        self._traces[record.answer_id] = msgspec.structs.replace(former, record=kept)
+        self._traces[record.answer_id] = encode(record), former[1]
         return True
 
     async def trace(self, answer_id: str, access: Access | None = None) -> StoredTrace | None:
         """Return a trace, or None when there is none, or the reader lacks a right of its question."""
-        found = self._traces.get(answer_id)
+        found = self._stored(answer_id) if answer_id in self._traces else None
         hidden = access and found and not access.covers(found.record.access)
         return None if hidden else found
 
     async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
         """Return the latest traces, newest first."""
         check_limit(limit)
-        return list(self._traces.values())[::-1][:limit]
+        return [self._stored(one) for one in list(self._traces)[::-1][:limit]]
 
     async def traces_about(self, collection: str, document_id: str) -> list[str]:
         """Return the sorted ids of answers whose traces name a document or its chunks."""
         return sorted(
-            answer_id
-            for answer_id, stored in self._traces.items()
-            if stored.record.collection == collection and _names(stored.record, document_id)
+            one.answer_id
+            for one in (self._stored(answer_id).record for answer_id in self._traces)
+            if one.collection == collection and _names(one, document_id)
         )
 
     async def traces_corrected(self, collection: str) -> list[str]:
         """Return the sorted ids of answers to corrected questions, and of failed ones."""
         return sorted(
-            answer_id
-            for answer_id, stored in self._traces.items()
-            if (record := stored.record).collection == collection
-            and (record.answer is None or record.answer.corrections)
+            one.answer_id
+            for one in (self._stored(answer_id).record for answer_id in self._traces)
+            if one.collection == collection and (one.answer is None or one.answer.corrections)
         )
+
+    def _stored(self, answer_id: str) -> StoredTrace:
+        body, recorded_at = self._traces[answer_id]
+        return StoredTrace(record=decode_as(body, TraceRecord), recorded_at=recorded_at)
 
 
 def _names(record: TraceRecord, document_id: str) -> bool:

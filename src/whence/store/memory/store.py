@@ -91,7 +91,7 @@ class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
 
     async def overview(self) -> StoreOverview:
         """Return how much the store holds."""
-        recorded = [stored.recorded_at for stored in self._traces.values()]
+        recorded = [recorded_at for _, recorded_at in self._traces.values()]
         return StoreOverview(
             server="memory", questions=len(recorded), asked_at=max(recorded, default="")
         )
