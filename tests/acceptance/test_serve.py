@@ -252,7 +252,21 @@ def test_page_in_a_browser(gateway: Gateway, browser: Any) -> None:
     assert not one("#error").is_displayed()
     one("#why").send_keys("people/sick-leave.md")
     one("#why-form button").click()
-    wait.until(lambda _: one("#why-told").text)
+    wait.until(
+        lambda _: one("#why-told").text.startswith(("It ranks", "The reranker", "The writer"))
+    )
+    one("#why").clear()
+    one("#why").send_keys("people/sick-leaves.md")
+    one("#why-form button").click()
+    wait.until(lambda _: "similar ids: people/sick-leave.md" in one("#why-told").text)
+    # Markup in a question or in its answer stays text.
+    one("#words").clear()
+    one("#words").send_keys("What says <img src=x onerror=document.title='hit'> <b id=bold>?")
+    one("#ask").click()
+    wait.until(lambda _: one("#result").get_attribute("aria-busy") == "false")
+    assert browser.title == "Whence"
+    assert not browser.find_elements(By.CSS_SELECTOR, "#result #bold, #result img[src=x]")
+    assert one("#answer .place").text
     # An unknown token is an error; a known one shows restricted documents.
     for token, shown in (("wrong", "unknown token"), (SECRET, "")):
         browser.get(gateway.url)
@@ -265,5 +279,8 @@ def test_page_in_a_browser(gateway: Gateway, browser: Any) -> None:
         wait.until(
             lambda _, told=shown: one("#error").text.startswith(told) if told else one("#list li")
         )
-    foreign = [line for line in browser.get_log("browser") if "401" not in line["message"]]
+    # The refused token and the unknown passage.
+    told = (" 401 ", "/why-not?item=people%2Fsick-leaves.md")
+    log = browser.get_log("browser")
+    foreign = [line for line in log if not any(one in line["message"] for one in told)]
     assert foreign == []

@@ -21,14 +21,17 @@ from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
+from whence.provenance.outcome import WhyNot
 from whence.provenance.render.json import to_json
+from whence.provenance.render.picture import make_picture
 from whence.provenance.render.rdf import PREFIXES, run_sparql, serialize, to_nquads
 from whence.provenance.render.svg import to_svg
 from whence.provenance.render.text import one_line, shorten
 from whence.provenance.render.tree import tree_text
 from whence.provenance.stages import grounding_triples, question_triples
 from whence.provenance.terms import double
-from whence.provenance.trace import STAGE_TITLES, read_trace
+from whence.provenance.trace import STAGE_TITLES, PassageName, Trace, read_trace
+from whence.schema.document_rag import Refusal
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
 
@@ -176,7 +179,7 @@ def test_the_tree_counts_reranked_candidates() -> None:
     trace = msgspec.structs.replace(whole, candidates=candidates)
     assert (whole.reranked_count, trace.reranked_count) == (10, 4)
     assert "4 of 10 reranked, 4 kept" in tree_text(trace)
-    assert "4 reranked · 4 kept" in to_svg(trace)
+    assert "4 reranked, 4 kept" in texts_of(to_svg(trace))
 
 
 def test_the_tree_lists_dropped_candidates_by_reason() -> None:
@@ -230,27 +233,73 @@ def test_any_text_gives_a_well_formed_picture(text: str) -> None:
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_picture_links_kept_chunks() -> None:
-    """There is a bar for each candidate and kept chunk, and a line along every chunk that was kept."""
-    trace = read_trace(TRACES["full"])
+def texts_of(picture: str) -> list[str]:
+    """Return the texts of a picture, without tooltips."""
+    return [e.text or "" for e in ET.fromstring(picture).iter(f"{SVG}text")]
+
+
+def named(trace: Trace) -> Trace:
+    """Return a trace whose passages have titles and headings, and whose answer is known."""
+    names = {one.chunk_id: PassageName(f"Title {one.rank}", "Heading") for one in trace.candidates}
+    return msgspec.structs.replace(trace, names=names, answer_text="Thirty days [1].")
+
+
+def test_a_newcomer_can_read_the_picture() -> None:
+    """It has the question, the answer, what decided, what was read, what came near, and why, in words."""
+    trace = named(read_trace(TRACES["full"]))
+    shown = texts_of(to_svg(trace))
+    cited = {one.chunk_id for one in trace.citations}
+    dropped = [one for one in trace.candidates if one.reason_code]
+
+    assert shown[0] == trace.question
+    assert {*STAGE_TITLES.values()} - {"Error", "Question"} <= set(shown)
+    assert {"Answer", "Thirty days [1].", f"Decided the answer ({len(cited)})"} <= set(shown)
+    assert f"Read by the writer, not cited ({len(set(trace.used) - cited)})" in shown
+    assert f"Not read, the nearest first ({len(dropped)})" in shown
+    assert "placed too low by the reranker" in shown
+    assert f"All {len(trace.candidates)} passages that were found, by score" in shown
+    assert any(one.startswith("last one read ") for one in shown)
+    assert any("[1]" in one and "Title" in one for one in shown)
+    # Passages have names; ids, codes and the names of settings are in tooltips only.
+    for one in trace.candidates:
+        assert not any(one.chunk_id in text for text in shown)
+        assert not any(text == one.reason_code for text in shown)
+
+
+def test_a_refused_question_shows_why_and_what_came_nearest() -> None:
+    """The reason stands in the place of the answer, with the nearest passage and its best sentence."""
+    trace = named(read_trace(TRACES["full"]))
+    refusal = Refusal(code="below_evidence_floor", reason="The best passage scores 0.20.")
+    nearest = WhyNot(
+        chunk_id=trace.candidates[0].chunk_id,
+        stage="synthesis",
+        code="used",
+        reason="It lacks `dog`.",
+        numbers={"best_sentence": "Cats may stay."},
+    )
+    trace = msgspec.structs.replace(
+        trace, citations=(), found=False, refusal=refusal, nearest=nearest
+    )
+    shown = texts_of(to_svg(trace))
+
+    assert {"No answer", refusal.reason, "“Cats may stay.”", nearest.reason} <= set(shown)
+    assert "Nearest: Title 1 > Heading" in shown
+    assert not any(text.startswith("Decided") for text in shown)
+
+
+@pytest.mark.parametrize("found", [12, 60, 600])
+def test_the_scale_has_every_passage(found: int) -> None:
+    """Passages that are not shown one by one are counted there, and cited ones are always shown."""
+    trace = named(read_trace(full_triples(found=found, kept=min(found // 3, 20))))
+    picture = make_picture(trace, 5)
+
+    assert picture.scale is not None
+    assert sum(map(sum, picture.scale.bins)) == found == picture.found
+    assert sum(len(group.rows) + group.more for group in picture.groups) == found
+    cited = {one.chunk_id for one in trace.citations}
+    assert {row.chunk_id for row in picture.groups[0].rows} == cited
     root = ET.fromstring(to_svg(trace))
-    shown = [e.text or "" for e in root.iter(f"{SVG}text")]
-    tracks = [e for e in root.iter(f"{SVG}rect") if e.get("class") == "track"]
-    links = [e.get("class", "") for e in root.iter(f"{SVG}path") if "link" in e.get("class", "")]
-
-    assert len(tracks) == len(trace.candidates) + len(trace.selections)
-    assert len(links) == len(trace.selections) + len(trace.citations)
-    assert sum("cited-link" in link for link in links) == 2 * len(trace.citations)
-    assert {*STAGE_TITLES.values(), "[1]"} - {"Error"} <= set(shown)
-
-
-def test_the_picture_always_draws_kept_chunks() -> None:
-    """Beyond `max_rows` dropped candidates are counted and kept ones are drawn."""
-    trace = read_trace(full_triples(found=60, kept=20))
-    text = to_svg(trace, max_rows=5)
-
-    assert "and 40 more" in text
-    assert text.count("cited-link") >= 2 * len(trace.citations)
+    assert float(root.get("height", 0)) < 1700
 
 
 @ALL

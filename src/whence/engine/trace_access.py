@@ -99,8 +99,13 @@ def _named(trace: Trace) -> list[str]:
 
 
 def _name(metadata: Mapping[str, Any]) -> PassageName:
-    found = (metadata.get(key) for key in ("title", "heading"))
-    return PassageName(*(one if isinstance(one, str) else "" for one in found))
+    title, heading = (metadata.get(key) for key in ("title", "heading"))
+    index = metadata.get("chunk_index")
+    return PassageName(
+        title if isinstance(title, str) else "",
+        heading if isinstance(heading, str) else "",
+        index + 1 if isinstance(index, int) else 0,
+    )
 
 
 async def check_integrity(store: TraceStore, answer_id: str | None = None) -> Integrity:

@@ -82,6 +82,8 @@ class PassageName(msgspec.Struct, frozen=True):
     """Title of its document."""
     heading: str = ""
     """Nearest heading above it."""
+    part: int = 0
+    """Place among the passages of its document, 1 for the first; 0 when unknown."""
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""A trace as a picture: one column per stage, one bar per candidate, lines along what was kept.
+"""The picture of a trace: question, stages, answer, passages with reasons in words, all scores on one scale.
 
 Standalone SVG: no script, no outside font, image or style. Colours follow the viewer's light or dark setting.
 Every text is escaped and fitted to its place; tooltips hold full ids and numbers.
@@ -6,333 +6,300 @@ Every text is escaped and fitted to its place; tooltips hold full ids and number
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, TypeAlias
-
-import msgspec
+from typing import Final
 
 from whence.provenance.checking import check_trace
-from whence.provenance.reasons import DROP_REASONS
+from whence.provenance.render.picture import Group, Picture, Row, Scale, make_picture, passage_name
 from whence.provenance.render.svg_canvas import Canvas, text_length, wrap
 from whence.provenance.render.text import format_duration, one_line, rights_text, stage_counts
 from whence.provenance.trace import STAGE_TITLES, Stage, Trace
 
-_MARGIN = 28
-_GAP = 56
-_TOP = 92
-_BODY = _TOP + 46
-_ROW = 25
-_WIDTHS = {
-    "question": 176,
-    "grounding": 190,
-    "exploration": 352,
-    "focus": 300,
-    "synthesis": 300,
-    "error": 300,
-}
+_WIDTH: Final = 960.0
+_MARGIN: Final = 28.0
+_ROOM: Final = _WIDTH - 2 * _MARGIN
+_GAP: Final = 30.0
+_ROW: Final = 27.0
+#: Left ends of the columns of a passage, and the width of its bar.
+_NAME, _WHAT, _BAR, _BAR_WIDTH = _MARGIN + 58.0, 610.0, 800.0, 84.0
+_SCALE_HEIGHT: Final = 78.0
+_STATES: Final = {"cited": "cited", "read": "kept", "dropped": "bar"}
 
 
-_State: TypeAlias = Literal["bar", "kept", "cited"]
-
-
-class _Column(msgspec.Struct, frozen=True):
-    stage: Stage
-    x: float
-    width: float
-
-    @property
-    def right(self) -> float:
-        return self.x + self.width
-
-
-class _Bar(msgspec.Struct, frozen=True):
-    chunk_id: str
-    rank: int
-    score: float | None
-    reason_code: str
-    state: _State
-    dots: tuple[int, ...] = ()
-    raw_score: float | None = None
-
-    @property
-    def tooltip(self) -> str:
-        code = self.reason_code
-        parts = (
-            self.chunk_id,
-            f"rank {self.rank}" if self.rank else "",
-            "" if self.score is None else f"score {self.score!r}",
-            "" if self.raw_score in (None, self.score) else f"model {self.raw_score!r}",
-            DROP_REASONS[code].explanation if code in DROP_REASONS else code,
-        )
-        return " · ".join(part for part in parts if part)
-
-
-def to_svg(trace: Trace, *, max_rows: int = 40) -> str:
+def to_svg(trace: Trace, *, max_rows: int = 26) -> str:
     """Draw a trace.
 
-    Candidates that were kept are always drawn; the others beyond `max_rows`, 1 or more, are counted.
+    Cited passages are always drawn, others up to `max_rows`, 1 or more; the scale has all.
     """
-    return _Picture(trace, max_rows).render()
+    return _Drawing(trace, make_picture(trace, max_rows)).render()
 
 
-class _Picture:
-    """Draws one trace; each method draws one part and returns the y at which the next may begin."""
+class _Drawing:
+    """Draws one picture from the top; each method draws one part and returns the y where the next may begin."""
 
-    def __init__(self, trace: Trace, max_rows: int) -> None:
+    def __init__(self, trace: Trace, picture: Picture) -> None:
         self.trace = trace
-        self.max_rows = max_rows
+        self.picture = picture
         self.canvas = Canvas()
-        #: State of each chunk that the writer received.
-        self.states: dict[str, _State] = {
-            **dict.fromkeys(trace.used, "kept"),
-            **dict.fromkeys((citation.chunk_id for citation in trace.citations), "cited"),
-        }
-        self.columns = _columns(trace)
-        #: Right end and height of the last bar drawn of a chunk.
-        self.bar_ends: dict[str, tuple[float, float]] = {}
 
     def render(self) -> str:
         trace = self.trace
-        width = (self.columns[-1].right if self.columns else 600) + _MARGIN
-        self._heading(width)
-        bottoms = [self._column(column) for column in self.columns]
-        for left, right in pairwise(self.columns):
-            self.canvas.arrow(left.right + 8, right.x - 8, _TOP + 12)
-        height = self._legend(max(bottoms, default=_BODY) + 26) + _MARGIN / 2
+        y = self._heading()
+        y = self._stages(y + 14)
+        y = self._outcome(y + 26)
+        for group in self.picture.groups:
+            y = self._group(group, y + 24)
+        if self.picture.scale is not None:
+            y = self._scale(self.picture.scale, y + 30)
+        y = self._reasons(y)
         counts = [
             f"{stage.stage} {' · '.join(stage_counts(stage.stage, trace))}".strip()
             for stage in trace.stages
         ]
         return self.canvas.document(
-            width,
-            height,
+            _WIDTH,
+            y + _MARGIN,
             title=one_line(trace.question) or trace.answer_id,
             description=one_line("How the answer came about: " + "; ".join(counts)),
         )
 
-    def _heading(self, width: float) -> None:
-        trace = self.trace
-        room = width - 2 * _MARGIN
+    def _heading(self) -> float:
+        trace, y = self.trace, 22.0
         question = trace.question or "a question that was not recorded"
-        self.canvas.text(_MARGIN, 40, question, room, kind="h1", size=19)
+        for line in wrap(question, _ROOM, 19, lines=2):
+            y += 22
+            self.canvas.text(_MARGIN, y, line, _ROOM, kind="h1", size=19)
+        if trace.question_used and trace.question_used != trace.question:
+            y += 19
+            used = f"searched for: {trace.question_used}"
+            self.canvas.text(_MARGIN, y, used, _ROOM, kind="warn", size=12)
         faults = check_trace(trace)
         state = "complete" if not faults else f"not complete: {len(faults)} faults"
+        if trace.integrity is not None and not trace.integrity.ok:
+            faults, state = faults or [None], "altered since it was recorded"  # type: ignore[list-item]
         rights = "" if trace.access is None else rights_text(trace.access)
-        parts = (trace.asked_at, trace.answer_id, rights, state)
-        line = " · ".join(part for part in parts if part)
-        self.canvas.text(_MARGIN, 62, line, room, kind="soft" if not faults else "bad", size=12)
+        asked = trace.asked_at.replace("T", " ")[:19]
+        line = " · ".join(part for part in (asked, trace.answer_id, rights, state) if part)
+        self.canvas.text(_MARGIN, y + 19, line, _ROOM, kind="bad" if faults else "soft", size=12)
+        return y + 24
 
-    def _column(self, column: _Column) -> float:
-        name = column.stage.stage
-        title = STAGE_TITLES[name]
-        self.canvas.text(column.x, _TOP + 16, title, column.width, kind="h2", size=14)
-        duration = format_duration(column.stage.run.duration_ms)
-        counts = [*stage_counts(name, self.trace), *([duration] if duration else [])]
-        self._line(column, _TOP + 32, " · ".join(counts))
-        draw_contents: dict[str, Callable[[_Column], float]] = {
-            "question": self._question,
-            "grounding": self._grounding,
-            "exploration": self._exploration,
-            "focus": self._focus,
-            "synthesis": self._synthesis,
-            "error": self._error,
-        }
-        return self._notes(column, draw_contents[name](column))
+    def _stages(self, y: float) -> float:
+        """Draw the stages side by side, in the order in which they ran."""
+        stages = [stage for stage in self.trace.stages if stage.stage != "question"]
+        if not stages:
+            return y
+        width = (_ROOM - _GAP * (len(stages) - 1)) / len(stages)
+        lines = [self._stage_lines(stage, width - 20) for stage in stages]
+        height = 34.0 + 15 * max(map(len, lines))
+        lefts = [_MARGIN + place * (width + _GAP) for place in range(len(stages))]
+        for stage, x, notes in zip(stages, lefts, lines, strict=True):
+            bad = stage.stage == "error"
+            self.canvas.rect(x, y, width, height, "badcard" if bad else "card")
+            title = STAGE_TITLES[stage.stage]
+            self.canvas.text(x + 10, y + 19, title, width - 80, kind="h2", size=13)
+            duration = format_duration(stage.run.duration_ms)
+            self.canvas.text(x + width - 10, y + 19, duration, 60, end=True)
+            for number, (text, kind) in enumerate(notes):
+                self.canvas.text(x + 10, y + 37 + 15 * number, text, width - 20, kind=kind)
+        for left, right in pairwise(lefts):
+            self.canvas.arrow(left + width + 7, right - 6, y + height / 2)
+        return y + height
 
-    def _line(self, column: _Column, y: float, text: str, kind: str = "soft") -> None:
-        self.canvas.text(column.x, y, text, column.width, kind=kind)
+    def _stage_lines(self, stage: Stage, room: float) -> list[tuple[str, str]]:
+        """Return what one stage did, as lines with their styles."""
+        lines = [(text, "ink") for text in self._counts(stage.stage)]
+        if stage.stage == "grounding" and len(self.trace.concepts) > 1:
+            lines += [(f"“{concept}”", "soft") for concept in self.trace.concepts[:6]]
+        run = stage.run
+        names = [f"{one.role} {one.name}" for one in run.models]
+        if stage.model and stage.model not in {model.name for model in run.models}:
+            names.append(f"written by {stage.model}")
+        lines += [(line, "soft") for name in names for line in wrap(name, room, 11, lines=2)]
+        for degradation in run.degraded:
+            lines += [(line, "warn") for line in wrap(degradation.reason, room, 11, lines=3)]
+        return lines
 
-    def _question(self, column: _Column) -> float:
-        y = float(_BODY)
-        for key, value in sorted(column.stage.run.settings.items()):
-            self.canvas.text(column.x, y + 12, key.replace("_", " "), 96)
-            room = column.width - 100
-            self.canvas.text(column.right, y + 12, str(value), room, kind="mono", end=True)
-            y += 18
-        return y
-
-    def _grounding(self, column: _Column) -> float:
-        y = float(_BODY)
-        room = column.width - 18
-        for index, concept in enumerate(self.trace.concepts):
-            self.canvas.dot(column.x + 5, y + 11, index)
-            for line in wrap(concept, room, 12, lines=2):
-                self.canvas.text(column.x + 18, y + 15, line, room, kind="ink", size=12)
-                y += 16
-            y += 8
-        return y
-
-    def _exploration(self, column: _Column) -> float:
+    def _counts(self, stage: str) -> list[str]:
+        """Return what a stage received and what it kept, in words."""
         trace = self.trace
-        kept = {selection.chunk_id for selection in trace.selections} | {*trace.used}
-        order = {concept: index for index, concept in enumerate(trace.concepts)}
-        chosen = sorted(
-            trace.candidates, key=lambda c: (c.chunk_id not in kept, c.rank, c.chunk_id)
-        )[: max(self.max_rows, len(kept))]
-        bars = [
-            _Bar(
-                chunk_id=candidate.chunk_id,
-                rank=candidate.rank,
-                score=candidate.score,
-                reason_code=candidate.reason_code,
-                state=self.states.get(candidate.chunk_id, "bar"),
-                dots=tuple(order[c] for c in candidate.concepts if c in order),
-            )
-            for candidate in sorted(chosen, key=lambda c: (c.rank, c.chunk_id))
+        match stage:
+            case "grounding":
+                count = len(trace.concepts)
+                return [f"{count} quer{'y' if count == 1 else 'ies'}"]
+            case "exploration":
+                return [f"{self.picture.found:,} passages found"]
+            case "focus":
+                return [f"{trace.reranked_count:,} reranked, {len(trace.selections):,} kept"]
+            case "synthesis":
+                cited = len({one.chunk_id for one in trace.citations})
+                return [f"{self.picture.read:,} given to the writer", f"{cited:,} cited"]
+            case _:
+                return []
+
+    def _outcome(self, y: float) -> float:
+        """Draw the answer, the refusal with what came nearest, or the failure."""
+        trace = self.trace
+        if trace.failure is not None:
+            failure = trace.failure
+            parts = [(failure.message, "ink", 13.0, 4), (failure.hint, "soft", 12.0, 2)]
+            return self._card(y, f"Failed: {failure.stage}", parts, "badcard")
+        if trace.found is False:
+            why = trace.refusal.reason if trace.refusal else "No citation supports an answer."
+            parts = [(why, "ink", 13.0, 3)]
+            if trace.nearest is not None:
+                name = passage_name(trace, trace.nearest.chunk_id)
+                parts.append((f"Nearest: {name}", "h2", 12.0, 1))
+                sentence = trace.nearest.numbers.get("best_sentence")
+                if isinstance(sentence, str):
+                    parts.append((f"“{sentence}”", "quote", 12.0, 3))
+                parts.append((trace.nearest.reason, "soft", 12.0, 3))
+            return self._card(y, "No answer", parts, "badcard")
+        if not trace.answer_text and not trace.citations:
+            return y
+        parts = [(line, "ink", 13.0, 6) for line in trace.answer_text.split("\n") if line.strip()]
+        shown = " ".join(trace.answer_text.split())
+        for citation in trace.citations:
+            name = passage_name(trace, citation.chunk_id, citation.document_id)
+            parts.append((f"[{citation.marker}] {name}", "marker", 12.0, 1))
+            if citation.quote and " ".join(citation.quote.split()) not in shown:
+                parts.append((f"“{citation.quote}”", "quote", 12.0, 3))
+        return self._card(y, "Answer", parts, "card")
+
+    def _card(
+        self, y: float, title: str, parts: Sequence[tuple[str, str, float, int]], kind: str
+    ) -> float:
+        """Draw paragraphs, each a text, its style, its size and its most lines, in a frame."""
+        room = _ROOM - 28
+        lines = [
+            (line, style, size)
+            for text, style, size, most in parts[:24]
+            for line in wrap(text, room, size, lines=most)
         ]
-        y = self._bars(column, bars)
-        if len(bars) < len(trace.candidates):
-            self._line(column, y + 14, f"and {len(trace.candidates) - len(bars)} more")
+        height = 40.0 + sum(size + 5 for _, _, size in lines)
+        self.canvas.rect(_MARGIN, y, _ROOM, height, kind, radius=6)
+        self.canvas.text(_MARGIN + 14, y + 22, title, room, kind="h2", size=14)
+        baseline = y + 26
+        for line, style, size in lines:
+            baseline += size + 5
+            self.canvas.text(_MARGIN + 14, baseline, line, room, kind=style, size=size)
+        return y + height
+
+    def _group(self, group: Group, y: float) -> float:
+        count = len(group.rows) + group.more
+        self.canvas.text(_MARGIN, y + 10, f"{group.title} ({count})", _ROOM / 2, kind="h2", size=14)
+        self.canvas.text(_BAR + _BAR_WIDTH + 44, y + 10, "score", 60, end=True)
+        y += 18
+        for row in group.rows:
+            self._row(row, y)
             y += _ROW
+        if group.more:
+            words = f"{group.more} more of these are in the scale below"
+            self.canvas.text(_NAME, y + 14, words, _ROOM)
+            y += 20
         return y
 
-    def _focus(self, column: _Column) -> float:
-        codes = {c.chunk_id: c.reason_code for c in self.trace.candidates}
-        bars = [
-            _Bar(
-                chunk_id=selection.chunk_id,
-                rank=place,
-                score=selection.score,
-                raw_score=selection.raw_score,
-                reason_code=codes.get(selection.chunk_id, ""),
-                state=self.states.get(selection.chunk_id, "bar"),
-            )
-            for place, selection in enumerate(self.trace.selections, 1)
-        ]
-        for index, bar in enumerate(bars):
-            self._link(bar.chunk_id, column.x, _bar_middle(index), bar.state)
-        return self._dropped(column, self._bars(column, bars), "focus")
-
-    def _dropped(self, column: _Column, y: float, stage: str) -> float:
-        counts = Counter(c.reason_code for c in self.trace.candidates if c.reason_code)
-        for code, meaning in DROP_REASONS.items():
-            if meaning.stage == stage and counts[code]:
-                self._line(column, y + 15, f"{counts[code]} dropped: {code}", "warn")
-                y += 18
-        return y
-
-    def _bars(self, column: _Column, bars: Sequence[_Bar]) -> float:
-        full = max([1.0, *(bar.score for bar in bars if bar.score is not None)])
-        for index, bar in enumerate(bars):
-            self._bar(column, bar, float(_BODY + index * _ROW), full)
-        for index, bar in enumerate(bars):
-            self.bar_ends[bar.chunk_id] = (column.right, _bar_middle(index))
-        return float(_BODY + len(bars) * _ROW)
-
-    def _bar(self, column: _Column, bar: _Bar, y: float, full: float) -> None:
-        canvas = self.canvas
-        height = _ROW - 4
-        canvas.open_group(bar.tooltip)
-        canvas.rect(column.x, y, column.width, height, "track")
-        if bar.score is not None:
-            # Below the text, not behind it: the text stays readable on every colour.
-            length = column.width * min(max(bar.score / full, 0.0), 1.0)
-            canvas.rect(column.x, y + height - 4, length, 4, bar.state, radius=2)
-        x = column.x + 26
-        baseline = y + 12.5
-        if bar.rank:
-            canvas.text(x - 6, baseline, str(bar.rank), 24, size=10, end=True)
-        for dot in bar.dots[:3]:
-            canvas.dot(x + 4, y + 9, dot)
-            x += 11
-        right = column.right - 6
-        if bar.score is not None:
-            canvas.text(right, baseline, f"{bar.score:.3f}", 44, kind="mono", size=10.5, end=True)
-            right -= 44
-        if bar.reason_code:
-            kind = "soft" if bar.state == "bar" else "ink"
-            canvas.text(right, baseline, bar.reason_code, 96, kind=kind, size=10, end=True)
-            right -= text_length(bar.reason_code, 10) + 8
-        label = {"bar": "monosoft", "kept": "mono", "cited": "mono strong"}[bar.state]
-        room = right - x - 4
-        canvas.text(x + 4, baseline, bar.chunk_id, room, kind=label, size=10.5, keep_end=True)
+    def _row(self, row: Row, y: float) -> None:
+        canvas, baseline = self.canvas, y + 17
+        canvas.open_group(_tooltip(row))
+        canvas.rect(_MARGIN, y + 2, _ROOM, _ROW - 4, "track")
+        canvas.rect(_MARGIN, y + 2, 4, _ROW - 4, _STATES[row.state], radius=2)
+        mark = "".join(f"[{marker}]" for marker in row.markers[:2])
+        if mark:
+            canvas.text(_NAME - 8, baseline, mark, 44, kind="marker", size=12, end=True)
+        elif row.placed or row.rank:
+            canvas.text(_NAME - 8, baseline, str(row.placed or row.rank), 40, size=11, end=True)
+        x = _NAME
+        for query in row.queries[:3]:
+            canvas.dot(x + 4, baseline - 4, query)
+            x += 12
+        kind = {"cited": "ink strong", "read": "ink", "dropped": "soft"}[row.state]
+        canvas.text(x, baseline, _fitted(row.name, _WHAT - x - 12), _ROOM, kind=kind, size=12)
+        canvas.text(_WHAT, baseline, _moved(row), _BAR - _WHAT - 10)
+        if row.score is not None:
+            scale = self.picture.scale
+            low, high = (scale.low, scale.high) if scale else (0.0, 1.0)
+            share = (row.score - low) / (high - low)
+            canvas.rect(_BAR, y + 10, _BAR_WIDTH, 7, "empty", radius=2)
+            canvas.rect(_BAR, y + 10, _BAR_WIDTH * share, 7, _STATES[row.state], radius=2)
+            score = f"{row.score:.3f}"
+            canvas.text(_BAR + _BAR_WIDTH + 44, baseline, score, 44, kind="mono", end=True)
         canvas.close_group()
 
-    def _synthesis(self, column: _Column) -> float:
-        y = float(_BODY)
-        if self.trace.found is False:
-            refusal = self.trace.refusal
-            for line in wrap(refusal.reason if refusal else "no answer", column.width, 12, lines=4):
-                self.canvas.text(column.x, y + 14, line, column.width, kind="warn", size=12)
-                y += _ROW
-        canvas, x, width = self.canvas, column.x + 40, column.width
-        for citation in self.trace.citations:
-            quote = wrap(citation.quote, width - 56, 11.5, lines=3)
-            height = 28 + 16 * len(quote)
-            self._link(citation.chunk_id, column.x, y + 14, "cited")
-            canvas.open_group(citation.quote)
-            canvas.rect(column.x, y, width, height, "card")
-            marker = f"[{citation.marker}]"
-            canvas.text(column.x + 10, y + 18, marker, 30, kind="marker", size=12)
-            chunk_id = citation.chunk_id
-            canvas.text(x, y + 18, chunk_id, width - 48, kind="mono", size=10.5, keep_end=True)
-            for index, line in enumerate(quote):
-                canvas.text(x, y + 36 + 16 * index, line, width - 44, kind="quote", size=11.5)
-            canvas.close_group()
-            y += height + 10
-        return self._dropped(column, y, "synthesis")
+    def _scale(self, scale: Scale, y: float) -> float:
+        """Draw all scores as stacked counts over one axis, with the cut."""
+        canvas, found = self.canvas, self.picture.found
+        title = f"All {found:,} passages that were found, by score"
+        canvas.text(_MARGIN, y + 10, title, _ROOM / 2, kind="h2", size=14)
+        self._legend(y + 10)
+        y += 26
+        bottom, width = y + _SCALE_HEIGHT, _ROOM / len(scale.bins)
+        most = max(sum(one) for one in scale.bins)
+        for place, one in enumerate(scale.bins):
+            x, top = _MARGIN + place * width, bottom
+            for count, kind in zip(one, ("cited", "kept", "bar"), strict=True):
+                height = max(3.0, (_SCALE_HEIGHT - 14) * count / most) if count else 0.0
+                if count:
+                    top -= height
+                    canvas.rect(x + 1, top, width - 2, height, kind, radius=1)
+            if sum(one):
+                canvas.text(x + width / 2 + 8, top - 3, str(sum(one)), 30, size=9.5, end=True)
+        canvas.rect(_MARGIN, bottom, _ROOM, 1, "axis", radius=0)
+        for step in range(5):
+            value = scale.low + (scale.high - scale.low) * step / 4
+            x = _MARGIN + _ROOM * step / 4
+            canvas.text(max(x, _MARGIN + 22), bottom + 15, f"{value:.2f}", 40, size=10.5, end=True)
+        if scale.cut is not None:
+            x = _MARGIN + _ROOM * (scale.cut - scale.low) / (scale.high - scale.low)
+            canvas.rect(x, y - 6, 1.5, _SCALE_HEIGHT + 6, "cut", radius=0)
+            words = f"last one read {scale.cut:.3f}"
+            left = x + text_length(words, 10.5) + 8 > _WIDTH - _MARGIN
+            canvas.text(
+                x + (-6 if left else 6), y + 1, words, 200, kind="warn", size=10.5, end=left
+            )
+        return bottom + 18
 
-    def _error(self, column: _Column) -> float:
-        failure = self.trace.failure
-        if failure is None:
-            return _BODY
-        x, room = column.x + 12, column.width - 24
-        message = wrap(failure.message, room, 12, lines=4)
-        hint = wrap(failure.hint, room, 11.5, lines=3)
-        height = 34 + 16 * (len(message) + len(hint))
-        self.canvas.rect(column.x, _BODY, column.width, height, "badcard")
-        head = f"{failure.stage}: {failure.code}"
-        self.canvas.text(x, _BODY + 19, head, room, kind="bad", size=12)
-        for index, line in enumerate((*message, *hint)):
-            kind = "ink" if index < len(message) else "soft"
-            self.canvas.text(x, _BODY + 38 + 16 * index, line, room, kind=kind, size=12)
-        return _BODY + height
+    def _legend(self, y: float) -> None:
+        entries = (("cited", "cited"), ("kept", "read, not cited"), ("bar", "not read"))
+        x = _WIDTH - _MARGIN
+        for kind, text in reversed(entries):
+            x -= text_length(text, 11)
+            self.canvas.text(x, y, text, 160)
+            x -= 26
+            self.canvas.rect(x, y - 9, 20, 10, kind)
+            x -= 16
 
-    def _notes(self, column: _Column, y: float) -> float:
-        run, writer = column.stage.run, column.stage.model
-        notes = [
-            (" ".join(part for part in (m.role, m.name, m.precision) if part), "soft")
-            for m in run.models
-        ]
-        if writer and writer not in {model.name for model in run.models}:
-            notes.append((f"written by {writer}", "soft"))
-        for degradation in run.degraded:
-            lines = wrap(f"degraded: {degradation.reason}", column.width, 11, lines=3)
-            notes.extend((line, "warn") for line in lines)
-        y += 6
-        for text, kind in notes:
-            self._line(column, y + 13, text, kind)
-            y += 16
+    def _reasons(self, y: float) -> float:
+        """State in words why passages were not read."""
+        reasons = self.picture.reasons
+        if not reasons:
+            return y
+        for line in wrap("Not read: " + ", ".join(reasons) + ".", _ROOM, 12, lines=4):
+            y += 18
+            self.canvas.text(_MARGIN, y, line, _ROOM, kind="ink", size=12)
         return y
 
-    def _legend(self, y: float) -> float:
-        x = float(_MARGIN)
-        for kind, text in (("cited", "cited"), ("kept", "given to the writer"), ("bar", "dropped")):
-            self.canvas.rect(x, y - 10, 22, 11, kind)
-            self.canvas.text(x + 28, y, text, 200)
-            x += 28 + text_length(text, 11) + 26
-        if self.trace.concepts and any(c.concepts for c in self.trace.candidates):
-            self.canvas.dot(x + 5, y - 4, 0)
-            self.canvas.text(x + 16, y, "found by the concept of this colour", 300)
-        return y
 
-    def _link(self, chunk_id: str, x: float, y: float, state: str) -> None:
-        if chunk_id in self.bar_ends:
-            self.canvas.link(self.bar_ends[chunk_id], (x, y), state)
+def _fitted(name: str, room: float) -> str:
+    """Return a name that fits; a place in the document, which may tell it from others, is kept."""
+    title, mark, part = name.rpartition(" (part ")
+    end = mark + part if mark else ""
+    lines = wrap(title if mark else name, room - text_length(end, 12), 12, lines=1)
+    return "".join(lines) + end
 
 
-def _bar_middle(index: int) -> float:
-    return _BODY + index * _ROW + _ROW / 2 - 2
+def _moved(row: Row) -> str:
+    """Return what happened to a passage, or its rank by the search where reranking moved it."""
+    return row.what or (f"search rank {row.rank}" if row.placed not in (0, row.rank) else "")
 
 
-def _columns(trace: Trace) -> list[_Column]:
-    stages = {stage.stage: stage for stage in reversed(trace.stages)}
-    x = float(_MARGIN)
-    placed = []
-    for name, width in _WIDTHS.items():
-        if name in stages:
-            placed.append(_Column(stages[name], x, width))
-            x += width + _GAP
-    return placed
+def _tooltip(row: Row) -> str:
+    parts = (
+        row.name,
+        row.chunk_id,
+        f"search rank {row.rank}" if row.rank else "",
+        f"reranked {row.placed}" if row.placed else "",
+        "" if row.score is None else f"score {row.score!r}",
+        row.what,
+    )
+    return " · ".join(part for part in parts if part)

@@ -35,9 +35,7 @@ _RULES = (
     ".bar{fill:%(bar)s}.kept{fill:%(kept)s}rect.cited{fill:%(cited)s}"
     ".card{fill:%(track)s;stroke:%(line)s}"
     ".badcard{fill:%(track)s;stroke:%(bad)s}"
-    ".link{fill:none;stroke:%(bar)s;stroke-width:1.2}"
-    ".kept-link{stroke:%(kept)s;stroke-width:1.6}"
-    ".cited-link{stroke:%(cited)s;stroke-width:2.4}"
+    ".empty{fill:%(line)s}.axis{fill:%(soft)s}.cut{fill:%(warn)s}"
     ".arrow{fill:none;stroke:%(soft)s;stroke-width:1.4}"
 )
 _LIGHT, _DARK = (
@@ -52,10 +50,9 @@ class Canvas:
 
     def __init__(self) -> None:
         self._shapes: list[str] = []
-        self._links: list[str] = []
 
     def document(self, width: float, height: float, *, title: str, description: str) -> str:
-        """Return the whole document; links lie behind the other shapes."""
+        """Return the whole document."""
         size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="t d">',
@@ -64,7 +61,7 @@ class Canvas:
             f"<style>{_STYLE}</style>",
             f'<rect class="paper" width="{width:g}" height="{height:g}"/>',
         )
-        return "\n".join((*head, *self._links, *self._shapes, "</svg>\n"))
+        return "\n".join((*head, *self._shapes, "</svg>\n"))
 
     def open_group(self, title: str) -> None:
         """Begin a group of shapes that share a tooltip."""
@@ -117,13 +114,6 @@ class Canvas:
     def arrow(self, x0: float, x1: float, y: float) -> None:
         """Draw an arrow from left to right."""
         self._shapes.append(f'<path class="arrow" d="M{x0:.1f} {y:.1f}H{x1:.1f}m-5 -4l5 4l-5 4"/>')
-
-    def link(self, start: tuple[float, float], end: tuple[float, float], state: str) -> None:
-        """Draw a curve between two bars."""
-        (x0, y0), (x, y) = start, end
-        middle = (x0 + x) / 2
-        path = f"M{x0:.1f} {y0:.1f}C{middle:.1f} {y0:.1f} {middle:.1f} {y:.1f} {x:.1f} {y:.1f}"
-        self._links.append(f'<path class="link {state}-link" d="{path}"/>')
 
 
 def text_length(text: str, size: float) -> float:
