@@ -36,6 +36,8 @@ _MARKUP = {
 _IN_CODE_TOO = ("role", "double backticks", "pilcrow")
 #: Characters before a full stop that are looked up in the source.
 _BEFORE_STOP = 24
+#: The number of a heading in the path above a quote.
+_SECTION_NUMBER = re.compile(r"(?:^|(?<= > ))\d+(?:\.\d+)*\.(?= )", re.MULTILINE)
 _STOP = re.compile(r"(?<=\w)\.(?=\s|$)")
 
 
@@ -122,7 +124,7 @@ def invented_stops(text: str, sources: Iterable[str]) -> int:
     1
     """
     known = normal("\n".join(sources))
-    shown = normal(text)
+    shown = normal(_SECTION_NUMBER.sub("", text))
     stops = [match.start() for match in _STOP.finditer(shown)]
     return sum(
         (before := shown[max(0, end - _BEFORE_STOP) : end]) in known and before + "." not in known

@@ -25,6 +25,17 @@ the process was told when it was started, or else this number.
 """
 
 
+async def test_a_tag_that_a_text_is_about_is_shown_as_code() -> None:
+    """HTML in prose stands in backticks, so that Markdown shows it; code stays as it is, and the quote, too."""
+    text = "The writer makes <h1> and `<b>` of titles in HTML."
+    request = WriteRequest(template_id="document-prompt", query="titles HTML", documents=(text,))
+    *_, last = [piece async for piece in ExtractiveWriter(None).write(request)]
+
+    assert last.result
+    assert last.result.text == "The writer makes `<h1>` and `<b>` of titles in HTML. [1]"
+    assert [one.text for one in last.result.quotes] == [text]
+
+
 COMMANDS = "add apply blame branch clone commit diff fetch log merge pull push rebase reset show"
 
 

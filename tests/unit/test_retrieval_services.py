@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whence.answering.prompts import DOCUMENT_PROMPT, WriterClient
+from whence.answering.prompts import DOCUMENT_PROMPT, WriterClient, section_of
 from whence.retrieval.services import (
     Passage,
     Query,
@@ -248,6 +248,23 @@ async def test_sections_and_outdated_documents_are_named() -> None:
 
     assert isinstance(request, PromptRequest)
     assert request.variables["sections"] == ["", "Guide > Costs > Old"]
+
+
+@pytest.mark.parametrize(
+    ("title", "path", "section"),
+    [
+        ("9. Users - Manual v4", "9. Users > Classes", "9. Users > Classes"),
+        ("Guide", "Guide > Costs", "Guide > Costs"),
+        ("Costing", "Cost > Old", "Costing > Cost > Old"),
+        ("Guide", "", "Guide"),
+    ],
+)
+def test_a_title_that_repeats_the_first_heading_is_left_out(
+    title: str, path: str, section: str
+) -> None:
+    """Generators of pages add the name of the whole to the first heading; it is said once."""
+    metadata = {"title": title, "section_path": path}
+    assert section_of(Passage(chunk_id="c", text="d", metadata=metadata)) == section
 
 
 @pytest.mark.parametrize(

@@ -229,4 +229,7 @@ def section_of(passage: Passage) -> str:
     title, path = passage.metadata.get("title"), passage.metadata.get("section_path")
     title = title if isinstance(title, str) else ""
     path = path if isinstance(path, str) else ""
-    return path if path.startswith(title) else f"{title} > {path}".removesuffix(" > ")
+    heading = path.partition(" > ")[0]
+    # Generators add the name of the whole to the title of a page: `9. Users - Manual v4`.
+    repeats = heading and re.match(rf"{re.escape(heading)}(?!\w)", title)
+    return path if repeats or path.startswith(title) else f"{title} > {path}".removesuffix(" > ")

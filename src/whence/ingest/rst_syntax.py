@@ -88,6 +88,8 @@ _DOMAIN = re.compile(
 #: Options of objects that tell something about them.
 _FACTS = ("type", "default", "value", "required", "choices", "deprecated", "since")
 _OPTION = re.compile(r":([\w-]+):(?:[ \t]+(.*))?$")
+#: `first-page`, `run-in narrow`: no class of a programming language has such a name.
+_STYLES = re.compile(r"[a-z][\w-]*(?:-[\w-]+|(?: [a-z][\w-]*)+)")
 _CODE_ARGUMENT = re.compile(r"\S+$|.*[()\[\]{}=_<>$]|-|/")
 
 
@@ -180,11 +182,15 @@ class _Directive:
             return self._parsed_literal()
         if name in _TEXT_ONLY:
             return self._parsed(0)
-        if name in _BODY_ONLY:
+        if name in _BODY_ONLY or (name == "class" and self._is_style()):
             return self._body() if self.arguments or self.options else self._parsed(0)
         if name in _TITLED:
             return self._titled()
         return self._object()
+
+    def _is_style(self) -> bool:
+        """Return whether the arguments are names of styles of HTML, which are no text, and no class of code."""
+        return all(_STYLES.fullmatch(each) for each in self.arguments)
 
     def _parsed(self, at: int) -> list[nodes.Node]:
         """Parse the block from a line on."""

@@ -550,13 +550,16 @@ def _overlap(a: Span, b: Span) -> bool:
 
 
 def _whole(spans: Sequence[Span], one: Span) -> Span:
-    """Return the longest short unit that contains a span: what its author wrote together is read together."""
+    """Return the longest short unit that contains a span: what its author wrote together is read together.
+
+    A definition may be longer than others: its parts say little without one another.
+    """
     around = [
         other
         for other in spans
         if other.document == one.document
         and other.unit.start <= one.unit.start
         and one.unit.end <= other.unit.end
-        and len(other.text.split()) <= _WHOLE
+        and len(other.text.split()) <= (MAX_WORDS if other.unit.kind == "definition" else _WHOLE)
     ]
     return max(around, key=lambda other: len(other.text), default=one)

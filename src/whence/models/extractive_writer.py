@@ -25,6 +25,13 @@ NOTHING_FOUND = "Nothing was found in the documents that answers this question."
 #: Most words of a term or lead-in that is shown in a path.
 _MAX_PATH_WORDS = 12
 _WORD = re.compile(r"\w+(?:[.'\u2019-]\w+)*")
+_CODE_SPAN = re.compile(r"(`+[^`]*`+)")
+#: A tag that a text is about; outside of code a reader of Markdown would take it for markup.
+_TAG = re.compile(
+    r"</?(?:a|b|br|code|d[dlt]|div|em|form|h[1-6]|head|i|img|input|li|link|ol|p|pre|script|span|strong|style|table"
+    r"|t[dhr]|title|ul)\b[^<>\n]*>",
+    re.IGNORECASE,
+)
 #: A number in brackets, which would look like a marker.
 _LIKE_A_MARKER = re.compile(r"\[(\s*\d[\d\s,;]*)\]")
 
@@ -142,7 +149,10 @@ def _rendered_prose(text: str) -> str:
             lines[-1] = f"{before.rstrip()} {line.strip()}"
         else:
             lines.append(line.rstrip())
-    return _LIKE_A_MARKER.sub(r"(\1)", "\n".join(lines))
+    text = _LIKE_A_MARKER.sub(r"(\1)", "\n".join(lines))
+    parts = _CODE_SPAN.split(text)
+    parts[::2] = [_TAG.sub(r"`\g<0>`", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _highlights(question: str, quote: str) -> Iterator[tuple[int, int]]:
