@@ -84,7 +84,12 @@ def test_http_answers_equal_the_command_line(gateway: Gateway, indexed: Any) -> 
     assert trace["complete"] is True
     explained = indexed("explain", told["answer_id"], "--json").json
     assert explained["triples"] == trace["triples"]
-    for form, start_of in (("svg", "<svg"), ("tree", "Question"), ("nquads", "<urn:")):
+    for form, start_of in (
+        ("svg", "<svg"),
+        ("tree", "Question"),
+        ("nquads", "<urn:"),
+        ("turtle", "@prefix"),
+    ):
         text = gateway.http.get(f"/v1/answers/{told['answer_id']}?format={form}").text
         assert text.startswith(start_of)
 

@@ -17,6 +17,7 @@ from whence.processors.document_rag import (
     DocumentRag,
     RagOptions,
 )
+from whence.provenance import namespaces as ns
 from whence.provenance.redaction import chunk_ids
 from whence.provenance.terms import answer_uris, stage_from_uri
 from whence.provenance.trace import Trace, read_trace
@@ -32,6 +33,7 @@ from whence.schema.errors import (
     WhenceError,
 )
 from whence.schema.texts import ChunkText
+from whence.schema.version import VERSION
 from whence.testing.stub_clients import (
     NEVER,
     StubEmbeddings,
@@ -989,6 +991,30 @@ async def test_equal_questions_have_equal_triples() -> None:
     await second.ask()
 
     assert first.events == second.events
+
+
+async def test_the_question_was_asked_when_its_activity_started() -> None:
+    """Live events state one time on the question and on its activity; the software has its version."""
+    bench = Bench()
+
+    await bench.ask()
+
+    times = {t.o.value for t in bench.events[0][2] if t.p.iri == ns.PROV_STARTED_AT_TIME}
+    assert times == {"2025-01-02T00:00:00Z"}
+    assert bench.trace.asked_at == bench.trace.stages[0].run.started_at == "2025-01-02T00:00:00Z"
+    versions = [t.o.value for t in bench.trace.triples if t.p.iri == ns.WH_VERSION]
+    assert versions == [VERSION]
+
+
+async def test_the_model_that_named_concepts_is_an_agent() -> None:
+    """A language model that named the concepts is one of the stage's models."""
+    bench = Bench()
+
+    await bench.ask()
+
+    grounding = bench.trace.stages[1]
+    assert [(one.role, one.name) for one in grounding.run.models] == [("writer", grounding.model)]
+    assert grounding.model
 
 
 async def test_a_given_answer_id_is_kept() -> None:

@@ -629,3 +629,77 @@ def test_citations_of_one_document_share_its_node() -> None:
         ]
     )
     assert titles == ["d"]
+
+
+def objects(triples: Iterable[Triple], subject: str, predicate: str) -> list[str]:
+    """Return the objects of a subject and a predicate."""
+    return [t.o.iri or t.o.value for t in triples if (t.s.iri, t.p.iri) == (subject, predicate)]
+
+
+@pytest.mark.parametrize(
+    ("url", "file", "source"),
+    [
+        ("https://example.org/a", "a.md", "https://example.org/a"),
+        ("", "guides/a b.md", "guides/a b.md"),
+        ("", "", "d"),
+    ],
+)
+def test_a_document_has_its_best_location(url: str, file: str, source: str) -> None:
+    """Its URL, else its file, else its id: as text and as IRI; without a title its id stands for it."""
+    cited = Citation(marker=1, chunk_id="c", document_id="d", source_url=url, source_file=file)
+    triples = synthesis_triples("a", reranked=False, citations=[cited])
+    node = answer_uris("a").document_prefix + "0"
+
+    assert objects(triples, node, ns.DC_SOURCE) == [source]
+    assert objects(triples, node, ns.PROV_AT_LOCATION) == [iri_from_id(source)]
+    assert objects(triples, node, ns.DC_TITLE) == ["d"]
+    assert objects(triples, node, ns.WH_DOCUMENT) == ["d"]
+
+
+def test_a_failure_used_the_last_stage() -> None:
+    """The activity that failed has times and used what was recorded last."""
+    triples = traces()["failed"]
+    uris = answer_uris("failed")
+    activity = f"{uris.activity_prefix}error"
+
+    assert objects(triples, uris.error, ns.PROV_WAS_GENERATED_BY) == [activity]
+    assert objects(triples, activity, ns.PROV_USED) == [uris.grounding]
+    assert objects(triples, activity, ns.PROV_ENDED_AT_TIME) == ["2026-01-01T10:00:01.000Z"]
+    assert objects(triples, activity, ns.WH_GENERATED_COUNT) == ["1"]
+
+
+def test_a_model_is_one_agent_in_all_stages() -> None:
+    """What is known of a model stands once; each stage that used it is associated with it."""
+    trace = read_trace(traces()["full"])
+    uris = answer_uris("full")
+    agent = f"{uris.agent_prefix}embedding/all-MiniLM-L6-v2"
+
+    assert objects(trace.triples, agent, ns.WH_DIMENSION) == ["384"]
+    assert objects(trace.triples, agent, ns.WH_PRECISION) == ["w8"]
+    assert objects(trace.triples, agent, ns.WH_ROLE) == ["embedding"]
+    associated = objects(
+        trace.triples, f"{uris.activity_prefix}exploration", ns.PROV_WAS_ASSOCIATED_WITH
+    )
+    assert associated == [agent, f"{uris.agent_prefix}whence"]
+
+
+@pytest.mark.parametrize("kind", ["candidate/3", "synthesis/citation/1", "synthesis/degradation/0"])
+def test_a_removed_node_is_found(kind: str) -> None:
+    """Each activity counts what it generated, so that no candidate, citation or lack can be left out."""
+    node = f"{answer_uris('full').question}/{kind}"
+    activity = "exploration" if kind.startswith("candidate") else "synthesis"
+    left = [t for t in traces()["full"] if t.s.iri != node]
+    found = {(fault.code, fault.where) for fault in check_trace(read_trace(left))}
+
+    assert ("count_mismatch", answer_uris("full").activity_prefix + activity) in found
+
+
+def test_a_stage_without_an_activity_is_found() -> None:
+    """Where other stages tell how they ran, one that does not is a fault."""
+    stage = answer_uris("full").focus
+    cut = [t for t in traces()["full"] if (t.s.iri, t.p.iri) != (stage, ns.PROV_WAS_GENERATED_BY)]
+
+    assert ("no_activity", stage) in {
+        (fault.code, fault.where) for fault in check_trace(read_trace(cut))
+    }
+    assert "no_activity" not in {fault.code for fault in check_trace(read_trace(plain_triples()))}
