@@ -24,9 +24,15 @@ class FixedStore:
     """A store with one collection and one hit."""
 
     def __init__(
-        self, model: EmbeddingModel = MODEL, fault: str = "", hits: Sequence[Candidate] = (HIT,)
+        self,
+        model: EmbeddingModel = MODEL,
+        fault: str = "",
+        hits: Sequence[Candidate] = (HIT,),
+        *,
+        is_large: bool = False,
     ) -> None:
         self.model = model
+        self.is_large = is_large
         self.hits = hits
         self.fault = fault.split()
         self.looked_up = 0
@@ -40,12 +46,19 @@ class FixedStore:
     async def search_dense(self, collection: str, vector: Any, **options: Any) -> list[Candidate]:
         self._fail("search_dense")
         self.searches.append({"collection": collection, "vector": vector.tolist(), **options})
-        return list(self.hits)
+        return [*self.hits, *self._others(len(self.hits), options["limit"])]
 
     async def search_lexical(self, collection: str, text: str, **options: Any) -> list[Candidate]:
         self._fail("search_lexical")
         self.matches.append(options["match"])
-        return [WORD_HIT]
+        return [WORD_HIT, *self._others(1, options["limit"])]
+
+    def _others(self, count: int, limit: int) -> list[Candidate]:
+        """Return what else a large store finds: with fewer hits than it wants, a search asks for no scores."""
+        return [
+            Candidate(chunk_id=f"urn:z{number}", document_id="z", score=0.0, rank=number + 1)
+            for number in range(count, limit if self.is_large else 0)
+        ]
 
     async def lexical_scores(self, *_: Any, match: str, **__: Any) -> dict[str, float]:
         self._fail("lexical_scores")
@@ -69,7 +82,7 @@ def request(**fields: Any) -> SearchRequest:
 @pytest.mark.parametrize(("mode", "asked"), [("bm25", 1), ("hybrid", 2)])
 async def test_the_match_reaches_the_store(mode: str, asked: int) -> None:
     """A search for all words uses the match in the ranking and in the scores by id."""
-    store = FixedStore()
+    store = FixedStore(is_large=True)
     search = SearchProcessor(store=store)
     await search.handle(request(mode=mode, query_text="red lake", match="all"), StubContext())
 
@@ -169,8 +182,8 @@ async def test_words_alone_rank_on_the_same_scale() -> None:
 
 async def test_a_hybrid_search_gives_every_chunk_both_true_scores() -> None:
     """Each retriever scores what the other found; the order is that of the fused score."""
-    reply = await SearchProcessor(store=FixedStore()).handle(
-        request(mode="hybrid", query_text="x"), StubContext()
+    reply = await SearchProcessor(store=FixedStore(is_large=True)).handle(
+        request(mode="hybrid", query_text="x", limit=2), StubContext()
     )
 
     assert [(c.chunk_id, c.dense_score, c.sparse_score) for c in reply.candidates] == [
@@ -194,9 +207,9 @@ async def test_a_failing_retriever_degrades(
     fault: str, vector: bytes | None, left: str, code: str
 ) -> None:
     """The other retriever ranks alone, with true scores, and the reply says so; also after a late failure."""
-    store = FixedStore(fault=fault)
+    store = FixedStore(fault=fault, is_large=True)
     reply = await SearchProcessor(store=store).handle(
-        request(mode="hybrid", query_text="x", vector=vector), StubContext()
+        request(mode="hybrid", query_text="x", vector=vector, limit=1), StubContext()
     )
 
     assert [one.chunk_id for one in reply.candidates] == [left]

@@ -100,10 +100,13 @@ class HybridSearch:
     """Returns the chunks that define the symbol of a name."""
     find_graph: Callable[[], Awaitable[PassageGraph | None]] | None = None
     """Returns the passage graph of the collection; None when it has too few links."""
+    finds_all: bool = False
+    """Whether a retriever that returns fewer candidates than it was asked for has no score for any other chunk;
+    a client of the caller may return as few as it likes."""
     degraded: list[Degradation] = field(default_factory=list)
     """What was left out so far, and why."""
     _exhausted: set[RetrieverName] = field(default_factory=set, init=False)
-    """Retrievers that returned fewer candidates than they were asked for: no other chunk has a score there."""
+    """Retrievers that have no score for any other chunk."""
 
     @property
     def _depth(self) -> int:
@@ -172,8 +175,7 @@ class HybridSearch:
                 chunk = chunks.setdefault(one.chunk_id, ScoredChunk(one.document_id))
                 score = one.dense_score if name == "dense" else one.sparse_score
                 chunk.scores[name] = score or 0.0
-            if len(ranking) < self._depth:
-                # It has ranked all that it finds.
+            if self.finds_all and len(ranking) < self._depth:
                 self._exhausted.add(name)
         if "dense" not in ranked:
             lexical = rankings["lexical"]
@@ -463,6 +465,7 @@ class SearchService:
             threshold=request.threshold,
             fusion=self.parameters.fusion,
             timeout_s=timeout_s,
+            finds_all=True,
             degraded=[*cut],
         )
         if isinstance(store, SupportsSymbols):
