@@ -18,6 +18,7 @@ import pytest
 
 from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import NotFound
+from whence.schema.integrity import ChainEntry
 from whence.schema.terms import Triple, iri, literal
 from whence.store.chain_key import ChainKey
 from whence.store.commitment import commit, entry_hash
@@ -440,10 +441,24 @@ async def test_without_its_newest_entry_a_chain_is_at_fault(
     assert again.ok
 
 
+def test_each_database_has_its_newest_entry(tmp_path: Path) -> None:
+    """One folder serves several databases; user, password and other parts of an address do not matter."""
+    entry = ChainEntry(
+        number=1, kind="record", answer_id="a", digest=b"", written_at="", previous=b"", hash=b"h"
+    )
+    first = ChainKey(tmp_path, "postgresql://one@host/db?sslmode=require")
+    first.remember(entry)
+    same = ("postgresql://two:secret@host/db",)
+    others = ("", "postgresql://host/other", "postgresql://other/db", "postgresql://host/db?port=1")
+
+    assert [ChainKey(tmp_path, url).head() for url in same] == [entry]
+    assert [ChainKey(tmp_path, url).head() for url in others] == [None] * 4
+
+
 async def test_traces_of_an_earlier_version_join_the_chain(
     database_url: str, key: ChainKey
 ) -> None:
-    """They are unchecked until the next question, and keep their order and times."""
+    """They join it when the store is opened to write, and keep their order and times."""
     db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     for n in (1, 2):
@@ -453,8 +468,11 @@ async def test_traces_of_an_earlier_version_join_the_chain(
             " VALUES ($1, $2, 'c', $3, '{}', $4)",
             *(n * 7, f"answer-{n}", body if n == 1 else zlib.compress(body), moment + timedelta(n)),
         )
-    async with PostgresStore.open(database_url, key=key) as store:
+    read_only = f"{database_url}&default_transaction_read_only=on"
+    async with PostgresStore.open(read_only) as store:
         before = await store.check_traces()
+    async with PostgresStore.open(database_url, key=key) as store:
+        joined = await store.check_traces()
         await store.record_trace(_record(3))
         after = await store.check_traces()
         latest = await store.recent_traces(3)
@@ -462,6 +480,7 @@ async def test_traces_of_an_earlier_version_join_the_chain(
 
     assert before.ok
     assert any("earlier version" in what for what in before.unchecked)
+    assert (joined.ok, joined.unchecked, joined.traces) == (True, (), 2)
     assert (after.ok, after.unchecked, after.traces) == (True, (), 3)
     assert [one.record for one in latest] == [_record(n) for n in (3, 2, 1)]
     assert latest[1].recorded_at == (moment + timedelta(2)).isoformat()

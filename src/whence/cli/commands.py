@@ -104,6 +104,13 @@ COMMANDS: Mapping[str, Command] = {
         "whence verify ANSWER_ID --json",
         "whence verify --public-key",
     ),
+    "traces": _command(
+        "",
+        "Answers",
+        "whence traces prune --older-than 90d --dry-run",
+        members={"prune": "prune:prune"},
+        help="Remove old traces.",
+    ),
     "bundle": _command(
         "bundle:bundle",
         "Code",

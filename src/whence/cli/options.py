@@ -133,6 +133,10 @@ def _rights(acl: str, label: str, clearance: str) -> tuple[Parameter, ...]:
     )
 
 
+KeepTraces = Annotated[
+    str | None,
+    typer.Option(metavar="AGE", help="How long traces are kept, such as 90d; for ever by default."),
+]
 ReaderAccess = Annotated[
     Access,
     OptionGroup(

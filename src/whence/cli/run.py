@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whence.cli.options import KeepTraces
 from whence.cli.output import console, note, plain_table, print_json
 from whence.cli.session import as_json, settings_of, start_logging
 
@@ -30,6 +31,7 @@ def run(
             envvar="WHENCE_METRICS",
         ),
     ] = "",
+    keep: KeepTraces = None,
 ) -> int:
     """Run a flow until it is stopped; several copies share the work."""
     import asyncio
@@ -40,7 +42,7 @@ def run(
 
     # A running flow is a server: warnings are logged.
     start_logging("WARNING")
-    settings = settings_of(context)
+    settings = settings_of(context, keep=keep)
     definition = load_flow(flow)
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     definition.only(names)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whence.cli.options import ReaderAccess
+from whence.cli.options import KeepTraces, ReaderAccess
 from whence.cli.output import note, print_json
 from whence.cli.session import as_json, settings_of, start_logging
 
@@ -55,6 +55,7 @@ def serve(
         bool,
         typer.Option("--stdio", help="Serve MCP on standard input and output instead of HTTP."),
     ] = False,
+    keep: KeepTraces = None,
     access: ReaderAccess,
 ) -> int:
     """Serve HTTP, server-sent events, MCP and a web page until stopped.
@@ -62,7 +63,7 @@ def serve(
     The access options are the rights of requests without a token; by default public documents only.
     """
     start_logging("WARNING")
-    settings = settings_of(context)
+    settings = settings_of(context, keep=keep)
     from whence.gateway.auth import Authenticator, Caller, read_tokens
     from whence.gateway.server import check_exposure, serve_stdio
 

@@ -23,10 +23,14 @@ def as_json(context: typer.Context) -> bool:
     return state_of(context).json
 
 
-def settings_of(context: typer.Context) -> Settings:
-    """Return the settings of this call: option, environment, `whence.toml`, default, in this order."""
+def settings_of(context: typer.Context, **options: str | None) -> Settings:
+    """Return the settings of this call: option, environment, `whence.toml`, default, in this order.
+
+    `options` are those that the command has of its own; later calls return them, too.
+    """
     from whence.flow.settings import Settings
 
+    state_of(context).given |= {name: value for name, value in options.items() if value}
     return Settings.load(options=state_of(context).given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +28,7 @@ from whence.engine.trace_access import check_integrity
 from whence.retrieval.pipeline import check_text
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.integrity import Integrity
+from whence.store.protocols import Expunged, SupportsRetention
 
 if TYPE_CHECKING:
     from whence.engine.indexing import Progress
@@ -38,11 +40,26 @@ _AUDITED = {
     "preview_access": Operation("access preview", lambda found: len(found.documents)),
     "erase": Operation("erase", lambda done: sum(one.before.documents for one in done)),
     "verify": Operation("verify", lambda report: report.traces),
+    "prune_traces": Operation("traces prune", lambda done: done.removed),
 }
 
 
+class PrunedTraces(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of old traces."""
+
+    before: str
+    """Traces recorded before this time, ISO 8601 in UTC, are old."""
+    removed: int
+    """Number of traces that were removed; with `dry_run` of all that are old."""
+    faulty: int
+    """Number of old traces that were kept because they are not as they were recorded."""
+    dry_run: bool
+    physical: Expunged | None
+    """What was done about the bytes in files; None when nothing was removed."""
+
+
 class OwnerOperations:
-    """Erase documents, explain who sees them, and verify traces; in use while the engine is open."""
+    """Erase documents, explain who sees them, verify and prune traces; in use while the engine is open."""
 
     def __init__(self, session: EngineSession) -> None:
         self._session = session
@@ -143,6 +160,35 @@ class OwnerOperations:
             NotFound: A document does not exist.
         """
         return await preview_access(self._session, collection, _document_ids(document_ids), change)
+
+    async def prune_traces(
+        self, older_than: timedelta, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> PrunedTraces:
+        """Remove traces older than a time, and what they left in files; the chain keeps an entry of each.
+
+        Cost: linear in the size of the home, as for `erase`.
+
+        Args:
+            older_than: Age by the time of recording.
+            dry_run: Whether traces are only counted.
+            progress: As for `erase`.
+
+        Raises:
+            BadInput: The store cannot remove traces.
+        """
+        store = await self._session.store()
+        if not isinstance(store, SupportsRetention):
+            raise BadInput("this store keeps all traces", hint="erase documents instead")
+        before = datetime.now(UTC) - older_than
+        done = await store.remove_traces(before, dry_run=dry_run)
+        finished = dry_run or (await store.is_expunged() and not done.removed)
+        return PrunedTraces(
+            before=before.isoformat(),
+            removed=done.removed,
+            faulty=done.faulty,
+            dry_run=dry_run,
+            physical=None if finished else await store.expunge((), progress=progress),
+        )
 
 
 def _document_ids(given: Sequence[str]) -> list[str]:

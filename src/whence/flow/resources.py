@@ -100,8 +100,11 @@ class Resources:
         from whence.store.chain_key import ChainKey
 
         url = self._settings.database_url
-        key = ChainKey(self._settings.integrity)
-        keep_versions = self._settings.keep_versions
+        key = ChainKey(self._settings.integrity, url or "")
+        keep = {
+            "keep_versions": self._settings.keep_versions,
+            "keep_traces": self._settings.keep,
+        }
         store: Any
         if url is None:
             from whence.store.postgres.server.server import EmbeddedServer
@@ -110,11 +113,11 @@ class Resources:
             # Imported after the server, which starts meanwhile.
             from whence.store.postgres.store import PostgresStore
 
-            store = await PostgresStore.connect(server, key=key, keep_versions=keep_versions)
+            store = await PostgresStore.connect(server, key=key, **keep)
         else:
             from whence.store.open import open_store
 
-            store = await open_store(url, key, keep_versions)
+            store = await open_store(url, key, **keep)
         return self._closing(store)
 
     async def _open_ledger(self) -> Any:

@@ -121,6 +121,12 @@ SETTINGS: Final = (
         " the home by default. Processes that record into one database name one folder.",
     ),
     Setting(
+        "keep",
+        "WHENCE_KEEP",
+        "How long traces are kept, such as `90d`, `12h` or `52w`; for ever when it is not set. Recorders remove older"
+        " ones every hour; `whence traces prune` does it at once.",
+    ),
+    Setting(
         "openai_api_key",
         "OPENAI_API_KEY",
         "Key for OpenAI's API or a server that speaks it.",
@@ -274,6 +280,12 @@ class Settings:
         """Folder with the key and the head of the chain of traces, absolute."""
         chosen = self.get("integrity")
         return Path(chosen).expanduser().absolute() if chosen else self.home / "integrity"
+
+    @property
+    def keep(self) -> timedelta | None:
+        """How long traces are kept; None for ever."""
+        chosen = self.get("keep")
+        return (parse_duration("keep", chosen) or None) if chosen else None
 
     @property
     def audit(self) -> str | None:

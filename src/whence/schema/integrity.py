@@ -32,6 +32,15 @@ class Integrity(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be checked, and why."""
 
 
+class RemovedTraces(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of old traces."""
+
+    removed: int
+    """Traces that were removed, or would be."""
+    faulty: int = 0
+    """Traces that were kept because they are not as they were recorded."""
+
+
 class ChainEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One link of the chain: what became of a trace, and when."""
 

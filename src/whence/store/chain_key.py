@@ -2,7 +2,8 @@
 
 `key.pem` is the private key (Ed25519, PKCS 8, mode 600). `trusted` lists public keys whose signatures count,
 64 hexadecimal digits a line; the folder's own is in it. `head.json` is a copy of the newest entry that a
-process with this folder wrote: a table of entries that lacks it was cut.
+process with this folder wrote: a table of entries that lacks it was cut. Other databases than that of the home
+have files of other names.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import os
 import tempfile
 from collections.abc import Callable
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -38,10 +41,15 @@ class ChainKey:
     """Signs entries and remembers the newest one; several processes may use one folder.
 
     The key is made when it is first needed. In a folder that cannot be written nothing is signed.
+
+    Args:
+        folder: The folder.
+        url: Address of the database; empty for that of the home. Each has its own file for the newest entry.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str = "") -> None:
         self.folder = folder
+        self._head = folder / _head_name(url)
 
     def sign(self, hash_: bytes) -> bytes:
         """Return the signature of a hash, 64 bytes; none when there is no key and none can be made."""
@@ -79,17 +87,17 @@ class ChainKey:
             ConfigError: The file is damaged.
         """
         try:
-            return self._decode((self.folder / _HEAD).read_bytes())
+            return self._decode(self._head.read_bytes())
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._unreadable(_HEAD, error) from error
+            raise self._unreadable(self._head.name, error) from error
 
     def remember(self, entry: ChainEntry) -> None:
         """Keep an entry as the newest, unless a newer one is kept already."""
         if self._private is None:
             return
-        descriptor = os.open(self.folder / _HEAD, os.O_RDWR | os.O_CREAT, _KEY_MODE)
+        descriptor = os.open(self._head, os.O_RDWR | os.O_CREAT, _KEY_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             held = os.pread(descriptor, 1 << 16, 0)
@@ -117,13 +125,23 @@ class ChainKey:
         try:
             return msgspec.json.decode(data, type=ChainEntry)
         except msgspec.MsgspecError as error:
-            raise self._unreadable(_HEAD, error) from error
+            raise self._unreadable(self._head.name, error) from error
 
     def _unreadable(self, name: str, error: Exception) -> ConfigError:
         return ConfigError(
             f"{self.folder / name} cannot be read: {error}",
             hint="restore it from a backup; `whence verify` compares the stored traces with it",
         )
+
+
+def _head_name(url: str) -> str:
+    """Return the name of the file for a database: that of the home has none of its address, which may move."""
+    if not url:
+        return _HEAD
+    parts = urlsplit(url)
+    socket = sorted(one for one in parse_qsl(parts.query) if one[0] in {"host", "port"})
+    where = f"{parts.netloc.rpartition('@')[2]}{parts.path} {socket}"
+    return f"head-{sha256(where.encode()).hexdigest()[:16]}.json"
 
 
 def _read_key(path: Path) -> Ed25519PrivateKey | None:

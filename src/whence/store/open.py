@@ -20,7 +20,11 @@ _POSTGRES = ("postgresql", "postgres")
 
 
 async def open_store(
-    url: str, key: ChainKey | None = None, keep_versions: timedelta = KEEP_VERSIONS
+    url: str,
+    key: ChainKey | None = None,
+    *,
+    keep_versions: timedelta = KEEP_VERSIONS,
+    keep_traces: timedelta | None = None,
 ) -> Any:
     """Open a store, to be closed by the caller with `aclose`.
 
@@ -28,6 +32,7 @@ async def open_store(
         url: Its address.
         key: Signs the chain of traces, where the store has one.
         keep_versions: Time for which former versions of documents are kept, where the store keeps them.
+        keep_traces: How long traces are kept, where the store can remove them; None for ever.
 
     Returns:
         A `ChunkStore`, with the optional protocols that it supports.
@@ -44,7 +49,9 @@ async def open_store(
         # asyncpg and numpy are loaded only where they are used.
         from whence.store.postgres.store import PostgresStore
 
-        return await PostgresStore.connect(url, key=key, keep_versions=keep_versions)
+        return await PostgresStore.connect(
+            url, key=key, keep_versions=keep_versions, keep_traces=keep_traces
+        )
     factory = load_plugin(GROUP, scheme)
     if factory is None:
         raise ConfigError(

@@ -7,6 +7,7 @@ stores can do are protocols of their own, which callers test with `isinstance`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
@@ -18,7 +19,7 @@ from whence.schema.filters import Filters
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
-from whence.schema.integrity import EntryKind, Integrity, TraceProof
+from whence.schema.integrity import EntryKind, Integrity, RemovedTraces, TraceProof
 from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
@@ -404,6 +405,17 @@ class SupportsIntegrity(Protocol):
 
     async def trace_proof(self, answer_id: str) -> TraceProof | None:
         """Return a trace with what verifies it; None when there is none, or it is in no chain."""
+
+
+@runtime_checkable
+class SupportsRetention(Protocol):
+    """Removes old traces."""
+
+    async def remove_traces(self, before: datetime, *, dry_run: bool = False) -> RemovedTraces:
+        """Remove the traces recorded before a time; the chain keeps an entry of each.
+
+        A trace that is not as it was recorded stays: its time may not be its own.
+        """
 
 
 @runtime_checkable

@@ -108,6 +108,7 @@ class PostgresStore:
         clock: Callable[[], datetime],
         key: ChainKey | None,
         keep_versions: timedelta,
+        keep_traces: timedelta | None,
     ) -> None:
         self.pool = pool
         self.maintenance = maintenance = Maintenance(pool, write_timeout_s)
@@ -150,12 +151,13 @@ class PostgresStore:
         self.purge_snapshot = code.purge_snapshot
         self.expand = code.expand
 
-        traces = PostgresTraces(pool, clock, key)
+        traces = PostgresTraces(pool, clock, key, keep_traces)
         self.record_trace, self.rewrite_trace = traces.record_trace, traces.rewrite_trace
         self.trace, self.recent_traces = traces.trace, traces.recent_traces
         self.traces_about, self.traces_corrected = traces.traces_about, traces.traces_corrected
         self.check_trace, self.check_traces = traces.check_trace, traces.check_traces
-        self.trace_proof = traces.trace_proof
+        self.trace_proof, self.remove_traces = traces.trace_proof, traces.remove_traces
+        self.adopt_traces = traces.adopt
 
     def _add_documents(
         self, write_timeout_s: float, clock: Callable[[], datetime], keep_versions: timedelta
@@ -202,6 +204,7 @@ class PostgresStore:
         clock: Callable[[], datetime] = _now,
         key: ChainKey | None = None,
         keep_versions: timedelta = KEEP_VERSIONS,
+        keep_traces: timedelta | None = None,
     ) -> PostgresStore:
         """Connect and bring the database to the schema of this version.
 
@@ -214,11 +217,14 @@ class PostgresStore:
             clock: Returns the time that a change or a trace is recorded with, and its zone.
             key: Signs the chain of traces; None when nothing is signed.
             keep_versions: Time for which replaced and removed documents are kept; none when it is zero.
+            keep_traces: How long traces are kept; None for ever.
         """
         pool = await ConnectionPool.open(
             source, size=pool_size, statement_timeout_s=statement_timeout_s
         )
-        return cls(pool, write_timeout_s, clock, key, keep_versions)
+        store = cls(pool, write_timeout_s, clock, key, keep_versions, keep_traces)
+        await store.adopt_traces()
+        return store
 
     async def aclose(self) -> None:
         """Close all connections; calls still running after 10 s are cut off, maintenance at once."""

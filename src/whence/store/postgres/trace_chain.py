@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from whence.schema.errors import ConfigError, NotFound
+from whence.schema.errors import CodecError, ConfigError, NotFound
 from whence.schema.integrity import ChainEntry, EntryKind, Fault, Integrity, TraceProof
 from whence.store.chain_key import ChainKey
 from whence.store.commitment import entry_hash, hash_again
-from whence.store.postgres.driver import Connection, snapshot
+from whence.store.postgres.driver import Connection, snapshot, writing
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.trace_rows import (
     COLUMNS,
+    TraceRow,
     iso_utc,
     make_row,
     read_record,
@@ -31,6 +32,11 @@ _COLUMNS = "number, kind, answer_id, digest, written_at, hash, signature"
 _ENTRIES = f"SELECT {_COLUMNS} FROM trace_chain WHERE number > $1 ORDER BY number LIMIT $2"  # noqa: S608 - only constants
 _LAST = f"SELECT {_COLUMNS} FROM trace_chain ORDER BY number DESC LIMIT 1"  # noqa: S608 - only constants
 _APPEND = f"INSERT INTO trace_chain ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)"  # noqa: S608 - only constants
+#: Whether there are traces and no chain, and this connection may write.
+_HAS_NO_CHAIN = """
+SELECT current_setting('transaction_read_only') = 'off' AND NOT EXISTS (SELECT FROM trace_chain)
+    AND EXISTS (SELECT FROM trace)
+"""
 _HASH = "SELECT hash FROM trace_chain WHERE number = $1"
 _TRACE = f"SELECT number, {COLUMNS} FROM trace WHERE answer_id = $1"  # noqa: S608 - only constants
 _TRACES = f"SELECT number, {COLUMNS} FROM trace WHERE answer_id > $1 ORDER BY answer_id LIMIT $2"  # noqa: S608 - only constants
@@ -51,7 +57,7 @@ _BATCH = 200
 _BEFORE_ALL = -(2**63)
 _NO_KEY = "signatures: this folder has no key of the chain"
 _NO_HEAD = "the end of the chain: this process keeps no head of it"
-_NO_ENTRY = "traces of an earlier version: the next question takes them into the chain"
+_NO_ENTRY = "traces of an earlier version, which are in no chain yet"
 
 
 class TraceChain:
@@ -70,16 +76,43 @@ class TraceChain:
         self._key = key
         self._clock = clock
 
-    async def begin(self, connection: Connection) -> ChainEntry | None:
-        """Let this transaction alone append until it ends; return the last entry.
+    async def adopt(self) -> None:
+        """Take the traces that earlier versions stored into a new chain, in one transaction.
 
-        Traces without an entry, which an earlier version stored, get theirs.
+        Cost: linear in their triples, once; later one statement.
         """
+        async with self._pool.connection() as connection:
+            if not await connection.fetchval(_HAS_NO_CHAIN) or self._known_head() is not None:
+                return
+            async with writing(connection):
+                if await self.begin(connection) is not None:
+                    return
+                last: ChainEntry | None = None
+                while rows := await connection.fetch(_UNCHAINED):
+                    last = await self._adopt(connection, rows, last)
+            await self.remember(connection, last)
+
+    async def _adopt(
+        self, connection: Connection, rows: Sequence[Any], last: ChainEntry | None
+    ) -> ChainEntry | None:
+        now = self._clock()
+        for row in rows:
+            try:
+                new = make_row(read_record(row["body"]), row["recorded_at"])
+            except CodecError:
+                # Kept as it is; a check says that it has faults.
+                new = TraceRow(**dict(row))._replace(salt=b"")
+            digest = new.digest if new.salt else b""
+            last = self.next_entry(last, "record", new.answer_id, digest, now)
+            await connection.execute(_APPEND, *entry_columns(last, now))
+            await connection.execute(_ADOPT, last.number, *new)
+        return last
+
+    async def begin(self, connection: Connection) -> ChainEntry | None:
+        """Let this transaction alone append until it ends; return the last entry."""
         await connection.execute(_BEGIN)
         row = await connection.fetchrow(_LAST)
-        if row is None:
-            return await self._adopt(connection)
-        return _entry(row, b"")
+        return None if row is None else _entry(row, b"")
 
     def next_entry(
         self, last: ChainEntry | None, kind: EntryKind, answer_id: str, digest: bytes, at: datetime
@@ -205,20 +238,6 @@ class TraceChain:
             # A question is answered and recorded all the same; a check reports the file.
             logger.warning("%s", error.message)
             return None
-
-    async def _adopt(self, connection: Connection) -> ChainEntry | None:
-        """Append entries for the traces of an earlier version, unless there was a chain before."""
-        last: ChainEntry | None = None
-        if self._known_head() is not None:
-            return None
-        now = self._clock()
-        while rows := await connection.fetch(_UNCHAINED):
-            for row in rows:
-                new = make_row(read_record(row["body"]), row["recorded_at"])
-                last = self.next_entry(last, "record", new.answer_id, new.digest, now)
-                await connection.execute(_APPEND, *entry_columns(last, now))
-                await connection.execute(_ADOPT, last.number, *new)
-        return last
 
 
 class _Check:

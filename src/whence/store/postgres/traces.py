@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from whence.schema.access import Access
 from whence.schema.document_rag import TraceRecord
-from whence.schema.integrity import EntryKind
+from whence.schema.errors import WhenceError
+from whence.schema.integrity import EntryKind, RemovedTraces
 from whence.store.chain_key import ChainKey
 from whence.store.chunk_ids import document_key
 from whence.store.postgres.driver import writing
@@ -26,6 +28,8 @@ from whence.store.postgres.trace_rows import (
 from whence.store.protocols import StoredTrace
 from whence.store.validation import check_limit, check_trace, is_text
 
+logger = logging.getLogger(__name__)
+
 _RECORD = f"""
 WITH recorded AS (
     INSERT INTO trace (number, {COLUMNS}) VALUES ($8, $1, $2, $3, $4, $5, $6, $7, $15, $16)
@@ -34,15 +38,25 @@ WITH recorded AS (
 INSERT INTO trace_chain (number, kind, answer_id, digest, written_at, hash, signature)
 SELECT number, $9, $10, $11, $12, $13, $14 FROM recorded RETURNING number
 """  # noqa: S608 - only constants
+_LATEST_DIGEST = """(
+    SELECT digest FROM trace_chain e WHERE e.answer_id = trace.answer_id ORDER BY e.number DESC LIMIT 1
+) AS digest"""
 _FORMER = f"""
-SELECT {COLUMNS}, (SELECT digest FROM trace_chain e WHERE e.answer_id = trace.answer_id ORDER BY e.number DESC LIMIT 1)
-FROM trace WHERE answer_id = $1
+SELECT {COLUMNS}, {_LATEST_DIGEST} FROM trace WHERE answer_id = $1
 """  # noqa: S608 - only constants
 _REWRITE = """
 UPDATE trace SET collection = $2, body = $3, names = $4, acl_tags = $5, labels = $6, clearance = $7, salt = $8,
     recorded_at = $9
 WHERE answer_id = $1
 """
+_OLD = f"""
+SELECT number, {COLUMNS}, {_LATEST_DIGEST} FROM trace WHERE recorded_at < $1 AND number > $2 ORDER BY number LIMIT 100
+"""  # noqa: S608 - only constants
+_COUNT_OLD = "SELECT count(*) FROM trace WHERE recorded_at < $1"
+_REMOVE = "DELETE FROM trace WHERE answer_id = ANY($1)"
+_BEFORE_ALL = -(2**63)
+#: Least time between two removals of old traces by one process.
+_REMOVAL_INTERVAL = timedelta(hours=1)
 _ABOUT = "SELECT answer_id FROM trace WHERE collection = $1 AND names && $2 ORDER BY answer_id"
 _FIND = "SELECT body, recorded_at FROM trace WHERE answer_id = $1"
 #: Traces of an earlier version have their rights in the record alone; the reader of it checks them once more.
@@ -56,16 +70,23 @@ class PostgresTraces:
     """Implements the part of `TraceStore` that reads and writes traces."""
 
     def __init__(
-        self, pool: ConnectionPool, clock: Callable[[], datetime], key: ChainKey | None
+        self,
+        pool: ConnectionPool,
+        clock: Callable[[], datetime],
+        key: ChainKey | None,
+        keep: timedelta | None,
     ) -> None:
         self._pool = pool
         self._clock = clock
+        self._keep = keep
+        self._removed_at: datetime | None = None
         self._chain = chain = TraceChain(pool, key, clock)
         self.check_trace, self.check_traces, self.trace_proof = (
             chain.check,
             chain.check_all,
             chain.proof,
         )
+        self.adopt = chain.adopt
 
     async def record_trace(self, record: TraceRecord) -> bool:
         """Store a trace in one transaction. Cost: linear in its triples."""
@@ -80,6 +101,7 @@ class PostgresTraces:
                 columns = (*row[:7], *entry_columns(entry, at), row.salt, at)
                 recorded = await connection.fetchval(_RECORD, *columns) is not None
             await self._chain.remember(connection, entry if recorded else None)
+        await self._remove_expired(at)
         return recorded
 
     async def rewrite_trace(self, record: TraceRecord, *, kind: EntryKind = "erase") -> bool:
@@ -98,6 +120,42 @@ class PostgresTraces:
                     last = await self._chain.append(connection, last, kind, changed)
             await self._chain.remember(connection, None if former is None else last)
         return former is not None
+
+    async def remove_traces(self, before: datetime, *, dry_run: bool = False) -> RemovedTraces:
+        """Remove the traces recorded before a time, in transactions of 100. Cost: linear in their triples."""
+        removed = faulty = 0
+        after = _BEFORE_ALL
+        async with self._pool.connection() as connection:
+            if dry_run:
+                return RemovedTraces(removed=await connection.fetchval(_COUNT_OLD, before))
+            while True:
+                async with writing(connection):
+                    last = await self._chain.begin(connection)
+                    rows = await connection.fetch(_OLD, before, after)
+                    # The time of a trace at fault may not be its own, and it is what shows the fault.
+                    good = [
+                        row["answer_id"] for row in rows if not any(row_faults(row, row["digest"]))
+                    ]
+                    await connection.execute(_REMOVE, good)
+                    last = await self._chain.append(
+                        connection, last, "prune", [(name, b"") for name in good]
+                    )
+                if not rows:
+                    return RemovedTraces(removed=removed, faulty=faulty)
+                await self._chain.remember(connection, last if good else None)
+                removed, faulty = removed + len(good), faulty + len(rows) - len(good)
+                after = rows[-1]["number"]
+
+    async def _remove_expired(self, now: datetime) -> None:
+        """Remove the traces that are older than the setting says, now and then."""
+        if self._keep is None or (self._removed_at and now - self._removed_at < _REMOVAL_INTERVAL):
+            return
+        self._removed_at = now
+        try:
+            await self.remove_traces(now - self._keep)
+        except WhenceError as error:
+            # The trace is stored; the next one tries again.
+            logger.warning("old traces were not removed: %s", error.message)
 
     async def trace(self, answer_id: str, access: Access | None = None) -> StoredTrace | None:
         """Return a trace, or None. Cost: linear in its triples; none for a trace that is hidden."""

@@ -1,0 +1,89 @@
+"""Old traces are removed, and the chain stays whole."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from whence.store.chain_key import ChainKey
+from whence.store.postgres.store import PostgresStore
+from whence.testing.store_samples import make_trace
+
+pytestmark = pytest.mark.postgres
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class _Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+async def test_old_traces_are_removed(database_url: str, tmp_path: Path) -> None:
+    """Those before the time go, the others stay; the chain is whole, and none comes back unseen."""
+    clock, key = _Clock(), ChainKey(tmp_path)
+    db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
+    async with PostgresStore.open(database_url, clock=clock, key=key) as store:
+        for day in range(6):
+            clock.now = START + timedelta(days=day)
+            await store.record_trace(make_trace(f"day-{day}"))
+        await db.execute("CREATE TEMP TABLE kept AS TABLE trace")
+        before = START + timedelta(days=3)
+        counted = await store.remove_traces(before, dry_run=True)
+        removed = await store.remove_traces(before)
+        again = await store.remove_traces(before)
+        left = [one.record.answer_id for one in await store.recent_traces(9)]
+        report = await store.check_traces()
+        gone = await store.check_trace("day-0")
+        await db.execute("INSERT INTO trace SELECT * FROM kept WHERE answer_id = 'day-1'")
+        back = await store.check_traces()
+    await db.close()
+
+    assert (counted.removed, removed.removed, again.removed) == (3, 3, 0)
+    assert left == ["day-5", "day-4", "day-3"]
+    assert (report.ok, report.traces) == (True, 3)
+    assert gone.ok
+    assert [fault.answer_id for fault in back.faults] == ["day-1"]
+
+
+async def test_a_trace_that_was_made_older_stays(database_url: str, tmp_path: Path) -> None:
+    """Nobody has a trace removed by changing its time; the fault stays, too."""
+    clock = _Clock()
+    db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
+    async with PostgresStore.open(database_url, clock=clock, key=ChainKey(tmp_path)) as store:
+        for name in ("a", "b"):
+            await store.record_trace(make_trace(name))
+        await db.execute("UPDATE trace SET recorded_at = '1999-01-01' WHERE answer_id = 'a'")
+        done = await store.remove_traces(START - timedelta(days=1))
+        report = await store.check_traces()
+    await db.close()
+
+    assert (done.removed, done.faulty) == (0, 1)
+    assert [fault.answer_id for fault in report.faults] == ["a"]
+
+
+async def test_recorders_remove_what_is_older_than_the_setting(
+    database_url: str, tmp_path: Path
+) -> None:
+    """A recorder removes old traces with the first one it writes, then every hour."""
+    clock, counts = _Clock(), []
+    key = ChainKey(tmp_path)
+    async with PostgresStore.open(
+        database_url, clock=clock, key=key, keep_traces=timedelta(days=2)
+    ) as store:
+        for hours in (0, 47, 49, 49.5, 97, 98.5):
+            clock.now = START + timedelta(hours=hours)
+            await store.record_trace(make_trace(f"h{hours}"))
+            counts.append(len(await store.recent_traces(9)))
+        report = await store.check_traces()
+
+    assert counts == [1, 2, 2, 3, 3, 2]
+    assert report.ok
