@@ -119,8 +119,10 @@ async def _change_value(db: asyncpg.Connection, rng: random.Random) -> None:
 
 async def _drop_triple(db: asyncpg.Connection, rng: random.Random) -> None:
     def change(fields: Any) -> Any:
-        triples = rng.choice(fields["events"])["triples"]
-        del triples[rng.randrange(len(triples))]
+        columns = rng.choice(fields["events"])["columns"]
+        place = rng.randrange(len(columns["s"]))
+        for column in columns.values():
+            del column[place]
         return fields
 
     await _rewrite_body(db, rng, change)
@@ -128,8 +130,11 @@ async def _drop_triple(db: asyncpg.Connection, rng: random.Random) -> None:
 
 async def _reorder(db: asyncpg.Connection, rng: random.Random) -> None:
     def change(fields: Any) -> Any:
-        rows = rng.choice([fields["events"], fields["events"][1]["triples"]])
-        rows.append(rows.pop(rng.randrange(len(rows) - 1)))
+        columns = list(fields["events"][1]["columns"].values())
+        lists = rng.choice([[fields["events"]], columns])
+        place = rng.randrange(len(lists[0]) - 1)
+        for one in lists:
+            one.append(one.pop(place))
         return fields
 
     await _rewrite_body(db, rng, change)

@@ -16,8 +16,8 @@ from whence.provenance.redaction import chunk_ids, shown_triples
 from whence.provenance.terms import iri_from_id
 from whence.schema.errors import BadInput
 from whence.schema.integrity import ChainEntry
-from whence.schema.terms import Triple
-from whence.store.commitment import Leaf, leaf_hashes, leaf_salt, read_leaves
+from whence.schema.terms import Triple, iri, literal
+from whence.store.commitment import Leaf, leaf_hashes, leaf_salts, read_leaves
 from whence.store.protocols import SupportsIntegrity
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _OPEN_OF_ANSWER = frozenset(
     f"answer/{name}"
     for name in ("answer_id", "question", "question_used", "corrections", "text", "found", "score")
 ) | {"answer", "answer/citations", "answer/unsupported", "answer/model"}
-_triple = msgspec.json.Decoder(Triple)
+_row = msgspec.json.Decoder(tuple[str, str, str, str, str | None])
 
 
 async def export_evidence(session: EngineSession, answer_id: str, access: Access) -> dict[str, Any]:
@@ -52,8 +52,8 @@ async def export_evidence(session: EngineSession, answer_id: str, access: Access
         raise BadInput(
             f"there is no proof of answer {answer_id!r}", hint="its store signs no chain of traces"
         )
-    leaves = read_leaves(proof.wire, proof.body, proof.recorded_at)
-    hashes = leaf_hashes(leaves, proof.salt)
+    leaves = read_leaves(proof.packed, proof.body, proof.recorded_at)
+    hashes, salts = leaf_hashes(leaves, proof.salt), leaf_salts(leaves, proof.salt)
     shown = _shown(leaves, loaded)
     answer = loaded.record.answer
     return {
@@ -64,7 +64,7 @@ async def export_evidence(session: EngineSession, answer_id: str, access: Access
         "recorded_at": proof.recorded_at,
         "passages": await _passages(store, loaded, access),
         "leaves": [
-            {"salt": leaf_salt(proof.salt, place).hex(), "text": leaf.text.decode()}
+            {"salt": salts[place].hex(), "text": leaf.text.decode()}
             for place, leaf in enumerate(leaves)
             if place in shown
         ],
@@ -85,10 +85,15 @@ def _shown(leaves: list[Leaf], loaded: ReadableTrace) -> set[int]:
     def is_open(leaf: Leaf) -> bool:
         if leaf.subject:
             lines = leaf.text.split(b"\n")[1:]
-            return all(is_shown(_triple.decode(line.partition(b" ")[2])) for line in lines)
+            return all(is_shown(_triple(line.partition(b" ")[2])) for line in lines)
         return leaf.name in _OPEN or leaf.name in _OPEN_OF_ANSWER or leaf.name.startswith("events/")
 
     return {place for place, leaf in enumerate(leaves) if is_open(leaf)}
+
+
+def _triple(line: bytes) -> Triple:
+    s, p, o, kind, g = _row.decode(line)
+    return Triple(iri(s), iri(p), iri(o) if kind == "i" else literal(o, kind[1:]), g)
 
 
 async def _passages(store: Store, loaded: ReadableTrace, access: Access) -> list[dict[str, str]]:

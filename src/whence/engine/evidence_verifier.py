@@ -106,9 +106,8 @@ def trace_faults(evidence: dict[str, Any]) -> Iterator[str]:
         hashes.append(sha256(bytes.fromhex(leaf["salt"]) + leaf["text"].encode()).digest())
         name, _, parts[name] = leaf["text"].partition("\n")
         for line in parts[name].split("\n") if name.endswith("/triples") else ():
-            triple = json.loads(line.partition(" ")[2])
-            node = nodes.setdefault(triple["s"]["iri"], {})
-            node[triple["p"]["iri"]] = triple["o"].get("iri") or triple["o"].get("value", "")
+            subject, predicate, value, _, _ = json.loads(line.partition(" ")[2])
+            nodes.setdefault(subject, {})[predicate] = value
     if sha256(b"".join(sorted(hashes))).hexdigest() != evidence["entries"][-1]["digest"]:
         yield "the trace is not the one that was recorded"
     for name in ("question", "answer_id", "answer", "recorded_at"):

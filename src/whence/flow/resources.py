@@ -101,7 +101,7 @@ class Resources:
 
         url = self._settings.database_url
         key = ChainKey(self._settings.integrity, url or "")
-        keep = {
+        keep: dict[str, Any] = {
             "keep_versions": self._settings.keep_versions,
             "keep_traces": self._settings.keep,
         }

@@ -65,8 +65,8 @@ class ChainEntry(msgspec.Struct, frozen=True, kw_only=True):
 class TraceProof(msgspec.Struct, frozen=True, kw_only=True):
     """A stored trace with all that verifies it."""
 
-    wire: bytes
-    """The record as JSON."""
+    packed: bytes
+    """The record as JSON, with triples as columns."""
     body: bytes
     """The same as it is stored."""
     recorded_at: str

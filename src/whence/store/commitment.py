@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from hashlib import sha256
+from hashlib import sha256, shake_256
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from whence.schema.integrity import ChainEntry, EntryKind
 
 #: Length of salts, in bytes: as many as cannot be guessed.
 SALT_BYTES = 16
+_HASH_BYTES = 32
 #: Least number of hashes of a trace.
 _LEAST_HASHES = 256
 _VERSION = "whence-chain-1"
@@ -29,15 +30,7 @@ _raws = msgspec.json.Decoder(list[msgspec.Raw])
 _encoder = msgspec.json.Encoder()
 
 
-class _Iri(msgspec.Struct, gc=False):
-    iri: str
-
-
-class _Subject(msgspec.Struct, gc=False):
-    s: _Iri
-
-
-_subjects = msgspec.json.Decoder(list[_Subject])
+_subjects = msgspec.json.Decoder(list[str])
 _text = msgspec.json.Decoder(str)
 
 
@@ -47,20 +40,20 @@ class Leaf(NamedTuple):
     name: str
     """`answer/text`, `events/2`, ...; for triples `events/2/triples`."""
     text: bytes
-    """The name in a line, then the content as JSON; of triples one a line, after its number in the stage."""
+    """The name in a line, then the content as JSON; of triples one a line, `NUMBER [s,p,o,kind,g]`."""
     subject: str = ""
     """IRI of the subject, of a leaf of triples."""
 
 
-def read_leaves(wire: bytes, body: bytes, recorded_at: str) -> list[Leaf]:
+def read_leaves(packed: bytes, body: bytes, recorded_at: str) -> list[Leaf]:
     """Cut a trace into leaves. Cost: linear in its triples.
 
     Args:
-        wire: The record as JSON.
+        packed: The record as JSON, with triples as columns.
         body: The same as it is stored.
         recorded_at: When it was recorded, ISO 8601 in UTC.
     """
-    fields = _fields.decode(wire)
+    fields = _fields.decode(packed)
     events = _events.decode(fields.pop("events"))
     answer = fields.pop("answer", msgspec.Raw(b"null"))
     leaves = [
@@ -83,14 +76,13 @@ def _leaf(name: str, content: bytes, subject: str = "") -> Leaf:
 
 
 def _event_leaves(name: str, event: dict[str, msgspec.Raw]) -> Iterator[Leaf]:
-    triples = event.pop("triples")
+    columns = _fields.decode(event.pop("columns"))
     yield _leaf(name, _encoder.encode(event))
     stage = _text.decode(event["explain_id"])
     groups: dict[str, list[bytes]] = defaultdict(list)
-    pairs = zip(_subjects.decode(triples), _raws.decode(triples), strict=True)
-    for number, (one, raw) in enumerate(pairs):
-        line = b"%d %b" % (number, raw)
-        subject = one.s.iri
+    rows = zip(*(_raws.decode(columns[name]) for name in "spotg"), strict=True)
+    for number, (subject, row) in enumerate(zip(_subjects.decode(columns["s"]), rows, strict=True)):
+        line = b"%d [%b,%b,%b,%b,%b]" % (number, *row)
         # A stage names all its candidates: each of its triples is hidden or shown for itself.
         if subject == stage:
             yield _leaf(f"{name}/triples", line, subject)
@@ -100,18 +92,19 @@ def _event_leaves(name: str, event: dict[str, msgspec.Raw]) -> Iterator[Leaf]:
         yield _leaf(f"{name}/triples", b"\n".join(lines), subject)
 
 
-def leaf_salt(salt: bytes, place: int) -> bytes:
-    """Return the salt of the leaf at a place, 16 bytes; it does not tell the salt of the trace."""
-    return sha256(salt + place.to_bytes(4, "big")).digest()[:SALT_BYTES]
+def leaf_salts(leaves: list[Leaf], salt: bytes) -> list[bytes]:
+    """Return the salts of all leaves, 16 bytes each; none tells another one or the salt of the trace."""
+    stream = shake_256(b"leaves" + salt).digest(SALT_BYTES * len(leaves))
+    return [stream[n : n + SALT_BYTES] for n in range(0, len(stream), SALT_BYTES)]
 
 
 def leaf_hashes(leaves: list[Leaf], salt: bytes) -> list[bytes]:
     """Return the hashes of all leaves in order, then those that fill up."""
-    hashes = [
-        sha256(leaf_salt(salt, place) + leaf.text).digest() for place, leaf in enumerate(leaves)
-    ]
-    full = max(_LEAST_HASHES, 1 << (len(hashes) - 1).bit_length())
-    return hashes + [sha256(leaf_salt(salt, n)).digest() for n in range(len(hashes), full)]
+    pairs = zip(leaf_salts(leaves, salt), leaves, strict=True)
+    hashes = [sha256(own + leaf.text).digest() for own, leaf in pairs]
+    missing = max(_LEAST_HASHES, 1 << (len(hashes) - 1).bit_length()) - len(hashes)
+    stream = shake_256(b"filling" + salt).digest(_HASH_BYTES * missing)
+    return hashes + [stream[n : n + _HASH_BYTES] for n in range(0, len(stream), _HASH_BYTES)]
 
 
 def digest_of(hashes: list[bytes]) -> bytes:
@@ -119,9 +112,9 @@ def digest_of(hashes: list[bytes]) -> bytes:
     return sha256(b"".join(sorted(hashes))).digest()
 
 
-def commit(wire: bytes, body: bytes, recorded_at: str, salt: bytes) -> bytes:
+def commit(packed: bytes, body: bytes, recorded_at: str, salt: bytes) -> bytes:
     """Return the commitment to a trace; arguments as for `read_leaves`."""
-    return digest_of(leaf_hashes(read_leaves(wire, body, recorded_at), salt))
+    return digest_of(leaf_hashes(read_leaves(packed, body, recorded_at), salt))
 
 
 def entry_hash(

@@ -18,10 +18,9 @@ from whence.store.postgres.trace_rows import (
     TraceRow,
     iso_utc,
     make_row,
-    read_record,
     row_faults,
-    unpack,
 )
+from whence.store.trace_body import read_record, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -98,11 +97,10 @@ class TraceChain:
         now = self._clock()
         for row in rows:
             try:
-                new = make_row(read_record(row["body"]), row["recorded_at"])
+                new, digest = make_row(read_record(row["body"]), row["recorded_at"])
             except CodecError:
                 # Kept as it is; a check says that it has faults.
-                new = TraceRow(**dict(row))._replace(salt=b"")
-            digest = new.digest if new.salt else b""
+                new, digest = TraceRow(**dict(row))._replace(salt=b""), b""
             last = self.next_entry(last, "record", new.answer_id, digest, now)
             await connection.execute(_APPEND, *entry_columns(last, now))
             await connection.execute(_ADOPT, last.number, *new)
@@ -222,7 +220,7 @@ class TraceChain:
                 return None
             head = await connection.fetchrow(_HEAD)
         return TraceProof(
-            wire=unpack(row["body"]),
+            packed=unpack(row["body"]),
             body=row["body"],
             recorded_at=iso_utc(row["recorded_at"]),
             salt=row["salt"] or b"",

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from whence.schema.codec import decode_as, encode
 from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import CodecError
 from whence.store.commitment import SALT_BYTES, commit
+from whence.store.trace_body import pack, read_record, unpack
 
 #: Columns of a row in the order of `TraceRow`.
 COLUMNS = "answer_id, collection, body, names, acl_tags, labels, clearance, salt, recorded_at"
@@ -36,45 +36,31 @@ class TraceRow(NamedTuple):
     salt: bytes
     recorded_at: datetime
 
-    @property
-    def digest(self) -> bytes:
-        """Commitment to the trace, 32 bytes."""
-        return commit(unpack(self.body), self.body, iso_utc(self.recorded_at), self.salt)
+    def digest(self, packed: bytes | None = None) -> bytes:
+        """Return the commitment to the trace, 32 bytes; `packed` is its body as JSON, if that is at hand."""
+        packed = unpack(self.body) if packed is None else packed
+        return commit(packed, self.body, iso_utc(self.recorded_at), self.salt)
 
 
-def make_row(record: TraceRecord, recorded_at: datetime) -> TraceRow:
-    """Return the row of a record, with a new salt. Cost: linear in its triples."""
+def make_row(record: TraceRecord, recorded_at: datetime) -> tuple[TraceRow, bytes]:
+    """Return the row of a record, with a new salt, and its digest. Cost: linear in its triples."""
+    packed = pack(record)
+    row = _row(record, recorded_at, zlib.compress(packed), os.urandom(SALT_BYTES))
+    return row, row.digest(packed)
+
+
+def _row(record: TraceRecord, recorded_at: datetime, body: bytes, salt: bytes) -> TraceRow:
     return TraceRow(
         answer_id=record.answer_id,
         collection=record.collection,
-        body=zlib.compress(encode(record)),
+        body=body,
         names=_names(record),
         acl_tags=sorted(record.access.acl_tags),
         labels=sorted(record.access.labels),
         clearance=record.access.clearance,
-        salt=os.urandom(SALT_BYTES),
+        salt=salt,
         recorded_at=recorded_at,
     )
-
-
-def unpack(body: bytes) -> bytes:
-    """Return the JSON of a record.
-
-    Raises:
-        CodecError: The bytes are damaged.
-    """
-    # An earlier version of the schema kept no bytes; its traces were converted to JSON as it is.
-    if body.startswith(b"{"):
-        return body
-    try:
-        return zlib.decompress(body)
-    except zlib.error as error:
-        raise CodecError(f"a stored trace is damaged: {error}") from error
-
-
-def read_record(body: bytes) -> TraceRecord:
-    """Return the record of a row; raises as `unpack`."""
-    return decode_as(unpack(body), TraceRecord)
 
 
 def row_faults(row: Mapping[str, Any], digest: bytes) -> Iterator[str]:
@@ -90,7 +76,7 @@ def row_faults(row: Mapping[str, Any], digest: bytes) -> Iterator[str]:
     stored = TraceRow(*(row[name] for name in TraceRow._fields))
     try:
         record = read_record(stored.body)
-        same = stored.digest == digest
+        same = stored.digest() == digest
     except (CodecError, ValueError, KeyError, TypeError) as error:
         yield f"the trace cannot be read: {error}"
         return
@@ -98,7 +84,7 @@ def row_faults(row: Mapping[str, Any], digest: bytes) -> Iterator[str]:
         yield "the trace is not the one that was recorded"
         return
     # What the row repeats of the record, to find it and to decide who may read it.
-    again = make_row(record, stored.recorded_at)._replace(body=stored.body, salt=stored.salt)
+    again = _row(record, stored.recorded_at, stored.body, stored.salt)
     for name in TraceRow._fields:
         if getattr(again, name) != getattr(stored, name):
             yield f"the column {name} does not belong to the trace"

@@ -22,10 +22,10 @@ from whence.store.postgres.trace_rows import (
     hash_name,
     iso_utc,
     make_row,
-    read_record,
     row_faults,
 )
 from whence.store.protocols import StoredTrace
+from whence.store.trace_body import read_record
 from whence.store.validation import check_limit, check_trace, is_text
 
 logger = logging.getLogger(__name__)
@@ -91,8 +91,7 @@ class PostgresTraces:
     async def record_trace(self, record: TraceRecord) -> bool:
         """Store a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
-        row = make_row(record, self._clock())
-        digest = row.digest
+        row, digest = make_row(record, self._clock())
         async with self._pool.connection() as connection:
             async with writing(connection):
                 last = await self._chain.begin(connection)
@@ -112,11 +111,11 @@ class PostgresTraces:
                 last = await self._chain.begin(connection)
                 former = await connection.fetchrow(_FORMER, record.answer_id)
                 if former is not None:
-                    row = make_row(record, former["recorded_at"])
+                    row, digest = make_row(record, former["recorded_at"])
                     # A trace that somebody changed must not become a good one by being rewritten.
                     good = former["digest"] and not any(row_faults(former, former["digest"]))
                     await connection.execute(_REWRITE, *row)
-                    changed = [(row.answer_id, row.digest if good else b"")]
+                    changed = [(row.answer_id, digest if good else b"")]
                     last = await self._chain.append(connection, last, kind, changed)
             await self._chain.remember(connection, None if former is None else last)
         return former is not None

@@ -1,0 +1,99 @@
+"""The stored form of a trace: compressed JSON of the record, in which the triples of a stage are columns.
+
+Equal columns of a thousand triples repeat each other, so they take a fifth less than rows do.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from whence.schema.codec import decode_as
+from whence.schema.document_rag import ExplainEvent, TraceRecord
+from whence.schema.errors import CodecError
+from whence.schema.terms import Triple, iri, literal
+
+
+class TripleColumns(msgspec.Struct, frozen=True):
+    """Triples by column; all have one length."""
+
+    s: list[str]
+    """IRIs of subjects."""
+    p: list[str]
+    """IRIs of predicates."""
+    o: list[str]
+    """IRIs of objects, or texts of literals."""
+    t: list[str]
+    """Kinds of objects: `i` for an IRI, `l` and its datatype for a literal."""
+    g: list[str | None]
+    """Graphs."""
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_events = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_columns = msgspec.json.Decoder(TripleColumns)
+
+
+def pack(record: TraceRecord) -> bytes:
+    """Return the stored form of a record before compression, as JSON."""
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    fields["events"] = [_packed(event) for event in record.events]
+    return _encoder.encode(fields)
+
+
+def unpack(body: bytes) -> bytes:
+    """Return the JSON of a stored trace.
+
+    Raises:
+        CodecError: The bytes are damaged.
+    """
+    # Traces of the schema that had a row for each triple were converted to JSON as it is.
+    if body.startswith(b"{"):
+        return body
+    try:
+        return zlib.decompress(body)
+    except zlib.error as error:
+        raise CodecError(f"a stored trace is damaged: {error}") from error
+
+
+def read_record(body: bytes) -> TraceRecord:
+    """Return the record of a stored trace; raises as `unpack`."""
+    packed = unpack(body)
+    try:
+        fields = _fields.decode(packed)
+        events = _events.decode(fields["events"])
+        if not events or "triples" in events[0]:
+            return decode_as(packed, TraceRecord)
+        record = decode_as(_encoder.encode({**fields, "events": ()}), TraceRecord)
+        return msgspec.structs.replace(record, events=tuple(map(_unpacked, events)))
+    except (msgspec.MsgspecError, KeyError, ValueError, UnicodeDecodeError) as error:
+        raise CodecError(f"a stored trace is damaged: {error}") from error
+
+
+def _packed(event: ExplainEvent) -> dict[str, Any]:
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    triples = fields.pop("triples")
+    columns = TripleColumns(
+        [one.s.iri for one in triples],
+        [one.p.iri for one in triples],
+        [one.o.iri or one.o.value for one in triples],
+        [one.o.type + one.o.datatype for one in triples],
+        [one.g for one in triples],
+    )
+    return {**fields, "columns": columns}
+
+
+def _unpacked(fields: dict[str, msgspec.Raw]) -> ExplainEvent:
+    columns = _columns.decode(fields.pop("columns"))
+    event = decode_as(_encoder.encode({**fields, "triples": ()}), ExplainEvent)
+    names = (columns.s, columns.p, columns.o, columns.t, columns.g)
+    return msgspec.structs.replace(event, triples=tuple(_triples(zip(*names, strict=True))))
+
+
+def _triples(rows: Iterable[tuple[str, str, str, str, str | None]]) -> Iterable[Triple]:
+    for s, p, o, t, g in rows:
+        yield Triple(iri(s), iri(p), iri(o) if t == "i" else literal(o, t[1:]), g)
