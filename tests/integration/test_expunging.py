@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -203,6 +204,28 @@ _GRAPHS = """
 SELECT c.relname, c.relfilenode, i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
 WHERE c.relname ^@ 'chunk_vec_near_'
 """
+
+
+async def test_files_of_a_killed_server_are_removed(home: Path) -> None:
+    """A file that no table has and that is older than the server is no transaction's: it goes, tables stay."""
+    async with opened(home), EmbeddedServer(home) as server:
+        connection = await asyncpg.connect(server.url())
+        table = await connection.fetchval("SELECT pg_relation_filepath('whence.term')")
+        await connection.close()
+    left = (home / "postgres" / table).with_name("999999.1")
+    young = left.with_name("999998_fsm")
+    for path in (left, young):
+        path.write_text(SECRET)
+    os.utime(left, (1e9, 1e9))
+    async with opened(home) as engine:
+        os.utime(young)
+        physical = (await engine.erase("secret.md")).physical
+
+        assert not left.exists()
+        assert young.exists()
+        assert [Path(name).name for name in physical.files] == [young.name]
+        assert not physical.done
+        assert len(await engine.search("Rooms have number", top_k=9)) == 4
 
 
 async def test_a_foreign_server_gets_a_hint(

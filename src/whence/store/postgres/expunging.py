@@ -9,6 +9,7 @@ file system freed are beyond the reach of a database.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 
 from whence.schema.errors import Unavailable
@@ -55,6 +56,15 @@ WHERE c.oid < 16384 AND c.relkind IN ('r', 'i', 't') AND c.relname !~ '^(pg_stat
 _OTHER_DATABASES = """
 SELECT 'base/' || oid AS path FROM pg_database WHERE datname <> current_database()
 """
+_DATABASE = """
+SELECT 'base/' || oid, extract(epoch FROM pg_postmaster_start_time())::float8 FROM pg_database
+WHERE datname = current_database()
+"""
+#: Numbers of files without a table; those below 16384 belong to the server itself.
+_ORPHANS = """
+SELECT n AS number FROM unnest($1::oid[]) n WHERE n >= 16384 AND pg_filenode_relation(0, n) IS NULL
+"""
+_TABLE_FILE = re.compile(r"(\d+)(?:_[a-z]+)?(?:\.\d+)?\Z")
 #: Those of the words that documents still have, or names of the database.
 _KEPT_WORDS = """
 SELECT w FROM unnest($1::text[]) w WHERE EXISTS (SELECT FROM word x WHERE x.word = w)
@@ -171,6 +181,7 @@ class _Run:
             [*text_pieces(texts), *as_written([one for one in words if one not in kept])]
         )
         self._trim_log(search)
+        await self._remove_orphans(connection)
         paths = [
             *await connection.fetch(_CATALOGUES),
             *await connection.fetch(_OTHER_DATABASES),
@@ -192,6 +203,22 @@ class _Run:
             files=tuple(str(path.relative_to(self._home.path)) for path in left),
             hint=_FOUND if left else "",
         )
+
+    async def _remove_orphans(self, connection: Connection) -> None:
+        """Remove files of tables that a killed server had begun to write; no table has them.
+
+        A file that is older than the server belongs to no transaction that still runs.
+        """
+        folder, started = await connection.fetchrow(_DATABASE)
+        numbered = {
+            path: int(matched[1])
+            for path in (self._home.data / folder).iterdir()
+            if (matched := _TABLE_FILE.match(path.name)) and path.stat().st_mtime < started
+        }
+        rows = await connection.fetch(_ORPHANS, sorted(set(numbered.values())))
+        orphans = {row["number"] for row in rows}
+        for path in sorted(path for path, number in numbered.items() if number in orphans):
+            path.unlink()
 
     def _trim_log(self, search: FileSearch) -> None:
         """Empty the server's log if it quotes an erased text."""
