@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -16,6 +17,8 @@ import pytest
 from whence import Engine
 from whence.flow.settings import Settings
 from whence.provenance.checking import check_trace
+from whence.schema.codec import decode_as, encode
+from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import NotFound, Unavailable
 from whence.store.postgres import expunging
 from whence.store.postgres.dense import vector_index
@@ -116,6 +119,34 @@ async def test_pipeline_traces_that_name_a_document_are_deleted(home: Path) -> N
     assert done.trace_files == 1
     assert len(list(folder.glob("*.json"))) == 1
     assert holders(folder, *WORDS) == [str(folder / "own.txt")]
+
+
+async def test_an_answer_that_is_recorded_meanwhile(home: Path) -> None:
+    """Its writer had read the document before it was erased: it is erased, too, from traces and files."""
+    async with opened(home) as engine:
+        answer = await engine.ask("How many grams weighs the beast on every Thursday?")
+        store = await engine._session.store()
+        await engine.explain(answer.id)
+        stored = await store.trace(answer.id)
+        assert stored is not None
+        wire = encode(stored.record).replace(answer.id.encode(), b"late")
+        late = decode_as(wire, TraceRecord)
+        expunge = store.expunge
+
+        async def record_and_expunge(*args: Any, **options: Any) -> Any:
+            await store.record_trace(late)
+            return await expunge(*args, **options)
+
+        store.expunge = record_and_expunge  # type: ignore[method-assign]
+        done = await engine.erase("secret.md")
+        told = await store.trace("late")
+
+        assert done.after.traces_with_text == 0
+        assert done.after.traces == 2
+        assert told is not None
+        assert told.record.answer is not None
+        assert told.record.answer.text == "[erased]"
+        assert holders(home, *WORDS) == []
 
 
 async def test_a_corrected_word_is_erased_with_its_document(home: Path) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Time of a question that is asked again, in seconds.
 _QUESTION_TIMEOUT_S = 120.0
+#: Rounds of erasing from traces: a question that was being answered may be recorded after the first.
+_ROUNDS = 2
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,18 +134,23 @@ async def erase_documents(
     for name, one in former.items():
         texts += [*one.stored, *one.quotes]
         removed.append((name, *await store.erase_document(collection, name)))
-        async for _, clean in _traces(store, collection, name, erased_at):
-            await store.rewrite_trace(clean)
-    await _erase_corrections(store, collection)
     keys = {name: document_key(collection, name).encode() for name in former}
     deleted = await asyncio.to_thread(_delete_traces, trace_dir, keys) if trace_dir else {}
-    physical = await store.expunge(list(dict.fromkeys(texts)), progress=progress)
+    for _ in range(_ROUNDS):
+        for name in former:
+            async for _, clean in _traces(store, collection, name, erased_at):
+                await store.rewrite_trace(clean)
+        await _erase_corrections(store, collection)
+        physical = await store.expunge(list(dict.fromkeys(texts)), progress=progress)
+        now = {name: await _Former.read(store, collection, name) for name in former}
+        if not any(one.answers for one in now.values()):
+            break
     return [
         Erasure(
             document_id=name,
             collection=collection,
             before=former[name].remains(stored),
-            after=(await _Former.read(store, collection, name)).remains(left),
+            after=now[name].remains(left),
             answers=former[name].answers,
             trace_files=deleted.get(name, 0),
             physical=physical,

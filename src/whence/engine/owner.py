@@ -24,7 +24,7 @@ from whence.engine.erasure import (
     preview_erasure,
 )
 from whence.engine.source_roots import ids_below
-from whence.engine.trace_access import check_integrity
+from whence.engine.trace_access import check_integrity, wait_for_traces
 from whence.retrieval.pipeline import check_text
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.integrity import Integrity
@@ -90,6 +90,7 @@ class OwnerOperations:
             Unavailable: Other processes use the database for too long; what is erased stays so.
         """
         names = _document_ids(document_ids)
+        await wait_for_traces(self._session)
         done = await erase_documents(
             await self._session.store(),
             collection,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: How long to wait for the trace of an answer of this engine that is not stored yet, in seconds.
 _RECORDER_TIMEOUT_S = 3.0
+#: Answers whose traces may be under way.
+_LATEST = 16
 _POLL_INTERVAL_S = 0.02
 #: Passages of a trace whose names are read.
 _MOST_NAMED = 100
@@ -64,6 +66,14 @@ async def load_trace(session: EngineSession, answer_id: str, access: Access) -> 
     if not visible.issuperset(trace.used):
         raise answer_not_found(answer_id)
     return ReadableTrace(record=record, trace=trace, visible=visible)
+
+
+async def wait_for_traces(session: EngineSession) -> None:
+    """Wait until the traces of the latest answers of this engine are stored, 3 s at most."""
+    store = await session.store()
+    end = time.monotonic() + _RECORDER_TIMEOUT_S
+    for answer_id, asked in list(session.recent_answers.items())[-_LATEST:]:
+        await _record(store, answer_id, asked, end - time.monotonic())
 
 
 async def explain(session: EngineSession, answer_id: str, access: Access) -> Trace:
