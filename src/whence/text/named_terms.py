@@ -46,7 +46,9 @@ _BEFORE_RELEASE: Final = 80
 #: Other releases of an enumeration: `3.7, 3.8 and`.
 _ENUMERATED = re.compile(r"(?:(?<![\w.])v?\d[\d.]*\+?\s*(?:,|/|\band\b|\bor\b|\bto\b)\s*)+\Z")
 #: What may stand between a name and its release.
-_BETWEEN = re.compile(r"[\s@=~^<>]*(?:\bv\.?\s*)?\Z", re.IGNORECASE)
+_BETWEEN = re.compile(r"[\s@=~^<>\"'`]*(?:\bv\.?\s*)?\Z", re.IGNORECASE)
+_BETWEEN_OR_HYPHEN = re.compile(rf"-?{_BETWEEN.pattern}", re.IGNORECASE)
+_IN_FILE_NAME = re.compile(r"\d+(?:\.\d+)*\.[a-z]")
 _WORD_BEFORE = re.compile(r"[\w.+#'\u2019-]*[\w+#]\Z")
 _SENTENCE_END = re.compile(r"(?:^|[.!?:;\n]|[\"'(\u201c])\s*\Z")
 _SEPARATORS = re.compile(r"[-\s]")
@@ -81,7 +83,9 @@ class NamedTerm(msgspec.Struct, frozen=True):
     def _is_its_release(self, text: str, start: int) -> bool:
         """Return whether a number of a text is a release of the product, and not of another name before it."""
         line = text[text.rfind("\n", 0, start) + 1 : start][-_BEFORE_RELEASE:]
-        match = _WORD_BEFORE.search(_BETWEEN.sub("", _ENUMERATED.sub("", line)))
+        # In the name of a file the words before a number are no product: `notes-9.3.md`.
+        between = _BETWEEN if _IN_FILE_NAME.match(text, start) else _BETWEEN_OR_HYPHEN
+        match = _WORD_BEFORE.search(between.sub("", _ENUMERATED.sub("", line)))
         word = match[0].casefold() if match else ""
         is_marked = re.search(r"\bv\.?\s*\Z", line, re.IGNORECASE) is not None
         product = self.product.casefold()
