@@ -175,8 +175,11 @@ async def choose_evidence(
     picked: list[list[Span]] = []
     for question, scores, order in weighed.parts:
         chosen = _pick(question, spans, order, weighed.vectors)
-        score = max(0.0, max(scores[i] for i in chosen[:MAX_SPANS]) - unseen)
-        best.append((score, spans[chosen[0]].document))
+        # Of each passage its first span, as `weigh_document` takes it.
+        firsts = {spans[i].document: i for i in reversed(chosen[:MAX_SPANS])}
+        nearest = max(firsts.values(), key=lambda i: (scores[i], -i))
+        score = max(0.0, scores[nearest] - unseen)
+        best.append((score, spans[nearest].document))
         if score >= floor:
             picked.append([spans[i] for i in chosen])
     score, document = max(best, key=lambda pair: pair[0])
