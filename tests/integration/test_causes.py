@@ -130,13 +130,18 @@ async def test_new_weights_are_settings(engine: Engine, docs: Path) -> None:
 
 
 async def test_other_rights_are_the_cause(engine: Engine, tmp_path: Path) -> None:
-    """A reader with fewer rights than the one who asked gets what they may see, and is told so."""
+    """Answers to readers with other rights differ by these, for a reader who holds those of both."""
     secret = write(tmp_path, "secret.md", "The board is served at eleven.")
     await engine.index([secret], tags=DocumentTags(("kitchen",)))
-    answer = await engine.ask(QUESTION, doc_limit=1, fetch_limit=1, access=KITCHEN)
+    inside = await engine.ask(QUESTION, doc_limit=1, fetch_limit=1, access=KITCHEN)
+    public = await engine.ask(QUESTION, doc_limit=1, fetch_limit=1)
 
-    assert causes(await engine.replay(answer.id))["scores"] == Cause(kind="rights")
-    assert (await engine.replay(answer.id, KITCHEN)).identical
+    assert causes(await engine.diff(public.id, inside.id, KITCHEN))["scores"] == Cause(
+        kind="rights"
+    )
+    assert (await engine.replay(inside.id, KITCHEN)).identical
+    with pytest.raises(NotFound):
+        await engine.diff(public.id, inside.id)
 
 
 async def test_two_answers_are_compared(engine: Engine, docs: Path) -> None:

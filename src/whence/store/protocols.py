@@ -108,8 +108,8 @@ class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     """Size of the whole database, in bytes."""
     parts: dict[str, int] = {}
-    """Bytes by purpose: `texts`, `vectors`, `words`, `filters`, `links`, `traces`, `code` and
-    `other`."""
+    """Bytes by purpose: `texts`, `vectors`, `token_vectors`, `words`, `filters`, `links`, `traces`, `changes`,
+    `former_versions`, `code` and `other`."""
     questions: int = 0
     """Number of stored traces."""
     snapshots: int = 0
