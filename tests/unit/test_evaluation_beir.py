@@ -129,7 +129,7 @@ def folder(tmp_path: Path) -> Path:
         "".join(f'{{"_id": "q{n}", "text": "query {n}"}}\n' for n in range(1, 5))
     )
     (tmp_path / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\tgone\t1\nq1\tlost\t0\nq2\td1\t0\nq9\td1\t1\n"
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\tgone\t1\nq1\tlost\t0\nq1\td3\t1\nq2\td1\t0\nq9\td1\t1\n"
     )
     return tmp_path
 
@@ -143,7 +143,7 @@ def test_a_collection_counts_judged_queries(folder: Path) -> None:
         corpus=folder / "corpus.jsonl",
         documents=3,
         queries={"q1": "query 1"},
-        qrels={"q1": {"d1": 2, "gone": 1, "lost": 0}},
+        qrels={"q1": {"d1": 2, "gone": 1, "lost": 0, "d3": 1}},
         left_out=LeftOut(
             queries_not_judged=3, judged_queries_missing=1, relevant_documents_missing=1
         ),

@@ -238,6 +238,20 @@ async def test_latencies_are_compared_in_units_of_the_floor(
     assert passed or len(failed(gate)) == 12
 
 
+async def test_the_fixed_work_asks_the_database() -> None:
+    """Two statements each time; without a database the work has another name."""
+    asked: list[int] = []
+
+    async def statement() -> None:
+        asked.append(1)
+
+    work, other = ReferenceWork(statement), ReferenceWork(None)
+
+    assert 0.0 < await work() < 60_000.0
+    assert 0.0 < await other() < 60_000.0
+    assert (len(asked), other.name) == (2, f"{work.name} without database")
+
+
 async def test_a_busy_moment_is_no_regression() -> None:
     """The unit of a search is the work beside it: a machine that is busy for a while slows both."""
     slow = [10.0] * 2 + [30.0] * 2

@@ -19,8 +19,8 @@ from whence.provenance.checking import check_trace
 from whence.provenance.redaction import chunk_ids, redact_trace
 from whence.provenance.render import render_trace
 from whence.provenance.render.json import to_json, trace_summary
-from whence.provenance.render.rdf import run_sparql
-from whence.provenance.render.text import format_duration, one_line, rights_text
+from whence.provenance.render.rdf import run_sparql, to_nquads
+from whence.provenance.render.text import format_duration, one_line, rights_text, shorten
 from whence.provenance.render.tree import to_tree, tree_text
 from whence.provenance.stage_records import (
     CandidateRecord,
@@ -210,6 +210,16 @@ def _told(found: Any) -> Any:
             if value is not None and value not in ("", [], (), {})
         }
     return [_told(one) for one in plain] if isinstance(plain, list | tuple) else plain
+
+
+@pytest.mark.parametrize("name", ["full", "walked", "refused", "hinted"])
+def test_the_statements_of_a_trace(name: str) -> None:
+    """Every statement, of the whole trace and of what a reader sees who may not see the best chunk."""
+    trace = read_trace(TRACES[name]())
+    best = trace.selections[0].chunk_id if trace.selections else ""
+    seen = redact_trace(trace, chunk_ids(trace) - {best})
+
+    assert_expected(f"trace_{name}.nq", f"{to_nquads(trace.triples)}\n{to_nquads(seen.triples)}")
 
 
 def test_the_document_of_a_trace_has_its_triples() -> None:
@@ -530,6 +540,7 @@ def test_durations(ms: float | None, text: str) -> None:
 def test_texts_on_one_line() -> None:
     """Control characters, line ends, lone surrogates and unassigned code points are spaces."""
     assert one_line("a\u2028b\u2029c\x00d\ud800e\u0378f\u202eg") == "a b c d e fg"
+    assert (shorten("abcdef", 6), shorten("abcdef", 5)) == ("abcdef", "abcd…")
     assert rights_text(Access(clearance=3)) == "clearance 3"
     assert rights_text(Access(labels={"x\ny"})) == "labels x y"
 

@@ -26,7 +26,13 @@ from whence.retrieval.hybrid import (
     kept_candidates,
     parse_symbol_query,
 )
-from whence.retrieval.links import Neighbourhood, PassageGraph, page_rank, walk_scores
+from whence.retrieval.links import (
+    Neighbourhood,
+    PassageGraph,
+    is_linked_enough,
+    page_rank,
+    walk_scores,
+)
 from whence.retrieval.pipeline import (
     MAX_BUDGET_S,
     check_budget,
@@ -44,14 +50,17 @@ from whence.retrieval.services import (
     Query,
     Ranking,
     RerankReply,
+    RetrievalClients,
+    Vector,
     as_whence_error,
 )
 from whence.retrieval.spelling import Spelling
+from whence.schema.access import Access
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Unavailable, WhenceError
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest
-from whence.schema.search import Candidate, Correction, Degradation, GraphUse
-from whence.schema.texts import ChunkText
-from whence.store.linked_titles import LinkTitle, PassageRef
+from whence.schema.search import Candidate, Correction, Degradation, GraphUse, SearchResponse
+from whence.schema.texts import ChunkText, TextRequest, TextResponse
+from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.symbol_names import SymbolMatch
 from whence.text.analysis import document_terms, is_stop_term
 
@@ -849,3 +858,70 @@ def test_names_of_modes_and_matches() -> None:
     for bad in (0.0, MAX_BUDGET_S + 0.1):
         with pytest.raises(BadInput, match="the time for reranking must be above 0 and at most"):
             check_budget(bad)
+
+
+# --- requests over the bus --------------------------------------------------------------------------
+
+
+class Bus:
+    """Answers each request with a prepared reply, and notes what was sent."""
+
+    def __init__(self, *, fault: bool = False, found: int = 1) -> None:
+        self.sent: list[Any] = []
+        self.fault, self.found = fault, found
+
+    async def call(self, port: str, message: Any, reply: type[Any]) -> Any:
+        self.sent.append([port, type(message).__name__, msgspec.to_builtins(message)])
+        if self.fault:
+            raise Unavailable("away")
+        if isinstance(message, TextRequest):
+            texts = [
+                ChunkText(chunk_id=one, document_id="d", content="A Red Lake")
+                for one in message.chunk_ids
+            ]
+            return TextResponse(texts=tuple(texts))
+        rows = [_candidate(f"{place}", 0.5) for place in range(self.found)]
+        return SearchResponse(
+            candidates=tuple(rows),
+            corrections=(Correction(source="lak", target="lake"),),
+            absent=("xyz",),
+        )
+
+
+async def test_what_is_asked_of_services() -> None:
+    """Spelling and terms are looked up by words alone, without the filters of the search, with its rights."""
+    shown = []
+    for fault, found in ((False, 1), (False, 100), (True, 1), (False, 0)):
+        bus = Bus(fault=fault, found=found)
+        clients = RetrievalClients(
+            caller=bus,
+            collection="c",
+            access=Access({"hr"}),
+            mode="hybrid",
+            filters={"year": 2022},
+            match="all",
+        )
+        spelling = await clients.check_spelling("a lak")
+        occurs = [await clients.occurs(term) for term in ("red LAKE", "blue")]
+        both = await clients.search(
+            [Query("q", Vector(b"1234"), 3, spelling=True), Query("r", None, 4)]
+        )
+        replies = [
+            str(one) if isinstance(one, WhenceError) else len(one.candidates) for one in both
+        ]
+        shown.append([spelling, occurs, replies, bus.sent if found < 100 else len(bus.sent)])
+
+    assert_expected("requests.json", shown)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "linked", "documents", "enough"),
+    [(15, 6, 10, True), (15, 5, 10, False), (16, 16, 10, False), (10, 4, 10, True)],
+)
+def test_collections_that_are_linked_enough(
+    chunks: int, linked: int, documents: int, *, enough: bool
+) -> None:
+    """Two fifths of the passages with a link, and three passages for two documents, suffice."""
+    statistics = LinkStatistics(chunks=chunks, linked=linked, documents=documents)
+
+    assert is_linked_enough(statistics) is enough
