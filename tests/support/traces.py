@@ -26,6 +26,7 @@ from whence.provenance.stages import (
     synthesis_triples,
 )
 from whence.schema.document_rag import BestPassage, Citation, Refusal
+from whence.schema.places import Location
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple
 
@@ -84,6 +85,7 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
             source_file=c.document_id,
             source_url=f"https://example.org/{marker}" if marker > 1 else "",
             quote=quote,
+            location=Location(line_start=3, line_end=4, anchor="returns") if marker == 1 else None,
         )
         for marker, c, quote in (
             (1, scored[0], "Customers may return items within 30 days."),

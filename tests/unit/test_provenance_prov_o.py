@@ -6,7 +6,6 @@ import random
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -52,6 +51,7 @@ from whence.provenance.trace import Trace, read_trace
 from whence.provenance.why_not import why_not
 from whence.schema import Access
 from whence.schema.document_rag import Citation, ExplainEvent, TraceRecord
+from whence.schema.places import Location
 from whence.schema.terms import Term, Triple, iri, literal
 
 # rdflib uses names of its own that it has deprecated.
@@ -62,7 +62,6 @@ REPLACE = msgspec.structs.replace
 WIDE = MAX_LISTED + 5
 
 
-@cache
 def traces() -> dict[str, list[Triple]]:
     """Return a trace of each kind as its stages state it."""
     return {
@@ -396,6 +395,7 @@ def test_no_node_has_more_than_100_triples(size: int) -> None:
     assert len(trace.concepts) == len(trace.explored) == len(trace.candidates) == size
     assert len(trace.selections) == len(trace.citations) == size
     assert len(read_graph_walk(trace).edges) == size - 1
+    assert trace.stages[-1].derived_from == answer_uris("code").focus
     assert check_trace(trace) == []
     reached = run_sparql(
         trace.triples,
@@ -524,8 +524,11 @@ def _term(node: Any) -> Term:
 
 def facts(trace: Trace) -> dict[str, Any]:
     """Return what a trace says, without what version 0.1 did not record."""
-    plain = [REPLACE(one, title="", source_file="", source_url="") for one in trace.citations]
-    stages = [(stage.stage, stage.derived_from, stage.model) for stage in trace.stages]
+    plain = [REPLACE(one, location=None) for one in trace.citations]
+    stages = [
+        (stage.stage, stage.derived_from, stage.model, stage.in_token, stage.out_token)
+        for stage in trace.stages
+    ]
     return {
         "question": trace.question,
         "asked_at": trace.asked_at,
@@ -554,6 +557,8 @@ def test_a_trace_of_version_0_1_is_read() -> None:
     ]
     assert [one.name for one in old.stages[2].run.models] == ["all-MiniLM-L6-v2"]
     assert (new.found, old.found) == (True, True)
+    assert (old.stages[1].in_token, old.stages[1].out_token) == (212, 18)
+    assert new.citations[0].location == Location(line_start=3, line_end=4, anchor="returns")
 
 
 @pytest.mark.parametrize("name", ["full", "failed", "code", "refused"])
@@ -662,6 +667,7 @@ def test_a_failure_used_the_last_stage() -> None:
     uris = answer_uris("failed")
     activity = f"{uris.activity_prefix}error"
 
+    assert objects(triples, uris.error, ns.RDFS_LABEL) == ["Error"]
     assert objects(triples, uris.error, ns.PROV_WAS_GENERATED_BY) == [activity]
     assert objects(triples, activity, ns.PROV_USED) == [uris.grounding]
     assert objects(triples, activity, ns.PROV_ENDED_AT_TIME) == ["2026-01-01T10:00:01.000Z"]
