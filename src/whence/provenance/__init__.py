@@ -5,7 +5,8 @@ own, and from these a `Trace` in every format.
 
 Open `trace` first: it defines what a trace holds. `terms` names nodes and values; `stages` and `graph_walks`
 build triples; `trace.read_trace` reads them; `checking` finds faults; `redaction` hides what a reader may not
-see; `erasing` removes erased texts; `why_not` explains the outcome of a chunk; `render` writes text, JSON, RDF
+see; `erasing` removes erased texts; `why_not` explains the outcome of a chunk
+(`outcome`); `render` writes text, JSON, RDF
 and SVG. `namespaces` defines every name of the vocabulary, `reasons` every code. All of these modules may be
 imported from outside.
 """

@@ -188,9 +188,6 @@ function showNotes(degraded, { question_used: used, corrections } = { correction
 async function showTrace(id, signal) {
   const path = `v1/answers/${encodeURIComponent(id)}`;
   const trace = await (await call(path, { signal })).json();
-  const numbers = trace.stages.filter((stage) => stage.duration_ms != null)
-    .map((stage) => `${titleOf(stage.stage)} ${stage.duration_ms.toFixed(1)} ms`);
-  $("numbers").textContent = numbers.join(" · ");
   const explored = trace.stages.find((stage) => stage.stage === "exploration");
   const documents = new Set((explored?.candidates ?? []).flatMap((one) => [one.document_id, one.chunk_id]));
   $("known").replaceChildren(...[...documents].filter(Boolean).map((value) => make("option", { value })));
@@ -258,14 +255,16 @@ async function whyNot(item) {
   const path = `v1/answers/${encodeURIComponent(answerId)}/why-not?item=${encodeURIComponent(item)}`;
   try {
     const reason = await (await call(path)).json();
-    const known = Object.entries(reason.numbers).filter(([, value]) => value != null);
+    const { best_sentence: sentence, ...others } = reason.numbers;
+    const known = Object.entries(others).filter(([, value]) => value != null);
     const numbers = known.map(([name, value]) => {
       const shown = typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value;
       return `${name.replaceAll("_", " ")} ${shown}`;
     });
     const refused = reason.refusal ? `\nno answer: ${reason.refusal.reason}` : "";
     const names = [...new Set([reason.title, reason.heading])].filter(Boolean).join(" > ");
-    $("why-told").textContent = `${reason.reason}\n${names}\n${numbers.join(" · ")}${refused}`;
+    const quote = sentence ? `\n\u201c${sentence}\u201d` : "";
+    $("why-told").textContent = `${reason.reason}\n${names}${quote}\n${numbers.join(" · ")}${refused}`;
   } catch (error) {
     $("why-told").textContent = error.message;
   }
