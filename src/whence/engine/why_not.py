@@ -86,6 +86,8 @@ async def outcome_of(
         if not chunk_ids:
             return await lookup.unknown(item)
         told = await lookup.rank(told, chunk_ids)
+    elif told.code in ("over_fetch_limit", "over_limit"):
+        told = await lookup.entering(told)
     return await lookup.described(await lookup.weighed(await lookup.walked(told)))
 
 
@@ -113,8 +115,10 @@ class _Lookup:
 
     async def find(self, item: str) -> list[str]:
         """Return the chunks that an id means: itself, or all of a document; none when it is not visible."""
-        seen = await self.store.visible_chunks(self.collection, [item], self.access)
-        found = await self.store.document_texts(self.collection, [item], self.access)
+        seen, found = await asyncio.gather(
+            self.store.visible_chunks(self.collection, [item], self.access),
+            self.store.document_texts(self.collection, [item], self.access),
+        )
         if seen or item not in found:
             return sorted(seen)
         return [one.id for one in found[item].chunks]
@@ -157,6 +161,21 @@ class _Lookup:
             own: dict[str, Scalar] = {"query_rank": query.rank, "query_limit": query.limit}
             told = replace(told, nearest_query=query.text, numbers=told.numbers | own)
         return told
+
+    async def entering(self, told: WhyNot) -> WhyNot:
+        """Return the limit that retrieves a candidate beyond it, where several queries share the pool."""
+        settings = self.settings
+        is_code = settings.get("flow") == CODE_RAG
+        if (
+            is_code
+            or len(self.trace.concepts) < 2
+            or not isinstance(settings.get("fetch_limit"), int)
+        ):
+            return told
+        filters: dict[str, Any] = msgspec.json.decode(settings.get("filters", "{}"))
+        enters = await (await self._standing(filters)).enters_at(told.chunk_id)
+        limit = "doc_limit" if told.code == "over_limit" else "fetch_limit"
+        return replace(told, numbers=told.numbers | {f"enters_at_{limit}": enters})
 
     async def walked(self, told: WhyNot) -> WhyNot:
         """Return which limit of a walk left out a node of code, where that is why it is not there."""
