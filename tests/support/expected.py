@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+#: Longest line of an object or a list that is written in one.
+_LINE = 160
 _FOLDER = Path(__file__).parents[1] / "unit" / "expected"
 
 
@@ -28,8 +30,24 @@ def assert_expected(name: str, found: Any) -> None:
 
 
 def _as_json(found: Any) -> str:
-    plain = _rounded(msgspec.to_builtins(found, str_keys=True))
-    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+    return _written(_rounded(msgspec.to_builtins(found, str_keys=True)), "") + "\n"
+
+
+def _written(value: Any, indent: str) -> str:
+    """Write a value in one line if that is short, else each of its items in lines of its own."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list | tuple) or len(indent) + len(line) <= _LINE:
+        return line
+    inner = indent + " "
+    if isinstance(value, list | tuple):
+        items = [_written(one, inner) for one in value]
+        opened, closed = "[", "]"
+    else:
+        items = [
+            f"{json.dumps(k, ensure_ascii=False)}: {_written(v, inner)}" for k, v in value.items()
+        ]
+        opened, closed = "{", "}"
+    return f"{opened}\n{inner}" + f",\n{inner}".join(items) + f"\n{indent}{closed}"
 
 
 def _rounded(found: Any) -> Any:
