@@ -22,7 +22,7 @@ from whence.retrieval.results import RetrievalResult
 
 ASKED_AGAIN = 12
 NAMES = ("rank", "score", "dense_score", "sparse_score")
-CUT = ("over_limit", "over_fetch_limit", "below_threshold")
+CUT = ("over_fetch_limit", "below_threshold")
 #: Largest fetch limit of the shipped flow.
 MOST = 1500
 

@@ -86,6 +86,15 @@ async def test_absent_words_are_reported(store: MemoryStore) -> None:
     assert found.absent == ("CONN_POOL_WARMUP", "Kubernetes", "2.5")
 
 
+@pytest.mark.parametrize(
+    ("word", "other"), [("acyclic", "cyclic"), ("bigint", "sigint"), ("bitstring", "isstring")]
+)
+def test_a_word_with_another_first_letter_is_another_word(word: str, other: str) -> None:
+    """The first letter stays, or is swapped with the second."""
+    assert nearest_word(word, {other: 9}) is None
+    assert nearest_word("jsno", {"json": 1}) == nearest_word("sjon", {"json": 1}) == "json"
+
+
 def test_ties_are_broken_by_frequency_then_alphabet() -> None:
     """Of equally near words that with the same letters wins, then that in most chunks, then the alphabet."""
     assert nearest_word("tabel", {"table": 1, "tabes": 3}) == "table"

@@ -2,9 +2,9 @@
 
 A word is corrected only when no visible document has it: to the nearest word of these by the distance of
 Damerau and Levenshtein, one edit for words of up to five letters and two for longer ones. Doubled letters count
-as one, so that `midlewear` leads to `middleware`. Words with digits, words of fewer than four letters, quoted
-words and words of a dictionary are kept: that `remove` is in no document does not make it a misspelt `remote`.
-An identifier is corrected by its parts.
+as one, so that `midlewear` leads to `middleware`. The first letter stays, or is swapped with the second. Words
+with digits, words of fewer than four letters, quoted words and words of a dictionary are kept: that `remove` is
+in no document does not make it a misspelt `remote`. An identifier is corrected by its parts.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def nearest_word(word: str, candidates: Mapping[str, int]) -> str | None:
     best: list[tuple[int, int, int, int, str]] = []
     for one, chunks in candidates.items():
         edits = DamerauLevenshtein.distance(single, _without_doubles(one), score_cutoff=limit)
-        if edits > limit or one == folded:
+        if edits > limit or one == folded or not _has_same_start(folded, one):
             continue
         exact = DamerauLevenshtein.distance(folded, one)
         letters = _other_letters(single, _without_doubles(one))
@@ -176,6 +176,14 @@ def nearest_word(word: str, candidates: Mapping[str, int]) -> str | None:
         if exact <= limit or (len(folded) > _MAX_SHORT and exact <= limit + 1):
             best.append((edits, exact, letters, -chunks, one))
     return min(best)[4] if best else None
+
+
+def _has_same_start(word: str, other: str) -> bool:
+    """Return whether two words have one first letter, or their first two swapped.
+
+    Few people miss the first letter, and a word with another one is mostly another word: `acyclic`, `bigint`.
+    """
+    return word[:1] == other[:1] or word[:2] == other[1::-1]
 
 
 def _other_letters(word: str, other: str) -> int:
