@@ -230,14 +230,10 @@ class _Searched(msgspec.Struct, frozen=True):
 async def _search_corrected(
     services: RetrievalServices, query: str, limit: int, threshold: float, *, exact: bool
 ) -> _Searched:
-    """Embed a query and search; again with its corrections, if there are any.
-
-    The vector stays that of the query as it was typed: embedders know misspelt words, and on 500 questions of
-    people with 27 corrections it ranks no worse than that of the corrected query (docs/benchmarks.md).
-    """
+    """Embed a query and search; again with its corrections, if there are any."""
     corrections: tuple[Correction, ...] = ()
-    vector, not_embedded = await _embed(services, query)
     while True:
+        vector, not_embedded = await _embed(services, query)
         embedded_at = time.perf_counter()
         asked = Query(query, vector, limit, spelling=not (exact or corrections))
         found = await find_candidates(services, [asked], limit=limit, threshold=threshold)
