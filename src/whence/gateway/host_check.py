@@ -15,11 +15,10 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from whence.flow.hosts import host_name
 from whence.gateway.failures import JsonResponse, error_document
 from whence.schema.errors import BadInput
 
-#: Names of the local host.
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Largest request body in bytes, far above the longest accepted question.
 MAX_BODY: Final = 2**20
 
@@ -74,8 +73,8 @@ class HostCheck:
         return None
 
     def _is_allowed_host(self, host: str) -> bool:
+        name = host_name(host)
         try:
-            name = urlsplit(f"//{host}").hostname or ""
             return name in self._hosts or bool(ip_address(name))
         except ValueError:
             return False

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from whence.flow.hosts import LOOPBACK
 from whence.flow.signals import StopSignals
-from whence.gateway.host_check import LOOPBACK
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ConfigError, Unavailable
 

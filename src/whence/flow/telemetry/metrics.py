@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
@@ -26,6 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from whence.flow.context import TraceContext
+from whence.flow.hosts import LOOPBACK, host_name
 from whence.flow.runtime import FlowHealth
 from whence.flow.supervisor import State
 from whence.schema.errors import ConfigError, Unavailable
@@ -141,9 +141,6 @@ class FlowMetrics(Collector):
 _STALL_S = 30.0
 
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
 class Endpoint(AbstractContextManager["Endpoint"]):
     """Serves metrics and probes within a `with` block.
 
@@ -163,7 +160,7 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metrics = metrics
-        self._is_local = host in _LOOPBACK
+        self._is_local = host in LOOPBACK
         self._monotonic = monotonic
         self._heartbeat_at = monotonic()
         self._scrape = make_wsgi_app(metrics.registry)
@@ -197,7 +194,7 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         self._heartbeat_at = self._monotonic()
 
     def _answer(self, request: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if self._is_local and _host_name(request.get("HTTP_HOST", "")) not in _LOOPBACK:
+        if self._is_local and host_name(request.get("HTTP_HOST", "")) not in LOOPBACK:
             # A page can point a name of its own to this machine, and read what its reader's browser gets.
             start("421 Misdirected Request", [("Content-Type", "text/plain")])
             return [b"only requests to localhost are answered here\n"]
@@ -218,14 +215,6 @@ class _QuietHandler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of its parent
         """Do nothing."""
-
-
-def _host_name(host: str) -> str:
-    """Return the name in a `Host` header, empty when it is malformed."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _respond(start: StartResponse, *, alive: bool) -> Iterable[bytes]:
