@@ -219,11 +219,11 @@ async def test_diversity_chooses_from_as_many_candidates_as_a_reranker() -> None
 
 async def test_a_replay_asks_with_the_same_diversity() -> None:
     """The request that repeats a question has its diversity, none when there was none."""
-    request = replay_request((await ask(diversity="mmr", diversity_lambda=0.4)).record, Access())
+    request = replay_request((await ask(diversity="mmr", diversity_lambda=0.4)).record)
     assert isinstance(request, DocumentRagRequest)
     assert (request.diversity, request.diversity_lambda) == ("mmr", 0.4)
 
-    request = replay_request((await ask()).record, Access())
+    request = replay_request((await ask()).record)
     assert isinstance(request, DocumentRagRequest)
     assert request.diversity == "none"
 

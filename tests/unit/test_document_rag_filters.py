@@ -40,4 +40,4 @@ def test_a_replay_uses_the_recorded_filters() -> None:
         settings={"doc_limit": 5, "filters": msgspec.json.encode(FILTERS).decode()},
     )
 
-    assert replay_request(record, Access.public()).filters == FILTERS
+    assert replay_request(record).filters == FILTERS

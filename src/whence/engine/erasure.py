@@ -189,7 +189,7 @@ async def ask_again(session: EngineSession, erased: Iterable[Erasure]) -> list[A
         stored = await store.trace(answer_id)
         if stored is None:
             continue
-        request = replay_request(stored.record, stored.record.access)
+        request = replay_request(stored.record)
         if not isinstance(request, DocumentRagRequest):
             continue
         request = msgspec.structs.replace(request, record=True, revision_of=answer_id)

@@ -53,7 +53,7 @@ async def replay(
 ) -> ReplayReport:
     """Ask a recorded question again and compare."""
     record, recorded = await _load(session, answer_id, access)
-    request = replay_request(record, access)
+    request = replay_request(record)
     at, version = await recorded_moment(session, record), _NOW
     if isinstance(request, DocumentRagRequest) and (as_of_answer or "as_of" in record.settings):
         version = at.version
@@ -111,14 +111,13 @@ async def _net(
     return net_changes(entries, *versions, was=runs[0].access, now=runs[1].access)
 
 
-def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | CodeRagRequest:
+def replay_request(record: TraceRecord) -> DocumentRagRequest | CodeRagRequest:
     """Return the request that repeats a recorded question without recording a trace."""
     settings = record.settings
-    reader = record.access if access.covers(record.access) else access
     if settings.get("flow") == CODE_RAG:
-        return _code_request(record, reader)
+        return _code_request(record)
     return DocumentRagRequest(
-        access=reader,
+        access=record.access,
         question=record.question,
         collection=record.collection,
         doc_limit=settings["doc_limit"],
@@ -134,11 +133,11 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | 
     )
 
 
-def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
+def _code_request(record: TraceRecord) -> CodeRagRequest:
     settings = record.settings
     relations = settings["graph_edge_allowlist"]
     return CodeRagRequest(
-        access=access,
+        access=record.access,
         question=record.question,
         snapshot=settings["snapshot_id"],
         seed_limit=settings["seed_limit"],
