@@ -12,6 +12,7 @@ from whence.gateway.auth import (
     AccessBody,
     Authenticator,
     Caller,
+    Forbidden,
     Unauthorized,
     read_tokens,
     token_digest,
@@ -39,29 +40,29 @@ def rights(*, require_token: bool = False) -> Authenticator:
     )
 
 
-def test_no_token_means_public() -> None:
+async def test_no_token_means_public() -> None:
     """Without a token only public documents are visible."""
-    assert rights().caller(None).access_for(None) == Access.public()
+    assert (await rights().caller(None)).access_for(None) == Access.public()
 
 
-def test_a_token_grants_the_rights_of_its_entry() -> None:
+async def test_a_token_grants_the_rights_of_its_entry() -> None:
     """A known token has the rights of its entry; the scheme is case-insensitive."""
     for scheme in ("Bearer", "bearer"):
-        assert rights().caller(f"{scheme} {SECRET}") is FINANCE
+        assert await rights().caller(f"{scheme} {SECRET}") is FINANCE
 
 
 @pytest.mark.parametrize("sent", [f"Basic {SECRET}", "Bearer wrong", "Bearer", "Bearer  ", SECRET])
-def test_an_unknown_token_is_refused(sent: str) -> None:
+async def test_an_unknown_token_is_refused(sent: str) -> None:
     """An unknown token is refused, not treated as no token."""
     with pytest.raises(Unauthorized):
-        rights().caller(sent)
+        await rights().caller(sent)
 
 
-def test_a_token_can_be_required() -> None:
+async def test_a_token_can_be_required() -> None:
     """If a token is required, a caller without one is refused."""
     with pytest.raises(Unauthorized):
-        rights(require_token=True).caller(None)
-    assert rights(require_token=True).caller(f"Bearer {SECRET}") is FINANCE
+        await rights(require_token=True).caller(None)
+    assert await rights(require_token=True).caller(f"Bearer {SECRET}") is FINANCE
 
 
 @given(RIGHTS, ASKED)
@@ -77,6 +78,22 @@ def test_a_token_can_act_for_others(own: Access, asked: AccessBody) -> None:
     caller = Caller("app", own, speaks_for_others=True)
     assert caller.access_for(asked) == asked.access()
     assert caller.access_for(None) == Access.public()
+
+
+def test_writing_needs_a_token_that_allows_it(tmp_path: Path) -> None:
+    """Nobody may write without a token, nor with one that does not say `write = true`."""
+    file = tmp_path / "tokens.toml"
+    digests = [token_digest(name) for name in ("reads", "writes")]
+    file.write_text(
+        f"[tokens.a]\nsha256 = '{digests[0]}'\n[tokens.b]\nsha256 = '{digests[1]}'\nwrite = true\n"
+    )
+    reader, writer = (read_tokens(file)[digest] for digest in digests)
+    assert (reader.may_write, writer.may_write) == (False, True)
+    writer.require_write()
+    with pytest.raises(Forbidden, match="'a'"):
+        reader.require_write()
+    with pytest.raises(Unauthorized):
+        Caller("", Access.public()).require_write()
 
 
 def test_tokens_are_read(tmp_path: Path) -> None:

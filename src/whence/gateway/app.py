@@ -78,12 +78,12 @@ class _Routes:
         return FileResponse(_PAGE / "index.html")
 
     async def search(self, request: Request) -> Response:
-        caller = self._caller(request)
+        caller = await self._caller(request)
         body = parse_body(decode_json(await _json(request)), SearchBody)
         return JsonResponse(await self._service.search(caller, body))
 
     async def ask(self, request: Request) -> Response:
-        caller = self._caller(request)
+        caller = await self._caller(request)
         body = parse_body(decode_json(await _json(request)), AskBody)
         if _EVENTS not in request.headers.get("accept", ""):
             return JsonResponse(await self._service.ask(caller, body))
@@ -98,7 +98,7 @@ class _Routes:
         return StreamingResponse(stream_events(question), media_type=_EVENTS, headers=headers)
 
     async def explain(self, request: Request) -> Response:
-        caller = self._caller(request)
+        caller = await self._caller(request)
         form = request.query_params.get("format", "json")
         if form not in FORMATS:
             raise BadInput(f"unknown format {form!r}", hint=f"use one of {', '.join(FORMATS)}")
@@ -111,7 +111,7 @@ class _Routes:
         return Response(render_trace(trace, form), media_type=MEDIA_TYPES[form])
 
     async def why_not(self, request: Request) -> Response:
-        caller = self._caller(request)
+        caller = await self._caller(request)
         item = request.query_params.get("item", "")
         answer_id = request.path_params["answer_id"]
         body = WhyNotBody(item=item, answer_id=answer_id, access=_access(request))
@@ -119,7 +119,7 @@ class _Routes:
         return JsonResponse(document, 404 if "error" in document else 200)
 
     async def mcp(self, request: Request) -> Response:
-        caller = self._caller(request)
+        caller = await self._caller(request)
         reply = await self._mcp.answer(await _json(request), caller, dict(request.headers))
         if reply.document is None:
             return Response(status_code=reply.status)
@@ -131,8 +131,8 @@ class _Routes:
     async def probe(self, _: Request) -> Response:
         return JsonResponse({"status": "ok"})
 
-    def _caller(self, request: Request) -> Caller:
-        caller = self._auth.caller(request.headers.get("authorization"))
+    async def _caller(self, request: Request) -> Caller:
+        caller = await self._auth.caller(request.headers.get("authorization"))
         return replace(caller, address=request.client.host if request.client else "")
 
 

@@ -29,6 +29,13 @@ class Unauthorized(WhenceError):
     default_hint = "send `Authorization: Bearer TOKEN`"
 
 
+class Forbidden(WhenceError):
+    """The token is known, but does not allow this."""
+
+    code = "forbidden"
+    exit_code = 2
+
+
 class AccessBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rights in a request or in the tokens file."""
 
@@ -49,6 +56,7 @@ class _TokenEntry(AccessBody, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     sha256: str
     speaks_for_others: bool = False
+    write: bool = False
 
 
 class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,6 +72,8 @@ class Caller(msgspec.Struct, frozen=True):
     """Most that the caller may see."""
     speaks_for_others: bool = False
     """Whether each request names the rights of its reader."""
+    may_write: bool = False
+    """Whether the caller may store and remove documents."""
     address: str = ""
     """Network address of the sender."""
 
@@ -81,6 +91,22 @@ class Caller(msgspec.Struct, frozen=True):
             return Access.public() if requested is None else requested.access()
         return self.access if requested is None else self.access.intersect(requested.access())
 
+    def require_write(self) -> None:
+        """Refuse a caller who may not store or remove documents.
+
+        Raises:
+            Unauthorized: The request has no token.
+            Forbidden: Its token does not allow writing.
+        """
+        if self.may_write:
+            return
+        if not self.name:
+            raise Unauthorized("storing and removing documents requires a token")
+        raise Forbidden(
+            f"the token {self.name!r} does not allow storing or removing documents",
+            hint="the administrator of the server can allow it with `write = true`",
+        )
+
 
 class Authenticator:
     """Finds the caller of a request by its token."""
@@ -96,7 +122,7 @@ class Authenticator:
         self._tokens = dict(tokens or {})
         self._require_token = require_token
 
-    def caller(self, authorization: str | None) -> Caller:
+    async def caller(self, authorization: str | None) -> Caller:
         """Return the caller of a request by its `Authorization` header."""
         if not authorization:
             if self._require_token:
@@ -130,7 +156,9 @@ def read_tokens(path: Path) -> dict[str, Caller]:
             raise ConfigError(f"{path}: {name}: sha256 must be 64 hex digits", hint=_EXAMPLE)
         if digest in callers:
             raise ConfigError(f"{path}: {name!r} and {callers[digest].name!r} have the same token")
-        callers[digest] = Caller(name, _access(path, name, entry), entry.speaks_for_others)
+        callers[digest] = Caller(
+            name, _access(path, name, entry), entry.speaks_for_others, entry.write
+        )
     return callers
 
 
@@ -142,9 +170,7 @@ def _warn_when_shared(path: Path) -> None:
         logger.warning("other users can %s the tokens in %s; run: chmod 600 %s", what, path, path)
 
 
-_EXAMPLE = (
-    'a caller is [tokens.NAME] with sha256 = "...", and acl, labels, clearance or speaks_for_others'
-)
+_EXAMPLE = 'a caller is [tokens.NAME] with sha256 = "...", and acl, labels, clearance, write or speaks_for_others'
 
 
 def _access(path: Path, name: str, entry: _TokenEntry) -> Access:

@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from whence.gateway.admission import TooManyRequests
-from whence.gateway.auth import Unauthorized
+from whence.gateway.auth import Forbidden, Unauthorized
 from whence.schema.errors import (
     BadInput,
     CodecError,
@@ -34,6 +34,7 @@ _SEE = "see /openapi.json"
 #: Status of each class of errors; the first match counts.
 STATUSES: tuple[tuple[type[WhenceError], int], ...] = (
     (Unauthorized, 401),
+    (Forbidden, 403),
     (BadInput, 400),
     (CodecError, 400),
     (NotFound, 404),
@@ -79,6 +80,8 @@ async def handle_error(_: Request, error: Exception) -> Response:
         headers["Retry-After"] = str(max(1, round(fault.retry_after_s or 1)))
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    elif status == 403:
+        headers["WWW-Authenticate"] = 'Bearer error="insufficient_scope"'
     return JsonResponse(error_document(fault), status, headers)
 
 
