@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.integration.test_models_apis import Answer, Server
+from tests.support.model_server import Answer, Server
 
 from whence import Engine
 from whence.engine.json_documents import answer_document
+from whence.models.endpoints import Endpoint
 from whence.models.openai import OpenAIWriter
 from whence.schema.access import Access, DocumentTags
 
@@ -160,7 +161,7 @@ async def test_a_models_markers_are_checked_while_it_streams(home: Path, engine:
         streamed.append(text)
 
     with Server(chat(*said)) as server:
-        writer = OpenAIWriter("m", key="k", base_url=server.url)
+        writer = OpenAIWriter("m", Endpoint(url=server.url, key="k"))
         async with Engine(home=home, writer=writer) as other:
             answer = await other.ask(
                 "What is the default of KEEP_ALIVE?", collection="public", chunk_callback=on_piece
@@ -178,7 +179,7 @@ async def test_a_models_markers_are_checked_while_it_streams(home: Path, engine:
 async def test_a_model_that_finds_nothing_has_no_answer(home: Path, engine: Engine) -> None:
     """`found` is false when the model says that the documents do not answer."""
     with Server(chat("The documents do not answer", " this question.")) as server:
-        writer = OpenAIWriter("m", key="k", base_url=server.url)
+        writer = OpenAIWriter("m", Endpoint(url=server.url, key="k"))
         async with Engine(home=home, writer=writer) as other:
             answer = await other.ask("What is the default of KEEP_ALIVE?", collection="public")
 
@@ -220,7 +221,7 @@ async def test_a_model_that_obeys_a_document_gives_no_supported_answer(
         return chat(f"The rent of the hall is 1 euro [{number}].")(_path, body)
 
     with Server(obey) as server:
-        writer = OpenAIWriter("m", key="k", base_url=server.url)
+        writer = OpenAIWriter("m", Endpoint(url=server.url, key="k"))
         async with Engine(home=home, writer=writer) as other:
             answer = await other.ask("What is the rent of the hall?", collection="hostile")
 

@@ -2,72 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from tests.support.model_server import Answer, Server, in_turn, ok
 
 from whence.broker.transport import RetryPolicy
 from whence.models.api_embedder import CohereEmbedder
+from whence.models.endpoints import Endpoint, endpoint_of, ollama_url
+from whence.models.factory import ModelSettings
 from whence.models.openai import OpenAIEmbedder, OpenAIWriter
 from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.errors import BadInput, ConfigError, Unavailable
 from whence.schema.prompt import Quote
+from whence.schema.time_limit import WORK_ENDS
 
 KEY = "sk-very-secret-0123"
 
-Answer = tuple[int, dict[str, str], bytes]
-"""Status, headers, body."""
-Respond = Callable[[str, dict[str, Any]], Answer]
 
-
-class Server:
-    """A service on this machine that answers with a function and remembers what it was sent."""
-
-    def __init__(self, respond: Respond) -> None:
-        self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                size = int(self.headers["content-length"])
-                body = json.loads(self.rfile.read(size))
-                outer.requests.append((self.path, dict(self.headers), body))
-                status, headers, data = respond(self.path, body)
-                self.send_response(status)
-                for name, value in {"content-type": "application/json", **headers}.items():
-                    self.send_header(name, value)
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: object) -> None:
-                """Stay silent."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-
-    def __enter__(self) -> Server:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-def ok(body: Any) -> Answer:
-    return 200, {}, json.dumps(body).encode()
+def at(url: str, key: str | None = KEY, timeout_s: float = 27.0) -> Endpoint:
+    return Endpoint(url=url, key=key, key_name="OPENAI_API_KEY", timeout_s=timeout_s)
 
 
 def vector(text: str) -> list[float]:
@@ -81,17 +44,6 @@ def openai_embeddings(path: str, body: dict[str, Any]) -> Answer:
 
 def cohere_embeddings(path: str, body: dict[str, Any]) -> Answer:
     return ok({"embeddings": {"float": [vector(text) for text in body["texts"]]}})
-
-
-def in_turn(*answers: Answer | Respond) -> Respond:
-    """Return each answer once, the last one for ever."""
-    left = list(answers)
-
-    def respond(path: str, body: dict[str, Any]) -> Answer:
-        answer = left.pop(0) if len(left) > 1 else left[0]
-        return answer(path, body) if callable(answer) else answer
-
-    return respond
 
 
 @contextmanager
@@ -108,7 +60,7 @@ async def test_openai_embeds_in_order_and_in_batches(caplog: pytest.LogCaptureFi
     """Vectors have the order of the texts, whatever the order of the reply, normalized, over many calls."""
     texts = ["x" * (n % 7) for n in range(150)]
     with Server(openai_embeddings) as server:
-        embedder = OpenAIEmbedder("some-model", key=KEY, base_url=f"{server.url}/v1/")
+        embedder = OpenAIEmbedder("some-model", at(f"{server.url}/v1/"))
         with secrets_kept(caplog, embedder, embedder.model):
             assert embedder.model.dimension == 0
             vectors = await embedder.embed(texts)
@@ -122,12 +74,13 @@ async def test_openai_embeds_in_order_and_in_batches(caplog: pytest.LogCaptureFi
     assert [len(body["input"]) for _, _, body in server.requests] == [64, 64, 22]
     assert all(headers["Authorization"] == f"Bearer {KEY}" for _, headers, _ in server.requests)
     assert (embedder.model.name, embedder.model.dimension) == ("openai:some-model", 3)
+    assert embedder.served_by == f"some-model@{server.host}"
 
 
 async def test_cohere_distinguishes_documents_and_queries() -> None:
     """A call to `/v2/embed` has at most 96 texts and the input type of its purpose."""
     with Server(cohere_embeddings) as server:
-        embedder = CohereEmbedder("embed-x", key=KEY, base_url=server.url)
+        embedder = CohereEmbedder("embed-x", at(server.url))
         documents = await embedder.embed(["a"] * 100, "document")
         query = await embedder.embed(["what"], "query")
         await embedder.aclose()
@@ -143,7 +96,7 @@ async def test_cohere_distinguishes_documents_and_queries() -> None:
 
 async def test_no_texts_send_no_request() -> None:
     """An empty list sends no request."""
-    embedder = OpenAIEmbedder("text-embedding-3-small", key=None, base_url="http://127.0.0.1:9")
+    embedder = OpenAIEmbedder("text-embedding-3-small", at("http://127.0.0.1:9", None))
 
     assert (await embedder.embed([])).shape == (0, 1536)
 
@@ -153,7 +106,7 @@ async def test_retries_after_the_requested_time() -> None:
     busy = (429, {"retry-after": "0"}, b"{}")
     down = (503, {"retry-after": "0"}, b"<html>down</html>")
     with Server(in_turn(busy, down, openai_embeddings)) as server:
-        embedder = OpenAIEmbedder("m", key=KEY, base_url=server.url)
+        embedder = OpenAIEmbedder("m", at(server.url))
         vectors = await embedder.embed(["text"])
         await embedder.aclose()
 
@@ -165,7 +118,7 @@ async def test_gives_up_when_the_wait_is_too_long() -> None:
     """When the service requests more time than is left, the call fails at once and reports that time."""
     start = time.monotonic()
     with Server(in_turn((429, {"retry-after": "3600"}, b"{}"))) as server:
-        embedder = OpenAIEmbedder("m", key=KEY, base_url=server.url)
+        embedder = OpenAIEmbedder("m", at(server.url))
         with pytest.raises(Unavailable) as raised:
             await embedder.embed(["text"])
         await embedder.aclose()
@@ -173,6 +126,175 @@ async def test_gives_up_when_the_wait_is_too_long() -> None:
     assert raised.value.retry_after_s == 3600
     assert len(server.requests) == 1
     assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("headers", "least"),
+    [
+        ({"retry-after-ms": "300"}, 0.3),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "0.3s"}, 0.3),
+        ({"x-ratelimit-reset-tokens": "300ms"}, 0.3),
+        ({"retry-after": "inf", "x-ratelimit-reset": "nan"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+    ],
+)
+async def test_rate_limits_are_kept(headers: dict[str, str], least: float) -> None:
+    """A refused client waits as long as any of the usual headers asks, and ignores malformed ones."""
+    with Server(in_turn((429, headers, b"{}"), openai_embeddings)) as server:
+        embedder = OpenAIEmbedder("m", at(server.url))
+        start = time.monotonic()
+        await embedder.embed(["text"])
+        waited = time.monotonic() - start
+        await embedder.aclose()
+
+    assert waited >= least
+    assert len(server.requests) == 2
+
+
+async def test_a_spent_limit_is_waited_for() -> None:
+    """After an answer that says that nothing is left, the next request waits for the reset."""
+    spent = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "300ms"}
+    last = (200, spent, ok({"embeddings": {"float": [[1.0, 2.0, 3.0]]}})[2])
+    with Server(in_turn(last, cohere_embeddings)) as server:
+        embedder = CohereEmbedder("m", at(server.url))
+        await embedder.embed(["text"])
+        start = time.monotonic()
+        await embedder.embed(["text"])
+        waited = time.monotonic() - start
+        await embedder.aclose()
+
+    assert waited >= 0.25
+
+
+async def test_the_deadline_of_the_work_bounds_all_attempts() -> None:
+    """A wait that ends after the work must end is not begun: the error comes at once."""
+    with Server(in_turn((429, {"retry-after": "5"}, b"{}"))) as server:
+        embedder = OpenAIEmbedder("m", at(server.url))
+        token = WORK_ENDS.set(asyncio.get_running_loop().time() + 2.0)
+        start = time.monotonic()
+        try:
+            with pytest.raises(Unavailable):
+                await embedder.embed(["text"])
+        finally:
+            WORK_ENDS.reset(token)
+        assert time.monotonic() - start < 1.5
+        await embedder.aclose()
+
+
+async def test_a_cut_connection_is_retried() -> None:
+    """A connection that is cut before the answer is tried again."""
+    with Server(in_turn((0, {}, b""), openai_embeddings)) as server:
+        embedder = OpenAIEmbedder("m", at(server.url))
+        assert (await embedder.embed(["text"])).shape == (1, 3)
+        await embedder.aclose()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_is_followed(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A redirect is an error that names the host; no request and no key reaches it."""
+    with Server(openai_embeddings) as other:
+        place = {"location": f"http://user:{KEY}@{other.host}/v1/embeddings"}
+        with Server(in_turn((status, place, openai_embeddings("", {"input": ["x"]})[2]))) as server:
+            embedder = OpenAIEmbedder("m", at(server.url))
+            with secrets_kept(caplog) as seen, pytest.raises(Unavailable) as raised:
+                await embedder.embed(["text"])
+            seen += [raised.value, raised.value.hint]
+            await embedder.aclose()
+            with pytest.raises(Unavailable, match="redirects"):
+                await write(server.url)
+
+    assert other.host in raised.value.message
+    assert other.requests == []
+
+
+async def test_no_more_requests_than_allowed_run_at_once() -> None:
+    """The requests to one server stay within the limit, however many wait."""
+    running, most, lock = 0, 0, threading.Lock()
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.05)
+        with lock:
+            running -= 1
+        return openai_embeddings(path, body)
+
+    with Server(respond) as server:
+        endpoint = msgspec.structs.replace(at(server.url), concurrency=3)
+        embedder = OpenAIEmbedder("m", endpoint)
+        await asyncio.gather(*(embedder.embed(["text"]) for _ in range(9)))
+        await embedder.aclose()
+
+    assert most == 3
+
+
+OPENAI = {"openai_api_key": "k-openai", "openai_base_url": "http://openai.test/v1"}
+
+
+@pytest.mark.parametrize(
+    ("role", "provider", "settings", "expected"),
+    [
+        ("writer", "openai", OPENAI, ("http://openai.test/v1", "k-openai")),
+        ("writer", "openai", {"openai_api_key": "k"}, ("https://api.openai.com/v1", "k")),
+        ("writer", "openai", {**OPENAI, "writer_url": "http://w/v1"}, ("http://w/v1", None)),
+        (
+            "writer",
+            "openai",
+            {**OPENAI, "writer_url": "http://openai.test:80/other"},
+            ("http://openai.test:80/other", "k-openai"),
+        ),
+        (
+            "embedder",
+            "openai",
+            {**OPENAI, "writer_url": "http://w/v1", "writer_api_key": "k-w"},
+            ("http://openai.test/v1", "k-openai"),
+        ),
+        (
+            "embedder",
+            "openai",
+            {**OPENAI, "embedder_api_key": "k-e"},
+            ("http://openai.test/v1", "k-e"),
+        ),
+        ("embedder", "ollama", OPENAI, ("http://localhost:11434/v1", None)),
+        (
+            "embedder",
+            "cohere",
+            {**OPENAI, "cohere_api_key": "co"},
+            ("https://api.cohere.com", "co"),
+        ),
+        (
+            "reranker",
+            "http",
+            {**OPENAI, "reranker_url": "http://openai.test/v1"},
+            ("http://openai.test/v1", None),
+        ),
+    ],
+)
+def test_each_role_has_its_own_server_and_key(
+    role: Any, provider: str, settings: dict[str, str], expected: tuple[str, str | None]
+) -> None:
+    """A role's own settings come first; a fallback key goes to the server that it was given for, only."""
+    found = endpoint_of(role, provider, ModelSettings(**settings))
+
+    assert (found.url, found.key) == expected
+    assert "k-" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "http://127.0.0.1:11434/v1"),
+        (":8000", "http://127.0.0.1:8000/v1"),
+        ("[::]:11434", "http://[::1]:11434/v1"),
+        ("http://gpu", "http://gpu:80/v1"),
+        ("gpu:1/v1/", "http://gpu:1/v1"),
+    ],
+)
+def test_ollamas_host_is_read_as_its_client_reads_it(host: str, url: str) -> None:
+    """Scheme, host and port may be missing; an address to listen on is asked on this machine."""
+    assert ollama_url(host) == url
 
 
 async def test_a_hanging_server_times_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -184,7 +306,7 @@ async def test_a_hanging_server_times_out(caplog: pytest.LogCaptureFixture) -> N
         return ok({})
 
     with Server(hang) as server:
-        embedder = OpenAIEmbedder("m", key=KEY, base_url=server.url, timeout_s=0.3)
+        embedder = OpenAIEmbedder("m", at(server.url, timeout_s=0.3))
         with (
             secrets_kept(caplog, embedder) as seen,
             pytest.raises(Unavailable, match=server.url) as raised,
@@ -200,7 +322,7 @@ async def test_a_refused_connection_is_retried(caplog: pytest.LogCaptureFixture)
     with Server(openai_embeddings) as server:
         place = server.url.removeprefix("http://")
     url = f"http://user:{KEY}@{place}/v1"
-    embedder = CohereEmbedder("m", key=KEY, base_url=url, timeout_s=1.0)
+    embedder = CohereEmbedder("m", at(url, timeout_s=1.0))
     with secrets_kept(caplog, embedder) as seen, pytest.raises(Unavailable) as raised:
         await embedder.embed(["text"])
     seen.append(raised.value)
@@ -231,7 +353,7 @@ async def test_invalid_replies_are_errors(
 ) -> None:
     """An invalid reply is an error that names the fault, without a retry."""
     with Server(in_turn(answer)) as server:
-        embedder = OpenAIEmbedder("m", key=KEY, base_url=server.url)
+        embedder = OpenAIEmbedder("m", at(server.url))
         with secrets_kept(caplog) as seen, pytest.raises(Unavailable) as raised:
             await embedder.embed(["one", "two"])
         seen += [raised.value, raised.value.hint]
@@ -244,7 +366,7 @@ async def test_invalid_replies_are_errors(
 async def test_a_wrong_request_is_bad_input() -> None:
     """A request that the service refuses is bad input."""
     with Server(in_turn((400, {}, b'{"message": "text too long"}'))) as server:
-        embedder = CohereEmbedder("m", key=KEY, base_url=server.url)
+        embedder = CohereEmbedder("m", at(server.url))
         with pytest.raises(BadInput, match="text too long"):
             await embedder.embed(["text"])
         await embedder.aclose()
@@ -254,7 +376,7 @@ async def test_a_changed_dimension_is_refused() -> None:
     """Vectors of another dimension than before are refused."""
     longer = ok({"embeddings": {"float": [[1.0, 2.0]]}})
     with Server(in_turn(cohere_embeddings, longer)) as server:
-        embedder = CohereEmbedder("m", key=KEY, base_url=server.url)
+        embedder = CohereEmbedder("m", at(server.url))
         await embedder.embed(["text"])
         with pytest.raises(Unavailable, match="length 2 instead of 3"):
             await embedder.embed(["text"])
@@ -265,7 +387,7 @@ async def test_a_changed_dimension_is_refused() -> None:
 def test_addresses_are_checked(url: str) -> None:
     """An invalid address is a configuration error."""
     with pytest.raises(ConfigError):
-        OpenAIEmbedder("m", key=None, base_url=url)
+        OpenAIEmbedder("m", at(url, None))
 
 
 QUESTION = WriteRequest(
@@ -288,7 +410,7 @@ def delta(text: str, finish: str | None = None) -> dict[str, Any]:
 
 
 async def write(url: str, request: WriteRequest = QUESTION) -> list[WritePiece]:
-    writer = OpenAIWriter("m", key=KEY, base_url=url, timeout_s=5.0)
+    writer = OpenAIWriter("m", at(url, timeout_s=5.0))
     try:
         return [piece async for piece in writer.write(request)]
     finally:
@@ -306,7 +428,7 @@ async def test_writer_streams_and_quotes() -> None:
     assert [piece.text for piece in pieces] == ["Books:\u2028 28", " days [1].", ""]
     assert result is not None
     assert result.text == "Books:\u2028 28 days [1]."
-    assert (result.in_token, result.out_token, result.model) == (7, 3, "openai:m")
+    assert (result.in_token, result.out_token, result.model) == (7, 3, f"m@{server.host}")
     assert result.quotes == (Quote(1, "Books are lent for 28 days."),)
     assert result.language_model is True
     assert path == "/chat/completions"

@@ -22,7 +22,6 @@ from whence.retrieval.editions import newest_first
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
 from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores, read_reranking
 from whence.retrieval.services import Embedded, Passage, Query, RetrievalServices
-from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
 from whence.text.spelling import correct_text
@@ -140,8 +139,8 @@ class SearchPlan(msgspec.Struct, frozen=True):
     """The question's own first, then one for each concept."""
     own: int
     """How many are the question's own."""
-    model: EmbeddingModel | None = None
-    """Model of the vectors, when known."""
+    embedded: Embedded | None = None
+    """What the vectors are of, when their model is known."""
 
 
 async def plan_searches(
@@ -174,8 +173,8 @@ async def plan_searches(
     concepts = [concept for concept in processed.concepts if concept != searched]
     if concepts and mode != "bm25":
         embedded = await _or_error(retrieval.embed(concepts, "concepts"))
-    models = (one.model for one in (embedded, own) if isinstance(one, Embedded) and one.model)
-    model = next(models, None)
+    known = (one for one in (embedded, own) if isinstance(one, Embedded) and one.model)
+    model = next(known, None)
     queries = [Query(text, None, pool)] if mode == "bm25" or words_apart else []
     if isinstance(own, Embedded):
         queries.append(Query(text, own.vectors[0], pool))
@@ -268,13 +267,14 @@ async def find(
         degrade=question.trace.degrade,
         words_apart=weights is not None,
     )
-    if plan.model is not None:
+    if plan.embedded is not None and plan.embedded.model is not None:
+        model = plan.embedded.model
         question.models["embedding"] = ModelUse(
             role="embedding",
-            name=plan.model.name,
-            revision=plan.model.revision,
-            precision=plan.model.precision,
-            dimension=plan.model.dimension,
+            name=plan.embedded.served_by or model.name,
+            revision=model.revision,
+            precision=model.precision,
+            dimension=model.dimension,
         )
     found = await find_candidates(
         question.retrieval,

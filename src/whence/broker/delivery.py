@@ -35,6 +35,7 @@ from whence.schema.errors import (
     NotFound,
     WhenceError,
 )
+from whence.schema.time_limit import WORK_ENDS
 
 logger = logging.getLogger(__name__)
 
@@ -229,6 +230,7 @@ class ActiveDelivery:
             remaining = max(0.0, self.deadline - state.clock.time())
             limit_s = remaining - min(_MARGIN_S, remaining * _MARGIN_SHARE)
         timeout = self._timeout = asyncio.timeout(limit_s)
+        WORK_ENDS.set(timeout.when())
         try:
             async with timeout:
                 await self._publish_replies(handler)

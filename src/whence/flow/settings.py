@@ -22,6 +22,7 @@ FILE_NAME: Final = "whence.toml"
 Origin = Literal["option", "environment", "whence.toml", "default"]
 
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
+_WHOLE = re.compile(r"[0-9]{1,9}\Z")
 _MASK: Final = "***"
 _DURATION = re.compile(r"(\d{1,7})([hdw])\Z")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
@@ -43,6 +44,8 @@ class Setting(NamedTuple):
     """Entry-point group whose plug-ins have schemes of their own."""
     secret: bool = False
     """True for a key that must never be shown."""
+    most: int = 0
+    """Largest value of a setting that is a whole number from 1; 0 for text."""
 
 
 #: Every setting, in the order of the reference.
@@ -71,13 +74,15 @@ SETTINGS: Final = (
     Setting(
         "embedder",
         "WHENCE_EMBEDDER",
-        "`local`, `openai:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of a plug-in.",
+        "`local`, `openai:MODEL` of any server that speaks OpenAI's API, `ollama:MODEL`, `cohere:MODEL`, or"
+        " `NAME:MODEL` of a plug-in.",
         "local",
     ),
     Setting(
         "writer",
         "WHENCE_WRITER",
-        "`extractive`, `openai:MODEL` of any server that speaks OpenAI's API, or `NAME:MODEL` of a plug-in.",
+        "`extractive`, `openai:MODEL` of any server that speaks OpenAI's API, `ollama:MODEL`, or `NAME:MODEL` of a"
+        " plug-in.",
         "extractive",
     ),
     Setting(
@@ -126,16 +131,34 @@ SETTINGS: Final = (
         "How long traces are kept, such as `90d`, `12h` or `52w`; for ever when it is not set. Recorders remove older"
         " ones every hour; `whence traces prune` does it at once.",
     ),
+    *(
+        setting
+        for role in ("writer", "embedder", "reranker")
+        for setting in (
+            Setting(
+                f"{role}_url",
+                f"WHENCE_{role.upper()}_URL",
+                f"Address of the server of the {role}.",
+                schemes=("http", "https"),
+            ),
+            Setting(
+                f"{role}_api_key",
+                f"WHENCE_{role.upper()}_API_KEY",
+                f"Key for the server of the {role}; sent to no other.",
+                secret=True,
+            ),
+        )
+    ),
     Setting(
         "openai_api_key",
         "OPENAI_API_KEY",
-        "Key for OpenAI's API or a server that speaks it.",
+        "Key for OpenAI's API or the server at `OPENAI_BASE_URL`, when writer or embedder have no key of their own.",
         secret=True,
     ),
     Setting(
         "openai_base_url",
         "OPENAI_BASE_URL",
-        "Its address, `/v1` included.",
+        "Its address, `/v1` included, when writer or embedder have no address of their own.",
         schemes=("http", "https"),
     ),
     Setting("cohere_api_key", "COHERE_API_KEY", "Key for Cohere's API.", secret=True),
@@ -144,6 +167,24 @@ SETTINGS: Final = (
         "COHERE_BASE_URL",
         "Its root; `/v2/embed` is appended.",
         schemes=("http", "https"),
+    ),
+    Setting(
+        "ollama_host",
+        "OLLAMA_HOST",
+        "Host and port of Ollama for `ollama:MODEL`; `localhost:11434` by default.",
+    ),
+    Setting(
+        "model_timeout",
+        "WHENCE_MODEL_TIMEOUT",
+        "Seconds after which a request to a model server is given up, all its attempts included; 27 by default."
+        " The deadline of the question may end it earlier.",
+        most=3600,
+    ),
+    Setting(
+        "model_concurrency",
+        "WHENCE_MODEL_CONCURRENCY",
+        "Most requests to one model server at the same time; 4 by default.",
+        most=1000,
     ),
 )
 _BY_NAME: Final[Mapping[str, Setting]] = {one.name: one for one in SETTINGS}
@@ -158,7 +199,9 @@ class _Value(Generic[T]):
         self._name = name
 
     def __get__(self, settings: Settings, owner: type[Settings]) -> T:
-        return cast("T", settings.get(self._name))
+        value = settings.get(self._name)
+        whole = _BY_NAME[self._name].most and value
+        return cast("T", int(value) if whole and value else value)
 
 
 class ResolvedSetting(NamedTuple):
@@ -238,10 +281,19 @@ class Settings:
     writer = _Value[str]()
     reranker = _Value[str]()
     collection = _Value[str]()
+    embedder_url = _Value["str | None"]()
+    embedder_api_key = _Value["str | None"]()
+    reranker_url = _Value["str | None"]()
+    reranker_api_key = _Value["str | None"]()
+    writer_url = _Value["str | None"]()
+    writer_api_key = _Value["str | None"]()
     openai_api_key = _Value["str | None"]()
     openai_base_url = _Value["str | None"]()
     cohere_api_key = _Value["str | None"]()
     cohere_base_url = _Value["str | None"]()
+    ollama_host = _Value["str | None"]()
+    model_timeout = _Value["int | None"]()
+    model_concurrency = _Value["int | None"]()
 
     @property
     def home(self) -> Path:
@@ -316,7 +368,7 @@ class Settings:
             value = values.get(one.name, "")
             if value and one.secret:
                 value = _MASK
-            elif value and one.schemes:
+            elif value and (one.schemes or "://" in value):
                 value = mask_url(value)
             found.append(ResolvedSetting(one.name, one.variable, value, self.origin(one.name)))
         return found
@@ -358,6 +410,11 @@ def _check_value(name: str, value: str, origin: Origin) -> None:
             hint="use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit",
         )
     setting = _BY_NAME[name]
+    if setting.most and not (_WHOLE.match(value) and 1 <= int(value) <= setting.most):
+        raise ConfigError(
+            f"{name} ({origin}) must be a whole number from 1 to {setting.most}, not {value!r}",
+            hint=f"correct {_written(setting, origin)}",
+        )
     schemes = setting.schemes
     scheme, mark, _ = value.partition("://")
     if setting.plugins and scheme not in schemes:
@@ -366,17 +423,21 @@ def _check_value(name: str, value: str, origin: Origin) -> None:
 
         schemes += plugin_names(setting.plugins)
     if schemes and not (mark and scheme in schemes):
-        # The hint names the setting as the caller wrote it.
-        written = {
-            "option": f"--{name.replace('_', '-')}",
-            "whence.toml": f"{name} in whence.toml",
-        }.get(origin, setting.variable)
         raise ConfigError(
             f"the setting {name} ({origin}) must start with"
             f" {' or '.join(f'{one}://' for one in schemes)}:"
             f" {mask_url(value) if mark else _MASK}",
-            hint=f"correct {written}",
+            hint=f"correct {_written(setting, origin)}",
         )
+
+
+def _written(setting: Setting, origin: Origin) -> str:
+    """Return the name of a setting as the caller wrote it."""
+    names = {
+        "option": f"--{setting.name.replace('_', '-')}",
+        "whence.toml": f"{setting.name} in whence.toml",
+    }
+    return names.get(origin, setting.variable)
 
 
 def _read_file(file: Path) -> dict[str, str]:

@@ -1,17 +1,25 @@
-"""HTTP client of a model service: retries within a time limit, and errors that never show a key."""
+"""HTTP client of a model server: retries, rate limits and a time limit, and errors that never show a key.
+
+No redirect is followed: a key and a text go to the configured server and to no other.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from whence.schema.errors import BadInput, ConfigError, Unavailable
+from whence.models.endpoints import Endpoint
+from whence.models.rate_limits import wait_s
+from whence.schema.errors import BadInput, ConfigError, Unavailable, WhenceError
+from whence.schema.time_limit import seconds_left
 
 if TYPE_CHECKING:
     import httpx
@@ -19,11 +27,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Longest time of a request with all its attempts, in seconds.
-TIMEOUT_S = 27.0
 #: As many as a worker makes by default; it counts these and adds none of its own.
-_ATTEMPTS = 5
-_ATTEMPT_TIMEOUT_S = 20.0
+_ATTEMPTS: Final = 5
+#: Part of the whole time that one attempt may wait for the next bytes.
+_ATTEMPT_SHARE: Final = 0.75
 _CONNECT_TIMEOUT_S = 5.0
 _DETAIL_CHARACTERS = 200
 #: Another attempt would get the same answer.
@@ -38,36 +45,31 @@ class _Transient(Exception):
 
 
 class ApiClient:
-    """A service at a base address, with a key that is sent and never shown.
+    """A server at a base address, with a key that is sent and never shown.
 
     Raises:
         ConfigError: The address is not an http or https URL.
     """
 
-    def __init__(
-        self,
-        service: str,
-        base_url: str,
-        key: str | None,
-        key_name: str,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        parts = urlsplit(base_url)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._service = endpoint.service
+        parts = urlsplit(endpoint.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
-                f"the address of the {service} is not an http or https URL",
+                f"the address of the {self._service} is not an http or https URL",
                 hint="it looks like https://host/v1",
             )
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        place = host if parts.port is None else f"{host}:{parts.port}"
-        self.address = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+        self.host = host if parts.port is None else f"{host}:{parts.port}"
+        """Host and port, for traces."""
+        self.address = urlunsplit((parts.scheme, self.host, parts.path.rstrip("/"), "", ""))
         """The address without credentials, for people."""
-        self._service = service
-        self._key = key
-        self._key_name = key_name
+        self._endpoint = endpoint
         self._login = (parts.username, parts.password or "") if parts.username else None
-        self._timeout_s = timeout_s
         self._client: httpx.AsyncClient | None = None
+        self._slots = asyncio.Semaphore(endpoint.concurrency)
+        #: When the server takes requests again, by the monotonic clock.
+        self._ready_at = 0.0
 
     def __repr__(self) -> str:
         return f"ApiClient({self.address!r})"
@@ -76,19 +78,34 @@ class ApiClient:
         """Post JSON and return the JSON of the answer.
 
         Raises:
-            Unavailable: The service refuses, fails, answers not in time, or not with JSON.
-            BadInput: The service rejects the request.
+            Unavailable: The server refuses, fails, answers not in time, or not with JSON.
+            BadInput: The server rejects the request.
         """
+        return await self._json("POST", self.address + path, body)
 
+    async def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return what the server says of itself below its root, above `/v1`; None when it does not.
+
+        Posts a body, else gets.
+        """
+        root = re.sub(r"/v\d+(/rerank)?\Z|/rerank\Z", "", self.address)
+        try:
+            return await self._json("POST" if body else "GET", root + path, body)
+        except WhenceError:
+            return None
+
+    async def _json(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         async def once() -> Any:
-            response = await self._http().post(self.address + path, json=body)
+            response = await self._http().request(method, url, json=body)
             self._check(response.status_code, response.headers, response.text)
             try:
                 return response.json()
             except ValueError as error:
                 raise self.broken("its answer is not JSON") from error
 
-        return await self._retried(once)
+        self._http()
+        async with self._slots:
+            return await self._retried(once)
 
     @asynccontextmanager
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
@@ -99,7 +116,7 @@ class ApiClient:
             client = self._http()
             request = client.build_request("POST", self.address + path, json=body)
             response = await client.send(request, stream=True)
-            if response.status_code >= 400:
+            if response.status_code >= 300:
                 try:
                     text = (await response.aread()).decode("utf-8", "replace")
                 finally:
@@ -107,13 +124,15 @@ class ApiClient:
                 self._check(response.status_code, response.headers, text)
             return response
 
-        response = await self._retried(begin)
-        try:
-            yield response
-        except httpx.HTTPError as error:
-            raise self.broken(f"the stream broke off ({_one_line(error)})") from error
-        finally:
-            await response.aclose()
+        self._http()
+        async with self._slots:
+            response = await self._retried(begin)
+            try:
+                yield response
+            except httpx.HTTPError as error:
+                raise self.broken(f"the stream broke off ({_one_line(error)})") from error
+            finally:
+                await response.aclose()
 
     def broken(self, what: str) -> Unavailable:
         """Return the error for an unusable answer."""
@@ -132,13 +151,19 @@ class ApiClient:
         import httpx
 
         if self._client is None:
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-            timeout = httpx.Timeout(_ATTEMPT_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+            key, timeout_s = self._endpoint.key, self._endpoint.timeout_s
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            timeout = httpx.Timeout(timeout_s * _ATTEMPT_SHARE, connect=_CONNECT_TIMEOUT_S)
+            # At the level `debug` it logs the headers of answers, which may quote a key.
+            logging.getLogger("httpcore").setLevel(logging.INFO)
+            # With the connections, a loop of its own.
+            self._slots = asyncio.Semaphore(self._endpoint.concurrency)
             try:
                 self._client = httpx.AsyncClient(headers=headers, auth=self._login, timeout=timeout)
             except UnicodeEncodeError as error:
                 raise ConfigError(
-                    f"{self._key_name} holds a character that no key has", hint="copy it again"
+                    f"{self._endpoint.key_name} holds a character that no key has",
+                    hint="copy it again",
                 ) from error
         return self._client
 
@@ -150,16 +175,17 @@ class ApiClient:
             stop_before_delay,
         )
 
+        limit_s = seconds_left(self._endpoint.timeout_s)
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_Transient),
-            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(self._timeout_s),
+            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(limit_s),
             wait=_wait,
             reraise=True,
         )
         start = time.monotonic()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await retrying(self._attempt, attempt)
+            async with asyncio.timeout(limit_s):
+                return await retrying(self._attempt, attempt, start + limit_s)
         except _Transient as error:
             raise self._unavailable(str(error), error.retry_after_s) from error
         except TimeoutError as error:
@@ -176,9 +202,14 @@ class ApiClient:
         error.attempts = _ATTEMPTS
         return error
 
-    async def _attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _attempt(self, attempt: Callable[[], Awaitable[T]], end: float) -> T:
+        """Make one attempt, once the server takes requests again."""
         import httpx
 
+        now = time.monotonic()
+        if self._ready_at >= end:
+            raise _Transient("it takes no requests yet", self._ready_at - now)
+        await asyncio.sleep(max(0.0, self._ready_at - now))
         try:
             return await attempt()
         except httpx.TimeoutException as error:
@@ -189,16 +220,26 @@ class ApiClient:
             raise self.broken(_one_line(error)) from error
 
     def _check(self, status: int, headers: Mapping[str, str], text: str) -> None:
-        if status < 400:
+        asked = wait_s(headers, time.time(), refused=status == 429)
+        if asked is not None:
+            self._ready_at = max(self._ready_at, time.monotonic() + asked)
+        if status < 300:
             return
+        if status < 400:
+            place = _host(headers.get("location", "")) or "another address"
+            raise Unavailable(
+                f"the {self._service} at {self.address} redirects to {place}, which is not followed",
+                hint="set the address that it redirects to, if it is the one that you want",
+            )
         detail = self._without_key(_error_detail(text))
         reason = f"it answered {status}" + (f": {detail}" if detail else "")
         if status in _BUSY or status >= 500:
-            raise _Transient(reason, _seconds(headers.get("retry-after")))
+            raise _Transient(reason, asked)
         if status in _REFUSED:
+            named = f"{self._endpoint.key_name}, " if self._endpoint.key_name else ""
             raise Unavailable(
                 f"the {self._service} at {self.address} refused: {reason}",
-                hint=f"check {self._key_name}, the address and the name of the model",
+                hint=f"check {named}the address and the name of the model",
             )
         raise BadInput(
             f"the {self._service} at {self.address} finds the request wrong: {reason}",
@@ -206,9 +247,12 @@ class ApiClient:
         )
 
     def _without_key(self, text: str) -> str:
-        for secret in (self._key, self._login[1] if self._login else None):
-            if secret:
-                text = text.replace(secret, "***")
+        secrets = [self._endpoint.key or ""]
+        if self._login:
+            login = ":".join(self._login).encode()
+            secrets += [self._login[1], base64.b64encode(login).decode()]
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "***")
         # Services quote parts of a key, e.g. sk-ab***xyz.
         return re.sub(r"\b(?:sk|co|key)-[\w*.-]+", "***", text)
 
@@ -220,12 +264,12 @@ def _wait(state: RetryCallState) -> float:
     return float(0.3 * 2 ** (state.attempt_number - 1)) if asked is None else asked
 
 
-def _seconds(header: str | None) -> float | None:
-    """Return the seconds of a Retry-After header; None for a date."""
+def _host(url: str) -> str:
+    """Return the host and port of an address; empty when it has none or is malformed."""
     try:
-        return max(0.0, float(header)) if header is not None else None
+        return urlsplit(url).netloc.rpartition("@")[2]
     except ValueError:
-        return None
+        return ""
 
 
 def _error_detail(text: str) -> str:

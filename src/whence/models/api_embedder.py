@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from whence.models.api_client import TIMEOUT_S, ApiClient
+from whence.models.api_client import ApiClient
+from whence.models.endpoints import Endpoint
 from whence.schema.embedding import EmbeddingModel, Purpose
 
 if TYPE_CHECKING:
@@ -30,27 +31,11 @@ class ApiEmbedder(ABC):
     """Embeds through a service; the dimension of an unknown model is taken from its first answer."""
 
     provider: ClassVar[str]
-    service: ClassVar[str]
-    key_name: ClassVar[str]
-    default_url: ClassVar[str]
     batch_texts: ClassVar[int]
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        key: str | None,
-        base_url: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
+    def __init__(self, name: str, endpoint: Endpoint) -> None:
         self._name = name
-        self._client = ApiClient(
-            self.service,
-            self.default_url if base_url is None else base_url,
-            key,
-            self.key_name,
-            timeout_s,
-        )
+        self._client = ApiClient(endpoint)
         self._dimension = _DIMENSIONS.get(name, 0)
 
     @abstractmethod
@@ -61,6 +46,11 @@ class ApiEmbedder(ABC):
     def model(self) -> EmbeddingModel:
         """Identity of the vectors; the dimension of an unknown model is 0 until the first answer."""
         return EmbeddingModel(name=f"{self.provider}:{self._name}", dimension=self._dimension)
+
+    @property
+    def served_by(self) -> str:
+        """Model and host for traces."""
+        return f"{self._name}@{self._client.host}"
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
         """See `Embedder.embed`; an unusable answer is `Unavailable`, a rejected request `BadInput`."""
@@ -127,8 +117,7 @@ _INPUT_TYPES = {"document": "search_document", "query": "search_query"}
 class CohereEmbedder(ApiEmbedder):
     """Embeds with a model of Cohere; documents and queries are embedded differently."""
 
-    provider, service, key_name = "cohere", "Cohere service", "COHERE_API_KEY"
-    default_url = "https://api.cohere.com"
+    provider = "cohere"
     #: From the API's reference.
     batch_texts = 96
     max_tokens = 512

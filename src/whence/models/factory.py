@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from whence.models.endpoints import endpoint_of
 from whence.models.installed import find_model, installed_cross_encoders
 from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
@@ -31,6 +32,10 @@ _PRECISIONS: Final[dict[str, Precision]] = {
 }
 
 
+#: Names of OpenAI's API, which differ in the address.
+_OPENAI: Final = ("openai", "ollama")
+
+
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Folders of local models, and keys and addresses of services."""
 
@@ -40,10 +45,21 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The only folder of models, when set."""
     threads: int | None = None
     """Threads of a local model; None for one per usable core."""
+    embedder_url: str | None = None
+    embedder_api_key: str | None = None
+    reranker_url: str | None = None
+    reranker_api_key: str | None = None
+    writer_url: str | None = None
+    writer_api_key: str | None = None
     openai_api_key: str | None = None
     openai_base_url: str | None = None
     cohere_api_key: str | None = None
     cohere_base_url: str | None = None
+    ollama_host: str | None = None
+    model_timeout: int | None = None
+    """Seconds for a request with all its attempts; None for the default."""
+    model_concurrency: int | None = None
+    """Most requests to one server at the same time; None for the default."""
 
     def __repr__(self) -> str:
         return f"ModelSettings(home={self.home!r}, models={self.models!r})"
@@ -93,7 +109,7 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
 
     Args:
         setting: `local` or `local:w8` (8 bit weights, equal results on all processors), `local:float32`,
-            `openai:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
+            `openai:MODEL`, `ollama:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
         settings: Folders, keys and addresses.
     """
     settings = settings or ModelSettings()
@@ -107,19 +123,15 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
             precision=_PRECISIONS[setting],
             threads=settings.threads,
         )
-    if name == "openai" and model:
+    if name in _OPENAI and model:
         from whence.models.openai import OpenAIEmbedder
 
-        return OpenAIEmbedder(
-            model, key=settings.openai_api_key, base_url=settings.openai_base_url or None
-        )
+        return OpenAIEmbedder(model, endpoint_of("embedder", name, settings))
     if name == "cohere" and model:
         from whence.models.api_embedder import CohereEmbedder
 
-        return CohereEmbedder(
-            model, key=settings.cohere_api_key, base_url=settings.cohere_base_url or None
-        )
-    own = (*_PRECISIONS, "openai:MODEL", "cohere:MODEL")
+        return CohereEmbedder(model, endpoint_of("embedder", name, settings))
+    own = (*_PRECISIONS, "openai:MODEL", "ollama:MODEL", "cohere:MODEL")
     embedder: Embedder = _from_plugin("embedder", setting, settings, own)
     return embedder
 
@@ -190,7 +202,7 @@ def make_writer(
     """Return the writer that a setting names.
 
     Args:
-        setting: `extractive`, `openai:MODEL`, or `NAME:MODEL` of an entry point.
+        setting: `extractive`, `openai:MODEL`, `ollama:MODEL`, or `NAME:MODEL` of an entry point.
         embedder: Used by `extractive` to compare spans.
         settings: Keys and addresses.
         reads: Whether `extractive` reads the best spans as the local reranker does; needs the local embedder.
@@ -204,11 +216,10 @@ def make_writer(
 
         reader = SpanReader(embedder) if reads and isinstance(embedder, LocalEmbedder) else None
         return ExtractiveWriter(embedder, reader)
-    if name == "openai" and model:
+    if name in _OPENAI and model:
         from whence.models.openai import OpenAIWriter
 
-        return OpenAIWriter(
-            model, key=settings.openai_api_key, base_url=settings.openai_base_url or None
-        )
-    writer: Writer = _from_plugin("writer", setting, settings, ("extractive", "openai:MODEL"))
+        return OpenAIWriter(model, endpoint_of("writer", name, settings))
+    own = ("extractive", "openai:MODEL", "ollama:MODEL")
+    writer: Writer = _from_plugin("writer", setting, settings, own)
     return writer

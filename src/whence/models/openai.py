@@ -6,8 +6,9 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from whence.models.api_client import TIMEOUT_S, ApiClient
+from whence.models.api_client import ApiClient
 from whence.models.api_embedder import ApiEmbedder
+from whence.models.endpoints import Endpoint
 from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.embedding import Purpose
 from whence.schema.errors import BadInput
@@ -17,9 +18,6 @@ from whence.text.claims import Source, read_claims
 if TYPE_CHECKING:
     import httpx
 
-_URL = "https://api.openai.com/v1"
-_SERVICE = "OpenAI-compatible service"
-_KEY_NAME = "OPENAI_API_KEY"
 #: Parameters that some models and servers reject; omitted when an error names one of them.
 _OPTIONAL: dict[str, Any] = {"temperature": 0, "stream_options": {"include_usage": True}}
 
@@ -27,8 +25,7 @@ _OPTIONAL: dict[str, Any] = {"temperature": 0, "stream_options": {"include_usage
 class OpenAIEmbedder(ApiEmbedder):
     """Embeds through `/embeddings`; purposes do not differ."""
 
-    provider, service, key_name = "openai", _SERVICE, _KEY_NAME
-    default_url = _URL
+    provider = "openai"
     #: Far below the limits of the API, which differ between servers.
     batch_texts = 64
     max_tokens = 8191
@@ -58,23 +55,14 @@ class OpenAIWriter:
 
     is_language_model = True
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        key: str | None,
-        base_url: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
+    def __init__(self, name: str, endpoint: Endpoint) -> None:
         self._name = name
-        self._client = ApiClient(
-            _SERVICE, _URL if base_url is None else base_url, key, _KEY_NAME, timeout_s
-        )
+        self._client = ApiClient(endpoint)
 
     @property
     def model(self) -> str:
-        """Name for the trace."""
-        return f"openai:{self._name}"
+        """Model and host for the trace."""
+        return f"{self._name}@{self._client.host}"
 
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield pieces of text as they come, then the whole result.

@@ -67,6 +67,7 @@ class EmbeddingProcessor(Processor):
             vectors=_checked_bytes(vectors, len(message.texts), model),
             model=model,
             token_codes=tuple(codes),
+            served_by=getattr(self._embedder, "served_by", ""),
         )
 
 

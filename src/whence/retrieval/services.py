@@ -121,6 +121,8 @@ class Embedded(msgspec.Struct, frozen=True):
     """One per text, in order; only `embed` and `search` know their type."""
     model: EmbeddingModel | None = None
     """Model that made them, when known."""
+    served_by: str = ""
+    """Model and host of the server that made them; empty for none."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -287,7 +289,7 @@ class RetrievalClients:
             Vector(reply.vectors[start : start + size], reply.model)
             for start in range(0, len(texts) * size, size)
         ]
-        return Embedded(vectors, reply.model)
+        return Embedded(vectors, reply.model, reply.served_by)
 
     async def check_spelling(self, text: str) -> Spelling:
         """Look the words of a query up; a failure is left to the search that follows."""

@@ -44,5 +44,7 @@ class EmbeddingResponse(Message, frozen=True, kw_only=True):
     """float32 little endian, shape (len(texts), model.dimension), row by row, each of length 1."""
     model: EmbeddingModel
     """Model of the vectors."""
+    served_by: str = ""
+    """Model and host of the server that made them, `MODEL@HOST`; empty for a model of this machine."""
     token_codes: tuple[bytes, ...] = ()
     """One code per text, for a reranker that reads them in place of texts; none unless they were wanted."""
