@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Extras that `make setup` installs; adapters for other frameworks bring these with them and stay out.
+EXTRAS = ("code", "otel", "qdrant")
 FLAGS = ("--quiet", "--upgrade", "--universal", "--generate-hashes", "--no-header", "--no-annotate")
 
 
@@ -21,11 +23,12 @@ def compile_lock(target: str, *extra: str) -> None:
 
 def main() -> None:
     """Write both lock files; the second keeps the pins of the first."""
-    compile_lock("requirements.lock", "--group", "build")
+    extras = [f"--extra={name}" for name in EXTRAS]
+    compile_lock("requirements.lock", *extras, "--group=build")
     compile_lock(
         "requirements-dev.lock",
         "--constraint=requirements.lock",
-        "--all-extras",
+        *extras,
         "--group=build",
         "--group=dev",
     )

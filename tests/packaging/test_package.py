@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -100,10 +101,13 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 
 def test_every_runtime_dependency_is_locked() -> None:
-    """Each dependency of pyproject.toml is pinned with a hash."""
+    """Each dependency of pyproject.toml, and of the extras of `make setup`, is pinned with a hash."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    locked_extras = runpy.run_path(str(ROOT / "tools" / "lock.py"))["EXTRAS"]
+    installed = [requirement for name in locked_extras for requirement in extras[name]]
     locked = (ROOT / "requirements.lock").read_text()
-    for requirement in project["dependencies"]:
+    for requirement in project["dependencies"] + installed:
         name = requirement.split(">")[0].split("<")[0].split("=")[0].strip()
         assert f"\n{name}==" in "\n" + locked, name
 
@@ -125,4 +129,16 @@ def test_the_wheel_contains_only_the_package(tmp_path: Path) -> None:
     assert any(name.endswith(".sql") for name in names)
     assert any(name.endswith(".onnx") for name in names)
     assert any(name.endswith("document-rag.yaml") for name in names)
+    assert "whence/examples/demo_questions.json" in names
     assert wheel.stat().st_size < 2_000_000
+
+
+def test_release_notes() -> None:
+    """A release has the notes of its version; without them, or with another tag, there is none."""
+    release_notes = runpy.run_path(str(ROOT / "tools" / "release.py"))["release_notes"]
+    changelog = "# Changelog\n\n## Unreleased\n\nlater\n\n## 1.10.0 - 2027-01-02\n\n### Added\n\n- this\n\n## 1.1.0\n"
+
+    assert release_notes("v1.10.0", "1.10.0", changelog) == "### Added\n\n- this\n"
+    for tag, version in [("1.10.0", "1.10.0"), ("v1.1.0", "1.10.0"), ("v1.1.0", "1.1.0")]:
+        with pytest.raises(ValueError, match=r"tag is|no section"):
+            release_notes(tag, version, changelog)

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from whence.models.installed import install_target
+
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "examples" / "plugins"
 KINDS = sorted(path.parent.name for path in PLUGINS.glob("*/pyproject.toml"))
@@ -36,7 +38,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*build, "--wheel-dir", wheels, *sources], check=True)
     venv.create(folder / "venv", with_pip=True)
     programs = folder / "venv" / "bin"
-    install = [programs / "python", "-m", "pip", "install", "--quiet", "--no-deps"]
+    install = [programs / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
     lock = ROOT / "requirements.lock"
     subprocess.run([*install, "--require-hashes", "-r", lock], check=True)
     subprocess.run([*install, "--no-index", *wheels.glob("*.whl")], check=True)
@@ -73,6 +75,21 @@ def test_every_kind_has_a_worked_plugin() -> None:
     """There is one distribution for each plug-in point."""
     assert KINDS == [
         "embedder", "loader", "processor", "reranker", "store", "transport", "writer"
+    ]  # fmt: skip
+
+
+def test_the_demo_needs_no_checkout(programs: Path, tmp_path: Path) -> None:
+    """The wheel has the documents and questions of `whence demo`; two questions have no answer there."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    settings = {"WHENCE_HOME": str(tmp_path / "home"), "WHENCE_MODELS": str(install_target())}
+    done = subprocess.run(
+        [programs / "whence", "demo", "--json"],
+        cwd=tmp_path, env=kept | settings, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert [bool(answer["citations"]) for answer in json.loads(done.stdout)["answers"]] == [
+        True, False, True, False, True
     ]  # fmt: skip
 
 

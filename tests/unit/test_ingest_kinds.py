@@ -392,7 +392,7 @@ def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file whose library is not installed fails with the package to install."""
+    """A file whose library is not installed fails with the extra to install; others are read."""
     code._parser.cache_clear()
     monkeypatch.setitem(sys.modules, "tree_sitter_rust", None)
     (tmp_path / "a.rs").write_text("fn f() {}")
@@ -400,7 +400,7 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     failed, read = load([tmp_path], chunker=Chunker(words))
 
     assert isinstance(failed, LoadFailure)
-    assert "pip install tree-sitter-rust" in failed.reason
+    assert "pip install 'whence[code]'" in failed.reason
     assert isinstance(read, LoadedDocument), read
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, missing_extra
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -65,10 +65,11 @@ def sql_references(text: str) -> list[SqlReference]:
     Temporary tables, variables and common table expressions are omitted; aliases are replaced by their tables.
     Cost is linear in the text.
     """
+    tokenizer = _tokenizer()
     from sqlglot.errors import TokenError
 
     try:
-        tokens = list(_tokenizer()().tokenize(text))
+        tokens = list(tokenizer().tokenize(text))
     except TokenError as error:
         raise BadInput(f"is not readable SQL: {str(error).splitlines()[0]}") from error
     return _Scanner(tokens).references()
@@ -77,7 +78,10 @@ def sql_references(text: str) -> list[SqlReference]:
 @cache
 def _tokenizer() -> type[Tokenizer]:
     """Return the tokenizer of T-SQL with the quotes of other dialects and without command tokens."""
-    from sqlglot.dialects.tsql import TSQL
+    try:
+        from sqlglot.dialects.tsql import TSQL
+    except ImportError as error:
+        raise missing_extra("code", "reading SQL") from error
 
     class WithoutCommands(TSQL.Tokenizer):
         COMMANDS = set()

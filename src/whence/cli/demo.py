@@ -76,7 +76,7 @@ def _examples() -> Path:
     for folder in (here.parents[1] / "examples", here.parents[3] / "examples"):
         if (folder / "demo_questions.json").is_file():
             return folder
-    raise NotFound("the example documents are not installed", hint="run the demo from a checkout")
+    raise NotFound("the example documents are not installed", hint="install Whence again")
 
 
 def _print_question(question: dict[str, Any], answer: Answer, printed_codes: set[str]) -> None:

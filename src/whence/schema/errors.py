@@ -75,6 +75,16 @@ class ConfigError(BadInput):
     code = "bad_config"
 
 
+def missing_extra(extra: str, what: str) -> ConfigError:
+    """Return the error for an optional dependency that is not installed.
+
+    Args:
+        extra: Extra of the distribution that brings it, e.g. `code`.
+        what: What needs it, e.g. `reading Rust`.
+    """
+    return ConfigError(f"{what} needs an optional package: pip install 'whence[{extra}]'")
+
+
 class ModelMismatch(BadInput):
     """A vector was made with another model, precision or dimension than its collection."""
 

@@ -24,6 +24,7 @@ from whence.schema.errors import (
     NotFound,
     Unavailable,
     WhenceError,
+    missing_extra,
 )
 
 if TYPE_CHECKING:
@@ -332,9 +333,7 @@ def _client(address: QdrantAddress) -> Any:
     try:
         from qdrant_client import AsyncQdrantClient
     except ImportError as error:
-        raise ConfigError(
-            "reading Qdrant needs the extra `qdrant`", hint="pip install 'whence[qdrant]'"
-        ) from error
+        raise missing_extra("qdrant", "reading a collection of Qdrant") from error
     options = dict(address.client)
     if "url" in options:
         # The version check would contact the server here, and only print its result.

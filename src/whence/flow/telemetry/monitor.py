@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.flow.context import Observer, TraceContext
-from whence.schema.errors import ConfigError
+from whence.schema.errors import missing_extra
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -74,10 +74,7 @@ def provider_from_environment(environment: Mapping[str, str] = os.environ) -> Tr
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise ConfigError(
-            "an endpoint for traces is set, and OpenTelemetry is not installed",
-            hint="pip install 'whence[otel]', or unset OTEL_EXPORTER_OTLP_ENDPOINT",
-        ) from error
+        raise missing_extra("otel", "sending spans to OTEL_EXPORTER_OTLP_ENDPOINT") from error
     name = environment.get("OTEL_SERVICE_NAME", "whence")
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -15,6 +15,7 @@ from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
+from whence.schema.errors import missing_extra
 from whence.text.spans import Span, trimmed
 
 if TYPE_CHECKING:
@@ -158,9 +159,13 @@ def syntax_tree(text: str, suffix: str) -> Tree:
 
 @cache
 def _parser(language: _Language) -> Parser:
-    from tree_sitter import Language, Parser
+    try:
+        from tree_sitter import Language, Parser
 
-    function: Callable[[], object] = getattr(import_module(language.module), language.function)
+        module = import_module(language.module)
+    except ImportError as error:
+        raise missing_extra("code", f"reading {language.name}") from error
+    function: Callable[[], object] = getattr(module, language.function)
     return Parser(Language(function()))
 
 

@@ -15,7 +15,8 @@ Exit status 75 means that the `alive` lock was held, or that the parent is gone.
 
 For root the program keeps one capability, CAP_DAC_OVERRIDE: it may pass folders such as `/root` that only
 root may pass, without a change to their permissions. Where the capability is unavailable, the program
-runs without it and needs a home that its user can reach.
+runs without it and needs a home that its user can reach. A secure bit makes access(2) heed the capability:
+with that call `initdb` looks for the other programs, which may be installed below `/root`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ from typing import Any
 #: Exit status when another program holds the `alive` lock (EX_TEMPFAIL of sysexits.h).
 ALIVE_ELSEWHERE = 75
 
-# Constants of linux/prctl.h and linux/capability.h.
+# Constants of linux/prctl.h, linux/securebits.h and linux/capability.h.
 _PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
+_SECBIT_NO_SETUID_FIXUP = 4
 _CAP_DAC_OVERRIDE = 1
+_CAP_SETPCAP = 8
 _CAPABILITY_VERSION_3 = 0x20080522
 _STOP_FAST = 2  # SIGINT
 
@@ -123,10 +127,17 @@ def _drop_root(uid: int, gid: int) -> None:
     os.setuid(uid)
     if not kept:
         return
-    only = 1 << _CAP_DAC_OVERRIDE
+    _set_capabilities(libc, _CAP_DAC_OVERRIDE, _CAP_SETPCAP)
+    libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
+    _set_capabilities(libc, _CAP_DAC_OVERRIDE)
+    libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
+
+
+def _set_capabilities(libc: ctypes.CDLL, *capabilities: int) -> None:
+    """Keep only these of the process's capabilities."""
+    only = sum(1 << capability for capability in capabilities)
     sets = (_Sets * 2)(_Sets(only, only, only), _Sets(0, 0, 0))
     libc.capset(ctypes.byref(_Header(_CAPABILITY_VERSION_3, 0)), sets)
-    libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
 
 
 if __name__ == "__main__":
