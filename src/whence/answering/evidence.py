@@ -421,6 +421,8 @@ async def _score(
         )
         return _NOT_RERANKED, ""
     reranking = read_reranking(reply.results, len(passages), limit, reply.others)
+    if reply.unscored:
+        question.trace.degrade("rerank", "reranker_reply_invalid", reply.fault)
     if reranking.faults or not reranking.kept:
         left_out = f"{len(reranking.faults)} entries of the reply were left out"
         what = left_out if reranking.kept else "the order of retrieval was kept"

@@ -70,9 +70,9 @@ _SETTINGS = {
     "home": "Folder of the embedded database.",
     "database_url": "Address of a PostgreSQL 16+ with pgvector; embedded by default.",
     "broker": "Message broker: memory:// or pulsar://HOST:PORT.",
-    "embedder": "Embedding model: local, openai:MODEL or cohere:MODEL.",
-    "writer": "Model that writes answers: extractive or openai:MODEL.",
-    "reranker": "Reranking model: auto, none, or a flashrank model name or folder.",
+    "embedder": "Embedding model: local, openai:MODEL, ollama:MODEL or cohere:MODEL.",
+    "writer": "Model that writes answers: extractive, openai:MODEL or ollama:MODEL.",
+    "reranker": "Reranking model: auto, none, http:MODEL, or a flashrank model name or folder.",
     "collection": "Name of the collection.",
 }
 _COMMON = (

@@ -207,11 +207,14 @@ class EngineSession:
 async def _load_models(resources: Resources, *, reranker: bool) -> None:
     with suppress(WhenceError):
         embedder = await resources.get("embedder")
-        await embedder.embed(["warm up"])
+        # A request to a server may cost money.
+        if not hasattr(embedder, "served_by"):
+            await embedder.embed(["warm up"])
     if reranker:
         with suppress(WhenceError):
             model = await resources.get("reranker")
-            await model.score("warm up", ["warm up"])
+            if not hasattr(model, "served_by"):
+                await model.score("warm up", ["warm up"])
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:

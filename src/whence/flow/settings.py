@@ -88,8 +88,8 @@ SETTINGS: Final = (
     Setting(
         "reranker",
         "WHENCE_RERANKER",
-        "`auto` (an installed cross-encoder, else the local reranker), `none`, the name or folder of a flashrank"
-        " model, or `NAME:MODEL` of a plug-in.",
+        "`auto` (an installed cross-encoder, else the local reranker), `none`, `http:MODEL` of a rerank server, the"
+        " name or folder of a flashrank model, or `NAME:MODEL` of a plug-in.",
         "auto",
     ),
     Setting(
@@ -179,6 +179,12 @@ SETTINGS: Final = (
         "Seconds after which a request to a model server is given up, all its attempts included; 27 by default."
         " The deadline of the question may end it earlier.",
         most=3600,
+    ),
+    Setting(
+        "reranker_batch",
+        "WHENCE_RERANKER_BATCH",
+        "Most documents in one request to a rerank server; 100 by default, and what TEI says of itself.",
+        most=10_000,
     ),
     Setting(
         "model_concurrency",
@@ -293,6 +299,7 @@ class Settings:
     cohere_base_url = _Value["str | None"]()
     ollama_host = _Value["str | None"]()
     model_timeout = _Value["int | None"]()
+    reranker_batch = _Value["int | None"]()
     model_concurrency = _Value["int | None"]()
 
     @property

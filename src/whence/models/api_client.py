@@ -34,7 +34,8 @@ _ATTEMPT_SHARE: Final = 0.75
 _CONNECT_TIMEOUT_S = 5.0
 _DETAIL_CHARACTERS = 200
 #: Another attempt would get the same answer.
-_REFUSED = frozenset({401, 403, 404, 405})
+_REFUSED = frozenset({401, 403})
+_NOT_SERVED = frozenset({404, 405})
 _BUSY = frozenset({408, 409, 425, 429})
 
 
@@ -42,6 +43,10 @@ class _Transient(Exception):
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
         super().__init__(reason)
         self.retry_after_s = retry_after_s
+
+
+class NotServed(Unavailable):
+    """The server has no such path, or no such model."""
 
 
 class ApiClient:
@@ -74,23 +79,32 @@ class ApiClient:
     def __repr__(self) -> str:
         return f"ApiClient({self.address!r})"
 
+    @property
+    def root(self) -> str:
+        """The address without the version of an API."""
+        return re.sub(r"(/v\d+)?(/rerank)?\Z", "", self.address)
+
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Post JSON and return the JSON of the answer.
+
+        Args:
+            path: Appended to the address; or a whole address on the same server.
+            body: What is sent.
 
         Raises:
             Unavailable: The server refuses, fails, answers not in time, or not with JSON.
             BadInput: The server rejects the request.
         """
-        return await self._json("POST", self.address + path, body)
+        url = path if path.startswith(self.root) else self.address + path
+        return await self._json("POST", url, body)
 
     async def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return what the server says of itself below its root, above `/v1`; None when it does not.
 
         Posts a body, else gets.
         """
-        root = re.sub(r"/v\d+(/rerank)?\Z|/rerank\Z", "", self.address)
         try:
-            return await self._json("POST" if body else "GET", root + path, body)
+            return await self._json("POST" if body else "GET", self.root + path, body)
         except WhenceError:
             return None
 
@@ -100,7 +114,7 @@ class ApiClient:
             self._check(response.status_code, response.headers, response.text)
             try:
                 return response.json()
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise self.broken("its answer is not JSON") from error
 
         self._http()
@@ -235,9 +249,10 @@ class ApiClient:
         reason = f"it answered {status}" + (f": {detail}" if detail else "")
         if status in _BUSY or status >= 500:
             raise _Transient(reason, asked)
-        if status in _REFUSED:
+        if status in _REFUSED | _NOT_SERVED:
+            kind = NotServed if status in _NOT_SERVED else Unavailable
             named = f"{self._endpoint.key_name}, " if self._endpoint.key_name else ""
-            raise Unavailable(
+            raise kind(
                 f"the {self._service} at {self.address} refused: {reason}",
                 hint=f"check {named}the address and the name of the model",
             )

@@ -58,6 +58,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     ollama_host: str | None = None
     model_timeout: int | None = None
     """Seconds for a request with all its attempts; None for the default."""
+    reranker_batch: int | None = None
+    """Most documents in one request to a rerank server; None for the default."""
     model_concurrency: int | None = None
     """Most requests to one server at the same time; None for the default."""
 
@@ -145,8 +147,8 @@ def make_reranker(
 
     Args:
         setting: `auto` (an installed cross-encoder, else the local reranker), `none`, `whence-minilm-maxsim`,
-            the name of a flashrank model, a folder with one, or `NAME:MODEL` of an entry point.
-        settings: Folders.
+            the name of a flashrank model, a folder with one, `http:MODEL`, or `NAME:MODEL` of an entry point.
+        settings: Folders, keys and addresses.
         embedder: The local embedder, when there is one; the local reranker uses its weights.
     """
     settings = settings or ModelSettings()
@@ -164,11 +166,18 @@ def make_reranker(
                 return MissingReranker(f"{error.message}; {error.hint}")
             raise
         return _local_reranker(settings, embedder)
+    name, _, model = setting.partition(":")
+    if name == "http" and model:
+        from whence.models.http_reranker import HttpReranker
+
+        return HttpReranker(
+            model, endpoint_of("reranker", "http", settings), settings.reranker_batch
+        )
     from whence.models.cross_encoders import hub_models
     from whence.models.flashrank_reranker import FlashrankReranker
 
     names = [folder.name for folder in installed_cross_encoders(settings.home, settings.models)]
-    own = ("auto", "none", RERANKER_NAME, *names, *hub_models())
+    own = ("auto", "none", RERANKER_NAME, "http:MODEL", *names, *hub_models())
     if setting not in own and not Path(setting).expanduser().is_dir():
         reranker: Reranker = _from_plugin("reranker", setting, settings, (*own, "a folder"))
         return reranker

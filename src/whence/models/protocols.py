@@ -59,11 +59,12 @@ class Reranker(Protocol):
         """Name for the trace."""
         ...
 
-    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Return one score per document, 0 to 1, in the order given.
+    async def score(self, query: str, documents: Sequence[str]) -> Sequence[float | None]:
+        """Return one score per document, 0 to 1, in the order given; None for one without a valid score.
 
         Raises:
             ModelMissing: The model's files are absent or damaged.
+            Unavailable: The server does not answer, or gives no document a score.
         """
         ...
 

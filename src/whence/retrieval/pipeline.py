@@ -484,7 +484,11 @@ async def rerank_results(
         )
     scored.sort(key=lambda one: (-one.similarity_score, one.rank))
     ranked = [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(scored, 1)]
-    return _Reranked(ranked, reply.model)
+    degraded: tuple[Degradation, ...] = ()
+    if reply.unscored:
+        code = "reranker_reply_invalid"
+        degraded = (Degradation(stage="rerank", code=code, reason=reply.fault),)
+    return _Reranked(ranked, reply.model, degraded)
 
 
 def _unchanged(results: list[RetrievalResult], code: str, why: str) -> _Reranked:

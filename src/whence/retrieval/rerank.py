@@ -8,9 +8,9 @@ retrieval as the rest (see `docs/benchmarks.md` for how the share of the local m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -127,8 +127,9 @@ def order_scores(scores: Iterable[float | None]) -> list[float]:
 async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankResponse:
     """Score every document for every query and return the best documents by their final score.
 
-    A document has its best score of all queries. Of a model that takes a share of the final score the rest is
-    the score of retrieval, provided that every document has one.
+    A document has its best score of all queries; one without a valid score has 0 and comes last. Of a model
+    that takes a share of the final score the rest is the score of retrieval, provided that every document has
+    one.
 
     Cost: one pass of the model for each pair of query and document, then one sort.
     """
@@ -136,30 +137,49 @@ async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankR
     best: list[RerankerResult] = []
     model, texts = reranker.model, [document.text for document in request.documents]
     codes = [document.token_codes for document in request.documents]
+    unscored: set[str] | None = None
     for query in request.queries if texts else ():
         if any(codes) and hasattr(reranker, "score_coded"):
-            scores = await reranker.score_coded(query.text, texts, codes)
+            scores: Sequence[float | None] = await reranker.score_coded(query.text, texts, codes)
         else:
             scores = await reranker.score(query.text, texts)
         if len(scores) != len(texts):
             raise InternalError(
                 f"model {model} gave {len(scores)} scores for {len(texts)} documents"
             )
-        if not all(map(math.isfinite, scores)):
+        missing: set[str] = set()
+        if None in scores:
+            missing = {
+                one.id
+                for one, score in zip(request.documents, scores, strict=True)
+                if score is None
+            }
+            scores = [score or 0.0 for score in scores]
+        unscored = missing if unscored is None else unscored & missing
+        given = cast("Sequence[float]", scores)
+        if not all(map(math.isfinite, given)):
             raise InternalError(f"model {model} gave a score that is not finite")
         found = [
             RerankerResult(document.id, query.id, float(score))
-            for document, score in zip(request.documents, scores, strict=True)
+            for document, score in zip(request.documents, given, strict=True)
         ]
         # Of equal scores the first one stays.
         best = [max(pair, key=by_score) for pair in zip(best or found, found, strict=True)]
     best = _with_retrieval(best, request, getattr(reranker, "share", 1.0))
     # A stable sort: ties keep the order of the request.
     best.sort(
-        key=lambda one: one.score if one.final_score is None else one.final_score, reverse=True
+        key=lambda one: (
+            one.document_id in (unscored or ()),
+            -(one.score if one.final_score is None else one.final_score),
+        )
     )
     return RerankResponse(
-        results=tuple(best[: request.limit]), others=tuple(best[request.limit :]), model=model
+        results=tuple(best[: request.limit]),
+        others=tuple(best[request.limit :]),
+        model=model,
+        unscored=tuple(one.id for one in request.documents if one.id in unscored)
+        if unscored
+        else (),
     )
 
 

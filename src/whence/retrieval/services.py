@@ -171,6 +171,16 @@ class RerankReply(msgspec.Struct, frozen=True):
     model: str = ""
     others: Any = ()
     """The same of passages that were scored and not chosen."""
+    unscored: int = 0
+    """Passages that the model gave no valid score; they have the score 0 and come last."""
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the scores when some are missing."""
+        return (
+            f"{self.model} gave {self.unscored} passages no valid score;"
+            " they come last, in the order of retrieval"
+        )
 
 
 class RetrievalServices(Protocol):
@@ -407,4 +417,4 @@ class RetrievalClients:
             self.timeouts.rerank_s,
             share=self.timeouts.rerank_share,
         )
-        return RerankReply(reply.results, reply.model, reply.others)
+        return RerankReply(reply.results, reply.model, reply.others, len(reply.unscored))

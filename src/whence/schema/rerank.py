@@ -59,3 +59,5 @@ class RerankResponse(Message, frozen=True, kw_only=True):
     """Documents that the limit left out, in order, so that a trace can state their scores."""
     model: str = ""
     """Name of the model."""
+    unscored: tuple[str, ...] = ()
+    """Ids of documents that the model gave no valid score; they have the score 0 and come last."""

@@ -123,7 +123,7 @@ async def _rankings(
 
 async def _reranked(reranker: Reranker, text: str, hits: Sequence[Hit]) -> list[Hit]:
     scores = await reranker.score(text, [hit.content for hit in hits]) if hits else []
-    order = sorted(range(len(hits)), key=lambda place: -scores[place])
+    order = sorted(range(len(hits)), key=lambda place: -(scores[place] or 0.0))
     return [hits[place] for place in order]
 
 
