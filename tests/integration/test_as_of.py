@@ -7,13 +7,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from whence import Access, Engine
+from whence.engine.as_of import refuse_code
 from whence.flow.settings import Settings
 from whence.schema.access import DocumentTags
+from whence.schema.code_rag import CODE_RAG
 from whence.schema.document_rag import Answer
 from whence.schema.errors import BadInput, NotFound
+from whence.testing.store_samples import make_trace
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres
@@ -185,3 +189,16 @@ async def test_an_answer_of_another_collection_is_refused(engine: Engine, docs: 
         await engine.ask(QUESTION, as_of=answer.id)
     moment = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
     assert (await engine.ask(QUESTION, as_of=moment)).found
+
+
+def test_an_answer_about_code_names_no_moment() -> None:
+    """Its snapshot never changes, so `--as-of` and `--as-of-answer` refuse it and say what to do."""
+    record = make_trace("about-code")
+    about_code = msgspec.structs.replace(
+        record, settings={"flow": CODE_RAG, "snapshot_id": "snapshot-1"}
+    )
+    refuse_code(record)
+
+    with pytest.raises(BadInput, match="snapshot never changes") as refused:
+        refuse_code(about_code)
+    assert "--snapshot snapshot-1" in refused.value.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from whence import Access, Engine
 from whence.engine.comparison import Cause, Comparison, DocumentChanges
 from whence.schema.access import DocumentTags
 from whence.schema.errors import NotFound
-from whence.testing.stub_models import HashEmbedder
+from whence.testing.stub_models import HashEmbedder, OverlapReranker
 
 pytestmark = pytest.mark.postgres
 
@@ -121,6 +122,22 @@ async def test_hidden_documents_are_no_cause(engine: Engine, tmp_path: Path) -> 
     ]
 
 
+async def test_a_document_that_was_hidden_is_the_rights(engine: Engine, tmp_path: Path) -> None:
+    """Drift by a document that tags hide from the reader since then is `rights`, without its name."""
+    file = write(tmp_path, "secret.md", "The board is served at eleven.")
+    await engine.index([file])
+    answer = await engine.ask(QUESTION, doc_limit=1, fetch_limit=1)
+    await engine.index([file], tags=DocumentTags(("kitchen",)))
+    hidden = await engine.replay(answer.id)
+    await engine.index([file], tags=DocumentTags(("board",)))
+    after = await engine.ask(QUESTION, doc_limit=1, fetch_limit=1)
+
+    assert causes(hidden)["scores"] == Cause(kind="rights")
+    assert causes(await engine.replay(answer.id)) == causes(hidden)
+    assert causes(await engine.replay(answer.id, KITCHEN)) == causes(hidden)
+    assert (await engine.replay(after.id)).identical
+
+
 async def test_new_weights_are_settings(engine: Engine, docs: Path) -> None:
     """Scores that differ because the weights of fields were changed are due to settings."""
     answer = await engine.ask(QUESTION)
@@ -172,6 +189,33 @@ async def test_other_questions_and_settings_are_told_apart(engine: Engine) -> No
 
     assert set(causes(await engine.diff(answer.id, other.id)).values()) == {Cause(kind="settings")}
     assert set(causes(await engine.diff(answer.id, narrow.id)).values()) == {Cause(kind="settings")}
+
+
+async def test_settings_of_the_search_and_weights_of_models_are_causes(
+    engine: Engine, tmp_path: Path, database_url: str
+) -> None:
+    """Another `fusion` is `settings`, another digest of a model is `models`, also where documents changed."""
+    text = resources.files("whence.flow").joinpath("shipped/all-in-one.yaml")
+    flow = tmp_path / "flow.yaml"
+    source = text if text.is_file() else Path("flows/all-in-one.yaml")
+    parts = source.read_text("utf-8").split("type: search\n")
+    indent = parts[0].rpartition("\n")[2]
+    flow.write_text(f"type: search\n{indent}parameters: {{fusion: rrf}}\n".join(parts))
+    reranker = OverlapReranker()
+    answers = []
+    for number, chosen in enumerate(("all-in-one", "all-in-one", flow)):
+        reranker.revision = str(number)
+        how: dict[str, Any] = {"embedder": HashEmbedder(), "reranker": reranker, "flow": chosen}
+        async with Engine(home=tmp_path / "home", database_url=database_url, **how) as other:
+            answers.append(await other.ask(QUESTION, mode="hybrid"))
+    first, weights, fusion = (one.id for one in answers)
+    models, settings = await engine.diff(first, weights), await engine.diff(first, fusion)
+
+    assert [(one.what, one.before, one.after, one.cause.kind) for one in models.differs] == [
+        ("models", {"reranker_revision": "0"}, {"reranker_revision": "1"}, "models")
+    ]
+    assert settings.differs[0].before == {"exploration_fusion": "absolute"}
+    assert causes(settings)["settings"].kind == "settings"
 
 
 async def test_both_answers_must_be_visible(engine: Engine, tmp_path: Path) -> None:

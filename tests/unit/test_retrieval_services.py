@@ -98,6 +98,7 @@ async def test_a_search_request_is_complete() -> None:
         vector=b"1234",
         model=MODEL,
         query_text="words",
+        with_version=True,
         mode="hybrid",
         filters=filters,
     )

@@ -232,9 +232,11 @@ async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passag
     model = question.models.get("embedding")
     graphs = found.graphs
     settings: dict[str, Scalar] = {}
+    for _, ranking in found.rankings[:1]:
+        settings |= ranking.settings
     if graphs:
         # What the passage graph did in all searches together.
-        settings = {
+        settings |= {
             "graph_passages": sum(one.passages for one in graphs),
             "graph_links": sum(one.links for one in graphs),
             "graph_named": sum(one.named for one in graphs),
@@ -346,14 +348,12 @@ async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
     read = passages[: question.rerank_limit or len(passages)]
     # Diversity is chosen among all that the reranker read.
     limit = question.doc_limit if question.diversity is None else len(read)
-    reranking, model = _NOT_RERANKED, ""
+    reranking = _NOT_RERANKED
     if question.rerank:
-        reranking, model = await _score(question, read, limit)
+        reranking = await _score(question, read, limit)
     if not reranking.kept and question.diversity is None:
         return passages
     question.selected = True
-    if model:
-        question.models["reranker"] = ModelUse(role="reranker", name=model)
     records = {one.chunk_id: question.candidates[one.chunk_id] for one in passages}
     if reranking.kept:
         _add_reranking(records, [one.chunk_id for one in read], reranking, limit)
@@ -374,7 +374,7 @@ async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
         ),
         candidates_in=len(passages),
         candidates_out=len(selections),
-        models=(question.models["reranker"],) if model else (),
+        models=(question.models["reranker"],) if "reranker" in question.models else (),
     )
     return [passages[one.index] for one in kept]
 
@@ -409,17 +409,15 @@ def _choose_diverse(
     return [items[place] for place in chosen.kept]
 
 
-async def _score(
-    question: Question, passages: Sequence[Passage], limit: int
-) -> tuple[CheckedReranking, str]:
-    """Return the valid part of the reranker's reply and the name of its model."""
+async def _score(question: Question, passages: Sequence[Passage], limit: int) -> CheckedReranking:
+    """Return the valid part of the reranker's reply, and note its model."""
     scores = order_scores(question.candidates[one.chunk_id].score for one in passages)
     reply = await _or_error(question.retrieval.rerank(question.text, passages, scores, limit))
     if isinstance(reply, WhenceError):
         question.trace.degrade(
             "rerank", "reranker_failed", f"the order of retrieval was kept: {reply.message}"
         )
-        return _NOT_RERANKED, ""
+        return _NOT_RERANKED
     reranking = read_reranking(reply.results, len(passages), limit, reply.others)
     if reply.unscored:
         question.trace.degrade("rerank", "reranker_reply_invalid", reply.fault)
@@ -428,7 +426,11 @@ async def _score(
         what = left_out if reranking.kept else "the order of retrieval was kept"
         fault = reranking.faults[0] if reranking.faults else "the reply is empty"
         question.trace.degrade("rerank", "reranker_reply_invalid", f"{what}: {fault}")
-    return reranking, reply.model
+    if reply.model and (reranking.kept or question.diversity is not None):
+        question.models["reranker"] = ModelUse(
+            role="reranker", name=reply.model, revision=reply.revision
+        )
+    return reranking
 
 
 def _add_reranking(

@@ -161,7 +161,9 @@ async def _write(question: Question, passages: Sequence[Passage]) -> _Written:
     if not text.strip():
         trace.degrade("prompt", "empty_answer", "the writer gave no text")
     if result.model:
-        question.models["writer"] = ModelUse(role="writer", name=result.model)
+        question.models["writer"] = ModelUse(
+            role="writer", name=result.model, revision=result.revision
+        )
     return _checked(question, text, result, passages)
 
 

@@ -20,7 +20,7 @@ _MAX_LINES = 8
 _CAUSES = {
     "documents": "documents changed",
     "settings": "other settings",
-    "models": "another model, or one that does not repeat itself",
+    "models": "another model or version of Whence, or a model that does not repeat itself",
     "rights": "other rights",
     "erased": "a document was erased",
     "statistics": "the statistics of the collection, which scores depend on",

@@ -16,7 +16,7 @@ import msgspec
 
 from whence.engine.changes import find_change_log, parse_moment
 from whence.engine.trace_access import load_trace
-from whence.schema.code_rag import CodeRagRequest
+from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.errors import BadInput, ConfigError
 from whence.store.change_log import SupportsVersions
 
@@ -52,12 +52,13 @@ async def find_moment(
 
     Raises:
         NotFound: It is no date, and no answer that the reader may see.
-        BadInput: The moment lies in the future, or the answer is one of another collection.
+        BadInput: The moment lies in the future, or the answer is one of another collection or about code.
     """
     try:
         moment = parse_moment(as_of, end_of_day=True)
     except BadInput:
         record = (await load_trace(session, as_of, access)).record
+        refuse_code(record)
         if record.collection != collection:
             raise BadInput(
                 f"answer {as_of!r} is from collection {record.collection!r}, not {collection!r}",
@@ -71,6 +72,20 @@ async def find_moment(
     log = await find_change_log(session)
     version = 0 if log is None else await log.version_at(collection, moment)
     return CollectionMoment(version, moment)
+
+
+def refuse_code(record: TraceRecord) -> None:
+    """Refuse an answer about code: its snapshot never changes, and no document of a moment belongs to it.
+
+    Raises:
+        BadInput: The answer is about code.
+    """
+    if record.settings.get("flow") == CODE_RAG:
+        raise BadInput(
+            f"answer {record.answer_id!r} is about code, which has no earlier moments: its snapshot never changes",
+            hint=f"`whence replay {record.answer_id}` reads that snapshot again;"
+            f" `whence ask --snapshot {record.settings['snapshot_id']}` asks about it",
+        )
 
 
 async def recorded_moment(session: EngineSession, record: TraceRecord) -> CollectionMoment:
@@ -88,7 +103,10 @@ async def ask_as_of(
 ) -> Answer:
     """Answer a question from the documents as they were; `how` as for `EngineSession.ask`."""
     if isinstance(request, CodeRagRequest):
-        raise BadInput("questions about code take no moment", hint="name a snapshot instead")
+        raise BadInput(
+            "a question about code takes no --as-of: a snapshot never changes",
+            hint="name the snapshot of then with --snapshot",
+        )
     at = await find_moment(session, request.collection, as_of, request.access)
     async with client_at(session, request.collection, request.access, at) as client:
         return await session.ask(request, **how, client=client)

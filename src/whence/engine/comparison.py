@@ -26,6 +26,10 @@ CauseKind = Literal["documents", "settings", "models", "rights", "erased", "stat
 _SCORE_PLACES = 5
 #: Settings that say which version is read; what it has is compared.
 _VERSION_SETTINGS = frozenset({"as_of"})
+#: Settings of stages after the question; its other figures are results.
+_STAGE_SETTINGS = frozenset({"fusion", "passage_graph", "prompt_template"})
+#: Name of Whence itself among the models.
+_SOFTWARE = "whence"
 
 
 class DocumentChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +45,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: CauseKind
     """`documents` when these documents are what differs, `statistics` when scores drifted because of them or of
-    documents that are hidden now, `rights` when tags or the rights of the reader are others, `erased` when
-    a document that has no name any more was erased, `models` also when a writer wrote the same passages up
-    otherwise."""
+    documents that are hidden now, `rights` when tags or the rights of the reader are others (documents
+    that are hidden from the reader now are not named), `erased` when a document that has no name any more was
+    erased, `models` also when a writer wrote the same passages up otherwise."""
     documents: DocumentChanges = DocumentChanges()
 
 
@@ -96,7 +100,12 @@ def compare(before: Run, after: Run, net: NetChanges) -> Comparison:
     ids = [{candidate.chunk_id for candidate in run.trace.candidates} for run in (before, after)]
     both = ids[0] & ids[1]
     one, other = _outcome(before, both), _outcome(after, both)
+    refused = any(run.answer.refusal is not None for run in (before, after))
+    _leave_out_unrecorded(one, other, refused=refused)
     keys = [key for key in one if one[key] != other[key]]
+    if keys == [_MODELS] and _differing(one[_MODELS], other[_MODELS]) == [_SOFTWARE]:
+        # Another version of Whence with the same result.
+        keys = []
     causes = _Causes(before, after, net, keys, one, other)
     differs = tuple(_difference(key, one[key], other[key], causes.of(key)) for key in keys)
     changed = not {("synthesis", "citations"), ("synthesis", "answer")}.isdisjoint(keys)
@@ -105,6 +114,8 @@ def compare(before: Run, after: Run, net: NetChanges) -> Comparison:
 
 _Key = tuple[str, str]
 """Stage and what differs."""
+_SETTINGS: _Key = ("question", "settings")
+_MODELS: _Key = ("question", "models")
 
 
 class _Causes:
@@ -127,7 +138,7 @@ class _Causes:
 
     def of(self, key: _Key) -> Cause:
         """Return the cause of one difference."""
-        if key in {("question", "settings"), ("question", "question")}:
+        if key in {_SETTINGS, ("question", "question")}:
             return Cause(kind="settings")
         if key[1] == "models":
             return Cause(kind="models")
@@ -144,9 +155,7 @@ class _Causes:
     def _cause_of_all(self, keys: frozenset[_Key], other_rights: bool) -> Cause:
         """Return the cause of a difference that names no changed document."""
         net = self._net
-        if net.settings or not keys.isdisjoint(
-            {("question", "settings"), ("question", "question")}
-        ):
+        if net.settings or not keys.isdisjoint({_SETTINGS, ("question", "question")}):
             return Cause(kind="settings")
         if any(what == "models" for _, what in keys):
             return Cause(kind="models")
@@ -156,6 +165,8 @@ class _Causes:
         if net.documents:
             tags_alone = {*net.documents} <= {*net.tagged}
             return Cause(kind="rights" if tags_alone else "statistics", documents=named)
+        if net.hidden:
+            return Cause(kind="rights")
         if net.erased:
             return Cause(kind="erased")
         only_written = all(stage == "synthesis" for stage, _ in keys)
@@ -193,17 +204,27 @@ def _outcome(run: Run, both: Container[str]) -> dict[_Key, Any]:
     """Return what a run did by stage and kind; `both` are the candidates that both runs have."""
     trace, answer = run.trace, run.answer
     question = trace.stage("question")
-    models = [model for stage in trace.stages for model in stage.run.models]
+    models = {model.role: model for stage in trace.stages for model in stage.run.models}
     shared = [c for c in trace.candidates if c.chunk_id in both]
     settings = question.run.settings if question else {}
     return {
         ("question", "question"): answer.question,
-        ("question", "settings"): {
+        _SETTINGS: {
             name: value for name, value in settings.items() if name not in _VERSION_SETTINGS
+        }
+        | {
+            f"{stage.stage}_{name}": value
+            for stage in trace.stages
+            for name, value in stage.run.settings.items()
+            if name in _STAGE_SETTINGS
         },
-        ("question", "models"): {
-            one.role: " ".join(filter(None, (one.name, one.revision, one.precision)))
-            for one in models
+        _MODELS: {
+            **{
+                role: " ".join(filter(None, (one.name, one.precision)))
+                for role, one in models.items()
+            },
+            **{f"{role}_revision": one.revision for role, one in models.items()},
+            _SOFTWARE: trace.version,
         },
         ("grounding", "concepts"): list(trace.concepts),
         ("exploration", "candidates"): sorted(
@@ -221,8 +242,24 @@ def _outcome(run: Run, both: Container[str]) -> dict[_Key, Any]:
     }
 
 
+def _leave_out_unrecorded(one: dict[_Key, Any], other: dict[_Key, Any], *, refused: bool) -> None:
+    """Leave out what only one run recorded: older versions record less, and a refusal needs fewer models."""
+    for key in (_SETTINGS, _MODELS):
+        for side, against in ((one[key], other[key]), (other[key], one[key])):
+            for name in [*side]:
+                optional = name.endswith(("_revision", *_STAGE_SETTINGS)) or name == _SOFTWARE
+                optional = optional or (refused and key == _MODELS)
+                if optional and not against.get(name):
+                    del side[name]
+                    against.pop(name, None)
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [key for key in {**before, **after} if before.get(key) != after.get(key)]
+
+
 def _difference(key: _Key, before: Any, after: Any, cause: Cause) -> Difference:
     if isinstance(before, dict) and isinstance(after, dict):
-        keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        keys = _differing(before, after)
         before, after = ({key: side.get(key) for key in keys} for side in (before, after))
     return Difference(stage=key[0], what=key[1], before=before, after=after, cause=cause)

@@ -36,7 +36,7 @@ class EngineHistory:
 
         Raises:
             NotFound: As for `explain`; also when a candidate is hidden from the reader.
-            BadInput: The recorded question had failed.
+            BadInput: The recorded question had failed, or `as_of_answer` is given and it is about code.
             WhenceError: As for `ask`.
         """
         how: dict[str, Any] = {"timeout_s": timeout_s, "as_of_answer": as_of_answer}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from whence.answering.state import collect_answer
-from whence.engine.as_of import client_at, recorded_moment
+from whence.engine.as_of import client_at, recorded_moment, refuse_code
 from whence.engine.changes import find_change_log
 from whence.engine.comparison import Comparison, Run, compare
 from whence.engine.trace_access import answer_not_found, load_trace
@@ -53,6 +53,8 @@ async def replay(
 ) -> ReplayReport:
     """Ask a recorded question again and compare."""
     record, recorded = await _load(session, answer_id, access)
+    if as_of_answer:
+        refuse_code(record)
     request = replay_request(record)
     at, version = await recorded_moment(session, record), _NOW
     if isinstance(request, DocumentRagRequest) and (as_of_answer or "as_of" in record.settings):
@@ -108,7 +110,10 @@ async def _net(
     if log is None:
         return NetChanges()
     entries = await log.changes(collection, access, after=min(versions), whole=True)
-    return net_changes(entries, *versions, was=runs[0].access, now=runs[1].access)
+    net = net_changes(entries, *versions, was=runs[0].access, now=runs[1].access)
+    if runs[0].access != runs[1].access or net.documents:
+        return net
+    return replace(net, hidden=await log.was_hidden(collection, access, *versions))
 
 
 def replay_request(record: TraceRecord) -> DocumentRagRequest | CodeRagRequest:

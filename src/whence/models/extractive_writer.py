@@ -50,6 +50,7 @@ class ExtractiveWriter:
     def __init__(self, embedder: Embedder | None, reader: SpanReading | None = None) -> None:
         self._embedder = embedder
         self._reader = reader
+        self.revision = embedder.model.revision if embedder is not None else ""
 
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield the answer span by span, then the whole result.

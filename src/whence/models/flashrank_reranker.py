@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from whence.models.cross_encoders import hub_models, install_cross_encoder
-from whence.models.installed import MANIFEST, check_files, model_folders
+from whence.models.installed import MANIFEST, check_files, file_sha256, model_folders
 from whence.models.onnx_sessions import Session, Workers, open_session
 from whence.schema.errors import ConfigError, ModelMissing
 
@@ -57,6 +57,8 @@ class FlashrankReranker:
         self._workers = Workers(threads, "rerank")
         self._loading = threading.Lock()
         self._encoder: _CrossEncoder | None = None
+        #: Digest of the model's graph with its weights; empty until it is loaded.
+        self.revision = ""
 
     @property
     def model(self) -> str:
@@ -90,7 +92,9 @@ class FlashrankReranker:
         """Load the model once; concurrent callers wait."""
         with self._loading:
             if self._encoder is None:
-                self._encoder = load_cross_encoder(self._folder())
+                folder = self._folder()
+                self._encoder = load_cross_encoder(folder)
+                self.revision = file_sha256(folder / model_file(folder))[:12]
             return self._encoder
 
     def _folder(self) -> Path:

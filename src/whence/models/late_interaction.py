@@ -35,6 +35,7 @@ class LateInteractionReranker:
     def __init__(self, embedder: LocalEmbedder, *, owned: bool = False) -> None:
         self._embedder = embedder
         self._owned = owned
+        self.revision = embedder.model.revision
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """See `Reranker.score`."""

@@ -51,7 +51,8 @@ class Reranker(Protocol):
     """Scores documents for a query, reading both together.
 
     It decides alone unless it has an attribute `share`, 0 to 1: then the final score is that share of its
-    score, and the rest is the score of retrieval.
+    score, and the rest is the score of retrieval. `revision`, another one, is the digest of
+    its weights.
     """
 
     @property
@@ -159,7 +160,7 @@ class WritePiece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writer(Protocol):
-    """Composes text."""
+    """Composes text. An attribute `revision` is the digest or version of its model, where that is known."""
 
     @property
     def model(self) -> str:

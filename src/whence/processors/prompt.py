@@ -75,6 +75,7 @@ class PromptProcessor(StreamingProcessor):
         signed = msgspec.structs.replace(
             result,
             model=result.model or writer.model,
+            revision=result.revision or getattr(writer, "revision", ""),
             language_model=writer.is_language_model if known is None else known,
             template=f"{template.template_id}@{template.version}",
         )

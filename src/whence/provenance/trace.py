@@ -115,6 +115,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is as it was recorded; None when that was not checked."""
     asked_at: str = ""
     """ISO 8601."""
+    version: str = ""
+    """Version of Whence that answered; empty when it was not recorded."""
     stages: tuple[Stage, ...] = ()
     """In the order of the chain."""
     question_used: str = ""
@@ -204,6 +206,9 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
         answer_id=answer_id,
         question=question.text(ns.TG_QUERY),
         asked_at=(question.text(ns.PROV_STARTED_AT_TIME) or asking.text(ns.PROV_STARTED_AT_TIME)),
+        version=nodes.get(f"{answer_uris(answer_id).agent_prefix}whence", absent).text(
+            ns.WH_VERSION
+        ),
         stages=tuple(stages),
         question_used=grounding.text(ns.WH_QUESTION_USED),
         corrections=_read_corrections(grounding),

@@ -367,10 +367,13 @@ class SearchService:
             Unavailable: The store does not answer, or no retriever of a hybrid search does.
         """
         response = await self._answer(request, remaining_s)
-        if not isinstance(self.store, SupportsChangeLog):
-            return response
-        version = await self.store.collection_version(request.collection)
-        return msgspec.structs.replace(response, collection_version=version)
+        version, settings = 0, {}
+        if request.with_version and isinstance(self.store, SupportsChangeLog):
+            version = await self.store.collection_version(request.collection)
+        if request.mode == "hybrid":
+            used = self.parameters
+            settings = {"fusion": used.fusion, "passage_graph": used.passage_graph}
+        return msgspec.structs.replace(response, collection_version=version, settings=settings)
 
     async def _answer(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         if not request.more:

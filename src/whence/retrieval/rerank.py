@@ -180,6 +180,7 @@ async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankR
         unscored=tuple(one.id for one in request.documents if one.id in unscored)
         if unscored
         else (),
+        revision=getattr(reranker, "revision", ""),
     )
 
 

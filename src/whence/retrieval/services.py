@@ -147,6 +147,8 @@ class Ranking(msgspec.Struct, frozen=True):
     """What the passage graph did; None when it was not used."""
     spelling: Spelling = Spelling()
     """What is known of the words of a query with `spelling`."""
+    settings: Mapping[str, Any] = {}
+    """Settings of the search that decided the ranking, as far as they are known."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +175,8 @@ class RerankReply(msgspec.Struct, frozen=True):
     """The same of passages that were scored and not chosen."""
     unscored: int = 0
     """Passages that the model gave no valid score; they have the score 0 and come last."""
+    revision: str = ""
+    """Digest or version of the model's weights, when known."""
 
     @property
     def fault(self) -> str:
@@ -333,7 +337,9 @@ class RetrievalClients:
         return [
             one
             if isinstance(one, WhenceError)
-            else Ranking(one.candidates, one.degraded, one.graph, _spelling(one))
+            else Ranking(
+                one.candidates, one.degraded, one.graph, _spelling(one), settings=reply.settings
+            )
             for one in found
             if one is not None
         ]
@@ -352,6 +358,7 @@ class RetrievalClients:
             filters=dict(self.filters or {}),
             match=self.match,
             spelling=first.spelling,
+            with_version=True,
             more=tuple(
                 SearchQuery(
                     limit=one.limit,
@@ -417,4 +424,6 @@ class RetrievalClients:
             self.timeouts.rerank_s,
             share=self.timeouts.rerank_share,
         )
-        return RerankReply(reply.results, reply.model, reply.others, len(reply.unscored))
+        return RerankReply(
+            reply.results, reply.model, reply.others, len(reply.unscored), reply.revision
+        )

@@ -53,6 +53,8 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Why there is no answer; None when there is one, and for language models."""
     language_model: bool | None = None
     """False when no language model was used; None when unknown."""
+    revision: str = ""
+    """Digest or version of the model's weights; empty when unknown."""
     template: str = ""
     """Template and its version, e.g. `document-prompt@1`; empty when none was used."""
 

@@ -61,3 +61,5 @@ class RerankResponse(Message, frozen=True, kw_only=True):
     """Name of the model."""
     unscored: tuple[str, ...] = ()
     """Ids of documents that the model gave no valid score; they have the score 0 and come last."""
+    revision: str = ""
+    """Digest or version of its weights; empty when unknown."""

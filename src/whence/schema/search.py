@@ -157,6 +157,8 @@ class SearchRequest(Message, frozen=True, kw_only=True):
     """Whether words of `query_text` that no visible chunk has are looked up; not those of `more`."""
     more: tuple[SearchQuery, ...] = ()
     """Further queries by the same reader, answered together with this one."""
+    with_version: bool = False
+    """Whether the response states the version of the collection, for the record of an answer."""
 
 
 class SearchResponse(Message, frozen=True, kw_only=True):
@@ -179,5 +181,7 @@ class SearchResponse(Message, frozen=True, kw_only=True):
     """For a request with `more`: one per query, the request's own first; None for a query that failed while
     another succeeded. `candidates` is empty then."""
     collection_version: int = 0
-    """Version of the collection; 0 when the store counts none. It counts hidden documents too: it goes into the
-    record of an answer and is shown to no reader."""
+    """With `with_version`: version of the collection; 0 when the store counts none. It counts hidden documents
+    too: it goes into the record of an answer and is shown to no reader."""
+    settings: dict[str, Any] = {}
+    """Settings of the service that decided a hybrid ranking, `fusion` and `passage_graph`; else empty."""

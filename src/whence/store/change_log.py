@@ -57,6 +57,8 @@ class NetChanges(msgspec.Struct, frozen=True, kw_only=True):
     """Whether documents were erased; their names are gone."""
     settings: bool = False
     """Whether settings of the collection changed."""
+    hidden: bool = False
+    """Whether one version alone shows documents that the tags of today hide from the reader."""
 
     @property
     def documents(self) -> tuple[str, ...]:
@@ -84,6 +86,13 @@ class SupportsChangeLog(Protocol):
 
         Those of documents that the reader may see today, and those of the collection. With `whole` the earlier
         entries of the same documents come too. Cost: linear in the entries.
+        """
+
+    async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
+        """Return whether a reader saw, by its tags of then, a document in one of two versions alone.
+
+        Only documents that are hidden from the reader today count; which they are is not told. One that was
+        hidden in both versions does not count. Cost: linear in the entries after the lower version.
         """
 
 

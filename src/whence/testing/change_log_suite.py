@@ -121,6 +121,23 @@ class ChangeLogSuite:
 
         assert await store.changes(name, Access.public(), after=1, whole=True) == []
 
+    async def test_what_was_hidden_between_two_versions(self, store: Store) -> None:
+        """A document that tags hide today counts where one version alone shows it, also once it is removed."""
+        name = await fill_collection(
+            store, make_document("d"), make_document("e", tags=_SECRET), make_document("f")
+        )
+        await store.retag_documents(name, {"d": _SECRET})
+        await store.remove_documents(name, ["d", "e", "f"])
+        public, all_ = Access.public(), EVERYTHING
+        found = {
+            (one, other): await store.was_hidden(name, public, one, other)
+            for one, other in ((1, 2), (2, 1), (1, 3), (2, 3), (1, 1))
+        }
+
+        assert found == {(1, 2): True, (2, 1): True, (1, 3): True, (2, 3): False, (1, 1): False}
+        assert not await store.was_hidden(name, all_, 1, 3)
+        assert not await store.was_hidden("unknown", public, 1, 3)
+
     async def test_erasing_forgets_the_name(self, store: Store) -> None:
         """One entry without a name takes the place of all of an erased document, also of one removed before."""
         name = await fill_collection(store, make_document("d"), make_document("e", tags=_SECRET))

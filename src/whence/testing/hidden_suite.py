@@ -105,9 +105,7 @@ async def _seen_by_reader(store: NamesStore, collection: str, asked: Any) -> lis
             **way,
         )
         try:
-            response = await processor.handle(request, StubContext())
-            # The version goes into the record of an answer and is shown to no reader.
-            found = msgspec.json.encode(msgspec.structs.replace(response, collection_version=0))
+            found = msgspec.json.encode(await processor.handle(request, StubContext()))
         except BadInput as error:
             found = f"{error.message} {error.hint}".encode()
         answers.append(found.replace(collection.encode(), b"collection"))

@@ -90,6 +90,7 @@ class OverlapReranker:
 
     def __init__(self, name: str = "stub-overlap", *, error: Exception | None = None) -> None:
         self.model = name
+        self.revision = ""
         self._error = error
         self.calls: list[tuple[str, tuple[str, ...]]] = []
         """Query and documents of every call so far."""

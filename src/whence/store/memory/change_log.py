@@ -70,13 +70,11 @@ class MemoryLog:
 
     def existing(self, access: Access, version: int) -> dict[str, DocumentTags]:
         """Return the documents of a version that a reader may see today, with their last tags."""
-        named = [one for one in self.entries if one.document_id]
-        then = {one.document_id: one.kind for one in named if one.version <= version}
-        last = {one.document_id: one.tags for one in named}
+        last = {one.document_id: one.tags for one in self.entries if one.document_id}
         return {
-            one: last[one]
-            for one, kind in then.items()
-            if kind != "removed" and access.allows(last[one])
+            name: last[name]
+            for name, one in self._states(version).items()
+            if one.kind != "removed" and access.allows(last[name])
         }
 
     def is_current(self, document_id: str, version: int) -> bool:
@@ -103,6 +101,25 @@ class MemoryLog:
             if (one.version > after or (whole and one.document_id in touched))
             and access.allows(last.get(one.document_id, one.tags))
         ]
+
+    def was_hidden(self, access: Access, one: int, other: int) -> bool:
+        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
+        last = {each.document_id: each.tags for each in self.entries if each.document_id}
+        hidden = {name for name, tags in last.items() if not access.allows(tags)}
+        then = [
+            {
+                name
+                for name, each in self._states(version).items()
+                if each.kind != "removed" and access.allows(each.tags)
+            }
+            for version in (one, other)
+        ]
+        return not hidden.isdisjoint(then[0] ^ then[1])
+
+    def _states(self, version: int) -> dict[str, Change]:
+        """Return the last entry of each document up to a version."""
+        named = (one for one in self.entries if one.document_id)
+        return {one.document_id: one for one in named if one.version <= version}
 
 
 def entry(kind: ChangeKind, document_id: str, tags: DocumentTags, **fields: int) -> Change:

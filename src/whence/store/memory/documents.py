@@ -247,6 +247,11 @@ class MemoryDocuments(MemoryPart):
         found = self._collections.get(collection)
         return [] if found is None else found.log.visible(access, after, whole=whole)
 
+    async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
+        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
+        found = self._collections.get(collection)
+        return found is not None and found.log.was_hidden(access, one, other)
+
 
 def _record(collection: MemoryCollection, effects: Effects | None) -> None:
     """Record what a message did; what it did when it was delivered first stays."""

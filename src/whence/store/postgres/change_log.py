@@ -111,6 +111,31 @@ WHERE n.name = $1 AND x.version > $2 AND x.document_id = '' AND x.kind = 's'
 """
 
 
+def _allowed_at(version: str, which: str = "t.kind <> 'r'") -> str:
+    """Return the condition that a reader may see a document by its tags at a version."""
+    return f"""
+    EXISTS (
+        SELECT FROM (
+            SELECT x.kind, x.class_id FROM document_change x
+            WHERE x.collection_id = h.collection_id AND x.document_id = h.document_id AND x.version <= {version}
+            ORDER BY x.version DESC LIMIT 1
+        ) t JOIN sec_class s ON s.id = t.class_id AND {ALLOWED} WHERE {which}
+    )"""  # noqa: S608 - only constants
+
+
+_WAS_HIDDEN = f"""
+WITH h AS (
+    SELECT DISTINCT n.id AS collection_id, x.document_id
+    FROM collection n JOIN document_change x ON x.collection_id = n.id
+    WHERE n.name = $4 AND x.version > $5 AND x.version <= $6 AND x.document_id <> ''
+)
+SELECT EXISTS (
+    SELECT FROM h WHERE NOT {_allowed_at(str(2**63 - 1), "true")}
+        AND {_allowed_at("$5")} <> {_allowed_at("$6")}
+)
+"""  # noqa: S608 - only constants
+
+
 async def log_replaced(
     connection: Connection,
     collection_id: int,
@@ -214,6 +239,13 @@ class PostgresChangeLog:
             for row in settings
         ]
         return sorted(found, key=lambda one: (one.version, one.document_id))
+
+    async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
+        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
+        values = (*access_values(access), collection, *sorted((one, other)))
+        async with self._pool.connection() as connection:
+            found: bool = await connection.fetchval(_WAS_HIDDEN, *values)
+        return found
 
 
 def _iso(moment: datetime) -> str:

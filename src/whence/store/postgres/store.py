@@ -129,7 +129,7 @@ class PostgresStore:
 
         log = PostgresChangeLog(pool, views.cache)
         self.collection_version, self.version_at = log.collection_version, log.version_at
-        self.changes = log.changes
+        self.changes, self.was_hidden = log.changes, log.was_hidden
 
         texts = PostgresTexts(pool)
         self.chunk_texts, self.document_texts = texts.chunk_texts, texts.document_texts
