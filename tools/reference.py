@@ -149,8 +149,11 @@ def settings() -> str:
     )
     return (
         "# Settings\n\n"
-        "A setting comes from the option of the command, else from the environment, else from `whence.toml` in the\n"
-        "working folder, else from its default. `whence doctor` shows each value with its origin.\n\n"
+        "A setting comes from the first of these that has it: the option of the command, the environment, `.env` in the\n"
+        "working folder, `whence.toml` in the working folder, `whence.toml` in the home, its default. `whence config show`\n"
+        "prints each value with its origin, `whence config set NAME VALUE` writes `whence.toml` in the home.\n\n"
+        "`.env` holds variables, `whence.toml` names; there, values are texts, numbers, `true` and `false`, and arrays for\n"
+        "settings with several values. Both files are trusted: run Whence in folders of your own.\n\n"
         + table(("Name in `whence.toml`", "Variable", "Default", "Meaning"), rows)
         + "\n`WHENCE_LOG` sets the level of log lines on standard error, `debug` to `critical`; the default is `warning`\n"
         "for `run` and `serve`, `error` without tracebacks for other commands. `WHENCE_DEBUG=1` prints the\n"

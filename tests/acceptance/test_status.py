@@ -147,7 +147,7 @@ def test_doctor_names_each_fault_and_its_remedy(own: Any, tmp_path: Path, setup:
     [
         ('collecton = "x"', "'collection'"),
         ("collection = ", "not valid TOML"),
-        ("collection = 1", "collection"),
+        ('collection = ["a", "b"]', "one text or number"),
     ],
 )
 def test_doctor_names_a_fault_in_the_settings_file(
@@ -160,3 +160,22 @@ def test_doctor_names_a_fault_in_the_settings_file(
     assert result.code == 2
     assert said in result.err
     assert "hint: " in result.err
+
+
+def test_a_setting_is_written_and_used(fresh: Any, tmp_path: Path) -> None:
+    """What `config set` writes is what the next command uses; a wrong value is refused and changes nothing."""
+    assert fresh("config", "set", "collection", "handbook", cwd=tmp_path).code == 0
+    assert fresh("config", "set", "collection", "hand", "--here", cwd=tmp_path).code == 0
+    refused = fresh("config", "set", "broker", "kafka://x", cwd=tmp_path)
+    shown = fresh("config", "show", "--json", cwd=tmp_path).json["settings"]
+    used = {one["name"]: (one["value"], one["origin"]) for one in shown}
+    removed = fresh("config", "set", "collection", "--unset", "--here", "--json", cwd=tmp_path)
+
+    assert refused.code == 2
+    assert "must start with memory://" in refused.err
+    assert used["broker"] == ("memory://", "default")
+    assert used["collection"] == ("hand", "whence.toml")
+    assert (removed.json["value"], removed.json["origin"]) == ("handbook", "home")
+    assert (tmp_path / "whence.toml").read_text() == ""
+    for wrong in (["collection"], ["colection", "x"], ["collection", "a", "b"], ["home", "/x"]):
+        assert fresh("config", "set", *wrong, cwd=tmp_path).code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.flow.settings import FILE_NAME, SETTINGS, Settings, mask_url
-from whence.schema.errors import ConfigError
+from whence.flow.settings import SETTINGS, Settings, export_dotenv, mask_url
+from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, write_value
+from whence.schema.errors import ConfigError, NotFound
 
 
 def load(folder: Path, toml: str = "", **sources: dict[str, str]) -> Settings:
     if toml:
-        (folder / FILE_NAME).write_text(toml, "utf-8")
+        (folder / TOML_NAME).write_text(toml, "utf-8")
     return Settings.load(
         options=sources.get("options"), environ=sources.get("environ", {}), folder=folder
     )
@@ -51,6 +53,78 @@ def test_option_beats_environment_beats_file_beats_default(tmp_path: Path) -> No
     assert (settings.reranker, settings.origin("reranker")) == ("auto", "default")
 
 
+def test_each_file_is_behind_the_environment(tmp_path: Path) -> None:
+    """`.env` comes after the environment, `whence.toml` of the folder next, that of the home last."""
+    home = tmp_path / "home"
+    home.mkdir()
+    names = ["collection", "writer", "embedder", "reranker"]
+    (home / TOML_NAME).write_text("".join(f'{name} = "openai:4"\n' for name in names[1:]))
+    (tmp_path / DOTENV_NAME).write_text(
+        "# comment\nexport WHENCE_COLLECTION=dotenv\nWHENCE_WRITER='openai:${HOME}'\nWHENCE_HOME=\n"
+    )
+    toml = 'collection = "toml"\nwriter = "openai:3"\nembedder = "openai:3"\nmodel_timeout = 7'
+
+    settings = load(
+        tmp_path, toml, environ={"WHENCE_COLLECTION": "first", "WHENCE_HOME": str(home)}
+    )
+
+    assert [(settings.get(name), settings.origin(name)) for name in names] == [
+        ("first", "environment"),
+        ("openai:${HOME}", ".env"),
+        ("openai:3", "whence.toml"),
+        ("openai:4", "home"),
+    ]
+    assert settings.model_timeout == 7
+
+
+def test_a_home_names_no_other_home(tmp_path: Path) -> None:
+    """`whence.toml` in the home cannot move the home."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / TOML_NAME).write_text('home = "/elsewhere"')
+
+    with pytest.raises(ConfigError, match="names another home"):
+        load(tmp_path, environ={"WHENCE_HOME": str(tmp_path / "home")})
+
+
+def test_other_variables_of_dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that are no settings reach the environment when Whence reads them and it lacks them."""
+    monkeypatch.setenv("WHENCE_DEBUG", "")
+    monkeypatch.setenv("WHENCE_LOG", "info")
+    monkeypatch.delenv("WHENCE_METRICS", raising=False)
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    monkeypatch.delenv("WHENCE_WRITER", raising=False)
+    file = tmp_path / DOTENV_NAME
+    file.write_text("WHENCE_LOG=debug\nWHENCE_METRICS=:1\nLD_PRELOAD=x\nWHENCE_WRITER=openai:m\n")
+
+    export_dotenv(file)
+    found = {name: os.environ.pop(name, None) for name in ("WHENCE_METRICS",)}
+
+    assert found == {"WHENCE_METRICS": ":1"}
+    assert os.environ["WHENCE_LOG"] == "info"
+    assert not {"LD_PRELOAD", "WHENCE_WRITER"} & set(os.environ)
+
+
+def test_writing_keeps_the_rest_of_a_file(tmp_path: Path) -> None:
+    """Comments and order of `whence.toml` stay, and others may not read it."""
+    file = tmp_path / "home" / TOML_NAME
+    write_value(file, "writer", "openai:a")
+    file.write_text("# Why.\n" + file.read_text() + 'broker = "memory://"  # here\n')
+    write_value(file, "writer", "openai:b")
+    write_value(file, "collection", "c")
+
+    assert file.read_text() == (
+        '# Why.\nwriter = "openai:b"\nbroker = "memory://"  # here\ncollection = "c"\n'
+    )
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in file.parent.iterdir()] == [TOML_NAME]
+
+    write_value(file, "writer", None)
+
+    assert "writer" not in file.read_text()
+    with pytest.raises(NotFound, match="writer is not set"):
+        write_value(file, "writer", None)
+
+
 def test_an_empty_value_counts_as_not_given(tmp_path: Path) -> None:
     """An empty variable or option does not hide the sources behind it."""
     settings = load(
@@ -76,7 +150,9 @@ def test_folders_are_absolute(tmp_path: Path) -> None:
     [
         ('colection = "x"', "did you mean 'collection'"),
         ('[database]\nurl = "x"', "did you mean 'database_url'"),
-        ("home = 1", "home in .* must be a string"),
+        ('home = ["a"]', "home in .* must be one text or number"),
+        ('home = {a = "b"}', "home in .* must be one text or number"),
+        ("home = 2027-01-02", "home in .* must be one text or number"),
         ("home =", "is not valid TOML"),
         ('broker = "kafka://x"', "must start with memory:// or pulsar://"),
         ('database_url = "mysql://x"', "postgresql://"),
@@ -106,11 +182,11 @@ def test_an_error_names_the_source_of_the_value(tmp_path: Path) -> None:
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     """A file that is not UTF-8, or a folder of that name, is a configuration error."""
-    (tmp_path / FILE_NAME).write_bytes(b'home = "\xff"')
+    (tmp_path / TOML_NAME).write_bytes(b'home = "\xff"')
     with pytest.raises(ConfigError, match="not UTF-8"):
         load(tmp_path)
-    (tmp_path / FILE_NAME).unlink()
-    (tmp_path / FILE_NAME).mkdir()
+    (tmp_path / TOML_NAME).unlink()
+    (tmp_path / TOML_NAME).mkdir()
     with pytest.raises(ConfigError, match="cannot read"):
         load(tmp_path)
 

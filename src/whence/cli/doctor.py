@@ -18,8 +18,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from whence.cli.output import console, one_line, plain_table, print_json, size
+from whence.cli.config import settings_table
+from whence.cli.output import console, one_line, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
+from whence.flow.settings_files import DOTENV_NAME, read_dotenv
 from whence.schema.errors import WhenceError
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def _local_checks(settings: Settings) -> Iterator[Check]:
         ok=sys.version_info >= (3, 11),
         detail=f"{platform.python_version()} on {platform.machine()}",
     )
-    yield from _environment(settings, os.environ)
+    yield from _environment(settings, {*os.environ, *read_dotenv(Path.cwd() / DOTENV_NAME)})
     yield _home(settings.home)
     yield from _models(settings)
 
@@ -207,10 +209,7 @@ async def _broker(settings: Settings, _: Resources) -> str:
 
 def _print_checks(settings: Settings, checks: list[Check]) -> None:
     out = console()
-    table = plain_table("setting", "value", "from")
-    for line in settings.describe():
-        table.add_row(line.name, line.value or "-", line.origin if line.value else "-")
-    out.print(table)
+    out.print(settings_table(settings))
     out.print()
     found = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     found.add_column(no_wrap=True)

@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ import typer
 from whence.cli.commands import COMMANDS, LazyGroup
 from whence.cli.options import state_of, with_common_options
 from whence.cli.output import fail, print_json, say
+from whence.flow.settings_files import DOTENV_NAME
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.version import VERSION
 
@@ -71,6 +73,10 @@ def run_command(arguments: list[str]) -> int:
     """Run one command line and return its exit code; raises nothing."""
     as_json = "--json" in arguments
     try:
+        if Path(DOTENV_NAME).exists():
+            from whence.flow.settings import export_dotenv
+
+            export_dotenv(Path(DOTENV_NAME))
         result = app(arguments, prog_name="whence", standalone_mode=False)
     except typer.Exit as stop:
         return int(stop.exit_code)

@@ -1,25 +1,26 @@
-"""The settings of one call: option, environment, `whence.toml` in the working folder, default, in this order.
+"""The settings of one call.
 
-Every value knows where it came from. Keys and passwords never appear in `repr`, `str` or `describe`.
+A value comes from the first of these that has one: option, environment, `.env` in the working folder,
+`whence.toml` there, `whence.toml` in the home, default. Every value knows its origin. Keys and passwords
+never appear in `repr`, `str` or `describe`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from whence.flow.definition import nearest
+from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, read_dotenv, read_toml
 from whence.schema.errors import ConfigError
 
-FILE_NAME: Final = "whence.toml"
-
-Origin = Literal["option", "environment", "whence.toml", "default"]
+Origin = Literal["option", "environment", ".env", "whence.toml", "home", "default"]
+"""Source of a value; `home` is `whence.toml` in the home."""
 
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
@@ -44,6 +45,8 @@ class Setting(NamedTuple):
     """Entry-point group whose plug-ins have schemes of their own."""
     secret: bool = False
     """True for a key that must never be shown."""
+    is_list: bool = False
+    """True for several values: an array in `whence.toml`, elsewhere with commas between them."""
     most: int = 0
     """Largest value of a setting that is a whole number from 1; 0 for text."""
 
@@ -193,6 +196,8 @@ SETTINGS: Final = (
         most=1000,
     ),
 )
+#: Beginnings of the variables that are read elsewhere and may stand in `.env`, too.
+_OTHER_VARIABLES: Final = ("WHENCE_", "OTEL_", "QDRANT_")
 _BY_NAME: Final[Mapping[str, Setting]] = {one.name: one for one in SETTINGS}
 
 T = TypeVar("T")
@@ -236,7 +241,7 @@ class Settings:
         self, values: Mapping[str, str], origins: Mapping[str, Origin] | None = None
     ) -> None:
         for name in values:
-            _check_name(name, "the settings")
+            check_name(name, "the settings")
         defaults = {one.name: one.default for one in SETTINGS if one.default}
         self._values = {**defaults, **{name: value for name, value in values.items() if value}}
         self._origins = dict(origins or {})
@@ -256,30 +261,30 @@ class Settings:
         Args:
             options: Values given by the caller, by name; None and empty ones count as not given.
             environ: The environment; the process's own when None.
-            folder: Where `whence.toml` is looked for; the working folder when None.
+            folder: Where `.env` and `whence.toml` are looked for; the working folder when None.
 
         Raises:
-            ConfigError: `whence.toml` cannot be read or holds an unknown key or a value that is not a
-                string, an option is unknown, or a value is malformed.
+            ConfigError: A file cannot be read or holds an unknown key, an option is unknown, or a value is
+                malformed.
         """
         environ = os.environ if environ is None else environ
         given = {name: str(value) for name, value in (options or {}).items() if value}
         for name in given:
-            _check_name(name, "the options")
-        in_file = _read_file((folder or Path.cwd()) / FILE_NAME)
-        values: dict[str, str] = {}
-        origins: dict[str, Origin] = {}
-        for name, variable, *_ in SETTINGS:
-            sources: tuple[tuple[Origin, str | None], ...] = (
-                ("option", given.get(name)),
-                ("environment", environ.get(variable)),
-                ("whence.toml", in_file.get(name)),
-            )
-            for origin, value in sources:
-                if value:
-                    values[name], origins[name] = value, origin
-                    break
-        return cls(values, origins)
+            check_name(name, "the options")
+        folder = folder or Path.cwd()
+        dotenv = read_dotenv(folder / DOTENV_NAME)
+        variables = {one.name: one.variable for one in SETTINGS}
+        sources: list[tuple[Origin, Mapping[str, str]]] = [
+            ("option", given),
+            ("environment", {name: environ.get(one, "") for name, one in variables.items()}),
+            (".env", {name: dotenv.get(one, "") for name, one in variables.items()}),
+            ("whence.toml", _read_toml(folder / TOML_NAME)),
+        ]
+        home = cls(*_first_values(sources)).home
+        in_home = _read_toml(home / TOML_NAME)
+        if "home" in in_home:
+            raise ConfigError(f"{home / TOML_NAME} names another home", hint="remove that line")
+        return cls(*_first_values([*sources, ("home", in_home)]))
 
     database_url = _Value["str | None"]()
     broker = _Value[str]()
@@ -385,6 +390,30 @@ class Settings:
         return f"Settings({fields})"
 
 
+def export_dotenv(file: Path) -> None:
+    """Put variables of a `.env` file that are no settings, such as `WHENCE_LOG`, into the environment.
+
+    What the environment has already stays.
+    """
+    settings = {one.variable for one in SETTINGS}
+    for name, value in read_dotenv(file).items():
+        if name.startswith(_OTHER_VARIABLES) and name not in settings:
+            os.environ.setdefault(name, value)
+
+
+def _first_values(
+    sources: Iterable[tuple[Origin, Mapping[str, str]]],
+) -> tuple[dict[str, str], dict[str, Origin]]:
+    """Return each setting's first value that is not empty, and its origin."""
+    values: dict[str, str] = {}
+    origins: dict[str, Origin] = {}
+    for origin, given in sources:
+        for name, value in given.items():
+            if value and name not in values:
+                values[name], origins[name] = value, origin
+    return values, origins
+
+
 def mask_url(url: str) -> str:
     """Return an address without its credentials: user, password and query values are masked."""
     try:
@@ -399,7 +428,8 @@ def mask_url(url: str) -> str:
     return f"{parts.scheme}://" if masked == f"{parts.scheme}:" else masked
 
 
-def _check_name(name: str, where: str) -> None:
+def check_name(name: str, where: str) -> None:
+    """Refuse a name that is no setting."""
     if name not in _BY_NAME:
         names = tuple(_BY_NAME)
         raise ConfigError(
@@ -443,30 +473,31 @@ def _written(setting: Setting, origin: Origin) -> str:
     names = {
         "option": f"--{setting.name.replace('_', '-')}",
         "whence.toml": f"{setting.name} in whence.toml",
+        "home": f"{setting.name} in whence.toml of the home",
+        ".env": f"{setting.variable} in .env",
     }
     return names.get(origin, setting.variable)
 
 
-def _read_file(file: Path) -> dict[str, str]:
-    try:
-        data = tomllib.loads(file.read_bytes().decode("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8", hint="save the file as UTF-8") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(
-            f"{file} is not valid TOML: {error}", hint="correct that line, or remove the file"
-        ) from error
-    for name, value in data.items():
-        _check_name(name, str(file))
-        if not isinstance(value, str):
-            raise ConfigError(
-                f"{name} in {file} must be a string", hint=f'write {name} = "..." in quotes'
-            )
-    return data
+def _read_toml(file: Path) -> dict[str, str]:
+    """Return the settings of a `whence.toml` as text."""
+    values = {}
+    for name, value in read_toml(file).items():
+        check_name(name, str(file))
+        values[name] = _as_text(name, value, file)
+    return values
+
+
+def _as_text(name: str, value: object, file: Path) -> str:
+    match value:
+        case bool():
+            return "on" if value else "off"
+        case str() | int() | float():
+            return str(value)
+        case list() if _BY_NAME[name].is_list and all(isinstance(one, str) for one in value):
+            return ",".join(value)
+    wanted = "a list of texts" if _BY_NAME[name].is_list else "one text or number"
+    raise ConfigError(f"{name} in {file} must be {wanted}", hint=f'write {name} = "..."')
 
 
 def parse_duration(name: str, value: str) -> timedelta:
