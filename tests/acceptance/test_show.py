@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.test_terminal import lines_of, on_terminal
-from tests.support.documents import make_pdf
+from tests.support.documents import make_docx, make_pdf
 
 COLLECTION = ("--collection", "shown")
 #: A document that tries to clear the screen, to name the window, to set a link and to turn the text around.
@@ -22,6 +22,16 @@ FILES: dict[str, str | bytes] = {
     "maps.pdf": make_pdf(
         [[(11, 700, "Maps are in the hall.")], [(11, 700, "A compass points to the 360 degrees.")]]
     ),
+    "flags.docx": make_docx(
+        ("Title", "Flags"),
+        ("Heading1", "Signals"),
+        [["Flag", "Meaning"], ["yellow", "A yellow flag closes the beach for 3 hours."]],
+    ),
+    "oars.txt": "About oars.\n\nAn oar is made of\n  12 layers of ash.\n",
+    "winches.py": 'def pull(rope):\n    """Pull a rope with a winch of 250 kilograms."""\n    return rope\n',
+    "ports.sql": "-- Berths of the port.\n\nCREATE TABLE berth (\n    depth int DEFAULT 14 -- depth of a berth in metres\n);\n",
+    "records.jsonl": '{"_id": "anchor", "text": "An anchor weighs 85 kilograms."}\n\n'
+    '{"_id": "buoy", "title": "Buoys", "text": "A buoy blinks every 6 seconds.\\nIt is red."}\n',
     "hostile.md": f"# Zebra code\n\nThe zebra code is stripe {HOSTILE}seven.\n",
 }
 QUESTIONS = {
@@ -29,6 +39,14 @@ QUESTIONS = {
     "lamps.rst": ("How many hours does a lantern burn?", {"line_start": 4, "line_end": 5}),
     "tents.html": ("At how many degrees is a tent washed?", {"anchor": "wash", "page": None}),
     "maps.pdf": ("To how many degrees does a compass point?", {"page": 2, "line_start": None}),
+    "flags.docx": (
+        "For how many hours does a yellow flag close the beach?",
+        {"page": None, "line_start": None, "anchor": None},
+    ),
+    "oars.txt": ("Of how many layers is an oar made?", {"line_start": 3, "line_end": 4}),
+    "winches.py": ("How many kilograms does the winch pull?", {"line_start": 1}),
+    "ports.sql": ("What is the default depth of a berth?", {"line_start": 3, "line_end": 5}),
+    "buoy": ("How often does a buoy blink?", {"line_start": 3, "line_end": 3}),
 }
 
 
@@ -59,6 +77,25 @@ def test_a_citation_says_where_its_quote_stands(cli: Any, folder: Path, name: st
     trace = cli("explain", answer["answer_id"], "--json").json
     cited = next(one for one in trace["stages"] if one["stage"] == "synthesis")["citations"]
     assert location in [one["location"] for one in cited]
+
+
+def test_the_lines_of_records_follow_the_file(cli: Any, folder: Path) -> None:
+    """A record that moved in its file is unchanged, nothing is embedded, and its citation has the new line."""
+    records = folder / "records.jsonl"
+    text = records.read_text()
+    records.write_text('{"_id": "mast", "text": "A mast is 20 metres high."}\n' + text)
+    try:
+        report = cli("index", folder, *COLLECTION, "--json").json
+        answer = cli("ask", QUESTIONS["buoy"][0], *COLLECTION, "--json").json
+    finally:
+        records.write_text(text)
+
+    assert (report["documents"]["added"], report["documents"]["updated"]) == (1, 0)
+    assert report["embedded"] == 1
+    assert answer["citations"][0]["document_id"] == "buoy"
+    assert answer["citations"][0]["location"]["line_start"] == 4
+    back = cli("index", folder, *COLLECTION, "--prune", "--json").json
+    assert back["documents"]["removed"] == 1
 
 
 def test_show_prints_the_stored_text_with_its_chunks(cli: Any, folder: Path) -> None:

@@ -21,6 +21,7 @@ from whence.ingest.sources import SourceFile
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.places import Place
 
 
 def words(texts: Sequence[str]) -> list[int]:
@@ -494,8 +495,10 @@ def draft(**changes: Any) -> DocumentDraft:
     return replace(DocumentDraft(document_id="d", chunks=(chunk,), title="T"), **changes)
 
 
-def test_tags_are_not_part_of_the_content_hash() -> None:
-    """Changing tags does not require embedding."""
+def test_tags_and_places_are_not_part_of_the_content_hash() -> None:
+    """Changing tags does not require embedding, nor do lines that moved in the file."""
+    moved = (Place(char_start=0, line_start=4, line_end=4),)
+    assert content_hash(draft(places=moved)) == content_hash(draft())
     assert content_hash(draft(tags=DocumentTags(("x",)))) == content_hash(draft())
     assert content_hash(draft(digest="old")) == content_hash(draft())
 

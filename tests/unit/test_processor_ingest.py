@@ -34,6 +34,7 @@ from whence.schema.errors import (
     Unavailable,
 )
 from whence.schema.idempotency import EffectKind, Effects
+from whence.schema.places import Place
 from whence.store.protocols import CollectionInfo, DocumentState, EmbeddedDocument
 from whence.testing.stub_context import StubContext
 
@@ -48,6 +49,7 @@ class MemoryStore:
         self.documents: dict[str, EmbeddedDocument] = {}
         self.tags: dict[str, DocumentTags] = {}
         self.sources: dict[str, str] = {}
+        self.places: dict[str, Sequence[Place]] = {}
         self.transactions: list[list[str]] = []
         self.refuses: dict[str, Exception] = {}
         self.effects: dict[str, dict[str, EffectKind]] = {}
@@ -115,8 +117,11 @@ class MemoryStore:
     async def source_digests(self, collection: str, document_ids: Any) -> dict[str, str]:
         return self.sources
 
-    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
+    async def note_sources(
+        self, collection: str, digests: Mapping[str, str], places: Mapping[str, Sequence[Place]]
+    ) -> None:
         self.sources.update(digests)
+        self.places.update(places)
 
 
 class Embeddings:
@@ -412,4 +417,20 @@ async def test_a_source_digest_is_recorded_for_unchanged_documents() -> None:
 
     assert [o.outcome for o in response.outcomes] == ["unchanged", "updated", "unchanged"]
     assert bench.store.sources == {"a": "s", "b": "t"}
+    assert len(bench.store.transactions) == 1
+
+
+async def test_moved_lines_are_recorded_for_unchanged_documents() -> None:
+    """Places are no content: they are set anew, and nothing is stored or embedded again."""
+    bench = Bench()
+    places = [(Place(char_start=0, line_start=line, line_end=line),) for line in (1, 5, 7)]
+    await bench.ingest(draft("a", "one", source_digest="s", places=places[0]))
+    response = await bench.ingest(draft("a", "one", source_digest="t", places=places[1]))
+    assert bench.store.places == {"a": places[1]}
+
+    await bench.ingest(draft("a", "one", places=places[2]))
+
+    assert bench.store.places == {"a": places[2]}
+    assert bench.store.sources == {"a": "t"}
+    assert [o.outcome for o in response.outcomes] == ["unchanged"]
     assert len(bench.store.transactions) == 1

@@ -31,11 +31,12 @@ _VERSION = b"whence document 2\n"
 
 
 def content_hash(draft: DocumentDraft) -> str:
-    """Return the SHA-256, in hexadecimal, of a document without its tags and source digest.
+    """Return the SHA-256, in hexadecimal, of a document without its tags, places and source digest.
 
-    It covers the wire form with its chunks, so other chunker settings change it where chunk borders move.
+    It covers the wire form with its chunks, so other chunker settings change it where chunk borders move. Lines
+    that move in the file change the places alone, and nothing is embedded for them.
     """
-    stored = replace(draft, tags=DocumentTags(), digest="", source_digest="")
+    stored = replace(draft, tags=DocumentTags(), places=(), digest="", source_digest="")
     return hashlib.sha256(_VERSION + encode(stored)).hexdigest()
 
 
@@ -218,7 +219,8 @@ class _LoadRun:
             return
         for record in loader.records(file, self._max_bytes):
             if isinstance(record, Record):
-                digest = self._source_digest(record.line.strip(), file.document_id, loader)
+                placed = b"%d:%b" % (record.line_number, record.line.strip())
+                digest = self._source_digest(placed, file.document_id, loader)
                 yield _Source(record.document_id, file, loader, record.line, digest, record)
             else:
                 yield record

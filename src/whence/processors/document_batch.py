@@ -22,6 +22,7 @@ from whence.schema.errors import (
 )
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft, DocumentOutcome
+from whence.schema.places import Place
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,8 +60,10 @@ def document_fault(draft: DocumentDraft) -> str:
 
 
 def draft_digest(draft: DocumentDraft) -> str:
-    """Return the SHA-256 over everything that is stored of a document except its tags, hexadecimal."""
-    bare = msgspec.structs.replace(draft, tags=DocumentTags(), digest="", source_digest="")
+    """Return the SHA-256 over what is stored of a document except its tags and places, hexadecimal."""
+    bare = msgspec.structs.replace(
+        draft, tags=DocumentTags(), places=(), digest="", source_digest=""
+    )
     return hashlib.sha256(encode(bare)).hexdigest()
 
 
@@ -77,6 +80,7 @@ class DocumentBatch:
         self.valid: list[DocumentDraft] = []
         self.retagged: dict[str, DocumentTags] = {}
         self.sources: dict[str, str] = {}
+        self.places: dict[str, tuple[Place, ...]] = {}
         self.vectors: dict[str, NDArray[np.float32]] = {}
         self.token_codes: dict[str, tuple[bytes, ...]] = {}
         ids: set[str] = set()
@@ -103,8 +107,11 @@ class DocumentBatch:
                 continue
             if state.tags != draft.tags:
                 self.retagged[draft.document_id] = draft.tags
-            if draft.source_digest and state.source_digest != draft.source_digest:
-                self.sources[draft.document_id] = draft.source_digest
+            # Without the digest of its source nobody knows whether its lines have moved.
+            unknown = bool(draft.places) and not draft.source_digest
+            if unknown or draft.source_digest not in ("", state.source_digest):
+                self.sources[draft.document_id] = draft.source_digest or state.source_digest
+                self.places[draft.document_id] = draft.places
 
     def effects(self, message_id: str, document_ids: Iterable[str]) -> Effects:
         """Return what is about to be done to these documents, for the store to keep."""

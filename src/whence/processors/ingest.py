@@ -74,7 +74,7 @@ class IngestProcessor(Processor):
             await store.retag_documents(collection, batch.retagged, effects=effects)
         if batch.sources and isinstance(store, SupportsDocumentListing):
             # Last: a source digest says that everything is done for the document.
-            await store.note_sources(collection, batch.sources)
+            await store.note_sources(collection, batch.sources, batch.places)
         return IngestResponse(outcomes=batch.outcomes(), model=model)
 
     async def _embed(

@@ -20,7 +20,7 @@ from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
 from whence.schema.integrity import EntryKind, Integrity, RemovedTraces, TraceProof
-from whence.schema.places import DocumentText
+from whence.schema.places import DocumentText, Place
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.change_log import SupportsVersions
@@ -310,8 +310,19 @@ class SupportsDocumentListing(Protocol):
     async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Return the source digests of those of these documents that exist and have one."""
 
-    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
-        """Set the source digests of stored documents; unknown ids are ignored."""
+    async def note_sources(
+        self,
+        collection: str,
+        digests: Mapping[str, str],
+        places: Mapping[str, Sequence[Place]] | None = None,
+    ) -> None:
+        """Set the source digests of stored documents, and where their parts stand in the sources.
+
+        Args:
+            collection: Of the documents.
+            digests: By document id; unknown ids are ignored.
+            places: By document id; those of others stay.
+        """
 
 
 @runtime_checkable

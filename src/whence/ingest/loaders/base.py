@@ -21,6 +21,8 @@ class Record(msgspec.Struct, frozen=True):
     document_id: str
     line: bytes
     values: dict[str, Any]
+    line_number: int
+    """Line of the file, from 1."""
 
 
 class Loader(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from whence.ingest.loaders.base import Loader, Record
 from whence.ingest.sources import SourceFile
 from whence.ingest.strict_json import parse_object
 from whence.schema.errors import BadInput
+from whence.schema.places import Place
 
 
 def read_records(file: SourceFile, max_bytes: int) -> Iterator[Record | LoadFailure]:
@@ -40,7 +41,7 @@ def read_records(file: SourceFile, max_bytes: int) -> Iterator[Record | LoadFail
                 reason = f"is longer than {max_bytes:,} bytes, the limit for one document"
                 yield LoadFailure(path=where, reason=reason)
             elif line.strip():
-                yield _record(file, where, line)
+                yield _record(file, number, line)
 
 
 def _lines(stream: IO[bytes], limit: int) -> Iterator[bytes | None]:
@@ -53,10 +54,11 @@ def _lines(stream: IO[bytes], limit: int) -> Iterator[bytes | None]:
         yield None
 
 
-def _record(file: SourceFile, where: str, line: bytes) -> Record | LoadFailure:
+def _record(file: SourceFile, number: int, line: bytes) -> Record | LoadFailure:
+    where = f"{file.display_path}:{number}"
     try:
         values = parse_object(decode_utf8(line))
-        return Record(file, where, _id(values), line, values)
+        return Record(file, where, _id(values), line, values, number)
     except BadInput as error:
         return LoadFailure(path=where, reason=error.message)
 
@@ -85,6 +87,7 @@ def parse_record(source: Record) -> ParsedDocument:
         display_path=source.display_path,
         text=text,
         blocks=blocks,
+        places=(Place(char_start=0, line_start=source.line_number, line_end=source.line_number),),
         title=title,
         fallback_title=title or first_line(text, blocks) or PurePosixPath(file.document_id).stem,
         tags=tags,

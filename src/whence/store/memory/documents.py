@@ -11,6 +11,7 @@ import numpy as np
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.idempotency import EffectKind, Effects
+from whence.schema.places import Place
 from whence.store.change_log import Change
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.change_log import entry, stored_entry
@@ -85,12 +86,20 @@ class MemoryDocuments(MemoryPart):
         digests = {one: stored[one].draft.source_digest for one in document_ids if one in stored}
         return {one: digest for one, digest in digests.items() if digest}
 
-    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
-        """Set the source digests of stored documents; unknown ids are ignored."""
+    async def note_sources(
+        self,
+        collection: str,
+        digests: Mapping[str, str],
+        places: Mapping[str, Sequence[Place]] | None = None,
+    ) -> None:
+        """Set the source digests of stored documents, and where their parts stand in the sources."""
         stored = self._documents(collection)
         for one in stored.keys() & digests.keys():
+            former = stored[one].draft
             stored[one].draft = msgspec.structs.replace(
-                stored[one].draft, source_digest=digests[one]
+                former,
+                source_digest=digests[one],
+                places=tuple((places or {}).get(one, former.places)),
             )
 
     async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:

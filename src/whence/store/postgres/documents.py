@@ -11,6 +11,7 @@ import msgspec
 
 from whence.schema.access import DocumentTags
 from whence.schema.idempotency import EffectKind, Effects
+from whence.schema.places import Place
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres import change_log
 from whence.store.postgres.acl_classes import intern_classes
@@ -39,7 +40,7 @@ from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.server.home import Home
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
-from whence.store.validation import check_documents, check_tags, is_text
+from whence.store.validation import check_documents, check_tags, is_text, json_text
 
 _VECTOR_COLUMNS = ("ord", "collection_id", "class_id", "e")
 
@@ -56,11 +57,12 @@ _SOURCE_DIGESTS = """
 SELECT d.document_id, d.source_digest FROM collection c JOIN document d ON d.collection_id = c.id
 WHERE c.name = $1 AND d.document_id = ANY($2::text[]) AND d.source_digest <> ''
 """
-# A row with the right digest is not written again.
+# A row that is right is not written again.
 _SET_SOURCE_DIGESTS = """
-UPDATE document d SET source_digest = w.digest
-FROM collection c, unnest($2::text[], $3::text[]) w(document_id, digest)
-WHERE c.name = $1 AND d.collection_id = c.id AND d.document_id = w.document_id AND d.source_digest <> w.digest
+UPDATE document d SET source_digest = w.digest, places = CASE w.places WHEN 'null' THEN d.places ELSE w.places::json END
+FROM collection c, unnest($2::text[], $3::text[], $4::text[]) w(document_id, digest, places)
+WHERE c.name = $1 AND d.collection_id = c.id AND d.document_id = w.document_id
+    AND (d.source_digest <> w.digest OR w.places <> 'null' AND d.places::text <> w.places)
 """
 # Chunks, vectors and metadata are deleted by their foreign keys.
 _DELETE = "DELETE FROM document WHERE collection_id = $1 AND document_id = ANY($2::text[])"
@@ -170,14 +172,20 @@ class PostgresDocuments:
             rows = await connection.fetch(_SOURCE_DIGESTS, collection, ids)
         return {row["document_id"]: row["source_digest"] for row in rows}
 
-    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
-        """Set the source digests of stored documents; unknown ids are ignored."""
+    async def note_sources(
+        self,
+        collection: str,
+        digests: Mapping[str, str],
+        places: Mapping[str, Sequence[Place]] | None = None,
+    ) -> None:
+        """Set the source digests of stored documents, and where their parts stand in the sources."""
         known = {one: digest for one, digest in digests.items() if is_text(one) and is_text(digest)}
         if not known or not is_text(collection):
             return
         async with self._pool.connection() as connection:
+            found = [json_text((places or {}).get(one)) for one in known]
             await connection.execute(
-                _SET_SOURCE_DIGESTS, collection, list(known), list(known.values())
+                _SET_SOURCE_DIGESTS, collection, list(known), list(known.values()), found
             )
 
     async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
