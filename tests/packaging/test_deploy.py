@@ -15,6 +15,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from whence.cli.options import with_common_options
 from whence.cli.serve import serve
 from whence.flow.loader import load_flow
 
@@ -122,11 +123,8 @@ def test_the_gateway_requires_a_token() -> None:
     (container,) = deployment["spec"]["containers"]
     verb, *options = container["args"]
     given = {name: value for name, _, value in (one.partition("=") for one in options)}
-    known = {
-        name
-        for parameter in inspect.signature(serve, eval_str=False).parameters
-        for name in [f"--{parameter.replace('_', '-')}"]
-    }
+    parameters = inspect.signature(with_common_options(serve)).parameters
+    known = {f"--{name.replace('_', '-')}" for name in parameters}
     mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     secrets = [one for one in deployment["spec"]["volumes"] if "secret" in one]
     service = found["Service"]["gateway"]["spec"]

@@ -13,9 +13,10 @@ import pytest
 
 from whence.engine.search import SearchQuery
 from whence.gateway.app import gateway
-from whence.gateway.auth import Authenticator, Caller, token_digest
+from whence.gateway.auth import Authenticator, Caller, Forbidden, token_digest
 from whence.gateway.events import stream_events
 from whence.gateway.failures import STATUSES
+from whence.gateway.oidc import ProtectedResource
 from whence.gateway.openapi import openapi
 from whence.gateway.requests import decode_json
 from whence.gateway.server import listen
@@ -146,9 +147,97 @@ async def test_wrong_token_is_refused(http: httpx.AsyncClient, engine: StubEngin
     for path in ("/v1/search", "/v1/ask", "/mcp"):
         refused = await http.post(path, json={}, headers=head)
         assert refused.status_code == 401
-        assert refused.headers["WWW-Authenticate"] == "Bearer"
+        assert refused.headers["WWW-Authenticate"] == (
+            'Bearer error="invalid_token", error_description="unknown token"'
+        )
     assert (await http.get("/v1/answers/a1", headers=head)).status_code == 401
+    twice = [("Authorization", f"Bearer {SECRET}"), ("Authorization", "Bearer wrong")]
+    assert (await http.get("/v1/answers/a1", headers=twice)).status_code == 400
     assert engine.asked == []
+
+
+RESOURCE = ProtectedResource("https://id.example/", ("openid", "whence"))
+METADATA = "/.well-known/oauth-protected-resource"
+
+
+async def answer_of(
+    path: str,
+    *,
+    resource: ProtectedResource | None = RESOURCE,
+    failure: WhenceError | None = None,
+    **headers: str,
+) -> httpx.Response:
+    """Send a request to a gateway that requires a token."""
+    engine = StubEngine()
+    engine.failure = failure
+    service = Service(engine, "wiki", concurrent=2)  # type: ignore[arg-type]
+    rights = Authenticator(
+        Access.public(), {token_digest(SECRET): Caller("desk", FINANCE)}, require_token=True
+    )
+    app = gateway(service, rights, hosts={"wiki.example"}, resource=resource)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
+        return await client.request(
+            "GET" if path.startswith((METADATA, "/v1/answers")) else "POST", path, headers=headers
+        )
+
+
+@pytest.mark.parametrize(
+    ("path", "suffix"), [("/v1/ask", ""), ("/v1/answers/a", ""), ("/mcp", "/mcp")]
+)
+async def test_a_refused_client_is_told_where_to_sign_in(path: str, suffix: str) -> None:
+    """401 names the metadata of the resource that was asked for, and says nothing of an absent token."""
+    refused = await answer_of(path)
+    metadata = f"http://127.0.0.1:8080{METADATA}{suffix}"
+    told = f'Bearer resource_metadata="{metadata}", scope="openid whence"'
+    assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, told)
+    refused = await answer_of(path, Authorization="Bearer wrong")
+    told += ', error="invalid_token", error_description="unknown token"'
+    assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, told)
+
+
+async def test_a_token_without_the_right_is_forbidden() -> None:
+    """403 with `insufficient_scope` for a token that does not allow what was asked, and 401 without one."""
+    head = {"Authorization": f"Bearer {SECRET}"}
+    refused = await answer_of("/v1/answers/a/why-not?item=x", failure=Forbidden("no"), **head)
+    assert refused.status_code == 403
+    assert refused.headers["WWW-Authenticate"].endswith('error="insufficient_scope"')
+
+
+@pytest.mark.parametrize("path", ["", "/mcp"])
+async def test_metadata_names_the_issuer(path: str) -> None:
+    """The metadata of each resource has its address, the issuer and the scopes; it needs no token."""
+    told = await answer_of(METADATA + path, Host="wiki.example:9")
+    assert told.json() == {
+        "resource": f"http://wiki.example:9{path}",
+        "resource_name": "Whence",
+        "authorization_servers": ["https://id.example/"],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["openid", "whence"],
+    }
+    public = RESOURCE._replace(public_url="https://wiki.example/whence")
+    told = await answer_of(METADATA + path, resource=public)
+    assert told.json()["resource"] == f"https://wiki.example/whence{path}"
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/ask", "/mcp/", "mcp", "/mcp/x"])
+async def test_other_resources_have_no_metadata(path: str) -> None:
+    """Only the server and its `/mcp` have metadata, and only with an issuer."""
+    assert (await answer_of(METADATA + path)).status_code == 404
+    assert (await answer_of(METADATA, resource=None)).status_code == 404
+    assert (await answer_of("/mcp", resource=None)).headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_a_host_cannot_add_to_the_challenge() -> None:
+    """Of the `Host` header only name and port are sent back."""
+    for host in ('127.0.0.1:80", error="x', '127.0.0.1:8"', "u@127.0.0.1:80"):
+        told = await answer_of("/mcp", Host=host, resource=ProtectedResource("https://id.example"))
+        metadata = told.headers.get("WWW-Authenticate", "").partition("=")[2].strip('"')
+        assert metadata in (
+            "",
+            f"http://127.0.0.1{METADATA}/mcp",
+            f"http://127.0.0.1:80{METADATA}/mcp",
+        )
 
 
 @pytest.mark.parametrize(

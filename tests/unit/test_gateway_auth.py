@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +11,8 @@ from whence.gateway.auth import (
     Authenticator,
     Caller,
     Forbidden,
+    InvalidToken,
     Unauthorized,
-    read_tokens,
     token_digest,
 )
 from whence.gateway.server import allowed_hosts, check_exposure
@@ -80,75 +78,25 @@ def test_a_token_can_act_for_others(own: Access, asked: AccessBody) -> None:
     assert caller.access_for(None) == Access.public()
 
 
-def test_writing_needs_a_token_that_allows_it(tmp_path: Path) -> None:
-    """Nobody may write without a token, nor with one that does not say `write = true`."""
-    file = tmp_path / "tokens.toml"
-    digests = [token_digest(name) for name in ("reads", "writes")]
-    file.write_text(
-        f"[tokens.a]\nsha256 = '{digests[0]}'\n[tokens.b]\nsha256 = '{digests[1]}'\nwrite = true\n"
-    )
-    reader, writer = (read_tokens(file)[digest] for digest in digests)
-    assert (reader.may_write, writer.may_write) == (False, True)
-    writer.require_write()
+def test_writing_needs_a_token_that_allows_it() -> None:
+    """Nobody may write without a token, nor with one that does not say so."""
+    Caller("b", Access.public(), may_write=True).require_write()
     with pytest.raises(Forbidden, match="'a'"):
-        reader.require_write()
+        Caller("a", Access.public()).require_write()
     with pytest.raises(Unauthorized):
         Caller("", Access.public()).require_write()
 
 
-def test_tokens_are_read(tmp_path: Path) -> None:
-    """The file maps digests of tokens to callers."""
-    file = tmp_path / "tokens.toml"
-    file.write_text(
-        f'[tokens.desk]\nsha256 = "{token_digest(SECRET).upper()}"\nacl = ["finance"]\nclearance = 2\n'
-    )
-    assert read_tokens(file) == {token_digest(SECRET): FINANCE}
-
-
-@pytest.mark.parametrize(
-    ("mode", "what"), [(0o600, None), (0o640, "read"), (0o604, "read"), (0o620, "change")]
-)
-def test_a_tokens_file_of_all_users_is_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, what: str | None
-) -> None:
-    """A file that others can read or change is used, and the log says so, with the remedy."""
-    file = tmp_path / "tokens.toml"
-    file.write_text("")
-    file.chmod(mode)
-    read_tokens(file)
-    told = [record.getMessage() for record in caplog.records]
-    assert told == (
-        []
-        if what is None
-        else [f"other users can {what} the tokens in {file}; run: chmod 600 {file}"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("[tokens.a]\nsha256 = 'abc'", "a: sha256 must be 64 hex digits"),
-        ("[tokens.a]\nacl = ['x']", "sha256"),
-        (f"[tokens.a]\nsha256 = '{'0' * 64}'\nrole = 'x'", "role"),
-        (f"[tokens.a]\nsha256 = '{'0' * 64}'\nacl = ['']", "'a'"),
-        (f"[tokens.a]\nsha256 = '{'0' * 64}'\nclearance = -1", "'a'"),
-        (f"[tokens.a]\nsha256 = '{'0' * 64}'\n[tokens.b]\nsha256 = '{'0' * 64}'", "'b'"),
-        ("tokens = 3", "tokens"),
-        ("[tokens", "malformed"),
-    ],
-)
-def test_malformed_tokens_are_refused(tmp_path: Path, text: str, named: str) -> None:
-    """A malformed tokens file is refused, and the error names the fault."""
-    file = tmp_path / "tokens.toml"
-    file.write_text(text)
-    with pytest.raises(ConfigError, match=named):
-        read_tokens(file)
-
-
-def test_a_missing_tokens_file_is_an_error(tmp_path: Path) -> None:
-    """A missing file is an error, not an empty list."""
-    with pytest.raises(ConfigError, match=r"nowhere\.toml"):
-        read_tokens(tmp_path / "nowhere.toml")
+async def test_an_expired_token_is_refused() -> None:
+    """A token counts until the second in which it ends."""
+    tokens = {token_digest(SECRET): Caller("desk", Access.public(), expires_s=1_000)}
+    for now, accepted in ((999.9, True), (1_000, False), (1_001, False)):
+        found = Authenticator(Access.public(), tokens, clock=lambda now=now: now)
+        if accepted:
+            assert (await found.caller(f"Bearer {SECRET}")).name == "desk"
+        else:
+            with pytest.raises(InvalidToken, match="expired"):
+                await found.caller(f"Bearer {SECRET}")
 
 
 def test_invalid_tags_are_refused() -> None:

@@ -155,6 +155,19 @@ COMMANDS: Mapping[str, Command] = {
         "whence serve --host 0.0.0.0 --tokens tokens.toml --require-token",
         "whence serve --stdio",
     ),
+    "tokens": _command(
+        "",
+        "Operation",
+        "whence tokens new finance-desk --acl finance --clearance 2 --expires 90d",
+        "whence tokens list",
+        "whence tokens revoke finance-desk",
+        members={
+            "new": "tokens:new",
+            "list": "tokens:list_tokens",
+            "revoke": "tokens:revoke",
+        },
+        help="Tokens of `whence serve`, and their rights.",
+    ),
     "status": _command(
         "status:status",
         "Operation",

@@ -5,23 +5,69 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
-from whence.cli.options import KeepTraces, ReaderAccess
+from whence.cli.options import KeepTraces, OptionGroup, ReaderAccess, option
 from whence.cli.output import note, print_json
 from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.gateway.auth import Authenticator
+    from whence.gateway.oidc import ProtectedResource
     from whence.gateway.service import Service
+    from whence.schema.access import Access
 
 #: Requests that run at the same time: for each core when all is computed here, at least when a service writes.
 _CONCURRENT_PER_CORE = 2
 _CONCURRENT_WITH_SERVICE = 16
+
+
+SignIn = Annotated[
+    dict[str, str | None],
+    OptionGroup(
+        (
+            option(
+                "tokens",
+                "TOML file with tokens and their rights; tokens.toml in the home by default.",
+                metavar="FILE",
+            ),
+            option("oidc_issuer", "Issuer whose JSON Web Tokens are accepted.", metavar="URL"),
+            option("oidc_audience", "Audience that these tokens must be made for.", metavar="NAME"),
+            option(
+                "oidc_groups_claim",
+                "Claim with the reader's groups, which become access tags; `groups` by default.",
+                metavar="CLAIM",
+            ),
+            option(
+                "oidc_mapping",
+                "TOML file with what each group grants instead of its name.",
+                metavar="FILE",
+            ),
+            option(
+                "oidc_jwks",
+                "File with the issuer's keys, which are fetched by default.",
+                metavar="FILE",
+            ),
+            option(
+                "oidc_clock_skew",
+                "Seconds by which clocks may differ; 60 by default.",
+                metavar="SECONDS",
+            ),
+            option("oidc_scopes", "Scopes that clients are told to ask for.", metavar="SCOPES"),
+            option(
+                "public_url",
+                "Address at which callers reach the server, such as that of a proxy.",
+                metavar="URL",
+            ),
+        ),
+        lambda **given: given,
+    ),
+]
+"""Tokens that are accepted, as settings."""
 
 
 def serve(
@@ -29,10 +75,7 @@ def serve(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 for a free one.")] = 8080,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TOML file with tokens and their rights."),
-    ] = None,
+    sign_in: SignIn,
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Refuse requests without a token.")
     ] = False,
@@ -63,8 +106,8 @@ def serve(
     The access options are the rights of requests without a token; by default public documents only.
     """
     start_logging("WARNING")
-    settings = settings_of(context, keep=keep)
-    from whence.gateway.auth import Authenticator, Caller, read_tokens
+    settings = settings_of(context, keep=keep, **sign_in)
+    from whence.gateway.auth import Caller
     from whence.gateway.server import check_exposure, serve_stdio
 
     if stdio:
@@ -75,21 +118,41 @@ def serve(
             )
         )
         return 0
-    known = {} if tokens is None else read_tokens(tokens)
     check_exposure(host, access, require_token=require_token)
-    rights = Authenticator(access, known, require_token=require_token)
-    _serve_http(context, (host, port), rights, allow_host or (), concurrent)
+    rights, resource = _who(settings, access, require_token=require_token)
+    _serve_http(context, (host, port), (rights, resource), allow_host or (), concurrent)
     return 0
+
+
+def _who(
+    settings: Settings, anonymous: Access, *, require_token: bool
+) -> tuple[Authenticator, ProtectedResource | None]:
+    """Return what finds the caller of a request, and what clients are told about the issuer of tokens."""
+    from whence.gateway.auth import Authenticator
+    from whence.gateway.oidc import sign_in
+    from whence.gateway.tokens_file import watch_tokens
+
+    tokens = watch_tokens(settings.tokens, required=settings.get("tokens") is not None)
+    tokens.read()
+    check, resource, keys = sign_in(settings) or (None, None, None)
+    if keys is not None:
+        asyncio.run(keys.check())
+    rights = Authenticator(anonymous, tokens.current, jwt=check, require_token=require_token)
+    return rights, resource
 
 
 def _serve_http(
     context: typer.Context,
     address: tuple[str, int],
-    rights: Authenticator,
+    who: tuple[Authenticator, ProtectedResource | None],
     allowed: Iterable[str],
     concurrent: int | None,
 ) -> None:
+    from whence.gateway.oidc import public_url_of
     from whence.gateway.server import listen, url_of
+
+    settings = settings_of(context)
+    public = urlsplit(public_url_of(settings)).hostname
 
     with listen(*address) as listening:
         url = url_of(listening)
@@ -102,11 +165,14 @@ def _serve_http(
         from whence.gateway.app import gateway
         from whence.gateway.server import allowed_hosts, serve_http
 
+        rights, resource = who
+
         async def serve_requests(service: Service) -> None:
-            app = gateway(service, rights, hosts=allowed_hosts(allowed))
+            hosts = allowed_hosts((*allowed, public) if public else allowed)
+            app = gateway(service, rights, hosts=hosts, resource=resource)
             await serve_http(app, listening, on_ready=ready)
 
-        asyncio.run(_with_service(settings_of(context), concurrent, serve_requests))
+        asyncio.run(_with_service(settings, concurrent, serve_requests))
 
 
 async def _with_service(

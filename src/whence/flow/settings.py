@@ -153,6 +153,54 @@ SETTINGS: Final = (
         )
     ),
     Setting(
+        "tokens",
+        "WHENCE_TOKENS",
+        "File with the tokens of `whence serve` and their rights, which `whence tokens` writes; `tokens.toml` in the home"
+        " by default.",
+    ),
+    Setting(
+        "public_url",
+        "WHENCE_PUBLIC_URL",
+        "Address at which callers reach `whence serve`, such as that of a proxy; the `Host` of each request by default.",
+        schemes=("http", "https"),
+    ),
+    Setting(
+        "oidc_issuer",
+        "WHENCE_OIDC_ISSUER",
+        "Issuer whose JSON Web Tokens `whence serve` accepts, exactly as it calls itself in them.",
+    ),
+    Setting(
+        "oidc_audience", "WHENCE_OIDC_AUDIENCE", "Audience that these tokens must be made for."
+    ),
+    Setting(
+        "oidc_groups_claim",
+        "WHENCE_OIDC_GROUPS_CLAIM",
+        "Claim with the groups of the reader, which become access tags; of a claim inside another, the names joined by"
+        " dots, such as `realm_access.roles`.",
+        "groups",
+    ),
+    Setting(
+        "oidc_mapping",
+        "WHENCE_OIDC_MAPPING",
+        "TOML file with what each group grants; without it, its name as an access tag and nothing else.",
+    ),
+    Setting(
+        "oidc_jwks",
+        "WHENCE_OIDC_JWKS",
+        "File with the public keys of the issuer (a JSON Web Key Set); fetched from the issuer by default.",
+    ),
+    Setting(
+        "oidc_clock_skew",
+        "WHENCE_OIDC_CLOCK_SKEW",
+        "Seconds by which the clocks of issuer and server may differ, 0 to 600.",
+        "60",
+    ),
+    Setting(
+        "oidc_scopes",
+        "WHENCE_OIDC_SCOPES",
+        "Scopes, separated by spaces, that clients are told to ask the issuer for.",
+    ),
+    Setting(
         "openai_api_key",
         "OPENAI_API_KEY",
         "Key for OpenAI's API or the server at `OPENAI_BASE_URL`, when writer or embedder have no key of their own.",
@@ -344,6 +392,12 @@ class Settings:
         """Folder with the key and the head of the chain of traces, absolute."""
         chosen = self.get("integrity")
         return Path(chosen).expanduser().absolute() if chosen else self.home / "integrity"
+
+    @property
+    def tokens(self) -> Path:
+        """File with the tokens of the gateway, absolute."""
+        chosen = self.get("tokens")
+        return Path(chosen).expanduser().absolute() if chosen else self.home / "tokens.toml"
 
     @property
     def keep(self) -> timedelta | None:

@@ -10,6 +10,7 @@
 | `POST /mcp` | the Model Context Protocol |
 | `GET /openapi.json` | OpenAPI description |
 | `GET /live`, `GET /ready` | probes |
+| `GET /.well-known/oauth-protected-resource` | where clients sign in; also with `/mcp` |
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from whence.gateway.events import OnStage, OnText, stream_events
 from whence.gateway.failures import JsonResponse, handle_error, handle_http_error
 from whence.gateway.host_check import MAX_BODY, HostCheck
 from whence.gateway.mcp import Mcp
+from whence.gateway.oidc import METADATA_PATH, RESOURCES, ProtectedResource
 from whence.gateway.openapi import openapi
 from whence.gateway.requests import (
     AskBody,
@@ -72,6 +74,7 @@ class _Routes:
             Route("/openapi.json", self.openapi),
             Route("/live", self.probe),
             Route("/ready", self.probe),
+            Route(METADATA_PATH + "{path:path}", self.resource),
         ]
 
     async def page(self, _: Request) -> Response:
@@ -131,16 +134,31 @@ class _Routes:
     async def probe(self, _: Request) -> Response:
         return JsonResponse({"status": "ok"})
 
+    async def resource(self, request: Request) -> Response:
+        known: ProtectedResource | None = request.app.state.resource
+        path = request.url.path.removeprefix(METADATA_PATH)
+        if known is None or path not in RESOURCES:
+            raise HTTPException(404)
+        return JsonResponse(known.metadata(request, path))
+
     async def _caller(self, request: Request) -> Caller:
-        caller = await self._auth.caller(request.headers.get("authorization"))
+        stated = request.headers.getlist("authorization")
+        if len(stated) > 1:
+            raise BadInput("the request has more than one Authorization header")
+        caller = await self._auth.caller(stated[0] if stated else None)
         return replace(caller, address=request.client.host if request.client else "")
 
 
 def gateway(
-    service: Service, auth: Authenticator, *, hosts: Iterable[str], max_body: int = MAX_BODY
+    service: Service,
+    auth: Authenticator,
+    *,
+    hosts: Iterable[str],
+    max_body: int = MAX_BODY,
+    resource: ProtectedResource | None = None,
 ) -> Starlette:
     """Return the ASGI application."""
-    return Starlette(
+    app = Starlette(
         routes=_Routes(service, auth).routes(),
         middleware=[Middleware(HostCheck, hosts=hosts, max_body=max_body)],
         exception_handlers={
@@ -149,6 +167,8 @@ def gateway(
             Exception: handle_error,
         },
     )
+    app.state.resource = resource
+    return app
 
 
 async def _json(request: Request) -> bytes:

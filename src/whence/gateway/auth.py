@@ -1,32 +1,36 @@
 """Callers and their rights.
 
-Requests without a token have the rights that the gateway was started with, public documents by default. A
-token has the rights that the tokens file lists; the file holds SHA-256 digests, not tokens. A request can only
+Requests without a token have the rights that the gateway was started with, public documents by default. When
+an identity provider is configured, a token of three parts joined by dots is a JWT and is checked as such only
+(`jwt_check`). Any other token has the rights that the tokens file lists (`tokens_file`). A request can only
 narrow its rights, unless its token has `speaks_for_others`: then each request names the rights of its reader.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
+import math
+import time
+from collections.abc import Callable, Mapping
+from hmac import compare_digest
+from typing import Protocol
 
 import msgspec
 
 from whence.schema.access import Access
-from whence.schema.errors import BadInput, ConfigError, WhenceError
-
-logger = logging.getLogger(__name__)
+from whence.schema.errors import WhenceError
 
 
 class Unauthorized(WhenceError):
-    """The request has no token where one is required, or an unknown one."""
+    """The request has no token where one is required, or one that is unknown, invalid or expired."""
 
     code = "unauthorized"
     exit_code = 2
     default_hint = "send `Authorization: Bearer TOKEN`"
+
+
+class InvalidToken(Unauthorized):
+    """The token is unknown, invalid, expired or revoked; its message is sent in the header of the response."""
 
 
 class Forbidden(WhenceError):
@@ -51,29 +55,19 @@ class AccessBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Access(frozenset(self.acl), frozenset(self.labels), self.clearance)
 
 
-class _TokenEntry(AccessBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One table of the tokens file."""
-
-    sha256: str
-    speaks_for_others: bool = False
-    write: bool = False
-
-
-class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    tokens: dict[str, _TokenEntry] = {}
-
-
 class Caller(msgspec.Struct, frozen=True):
     """The sender of a request."""
 
     name: str
-    """Name of the token; empty without one."""
+    """Name of the token, or subject of a JWT; empty without one."""
     access: Access
     """Most that the caller may see."""
     speaks_for_others: bool = False
     """Whether each request names the rights of its reader."""
     may_write: bool = False
     """Whether the caller may store and remove documents."""
+    expires_s: float = math.inf
+    """When the token ends, in seconds since 1970."""
     address: str = ""
     """Network address of the sender."""
 
@@ -108,73 +102,74 @@ class Caller(msgspec.Struct, frozen=True):
         )
 
 
+class TokenCheck(Protocol):
+    """Checks the tokens of an identity provider."""
+
+    async def caller(self, token: str) -> Caller:
+        """Return the caller, or raise `InvalidToken`, or `Unavailable` while no key can be had."""
+        ...
+
+
 class Authenticator:
-    """Finds the caller of a request by its token."""
+    """Finds the caller of a request by its token.
+
+    Args:
+        anonymous: Rights without a token.
+        tokens: Callers by the digest of their token, or what returns those of the moment.
+        jwt: Checks tokens of an identity provider; None when there is none.
+        require_token: Whether requests without a token are refused.
+        clock: Seconds since 1970.
+    """
 
     def __init__(
         self,
         anonymous: Access,
-        tokens: Mapping[str, Caller] | None = None,
+        tokens: Mapping[str, Caller] | Callable[[], Mapping[str, Caller]] | None = None,
         *,
+        jwt: TokenCheck | None = None,
         require_token: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._anonymous = Caller("", anonymous)
-        self._tokens = dict(tokens or {})
+        known: Mapping[str, Caller] = {} if tokens is None or callable(tokens) else dict(tokens)
+        self._tokens = tokens if callable(tokens) else lambda: known
+        self._jwt = jwt
         self._require_token = require_token
+        self._clock = clock
 
     async def caller(self, authorization: str | None) -> Caller:
-        """Return the caller of a request by its `Authorization` header."""
+        """Return the caller of a request by its `Authorization` header.
+
+        Raises:
+            Unauthorized: There is no token where one is required, or it is invalid.
+            Unavailable: Tokens cannot be checked at present.
+        """
         if not authorization:
             if self._require_token:
                 raise Unauthorized("this server requires a token")
             return self._anonymous
         scheme, _, token = authorization.partition(" ")
-        caller = self._tokens.get(token_digest(token.strip()))
-        if scheme.lower() != "bearer" or caller is None:
-            raise Unauthorized("unknown token")
+        if scheme.lower() != "bearer":
+            raise Unauthorized("the scheme of the Authorization header is not Bearer")
+        token = token.strip()
+        if self._jwt is not None and token.count(".") == 2:
+            return await self._jwt.caller(token)
+        caller = self._known(token_digest(token))
+        if caller is None:
+            raise InvalidToken("unknown token")
+        if self._clock() >= caller.expires_s:
+            raise InvalidToken("the token has expired")
         return caller
+
+    def _known(self, digest: str) -> Caller | None:
+        """Return the caller of a digest. Compares with every digest, each in constant time."""
+        found = None
+        for known, caller in self._tokens().items():
+            if compare_digest(known, digest):
+                found = caller
+        return found
 
 
 def token_digest(token: str) -> str:
     """Return the SHA-256 of a token in hexadecimal digits, as in the tokens file."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def read_tokens(path: Path) -> dict[str, Caller]:
-    """Read the tokens file; return callers by the digest of their token."""
-    try:
-        _warn_when_shared(path)
-        found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _TokenFile)
-    except OSError as error:
-        raise ConfigError(f"cannot read the tokens in {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of msgspec
-        raise ConfigError(f"the tokens in {path} are malformed: {error}", hint=_EXAMPLE) from error
-    callers: dict[str, Caller] = {}
-    for name, entry in found.tokens.items():
-        digest = entry.sha256.lower()
-        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-            raise ConfigError(f"{path}: {name}: sha256 must be 64 hex digits", hint=_EXAMPLE)
-        if digest in callers:
-            raise ConfigError(f"{path}: {name!r} and {callers[digest].name!r} have the same token")
-        callers[digest] = Caller(
-            name, _access(path, name, entry), entry.speaks_for_others, entry.write
-        )
-    return callers
-
-
-def _warn_when_shared(path: Path) -> None:
-    """Log that other users may read or change the file: who can change it grants himself rights."""
-    shared = path.stat().st_mode & 0o077
-    if shared:
-        what = "change" if shared & 0o022 else "read"
-        logger.warning("other users can %s the tokens in %s; run: chmod 600 %s", what, path, path)
-
-
-_EXAMPLE = 'a caller is [tokens.NAME] with sha256 = "...", and acl, labels, clearance, write or speaks_for_others'
-
-
-def _access(path: Path, name: str, entry: _TokenEntry) -> Access:
-    try:
-        return entry.access()
-    except BadInput as error:
-        raise ConfigError(f"{path}: {name!r}: {error.message}") from error

@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from whence.gateway.admission import TooManyRequests
-from whence.gateway.auth import Forbidden, Unauthorized
+from whence.gateway.auth import Forbidden, InvalidToken, Unauthorized
 from whence.schema.errors import (
     BadInput,
     CodecError,
@@ -26,6 +26,8 @@ from whence.schema.errors import (
 if TYPE_CHECKING:
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
+
+    from whence.gateway.oidc import ProtectedResource
 
 logger = logging.getLogger(__name__)
 
@@ -71,18 +73,29 @@ def as_whence_error(error: Exception) -> WhenceError:
     return InternalError("the request failed", hint="see the log of the server")
 
 
-async def handle_error(_: Request, error: Exception) -> Response:
+async def handle_error(request: Request, error: Exception) -> Response:
     """Respond with an error document."""
     fault = as_whence_error(error)
     status = next((code for kind, code in STATUSES if isinstance(fault, kind)), 500)
     headers = {}
     if fault.retry_after_s is not None or isinstance(fault, Overloaded):
         headers["Retry-After"] = str(max(1, round(fault.retry_after_s or 1)))
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    elif status == 403:
-        headers["WWW-Authenticate"] = 'Bearer error="insufficient_scope"'
+    if status in (401, 403):
+        headers["WWW-Authenticate"] = _challenge(request, fault)
     return JsonResponse(error_document(fault), status, headers)
+
+
+def _challenge(request: Request, fault: WhenceError) -> str:
+    """Return how to authenticate (RFC 6750, section 3; RFC 9728, section 5.1)."""
+    resource: ProtectedResource | None = getattr(request.app.state, "resource", None)
+    stated = {} if resource is None else resource.challenge(request)
+    if isinstance(fault, InvalidToken):
+        stated |= {"error": "invalid_token", "error_description": fault.message}
+    elif isinstance(fault, Forbidden):
+        stated |= {"error": "insufficient_scope"}
+    return " ".join(
+        ("Bearer", ", ".join(f'{key}="{value}"' for key, value in stated.items()))
+    ).strip()
 
 
 async def handle_http_error(request: Request, error: Exception) -> Response:
