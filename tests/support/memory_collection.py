@@ -66,15 +66,26 @@ class MemoryCollection:
         Raises:
             ValueError: It cannot be read, or holds no text.
         """
+        self.ingest_all({name: text}, tags=tags, metadata=metadata)
+
+    def ingest_all(
+        self,
+        documents: Mapping[str, str],
+        *,
+        tags: DocumentTags | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Put texts in by name, all with the same rights and metadata, as `ingest` does."""
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            for name, text in documents.items():
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
             chunker = Chunker(self.embedder.count_tokens, max_tokens=self.embedder.max_tokens)
             loaded = list(load([folder], chunker=chunker, tags=tags or DocumentTags()))
         drafts = [one.draft for one in loaded if isinstance(one, LoadedDocument)]
-        if not drafts:
-            raise ValueError(f"{name} cannot be read: {loaded}")
+        if len(drafts) < len(documents):
+            raise ValueError(f"not all of {list(documents)} can be read: {loaded}")
         self._thread.run(lambda _: self._store(drafts, dict(metadata or {})))
 
     def retriever(self, *, hybrid: bool = True, access: Access | None = None) -> Retriever:
@@ -95,13 +106,14 @@ class MemoryCollection:
         import msgspec
 
         await self.store.ensure_collection(_NAME, self.embedder.model)
+        documents = []
         for draft in drafts:
             kept = msgspec.structs.replace(draft, metadata={**draft.metadata, **metadata})
             # Contents alone: an embedder that counts words would count those of a heading twice.
             texts = [chunk.content for chunk in kept.chunks]
             vectors = await self.embedder.embed(texts, "document")
-            document = EmbeddedDocument(draft=kept, vectors=vectors)
-            await self.store.replace_documents(_NAME, [document])
+            documents.append(EmbeddedDocument(draft=kept, vectors=vectors))
+        await self.store.replace_documents(_NAME, documents)
 
 
 @asynccontextmanager

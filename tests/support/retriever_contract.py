@@ -1,12 +1,12 @@
 """The contract of `Retriever`, as tests to inherit.
 
-`RetrieverSuite` needs a fixture `library` with `ingest(name, text)` and `retriever(hybrid=True)`.
+`RetrieverSuite` needs a fixture `library` with `ingest(name, text)`, `ingest_all({name: text})` and
+`retriever(hybrid=True)`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from typing import Any
 
@@ -117,17 +117,16 @@ class RetrieverSuite:
         assert breakdown["combined_score"] == results[0].similarity_score
 
     def test_search_meets_performance_requirement(self, library: Any) -> None:
-        """A search over 1000 documents takes less than half a second, where work has a core to run on."""
+        """A search over 1000 documents takes less than half a second, once the store is loaded."""
         retriever = _filled(library, 1000)
+        retriever.search("what loads the store")
 
         start = time.perf_counter()
         results = retriever.search("test query", top_k=5)
         elapsed = time.perf_counter() - start
 
-        assert len(results) <= 5
-        if elapsed >= 0.5 and os.getloadavg()[0] > 3 * (os.cpu_count() or 1):
-            pytest.skip(f"{os.getloadavg()[0]:.0f} processes wait for {os.cpu_count()} cores")
         assert elapsed < 0.5
+        assert len(results) <= 5
 
     # --- ranges ------------------------------------------------------------------------------------
 
@@ -182,11 +181,7 @@ class RetrieverSuite:
 
 
 def _filled(library: Any, n: int) -> Any:
-    if hasattr(library, "ingest_all"):
-        library.ingest_all({f"d{i}.md": _about(i) for i in range(n)})
-    else:
-        for i in range(n):
-            library.ingest(f"d{i}.md", _about(i))
+    library.ingest_all({f"d{i}.md": _about(i) for i in range(n)})
     return library.retriever()
 
 
