@@ -31,6 +31,7 @@ from whence.gateway import events
 from whence.gateway.auth import AccessBody
 from whence.gateway.failures import STATUSES
 from whence.gateway.mcp import REVISIONS, TOOLS
+from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
 from whence.gateway.requests import AskBody, SearchBody
 from whence.processors.base import Processor
 from whence.schema.errors import WhenceError
@@ -358,6 +359,9 @@ PATHS = """| Path | Answer |
 | `POST /v1/ask` | an answer: the document of `whence ask --json`; events with `Accept: text/event-stream` |
 | `GET /v1/answers/{answer_id}` | its trace; `?format=json`, `tree`, `nquads`, `turtle`, `trig`, `jsonld` or `svg` |
 | `GET /v1/answers/{answer_id}/why-not?item=ID` | outcome of a passage or document |
+| `POST /v1/chat/completions` | an answer as OpenAI's API has it, as chunks with `"stream": true`; `model` is a collection |
+| `GET /v1/models`, `GET /v1/models/{model}` | the collections that the caller may see, as models |
+| `POST /v1/embeddings` | vectors of the embedding model |
 | `POST /mcp` | the Model Context Protocol |
 | `GET /openapi.json` | OpenAPI description |
 | `GET /live`, `GET /ready` | 200 while the server is running |
@@ -367,7 +371,13 @@ PATHS = """| Path | Answer |
 def http() -> str:
     """Return the page of the gateway's interface."""
     out = ["# HTTP\n", "Paths of `whence serve`.\n", PATHS]
-    for path, body in (("/v1/search", SearchBody), ("/v1/ask", AskBody)):
+    bodies: dict[str, type[Any]] = {
+        "/v1/search": SearchBody,
+        "/v1/ask": AskBody,
+        "/v1/chat/completions": ChatBody,
+        "/v1/embeddings": EmbeddingsBody,
+    }
+    for path, body in bodies.items():
         out.append(f"## Body of `{path}`\n")
         out.append(table(("Field", "Type", "Default", "Meaning"), map(body_field, fields_of(body))))
     out.append("## `access`\n")
@@ -375,7 +385,10 @@ def http() -> str:
     out.append("## Events\n")
     out.append("\n".join(events.__doc__.splitlines()[2:]) + "\n")
     out.append("## Statuses of errors\n")
-    out.append("The body is `{error: {code, message, hint}}`.\n")
+    out.append(
+        "The body is `{error: {code, message, hint}}`, on the paths of OpenAI's API"
+        " `{error: {message, type, param, code}}`.\n"
+    )
     rows = [(status, f"`{kind.code}`", first_line(kind)) for kind, status in STATUSES]
     rows += [
         (413, "`bad_input`", "The request is too large."),
@@ -403,9 +416,12 @@ def required(body: type[Any]) -> str:
 
 def body_field(field: Any) -> tuple[str, str, str, str]:
     """Return the row of a field of a request; its type has the meaning."""
-    kind, meta = typing.get_args(field.type)[:2]
+    kind, *metas = typing.get_args(field.type)[:2]
+    meta = metas[0] if metas else None
     default = "required" if field.required else f"`{shown_default(field)}`"
-    return f"`{field.name}`", f"`{shown_type(kind)}`", default, meta.description
+    if not isinstance(meta, msgspec.Meta):
+        return f"`{field.name}`", f"`{shown_type(field.type)}`", default, ""
+    return f"`{field.name}`", f"`{shown_type(kind)}`", default, meta.description or ""
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -207,7 +207,7 @@ async def _seen(store: PostgresStore) -> set[str]:
 
 
 async def _listed(store: PostgresStore) -> set[str]:
-    return set(await store.visible_documents(NAME, READER, limit=SIZE))
+    return {one.document_id for one in await store.visible_documents(NAME, READER, limit=SIZE)}
 
 
 async def _links(store: PostgresStore) -> set[str]:

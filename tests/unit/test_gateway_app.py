@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.gateway import FINANCE, SECRET, StubEngine, client_of
 
-from whence.engine.search import SearchQuery
 from whence.gateway.app import gateway
 from whence.gateway.auth import Authenticator, Caller, Forbidden, token_digest
 from whence.gateway.events import stream_events
@@ -21,8 +21,7 @@ from whence.gateway.openapi import openapi
 from whence.gateway.requests import decode_json
 from whence.gateway.server import listen
 from whence.gateway.service import Service
-from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
-from whence.schema import Access, Answer, Term, Triple
+from whence.schema import Access
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -31,55 +30,6 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
-
-SECRET = "correct horse"
-FINANCE = Access(frozenset({"finance"}), frozenset(), 2)
-TRIPLE = Triple(
-    s=Term("i", iri="urn:a"),
-    p=Term("i", iri="urn:b"),
-    o=Term("l", value="c"),
-    g="urn:graph:retrieval",
-)
-
-
-class StubEngine:
-    """Records its calls, and returns or raises as configured."""
-
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.failure: BaseException | None = None
-        self.gate: asyncio.Event | None = None
-
-    async def _record(self, **given: Any) -> None:
-        self.asked.append(given)
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.failure is not None:
-            raise self.failure
-
-    async def search_report(self, query: SearchQuery) -> SearchReport:
-        await self._record(**{name: getattr(query, name) for name in query.__struct_fields__})
-        chunk = RetrievedChunk(id="urn:c:1", content="Text \N{SNOWMAN}", metadata={})
-        hit = RetrievalResult(rank=1, similarity_score=0.9, chunk=chunk, document_id="a.md")
-        return SearchReport(results=[hit], latency_ms={"total": 1.0})
-
-    async def ask(
-        self, question: str, chunk_callback: Any = None, explain_callback: Any = None, **given: Any
-    ) -> Answer:
-        await self._record(question=question, **given)
-        if explain_callback is not None:
-            await explain_callback((TRIPLE,), "urn:trustgraph:docrag:a1")
-        if chunk_callback is not None:
-            await chunk_callback("Thirty ", False)
-            await chunk_callback("days.", True)
-        return Answer(answer_id="a1", question=question, text="Thirty days.")
-
-    async def explain(self, answer_id: str, access: Access) -> Any:
-        await self._record(answer_id=answer_id, access=access)
-
-    async def why_not(self, item: str, answer_id: str, access: Access) -> dict[str, Any]:
-        await self._record(item=item, answer_id=answer_id, access=access)
-        return {"chunk_id": item, "stage": "exploration"}
 
 
 @pytest.fixture
@@ -91,13 +41,7 @@ def engine() -> StubEngine:
 @pytest.fixture
 async def http(engine: StubEngine) -> AsyncIterator[httpx.AsyncClient]:
     """Give a client of a gateway with one token, two places, and bodies up to a kilobyte."""
-    tokens = {token_digest(SECRET): Caller("desk", FINANCE)}
-    service = Service(engine, "wiki", concurrent=2)  # type: ignore[arg-type]
-    app = gateway(
-        service, Authenticator(Access.public(), tokens), hosts={"127.0.0.1"}, max_body=1024
-    )
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
+    async with client_of(engine) as client:
         yield client
 
 
@@ -515,7 +459,9 @@ async def test_description_is_of_what_is_served(http: httpx.AsyncClient) -> None
     assert described == json.loads(json.dumps(openapi()))
     for path, methods in described["paths"].items():
         for method in methods:
-            told = await http.request(method.upper(), path.format(answer_id="a1"), json={})
+            told = await http.request(
+                method.upper(), path.format(answer_id="a1", model="wiki"), json={}
+            )
             assert told.status_code != 404, path
     wire = json.dumps(described)
     for name in wire.split('"#/components/schemas/')[1:]:

@@ -24,12 +24,16 @@ from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores
 from whence.retrieval.services import Embedded, Passage, Query, RetrievalServices
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
+from whence.text.follow_ups import standalone_question
 from whence.text.spelling import correct_text
 
 #: List marks that models write although the prompt forbids them.
 _BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
 #: Longest concept in characters; a longer line is prose, not a search phrase.
 _MAX_CONCEPT_CHARS = 500
+#: Earlier questions that complete one, and characters that a language model may add; more is no question.
+_MOST_EARLIER = 6
+_MAX_COMPLETED_CHARS = 1000
 #: What is known of the passages without a reranker.
 _NOT_RERANKED = CheckedReranking((), (), ())
 
@@ -46,13 +50,15 @@ class ProcessedQuery(msgspec.Struct, frozen=True):
 
 
 async def process_query(question: Question) -> ProcessedQuery:
-    """Correct the words of the question, then extract concepts and embed it at the same time.
+    """Complete and correct the question, then extract concepts and embed it at the same time.
 
     A failure to extract concepts degrades: the question alone is searched. Without a language model the
     question is the only concept.
     """
     trace, options = question.trace, question.options
     trace.begin("grounding")
+    if question.history:
+        await _complete(question)
     await _correct(question)
     text = question.text
     result: PromptResult | WhenceError
@@ -77,7 +83,7 @@ async def process_query(question: Question) -> ProcessedQuery:
             in_token=result.in_token,
             out_token=result.out_token,
             model=named_by or None,
-            question_used=text,
+            question_used=text if question.asked else "",
             corrections=question.corrections,
         ),
         candidates_in=1,
@@ -86,6 +92,30 @@ async def process_query(question: Question) -> ProcessedQuery:
         settings={"prompt_template": result.template} if result.template else None,
     )
     return ProcessedQuery(concepts, embedded)
+
+
+async def _complete(question: Question) -> None:
+    """Complete a follow-up question from the earlier ones: by a language model, else by rule."""
+    earlier = question.history[-_MOST_EARLIER:]
+    result = await _or_error(
+        question.deadline.limit(
+            "completing the question",
+            partial(question.writer.complete_question, question.text, earlier),
+            question.options.concepts_timeout_s,
+            share=0.3,
+        )
+    )
+    text = ""
+    if isinstance(result, WhenceError):
+        reason = f"the question was completed by rule alone: {result.message}"
+        question.trace.degrade("prompt", "completion_failed", reason)
+    elif result.language_model is not False:
+        question.replies.append(result)
+        text = " ".join((result.text or "").replace("\0", "").split())
+    if not text or len(text) > _MAX_COMPLETED_CHARS + len(question.text):
+        text = standalone_question(question.text, earlier)
+    if text != question.text:
+        question.asked, question.text = question.text, text
 
 
 async def _correct(question: Question) -> None:
@@ -97,7 +127,8 @@ async def _correct(question: Question) -> None:
     if question.exact:
         question.absent += tuple(one.source for one in found.corrections)
     elif found.corrections:
-        question.asked, question.corrections = question.text, found.corrections
+        question.asked = question.asked or question.text
+        question.corrections = found.corrections
         question.text = correct_text(question.text, found.corrections)
 
 

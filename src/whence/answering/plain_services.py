@@ -115,6 +115,10 @@ class PlainServices:
         self.log("Extracted concepts: %s", result.text)
         return result
 
+    async def complete_question(self, query: str, earlier: Sequence[str]) -> PromptResult:
+        """Return the question as it is: these clients know one question at a time."""
+        return PromptResult(text=query, language_model=False)
+
     async def write_answer(
         self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
     ) -> PromptResult:

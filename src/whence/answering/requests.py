@@ -24,6 +24,7 @@ from whence.answering.state import (
 from whence.answering.trace_recorder import Sources
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.diversity import DEFAULT_LAMBDA, check_diversity
+from whence.retrieval.pipeline import check_text
 from whence.retrieval.services import RetrievalClients, Timeouts, as_whence_error
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import (
@@ -215,6 +216,8 @@ def answer_document_request(
         message.rerank_limit,
         max_bytes=parameters.max_question_bytes,
     )
+    for earlier in message.history:
+        check_text("an earlier question", earlier)
     weight = message.diversity_lambda
     if weight is not None or message.diversity is not None:
         check_diversity(message.diversity, weight)
@@ -230,6 +233,8 @@ def answer_document_request(
     if message.filters:
         wire = msgspec.json.encode(message.filters, order="deterministic")
         settings["filters"] = wire.decode()
+    if message.history:
+        settings["history"] = msgspec.json.encode(message.history).decode()
     if as_of:
         settings["as_of"] = as_of
     return _answer(message, parameters, context, sources, settings, filters=message.filters)

@@ -124,6 +124,10 @@ class WriterService(Protocol):
         """Return search phrases for a question, one a line."""
         ...
 
+    async def complete_question(self, query: str, earlier: Sequence[str]) -> PromptResult:
+        """Return a question that can be understood without the earlier ones, which are oldest first."""
+        ...
+
     async def write_answer(
         self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
     ) -> PromptResult:
@@ -212,8 +216,10 @@ class Question:
     """Whether no word is corrected."""
     revision_of: str = ""
     """Id of the answer that this one replaces."""
+    history: tuple[str, ...] = ()
+    """Earlier questions of the conversation, oldest first."""
     asked: str = ""
-    """The question as asked, once `text` is a corrected one."""
+    """The question as asked, once `text` is another one."""
     corrections: tuple[Correction, ...] = ()
     absent: tuple[str, ...] = ()
     """Words and identifiers of the question that no visible chunk has."""
@@ -285,7 +291,7 @@ def new_question(
     )
     if isinstance(message, DocumentRagRequest):
         question.checks_words, question.exact = True, message.exact
-        question.revision_of = message.revision_of
+        question.revision_of, question.history = message.revision_of, message.history
         question.rerank = has_reranker and message.rerank
         question.rerank_limit = message.rerank_limit if question.rerank else 0
         if message.diversity == "mmr":

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from whence.answering.state import ChunkCallback, ExplainCallback
 from whence.engine.audit import Operation, audit_calls
 from whence.engine.code import CodeSnapshots
+from whence.engine.documents import EngineDocuments
 from whence.engine.erasure import Erasure
 from whence.engine.evidence import export_evidence
 from whence.engine.history import EngineHistory
@@ -23,12 +24,11 @@ from whence.engine.owner import OwnerOperations
 from whence.engine.results import IndexReport
 from whence.engine.search import SearchQuery, run_search
 from whence.engine.session import EngineSession
-from whence.engine.show import show_document
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.trace_access import explain
 from whence.provenance.outcome import WhyNot
 from whence.provenance.trace import Trace
-from whence.retrieval.pipeline import RERANK_BUDGET_S, check_text, search_match, search_mode
+from whence.retrieval.pipeline import RERANK_BUDGET_S, search_match, search_mode
 from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, Diversity, DocumentRagRequest
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from whence.engine.retriever import Retriever
     from whence.flow.settings import Settings
     from whence.models.protocols import Embedder, Reranker, Writer
-    from whence.schema.places import DocumentText
-    from whence.store.protocols import ChunkStore, CollectionInfo
+    from whence.store.protocols import ChunkStore
 
 __all__ = ("ChunkCallback", "Engine", "ExplainCallback")
 
@@ -52,6 +51,7 @@ _AUDITED = {
     "explain": Operation("explain", lambda trace: len(trace.candidates)),
     "why_not": Operation("why-not"),
     "show": Operation("show"),
+    "remove": Operation("remove"),
     "replay": Operation("replay"),
     "diff": Operation("diff"),
     "changes": Operation("changes", len),
@@ -65,7 +65,7 @@ def _resources(settings: Settings, **given: Any) -> tuple[Settings, dict[str, An
     return settings.replace(**options), objects
 
 
-class Engine(EngineHistory):
+class Engine(EngineHistory, EngineDocuments):
     """Index, search, ask and explain; `code` has the operations on snapshots, `owner` those without rights.
 
     Use it as an asynchronous context manager. Models are loaded on first use: opening costs a connection.
@@ -233,6 +233,7 @@ class Engine(EngineHistory):
         filters: Mapping[str, Any] | None = None,
         exact: bool = False,
         as_of: str | None = None,
+        history: Sequence[str] = (),
         timeout_s: float = 120.0,
         chunk_callback: ChunkCallback | None = None,
         explain_callback: ExplainCallback | None = None,
@@ -253,28 +254,27 @@ class Engine(EngineHistory):
             filters: Conditions on metadata that passages must meet, as for `search`.
             exact: Whether misspelt words are searched for as they are.
             as_of: Date, time or id of an answer, whose documents are read; see `whence.engine.as_of`.
+            history: Earlier questions of the conversation, oldest first; they complete a follow-up question.
             timeout_s: Seconds for the whole question.
             chunk_callback: Receives the text while it is written.
             explain_callback: Receives the triples of each finished stage; its exceptions are only logged.
 
         Raises:
-            DeadlineExceeded: The time ran out.
-            WhenceError: As for `search`.
+            WhenceError: As for `search`; also when the time ran out.
         """
+        how: dict[str, Any] = {"exact": exact, "rerank": rerank, "rerank_limit": rerank_limit}
+        limits: dict[str, Any] = {"doc_limit": doc_limit, "fetch_limit": fetch_limit}
         request = DocumentRagRequest(
             access=access,
             question=question,
             collection=collection,
-            doc_limit=doc_limit,
-            fetch_limit=fetch_limit,
-            rerank=rerank,
-            rerank_limit=rerank_limit,
             diversity=diversity,
             diversity_lambda=diversity_lambda,
-            exact=exact,
             mode=None if mode is None else search_mode(mode),
             filters=dict(filters or {}),
             streaming=chunk_callback is not None,
+            history=tuple(history),
+            **(how | limits),
         )
         return await self._session.ask(request, timeout_s, chunk_callback, explain_callback, as_of)
 
@@ -299,21 +299,6 @@ class Engine(EngineHistory):
     async def erase(self, document_id: str, *, collection: str = "default") -> Erasure:
         """Erase a document; see `whence.engine.owner.OwnerOperations.erase`."""
         return (await self.owner.erase([document_id], collection=collection))[0]
-
-    async def show(
-        self, item: str, access: Access = _PUBLIC, *, collection: str = "default"
-    ) -> DocumentText:
-        """Return the stored text of a document, named by its id or that of one of its chunks.
-
-        Raises:
-            NotFound: There is no such item, or the reader may not see it.
-        """
-        check_text("the item's id", item)
-        return await show_document(await self._session.store(), collection, item, access)
-
-    async def collections(self) -> list[CollectionInfo]:
-        """Return all collections by name; counts include hidden documents."""
-        return await (await self._session.store()).collections()
 
     def retriever(
         self,

@@ -134,6 +134,7 @@ def replay_request(record: TraceRecord) -> DocumentRagRequest | CodeRagRequest:
         exact=settings.get("exact", False),
         mode=settings.get("mode"),
         filters=msgspec.json.decode(settings.get("filters", "{}"), type=dict[str, Any]),
+        history=msgspec.json.decode(settings.get("history", "[]"), type=tuple[str, ...]),
         record=False,
     )
 

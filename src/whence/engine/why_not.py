@@ -127,9 +127,10 @@ class _Lookup:
         """Return the one answer for what does not exist and what the reader may not see."""
         known: list[str] = []
         if isinstance(self.store, SupportsVisibleListing):
-            known = await self.store.visible_documents(
+            listed = await self.store.visible_documents(
                 self.collection, self.access, limit=_MOST_COMPARED
             )
+            known = [one.document_id for one in listed]
         nearest = await asyncio.to_thread(similar_ids, item, known, self.collection)
         chunks = await self.store.visible_chunks(self.collection, nearest.chunks, self.access)
         shown = [one for one in nearest.chunks if one in chunks] or nearest.documents

@@ -7,6 +7,7 @@
 | `POST /v1/ask` | an answer; as events with `Accept: text/event-stream` |
 | `GET /v1/answers/{id}` | trace of an answer; `?format=` json, tree, nquads, turtle, trig, jsonld or svg |
 | `GET /v1/answers/{id}/why-not?item=` | why a passage is not in the answer |
+| `POST /v1/chat/completions`, ... | OpenAI's API, see `openai.routes` |
 | `POST /mcp` | the Model Context Protocol |
 | `GET /openapi.json` | OpenAPI description |
 | `GET /live`, `GET /ready` | probes |
@@ -29,19 +30,21 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from whence.gateway.auth import AccessBody, Authenticator, Caller
-from whence.gateway.events import OnStage, OnText, stream_events
+from whence.gateway.events import EVENT_STREAM, STREAM_HEADERS, OnStage, OnText, stream_events
 from whence.gateway.failures import JsonResponse, handle_error, handle_http_error
 from whence.gateway.host_check import MAX_BODY, HostCheck
 from whence.gateway.mcp import Mcp
 from whence.gateway.oidc import METADATA_PATH, RESOURCES, ProtectedResource
+from whence.gateway.openai.routes import OpenAiRoutes
 from whence.gateway.openapi import openapi
 from whence.gateway.requests import (
     AskBody,
     ExplainBody,
     SearchBody,
     WhyNotBody,
-    decode_json,
     parse_body,
+    read_body,
+    read_json,
 )
 from whence.gateway.service import FORMATS, MEDIA_TYPES, Service
 from whence.provenance.render import render_trace
@@ -50,7 +53,6 @@ from whence.schema.errors import BadInput, WhenceError
 _PAGE: Final = Path(__file__).parent / "page"
 #: Longest number of a clearance in a query string; the largest is checked later.
 _MAX_DIGITS: Final = 10
-_EVENTS: Final = "text/event-stream"
 
 
 class _Routes:
@@ -70,6 +72,7 @@ class _Routes:
             Route("/v1/ask", self.ask, methods=["POST"]),
             Route("/v1/answers/{answer_id}", self.explain),
             Route("/v1/answers/{answer_id}/why-not", self.why_not),
+            *OpenAiRoutes(self._service, self._caller).routes(),
             Route("/mcp", self.mcp, methods=["POST"]),
             Route("/openapi.json", self.openapi),
             Route("/live", self.probe),
@@ -82,13 +85,13 @@ class _Routes:
 
     async def search(self, request: Request) -> Response:
         caller = await self._caller(request)
-        body = parse_body(decode_json(await _json(request)), SearchBody)
+        body = parse_body(await read_json(request), SearchBody)
         return JsonResponse(await self._service.search(caller, body))
 
     async def ask(self, request: Request) -> Response:
         caller = await self._caller(request)
-        body = parse_body(decode_json(await _json(request)), AskBody)
-        if _EVENTS not in request.headers.get("accept", ""):
+        body = parse_body(await read_json(request), AskBody)
+        if EVENT_STREAM not in request.headers.get("accept", ""):
             return JsonResponse(await self._service.ask(caller, body))
 
         async def question(on_text: OnText, on_stage: OnStage) -> dict[str, object]:
@@ -96,9 +99,8 @@ class _Routes:
 
         # Once events are sent the status cannot say that there are too many requests.
         self._service.check_ask(caller, body)
-        # Proxies must not buffer events.
-        headers = {"X-Accel-Buffering": "no"}
-        return StreamingResponse(stream_events(question), media_type=_EVENTS, headers=headers)
+        stream = stream_events(question)
+        return StreamingResponse(stream, media_type=EVENT_STREAM, headers=STREAM_HEADERS)
 
     async def explain(self, request: Request) -> Response:
         caller = await self._caller(request)
@@ -123,7 +125,7 @@ class _Routes:
 
     async def mcp(self, request: Request) -> Response:
         caller = await self._caller(request)
-        reply = await self._mcp.answer(await _json(request), caller, dict(request.headers))
+        reply = await self._mcp.answer(await read_body(request), caller, dict(request.headers))
         if reply.document is None:
             return Response(status_code=reply.status)
         return JsonResponse(reply.document, reply.status)
@@ -169,16 +171,6 @@ def gateway(
     )
     app.state.resource = resource
     return app
-
-
-async def _json(request: Request) -> bytes:
-    """Return the body, which must be declared as JSON: forms on foreign pages can send other types."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise BadInput(
-            f"a body of type {kind or 'unknown'!r}", hint="send `Content-Type: application/json`"
-        )
-    return await request.body()
 
 
 def _access(request: Request) -> AccessBody | None:

@@ -13,11 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final, Protocol
 
-import msgspec
-
-from whence.gateway.failures import as_whence_error, error_document
+from whence.gateway.failures import JsonResponse, as_whence_error, error_document
 from whence.provenance.render.json import triple_to_json
 from whence.provenance.terms import stage_from_uri
 from whence.schema.terms import Triple
@@ -27,40 +25,87 @@ _PING_S = 15.0
 #: Events queued for a slow reader before the question waits.
 _BACKLOG = 256
 
+EVENT_STREAM: Final = "text/event-stream"
+#: Proxies must not buffer events.
+STREAM_HEADERS: Final = {"X-Accel-Buffering": "no"}
+
 OnText = Callable[[str, bool], Awaitable[None]]
 OnStage = Callable[[tuple[Triple, ...], str], Awaitable[None]]
 
 
-def encode_event(name: str, data: Any) -> bytes:
-    """Encode one event; JSON has no line breaks, so one `data` line suffices."""
-    return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(data) + b"\n\n"
+class EventEncoder(Protocol):
+    """Turns what happens to a question into bytes of a stream."""
+
+    def stage(self, triples: tuple[Triple, ...], uri: str) -> bytes:
+        """Return the bytes for a finished stage; none when it is not told."""
+        ...
+
+    def text(self, text: str, end: bool) -> bytes:
+        """Return the bytes for a piece of the answer."""
+        ...
+
+    def answer(self, document: dict[str, Any]) -> bytes:
+        """Return the bytes for the complete answer."""
+        ...
+
+    def error(self, error: Exception) -> bytes:
+        """Return the bytes for a failed question."""
+        ...
+
+
+class NamedEvents:
+    """Encodes the events of `/v1/ask`."""
+
+    def stage(self, triples: tuple[Triple, ...], uri: str) -> bytes:
+        """Return the event `stage`."""
+        rows = [triple_to_json(triple) for triple in triples]
+        return _event("stage", {"stage": stage_from_uri(uri), "uri": uri, "triples": rows})
+
+    def text(self, text: str, end: bool) -> bytes:
+        """Return the event `text`."""
+        return _event("text", {"text": text, "end": end})
+
+    def answer(self, document: dict[str, Any]) -> bytes:
+        """Return the event `answer`."""
+        return _event("answer", document)
+
+    def error(self, error: Exception) -> bytes:
+        """Return the event `error`."""
+        return _event("error", error_document(as_whence_error(error)))
+
+
+def _event(name: str, data: Any) -> bytes:
+    # JSON has no line breaks, so one `data` line suffices.
+    return b"event: " + name.encode() + b"\ndata: " + JsonResponse.encoded(data) + b"\n\n"
 
 
 async def stream_events(
-    question: Callable[[OnText, OnStage], Awaitable[dict[str, Any]]], *, ping_s: float = _PING_S
+    question: Callable[[OnText, OnStage], Awaitable[dict[str, Any]]],
+    encoder: EventEncoder | None = None,
+    *,
+    ping_s: float = _PING_S,
 ) -> AsyncIterator[bytes]:
     """Run a question and yield its events; closing the iterator cancels the question.
 
     Args:
         question: Asks with callbacks for pieces of text and stages; returns the document of the answer.
+        encoder: Encodes the events; by default `NamedEvents`.
         ping_s: Silence after which a comment is sent, in seconds.
     """
+    encode = encoder or NamedEvents()
     events: asyncio.Queue[bytes | None] = asyncio.Queue(_BACKLOG)
 
     async def on_text(text: str, end: bool) -> None:
-        await events.put(encode_event("text", {"text": text, "end": end}))
+        await events.put(encode.text(text, end))
 
     async def on_stage(triples: tuple[Triple, ...], uri: str) -> None:
-        rows = [triple_to_json(triple) for triple in triples]
-        await events.put(
-            encode_event("stage", {"stage": stage_from_uri(uri), "uri": uri, "triples": rows})
-        )
+        await events.put(encode.stage(triples, uri))
 
     async def run() -> None:
         try:
-            last = encode_event("answer", await question(on_text, on_stage))
+            last = encode.answer(await question(on_text, on_stage))
         except Exception as error:  # noqa: BLE001 - the status line is sent already
-            last = encode_event("error", error_document(as_whence_error(error)))
+            last = encode.error(error)
         await events.put(last)
         await events.put(None)
 
@@ -74,7 +119,8 @@ async def stream_events(
                 encoded = b": waiting\n\n"
             if encoded is None:
                 return
-            yield encoded
+            if encoded:
+                yield encoded
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

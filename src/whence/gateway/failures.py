@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from whence.gateway.admission import TooManyRequests
 from whence.gateway.auth import Forbidden, InvalidToken, Unauthorized
+from whence.gateway.openai.faults import is_of_openai, openai_document
 from whence.schema.errors import (
     BadInput,
     CodecError,
@@ -55,7 +56,12 @@ class JsonResponse(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Encode the document; lone surrogates become replacement characters."""
+        """Encode the document."""
+        return self.encoded(content)
+
+    @staticmethod
+    def encoded(content: Any) -> bytes:
+        """Return a document as JSON; lone surrogates become replacement characters."""
         wire = msgspec.json.encode(content, order="deterministic")
         return wire.decode("utf-8", "replace").encode()
 
@@ -73,16 +79,26 @@ def as_whence_error(error: Exception) -> WhenceError:
     return InternalError("the request failed", hint="see the log of the server")
 
 
+def status_of(fault: WhenceError) -> int:
+    """Return the status of an error."""
+    return next((code for kind, code in STATUSES if isinstance(fault, kind)), 500)
+
+
+def error_for(path: str, fault: WhenceError, status: int) -> dict[str, Any]:
+    """Return the JSON document of an error in the form that clients of a path expect."""
+    return openai_document(fault, status) if is_of_openai(path) else error_document(fault)
+
+
 async def handle_error(request: Request, error: Exception) -> Response:
     """Respond with an error document."""
     fault = as_whence_error(error)
-    status = next((code for kind, code in STATUSES if isinstance(fault, kind)), 500)
+    status = status_of(fault)
     headers = {}
     if fault.retry_after_s is not None or isinstance(fault, Overloaded):
         headers["Retry-After"] = str(max(1, round(fault.retry_after_s or 1)))
     if status in (401, 403):
         headers["WWW-Authenticate"] = _challenge(request, fault)
-    return JsonResponse(error_document(fault), status, headers)
+    return JsonResponse(error_for(request.url.path, fault, status), status, headers)
 
 
 def _challenge(request: Request, fault: WhenceError) -> str:
@@ -108,4 +124,5 @@ async def handle_http_error(request: Request, error: Exception) -> Response:
         fault = BadInput(f"{request.method} is not allowed for this path", hint=_SEE)
     else:
         fault = BadInput(str(refused.detail), hint=_SEE)
-    return JsonResponse(error_document(fault), refused.status_code, dict(refused.headers or {}))
+    document = error_for(request.url.path, fault, refused.status_code)
+    return JsonResponse(document, refused.status_code, dict(refused.headers or {}))

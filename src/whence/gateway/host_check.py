@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from whence.flow.hosts import host_name
-from whence.gateway.failures import JsonResponse, error_document
+from whence.gateway.failures import JsonResponse, error_for
 from whence.schema.errors import BadInput
 
 #: Largest request body in bytes, far above the longest accepted question.
@@ -49,27 +49,26 @@ class HostCheck:
             return
         headers = Headers(scope=scope)
         send_secured = _with_security_headers(send)
-        refusal = self._refusal(headers)
+        refusal = self._refusal(scope["path"], headers)
         if refusal is not None:
             await refusal(scope, receive, send_secured)
             return
         await self._app(scope, _with_limit(receive, self._max_body), send_secured)
 
-    def _refusal(self, headers: Headers) -> JsonResponse | None:
+    def _refusal(self, path: str, headers: Headers) -> JsonResponse | None:
         host = headers.get("host", "")
         if not self._is_allowed_host(host):
-            return _refused(
-                421, f"{host!r} is not a host name of this server", "allow it with --allow-host"
-            )
+            message = f"{host!r} is not a host name of this server"
+            return _refused(path, 421, message, "allow it with --allow-host")
         origin = headers.get("origin")
         # A page of this server sends the server's own host as its origin.
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return _refused(
-                403, f"pages of {origin!r} may not use this server", "send the request directly"
-            )
+            message = f"pages of {origin!r} may not use this server"
+            return _refused(path, 403, message, "send the request directly")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_body:
-            return _refused(413, f"the request has more than {self._max_body} bytes", _SEND_LESS)
+            message = f"the request has more than {self._max_body} bytes"
+            return _refused(path, 413, message, _SEND_LESS)
         return None
 
     def _is_allowed_host(self, host: str) -> bool:
@@ -95,8 +94,8 @@ def _with_limit(receive: Receive, limit: int) -> Receive:
     return receiving
 
 
-def _refused(status: int, message: str, hint: str) -> JsonResponse:
-    return JsonResponse(error_document(BadInput(message, hint=hint)), status)
+def _refused(path: str, status: int, message: str, hint: str) -> JsonResponse:
+    return JsonResponse(error_for(path, BadInput(message, hint=hint), status), status)
 
 
 def _with_security_headers(send: Send) -> Send:

@@ -9,6 +9,7 @@ import msgspec
 
 from whence.gateway.auth import AccessBody
 from whence.gateway.failures import STATUSES
+from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
 from whence.gateway.requests import AskBody, SearchBody
 from whence.gateway.service import FORMATS, MEDIA_TYPES
 from whence.schema.version import VERSION
@@ -18,7 +19,8 @@ from whence.schema.version import VERSION
 def openapi() -> dict[str, Any]:
     """Return the description."""
     _, parts = msgspec.json.schema_components(
-        [SearchBody, AskBody, AccessBody], ref_template="#/components/schemas/{name}"
+        [SearchBody, AskBody, AccessBody, ChatBody, EmbeddingsBody],
+        ref_template="#/components/schemas/{name}",
     )
     return {
         "openapi": "3.1.0",
@@ -51,11 +53,17 @@ def openapi() -> dict[str, Any]:
                     _DOCUMENT,
                 )
             },
+            **_openai_paths(),
         },
         "components": {
-            "schemas": parts | {"Error": _ERROR},
+            "schemas": parts | {"Error": _ERROR, "OpenAiError": _OPENAI_ERROR},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "responses": {"error": _ERROR_RESPONSE},
+            "responses": {
+                "error": _error_response("The error, and a hint how to resolve it.", "Error"),
+                "openAiError": _error_response(
+                    "The error in the form of OpenAI's API.", "OpenAiError"
+                ),
+            },
         },
     }
 
@@ -71,12 +79,30 @@ _ERROR = {
         }
     },
 }
-_ERROR_RESPONSE = {
-    "description": "The error, and a hint how to resolve it.",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+_OPENAI_FIELDS = {
+    "message": {"type": "string"},
+    "type": {"type": "string"},
+    "param": {"type": ["string", "null"]},
+    "code": {"type": "string"},
+}
+_OPENAI_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": list(_OPENAI_FIELDS),
+            "properties": _OPENAI_FIELDS,
+        }
+    },
 }
 _DOCUMENT = {"application/json": {"schema": {"type": "object"}}}
 _EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
+
+
+def _error_response(description: str, schema: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {"description": description, "content": content}
 
 
 def _parameter(
@@ -94,18 +120,45 @@ _ACCESS = (
 )
 
 
-def _post(name: str, summary: str, body: type[Any], content: Any = _DOCUMENT) -> dict[str, Any]:
+def _post(
+    name: str, summary: str, body: type[Any], content: Any = _DOCUMENT, *, failure: str = "error"
+) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{body.__name__}"}
     request = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return _operation(name, summary, content, requestBody=request)
+    return _operation(name, summary, content, failure=failure, requestBody=request)
 
 
 def _get(name: str, summary: str, own: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     return _operation(name, summary, content, parameters=[_ANSWER_ID, own, *_ACCESS])
 
 
-def _operation(name: str, summary: str, content: Any, **request: Any) -> dict[str, Any]:
-    failed = {"$ref": "#/components/responses/error"}
+def _openai_paths() -> dict[str, Any]:
+    error = {"failure": "openAiError"}
+    model = _parameter("model", {"type": "string"}, where="path", required=True)
+    chat = _post(
+        "createChatCompletion",
+        "Answer the last question of a conversation",
+        ChatBody,
+        _DOCUMENT | _EVENTS,
+        **error,
+    )
+    vectors = _post("createEmbedding", "Turn texts into vectors", EmbeddingsBody, **error)
+    listed = _operation("listModels", "List the visible collections", _DOCUMENT, **error)
+    one = "Show a visible collection"
+    return {
+        "/v1/chat/completions": {"post": chat},
+        "/v1/models": {"get": listed},
+        "/v1/models/{model}": {
+            "get": _operation("retrieveModel", one, _DOCUMENT, parameters=[model], **error)
+        },
+        "/v1/embeddings": {"post": vectors},
+    }
+
+
+def _operation(
+    name: str, summary: str, content: Any, *, failure: str = "error", **request: Any
+) -> dict[str, Any]:
+    failed = {"$ref": f"#/components/responses/{failure}"}
     statuses = sorted({status for _, status in STATUSES} | {413, 500})
     done = {"description": "Done.", "content": content}
     responses = {"200": done} | {str(status): failed for status in statuses}

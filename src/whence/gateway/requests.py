@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -11,6 +11,9 @@ from whence.gateway.auth import AccessBody
 from whence.retrieval.pipeline import RERANK_BUDGET_S
 from whence.schema.document_rag import Diversity
 from whence.schema.errors import BadInput
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 #: Maximum time limit of a question in seconds: an absent caller must not occupy a slot for long.
 MAX_TIMEOUT_S = 600.0
@@ -106,6 +109,12 @@ class AskBody(_Body, frozen=True, kw_only=True):
     ] = None
     filters: _Filters = {}
     exact: _Exact = False
+    history: Annotated[
+        list[str],
+        msgspec.Meta(
+            description="Earlier questions of the conversation, oldest first; they complete a follow-up question."
+        ),
+    ] = []
     timeout_s: Annotated[
         float, msgspec.Meta(gt=0, le=MAX_TIMEOUT_S, description="Time limit in seconds.")
     ] = 120.0
@@ -125,6 +134,25 @@ class WhyNotBody(_Body, frozen=True, kw_only=True):
     item: Annotated[str, msgspec.Meta(description="Id of a chunk or document.")]
     answer_id: _AnswerId
     access: _Access = None
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the body, which must be declared as JSON: forms on foreign pages can send other types.
+
+    Raises:
+        BadInput: It has another type.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise BadInput(
+            f"a body of type {kind or 'unknown'!r}", hint="send `Content-Type: application/json`"
+        )
+    return await request.body()
+
+
+async def read_json(request: Request) -> Any:
+    """Return the decoded body; errors as for `read_body` and `decode_json`."""
+    return decode_json(await read_body(request))
 
 
 def decode_json(raw: bytes) -> Any:

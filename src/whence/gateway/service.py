@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +17,10 @@ from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.provenance.trace import Trace
+    from whence.schema.access import Access
+    from whence.schema.embedding import EmbeddingModel, EmbeddingResponse, Purpose
     from whence.schema.terms import Triple
+    from whence.store.protocols import ListedCollection
 
 #: Media type of each format of a trace.
 MEDIA_TYPES = {
@@ -92,6 +95,28 @@ class Service:
             access = caller.access_for(body.access)
             told = await self._engine.why_not(body.item, body.answer_id, access)
         return why_not_document(told)
+
+    async def collections(
+        self, access: Access, names: Sequence[str] = ()
+    ) -> list[ListedCollection]:
+        """Return the collections, of `names` if there are any, with a document that the reader may see."""
+        return await self._engine.visible_collections(access, names=names)
+
+    async def embedding_model(self) -> EmbeddingModel:
+        """Return the model of `embed`."""
+        return await self._engine.embedding_model()
+
+    async def embed(
+        self, caller: Caller, texts: Sequence[str], purpose: Purpose
+    ) -> tuple[EmbeddingResponse, list[int] | None, int]:
+        """Return the vectors of texts, the tokens of each if known, and how many are read of one."""
+        async with self._admission.admit("embed", caller.share, _TIMEOUT_S):
+            counts, most = await self._engine.count_tokens(texts)
+            return await self._engine.embed(texts, purpose), counts, most
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        """Return the tokens of each text; None where only an estimate is known."""
+        return (await self._engine.count_tokens(texts))[0]
 
     def _options(self, caller: Caller, body: SearchBody | AskBody) -> dict[str, Any]:
         """Return the fields of a body with the caller's rights and the collection to read."""

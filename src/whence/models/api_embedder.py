@@ -32,6 +32,8 @@ class ApiEmbedder(ABC):
 
     provider: ClassVar[str]
     batch_texts: ClassVar[int]
+    #: Its counts of tokens are not exact.
+    estimates_tokens: ClassVar[bool] = True
 
     def __init__(self, name: str, endpoint: Endpoint) -> None:
         self._name = name

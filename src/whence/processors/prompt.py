@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from whence.answering.prompts import EXTRACT_CONCEPTS, TEMPLATES, write_request
+from whence.answering.prompts import DOCUMENT_PROMPT, TEMPLATES, write_request
 from whence.processors.base import PROMPT, Context, StreamingProcessor, closing
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
@@ -26,7 +26,7 @@ class PromptParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class PromptProcessor(StreamingProcessor):
     """Fills a template and has a writer answer it.
 
-    Without a language model the only concept of a question is the question itself.
+    Without a language model the only concept of a question is the question itself, which is not completed.
     """
 
     type_name = "prompt"
@@ -59,9 +59,9 @@ class PromptProcessor(StreamingProcessor):
                 f"a prompt of {size} characters; at most {self.parameters.max_chars} are taken",
                 hint="ask for fewer documents, or raise `max_chars` of the prompt processor",
             )
-        if template.template_id == EXTRACT_CONCEPTS and not writer.is_language_model:
-            concept = PromptResult(text=request.query, model=writer.model, language_model=False)
-            yield PromptResponse(result=concept)
+        if template.template_id != DOCUMENT_PROMPT and not writer.is_language_model:
+            same = PromptResult(text=request.query, model=writer.model, language_model=False)
+            yield PromptResponse(result=same)
             return
         result: PromptResult | None = None
         async with closing(writer.write(request)) as pieces:

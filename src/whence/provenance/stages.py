@@ -113,7 +113,8 @@ def grounding_triples(
 ) -> tuple[Triple, ...]:
     """State which concepts were searched for; 4 triples, one per concept, up to 3 for the model's use.
 
-    The order of the concepts is recorded when `run` is given; so is the question with `corrections`, if any.
+    The order of the concepts is recorded when `run` is given; so are the question that is used, if it is
+    not the one asked, and its `corrections`.
     """
     stage = _Stage(answer_id, "grounding", "question")
     node, terms = stage.node, list(map(_concept_term, concepts))
@@ -122,9 +123,10 @@ def grounding_triples(
     if run is not None:
         order = json.dumps([term.value for term in terms], ensure_ascii=False)
         stage.rows.append((node, ns.WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON)))
+        if question_used:
+            stage.rows.append((node, ns.WH_QUESTION_USED, literal(question_used)))
         if corrections:
             wire = msgspec.json.encode(corrections).decode()
-            stage.rows.append((node, ns.WH_QUESTION_USED, literal(question_used)))
             stage.rows.append((node, ns.WH_CORRECTIONS, literal(wire, ns.RDF_JSON)))
     return stage.triples("Grounding", (ns.TG_GROUNDING,), run)
 

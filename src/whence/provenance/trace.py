@@ -120,7 +120,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[Stage, ...] = ()
     """In the order of the chain."""
     question_used: str = ""
-    """The question with its corrections; empty when no word was corrected."""
+    """The question that was answered, completed and corrected; empty when it is the one asked."""
     corrections: tuple[Correction, ...] = ()
     """Misspelt words of the question and what they were taken for."""
     concepts: tuple[str, ...] = ()

@@ -55,6 +55,8 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """False records no trace, for a question that is repeated only to compare."""
     revision_of: str = ""
     """Id of an answer that the new one replaces; the trace names it."""
+    history: tuple[str, ...] = ()
+    """Earlier questions of the conversation, oldest first; they complete a follow-up question."""
 
 
 class AnswerPiece(Message, frozen=True, kw_only=True):
@@ -187,7 +189,7 @@ class Answer(Message, frozen=True, kw_only=True):
     question: str
     """The question as asked."""
     question_used: str = ""
-    """The question that was answered, with the corrections."""
+    """The question that was answered, completed from earlier ones and with the corrections."""
     corrections: tuple[Correction, ...] = ()
     """Misspelt words of the question and what they were taken for."""
     text: str

@@ -65,7 +65,8 @@ class PromptRequest(Message, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "prompt-request.v1"
 
     template_id: str
-    """`extract-concepts` (variable `query`) or `document-prompt` (`query`, `documents`, and as `outdated` the
+    """`extract-concepts` (variable `query`), `complete-question` (`query`, and as `documents` the earlier
+    questions, oldest first) or `document-prompt` (`query`, `documents`, and as `outdated` the
     numbers, from 1, of those that are out of date, as `sections` the headings above each, as `sources` their
     ids, versions and dates)."""
     variables: dict[str, Any] = {}

@@ -98,6 +98,25 @@ class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Token codes of the chunks, in order; none when they are not kept."""
 
 
+class ListedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as a reader finds it in a list."""
+
+    document_id: str
+    title: str = ""
+    source_file: str = ""
+    source_url: str = ""
+    chunks: int = 0
+
+
+class ListedCollection(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection with a document that the reader may see."""
+
+    name: str
+    model: EmbeddingModel
+    documents: int
+    """Documents that the reader may see."""
+
+
 class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
     """Server, sizes and counts of a store; not to be shown to readers."""
 
@@ -327,10 +346,23 @@ class SupportsDocumentListing(Protocol):
 
 @runtime_checkable
 class SupportsVisibleListing(Protocol):
-    """Lists the documents that a reader may see."""
+    """Lists what a reader may see."""
 
-    async def visible_documents(self, collection: str, access: Access, *, limit: int) -> list[str]:
-        """Return the first ids of visible documents, by code point. Cost: linear in the documents."""
+    async def visible_documents(
+        self, collection: str, access: Access, *, limit: int, after: str = ""
+    ) -> list[ListedDocument]:
+        """Return the first visible documents whose ids come after one, by code point.
+
+        Cost: linear in the documents.
+        """
+
+    async def visible_collections(
+        self, access: Access, names: Sequence[str] = ()
+    ) -> list[ListedCollection]:
+        """Return the collections, of `names` if there are any, with a visible document, by name.
+
+        A collection that is empty, missing or hidden is left out alike. Cost: linear in the documents.
+        """
 
 
 @runtime_checkable

@@ -68,7 +68,13 @@ class SearchSuite:
 
         assert access.allows(tags) is visible
         assert [hit.chunk_id for hit in await search_all(store, name, access)] == expected
-        assert await store.visible_documents(name, access, limit=9) == ["d"] * visible
+        listed = await store.visible_documents(name, access, limit=9)
+        assert [one.document_id for one in listed] == ["d"] * visible
+        assert await store.visible_documents(name, access, limit=9, after="d") == []
+        for names in ((), (name,)):
+            seen = await store.visible_collections(access, names)
+            assert [one.documents for one in seen if one.name == name] == [1] * visible
+        assert await store.visible_collections(access, ["missing"]) == []
         assert [t.chunk_id for t in await store.chunk_texts(name, [key], access)] == expected
         assert await store.visible_chunks(name, [key], access) == frozenset(expected)
 

@@ -70,11 +70,16 @@ def _title(stage: Stage, trace: Trace) -> Text:
     return _styled((title, style), (f"  {numbers}" if numbers else "", "dim"))
 
 
+def _changes_of_question(trace: Trace) -> list[str]:
+    if trace.question_used and not trace.corrections:
+        return [f"completed: {trace.question_used}"]
+    return [f"{one.source} corrected to {one.target}" for one in trace.corrections]
+
+
 def _add_contents(branch: Tree, stage: str, trace: Trace) -> None:
     match stage:
         case "grounding":
-            corrected = [f"{one.source} corrected to {one.target}" for one in trace.corrections]
-            for shown in (*corrected, *trace.concepts):
+            for shown in (*_changes_of_question(trace), *trace.concepts):
                 branch.add(Text(shorten(shown, 72)))
         case "exploration":
             _add_graph_walk(branch, trace)

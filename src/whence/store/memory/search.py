@@ -34,7 +34,13 @@ from whence.store.chunk_ids import chunk_key, document_key
 from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.change_log import MemoryLog
-from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoredTrace
+from whence.store.protocols import (
+    CollectionInfo,
+    EmbeddedDocument,
+    ListedCollection,
+    ListedDocument,
+    StoredTrace,
+)
 from whence.store.results import (
     chunk_metadata,
     content_digest,
@@ -357,11 +363,39 @@ class MemorySearch(MemoryPart):
         chunks = self._requested(collection, chunk_ids, access)
         return frozenset(one.text.chunk_id for one in chunks)
 
-    async def visible_documents(self, collection: str, access: Access, *, limit: int) -> list[str]:
-        """Return the first ids of visible documents; see `SupportsVisibleListing`."""
+    async def visible_documents(
+        self, collection: str, access: Access, *, limit: int, after: str = ""
+    ) -> list[ListedDocument]:
+        """Return the first visible documents after an id; see `SupportsVisibleListing`."""
         found = self._collections.get(collection)
-        documents = found.visible_documents(access) if found else []
-        return sorted(one.draft.document_id for one in documents)[:limit]
+        drafts = [one.draft for one in (found.visible_documents(access) if found else ())]
+        listed = [
+            ListedDocument(
+                document_id=one.document_id,
+                title=one.title,
+                source_file=one.source_file,
+                source_url=one.source_url,
+                chunks=len(one.chunks),
+            )
+            for one in drafts
+            if one.document_id > after
+        ]
+        return sorted(listed, key=lambda one: one.document_id)[:limit]
+
+    async def visible_collections(
+        self, access: Access, names: Sequence[str] = ()
+    ) -> list[ListedCollection]:
+        """Return the collections with a visible document; see `SupportsVisibleListing`."""
+        counts = {
+            name: len(held.visible_documents(access))
+            for name, held in sorted(self._collections.items())
+            if not names or name in names
+        }
+        return [
+            ListedCollection(name=name, model=self._collections[name].info.model, documents=count)
+            for name, count in counts.items()
+            if count
+        ]
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these chunks exist, hidden ones included."""

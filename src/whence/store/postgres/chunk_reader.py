@@ -15,7 +15,9 @@ from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import parse_chunk_key
 from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.postgres.acl_classes import ALLOWED, access_values
+from whence.store.postgres.collections import model_of
 from whence.store.postgres.pool import ConnectionPool
+from whence.store.protocols import ListedCollection, ListedDocument
 from whence.store.results import chunk_metadata
 from whence.store.validation import is_text
 
@@ -49,9 +51,20 @@ WHERE n.name = $4
 """  # noqa: S608 - only constants
 
 _LISTED = f"""
-SELECT d.document_id, {DOCUMENT_TAGS} FROM collection n JOIN document d ON d.collection_id = n.id
+SELECT d.document_id, d.title, d.source_file, d.source_url, d.chunks, {DOCUMENT_TAGS}
+FROM collection n JOIN document d ON d.collection_id = n.id
 JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
-WHERE n.name = $4 ORDER BY d.document_id COLLATE "C" LIMIT $5
+WHERE n.name = $4 AND d.document_id COLLATE "C" > $6 ORDER BY d.document_id COLLATE "C" LIMIT $5
+"""  # noqa: S608 - only constants
+# One row for each collection and class, whose tags are those of all its documents.
+_COLLECTIONS = f"""
+SELECT n.name, n.model_name, n.model_revision, n.model_precision, n.dimension, count(*) AS documents,
+    min(d.id) AS own_document, g.id AS own_class, g.acl AS own_acl, g.labels AS own_labels,
+    g.clearance AS own_clearance
+FROM collection n JOIN document d ON d.collection_id = n.id
+JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
+WHERE NOT n.internal AND (cardinality($4::text[]) = 0 OR n.name = ANY($4::text[]))
+GROUP BY n.id, g.id ORDER BY n.name COLLATE "C"
 """  # noqa: S608 - only constants
 
 
@@ -109,11 +122,36 @@ class PostgresTexts:
         rows = await self._fetch(_VISIBLE, collection, values)
         return frozenset(row["chunk_key"] for row in allowed_rows(rows, access, "visible chunks"))
 
-    async def visible_documents(self, collection: str, access: Access, *, limit: int) -> list[str]:
-        """Return the first ids of visible documents; see `SupportsVisibleListing`."""
-        values = (*access_values(access), collection, limit)
+    async def visible_documents(
+        self, collection: str, access: Access, *, limit: int, after: str = ""
+    ) -> list[ListedDocument]:
+        """Return the first visible documents after an id; see `SupportsVisibleListing`."""
+        if not is_text(after):
+            return []
+        values = (*access_values(access), collection, limit, after)
         rows = await self._fetch(_LISTED, collection, values)
-        return [row["document_id"] for row in allowed_rows(rows, access, "listing")]
+        return [
+            ListedDocument(**{name: row[name] for name in ListedDocument.__struct_fields__})
+            for row in allowed_rows(rows, access, "listing")
+        ]
+
+    async def visible_collections(
+        self, access: Access, names: Sequence[str] = ()
+    ) -> list[ListedCollection]:
+        """Return the collections with a visible document; see `SupportsVisibleListing`."""
+        wanted = list(filter(is_text, names))
+        if names and not wanted:
+            return []
+        rows = await self._fetch(_COLLECTIONS, "", (*access_values(access), wanted))
+        found: dict[str, ListedCollection] = {}
+        for row in allowed_rows(rows, access, "collections"):
+            before = found.get(row["name"])
+            found[row["name"]] = ListedCollection(
+                name=row["name"],
+                model=model_of(row),
+                documents=row["documents"] + (before.documents if before else 0),
+            )
+        return list(found.values())
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these chunks exist, hidden ones included."""

@@ -134,6 +134,7 @@ class PostgresStore:
         texts = PostgresTexts(pool)
         self.chunk_texts, self.document_texts = texts.chunk_texts, texts.document_texts
         self.visible_chunks, self.visible_documents = texts.visible_chunks, texts.visible_documents
+        self.visible_collections = texts.visible_collections
         self.known_chunks, self.token_codes = texts.known_chunks, texts.token_codes
 
         self.find_symbols = PostgresSymbols(maintenance, views.cache).find_symbols

@@ -1,0 +1,104 @@
+"""A gateway in this process, over an engine that answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+
+from whence.engine.search import SearchQuery
+from whence.gateway.app import gateway
+from whence.gateway.auth import Authenticator, Caller, token_digest
+from whence.gateway.service import Service
+from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
+from whence.schema import Access, Answer, Citation, Term, Triple
+from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
+from whence.store.protocols import ListedCollection
+
+SECRET = "correct horse"
+FINANCE = Access(frozenset({"finance"}), frozenset(), 2)
+TRIPLE = Triple(
+    s=Term("i", iri="urn:a"),
+    p=Term("i", iri="urn:b"),
+    o=Term("l", value="c"),
+    g="urn:graph:retrieval",
+)
+MODEL = EmbeddingModel(name="tiny", dimension=2)
+#: Who may see which collection.
+COLLECTIONS = {"wiki": Access.public(), "books": FINANCE}
+
+
+class StubEngine:
+    """Records its calls, and returns or raises as configured."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.failure: BaseException | None = None
+        self.gate: asyncio.Event | None = None
+        self.citations: tuple[Citation, ...] = ()
+
+    async def _record(self, **given: Any) -> None:
+        self.asked.append(given)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    async def search_report(self, query: SearchQuery) -> SearchReport:
+        await self._record(**{name: getattr(query, name) for name in query.__struct_fields__})
+        chunk = RetrievedChunk(id="urn:c:1", content="Text \N{SNOWMAN}", metadata={})
+        hit = RetrievalResult(rank=1, similarity_score=0.9, chunk=chunk, document_id="a.md")
+        return SearchReport(results=[hit], latency_ms={"total": 1.0})
+
+    async def ask(
+        self, question: str, chunk_callback: Any = None, explain_callback: Any = None, **given: Any
+    ) -> Answer:
+        await self._record(question=question, **given)
+        if explain_callback is not None:
+            await explain_callback((TRIPLE,), "urn:trustgraph:docrag:a1")
+        if chunk_callback is not None:
+            await chunk_callback("Thirty ", False)
+            await chunk_callback("days.", True)
+        return Answer(
+            answer_id="a1", question=question, text="Thirty days.", citations=self.citations
+        )
+
+    async def explain(self, answer_id: str, access: Access) -> Any:
+        await self._record(answer_id=answer_id, access=access)
+
+    async def why_not(self, item: str, answer_id: str, access: Access) -> dict[str, Any]:
+        await self._record(item=item, answer_id=answer_id, access=access)
+        return {"chunk_id": item, "stage": "exploration"}
+
+    async def visible_collections(
+        self, access: Access, *, names: Sequence[str] = ()
+    ) -> list[ListedCollection]:
+        return [
+            ListedCollection(name=name, model=MODEL, documents=1)
+            for name, needed in COLLECTIONS.items()
+            if access.covers(needed) and (not names or name in names)
+        ]
+
+    async def embedding_model(self) -> EmbeddingModel:
+        return MODEL
+
+    async def embed(self, texts: Sequence[str], purpose: str) -> EmbeddingResponse:
+        await self._record(texts=list(texts), purpose=purpose)
+        rows = np.array([[0.6, 0.8]] * len(texts), dtype="<f4")
+        return EmbeddingResponse(vectors=rows.tobytes(), model=MODEL)
+
+    async def count_tokens(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        return [len(text.split()) for text in texts], 4
+
+
+def client_of(engine: StubEngine, **options: Any) -> httpx.AsyncClient:
+    """Return a client of a gateway with one token, two places, and bodies up to a kilobyte."""
+    tokens = {token_digest(SECRET): Caller("desk", FINANCE)}
+    service = Service(engine, "wiki", concurrent=2)  # type: ignore[arg-type]
+    rights = Authenticator(Access.public(), tokens)
+    app = gateway(service, rights, hosts={"127.0.0.1"}, **({"max_body": 1024} | options))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080")
