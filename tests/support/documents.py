@@ -34,10 +34,11 @@ def make_pdf(pages: Sequence[Sequence[Line]], *, title: str = "") -> bytes:
         )
         objects.append(b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content))
     objects.append(f"<< /Title ({_escaped(title)}) >>".encode("latin-1"))
-    return _pdf_file(objects)
+    return pdf_file(objects)
 
 
-def _pdf_file(objects: Sequence[bytes]) -> bytes:
+def pdf_file(objects: Sequence[bytes]) -> bytes:
+    """Return a PDF of these objects; the first is the catalog, the last the properties of the document."""
     out = io.BytesIO(b"%PDF-1.4\n")
     out.seek(0, io.SEEK_END)
     places = []
@@ -66,6 +67,11 @@ def make_docx(*blocks: tuple[str, str] | Sequence[Sequence[str]]) -> bytes:
     body = "".join(
         _paragraph(*block) if isinstance(block, tuple) else _table(block) for block in blocks
     )
+    return docx_file(body)
+
+
+def docx_file(body: str) -> bytes:
+    """Return a Word document whose body has this markup."""
     document = f'<w:document xmlns:w="{_WORD}"><w:body>{body}</w:body></w:document>'
     kinds = (
         f'<Types xmlns="{_PACKAGE}/content-types">'

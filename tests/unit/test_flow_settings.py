@@ -228,6 +228,19 @@ def test_addresses_without_secrets_are_shown_as_they_are() -> None:
         assert mask_url(url) == url
 
 
+def test_limits_of_documents_are_seconds_and_sizes() -> None:
+    """Sizes have units of powers of 1024; a size without a unit, or too small to read anything, is refused."""
+    settings = Settings(
+        {"document_timeout": "5", "document_memory": "512MB", "document_output": "64 kb"}
+    )
+    assert settings.document_timeout == 5
+    assert (settings.document_memory, settings.document_output) == (2**29, 2**16)
+    assert Settings({}).document_memory == 2**30
+    for bad in ("64", "127MB", "2 TB", "-1GB", "1.5GB", "9999999GB"):
+        with pytest.raises(ConfigError, match="document_memory must be a size"):
+            _ = Settings({"document_memory": bad}).document_memory
+
+
 def test_describe_lists_every_variable() -> None:
     """The doctor's list is complete and in the order of the reference."""
     lines = Settings({}).describe()

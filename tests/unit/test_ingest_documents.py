@@ -245,7 +245,7 @@ def test_any_error_of_a_loader_is_the_failure_of_its_document(
     write(tmp_path, "a.html", "<p>text</p>")
     write(tmp_path, "records.jsonl", '{"_id": "b", "text": "Some text."}')
     broken = replace(loaders_by_suffix()[".html"], parse_file=fail)
-    monkeypatch.setattr("whence.ingest.documents.detect_loader", lambda *_: broken)
+    monkeypatch.setattr("whence.ingest.reading_process.detect_loader", lambda *_: broken)
     first, second = load([tmp_path], chunker=CHUNKER)
 
     assert isinstance(first, LoadFailure)

@@ -65,7 +65,7 @@ def index(
 
     For example: whence index wiki/ --acl staff --prune
     """
-    from whence.flow.settings import is_on
+    from whence.flow.setting_values import is_on
 
     keep = None if token_vectors is None else is_on("--token-vectors", token_vectors)
     boosts = _boosts(boost)

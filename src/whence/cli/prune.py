@@ -32,7 +32,7 @@ def prune(
     The tables of the embedded database are rewritten, as for `whence erase`. Traces that are not as they were
     recorded stay; `whence verify` names them. Exit 1 when there are some.
     """
-    from whence.flow.settings import parse_duration
+    from whence.flow.setting_values import parse_duration
 
     age = parse_duration("--older-than", older_than) if older_than else settings_of(context).keep
     if age is None:

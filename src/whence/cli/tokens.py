@@ -44,7 +44,7 @@ def new(
 
     Exit codes: 0 done; 2 the name is taken, or something is malformed.
     """
-    from whence.flow.settings import parse_duration
+    from whence.flow.setting_values import parse_duration
     from whence.gateway.auth import AccessBody
     from whence.gateway.tokens_file import new_token
     from whence.schema.errors import ConfigError

@@ -1,6 +1,7 @@
 """One run of indexing: paths in, a stored collection and an `IndexReport` out.
 
-Documents are read and chunked in a thread and sent to the flow in batches while the next ones are read.
+Documents are read in another process, chunked in a thread, and sent to the flow in batches while the next ones
+are read.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ async def index_paths(
     keep = session.settings.token_vectors if token_vectors is None else token_vectors
     run = _IndexRun(session.client, collection, progress, lambda: count(wanted), keep)
     known = await _known_sources(session, collection)
-    report = await run.run(load(wanted, chunker=chunker, tags=tags, known=known))
+    with session.readers.reader() as reader:
+        documents = load(wanted, chunker=chunker, tags=tags, known=known, reader=reader)
+        report = await run.run(documents)
     if prune:
         store = await session.store()
         missing = run.missing(await store.document_ids(collection))

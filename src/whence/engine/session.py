@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
+    from whence.ingest.reader import ReaderPool
     from whence.schema.access import Access
     from whence.schema.code_rag import CodeRagRequest
     from whence.schema.document_rag import Answer, DocumentRagRequest
@@ -72,6 +73,7 @@ class EngineSession:
         #: Blocking retrievers, closed with the session.
         self.retrievers: weakref.WeakSet[Retriever] = weakref.WeakSet()
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._readers: ReaderPool | None = None
         self._warm_up = warm_up
         self._traced = traced
         self._stack = AsyncExitStack()
@@ -91,6 +93,22 @@ class EngineSession:
     def runs_flow(self) -> bool:
         """Whether the flow runs in this process; otherwise this is a client of a fleet."""
         return in_process(self.settings.broker)
+
+    @property
+    def readers(self) -> ReaderPool:
+        """Readers of documents within the limits of the settings; their processes end with the session."""
+        if self._readers is None:
+            from whence.ingest.reader import ReaderPool
+            from whence.ingest.reading_process import Limits
+
+            self._readers = ReaderPool(
+                Limits(
+                    seconds=self.settings.document_timeout,
+                    memory=self.settings.document_memory,
+                    output=self.settings.document_output,
+                )
+            )
+        return self._readers
 
     async def store(self) -> Store:
         """Return the store, opened on first use."""
@@ -157,6 +175,8 @@ class EngineSession:
         """Stop the flow and disconnect; requests in progress fail."""
         for name in ("client", "resources"):
             vars(self).pop(name, None)
+        if self._readers is not None:
+            self._readers.close()
         for retriever in list(self.retrievers):
             # It waits for its thread, which may wait for this event loop.
             await asyncio.to_thread(retriever.close)

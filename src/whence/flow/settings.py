@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from whence.flow.definition import nearest
+from whence.flow.setting_values import is_on, parse_duration, parse_size
 from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, read_dotenv, read_toml
 from whence.schema.errors import ConfigError
 
@@ -25,9 +26,6 @@ Origin = Literal["option", "environment", ".env", "whence.toml", "home", "defaul
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
 _MASK: Final = "***"
-_DURATION = re.compile(r"(\d{1,7})([hdw])\Z")
-_HOURS: Final = {"h": 1, "d": 24, "w": 168}
-_MOST_HOURS: Final = 24 * 36_525
 
 
 class Setting(NamedTuple):
@@ -108,6 +106,25 @@ SETTINGS: Final = (
         "How long documents that were replaced or removed are kept for `whence ask --as-of`: `30d`, `12h` or `4w`;"
         " `0` keeps none. Erased ones are never kept.",
         "30d",
+    ),
+    Setting(
+        "document_timeout",
+        "WHENCE_DOCUMENT_TIMEOUT",
+        "Seconds in which one document must be read; one that takes longer fails, and the others go on.",
+        "30",
+        most=86_400,
+    ),
+    Setting(
+        "document_memory",
+        "WHENCE_DOCUMENT_MEMORY",
+        "Memory for reading one document: `1GB`, `512MB`; at least `128MB`.",
+        "1GB",
+    ),
+    Setting(
+        "document_output",
+        "WHENCE_DOCUMENT_OUTPUT",
+        "Most text, with its structure, that is taken from one document: `64MB`, `512KB`.",
+        "64MB",
     ),
     Setting("collection", "WHENCE_COLLECTION", "Collection that commands work on.", "default"),
     Setting("models", "WHENCE_MODELS", "Folder of local models in place of the usual ones."),
@@ -351,6 +368,7 @@ class Settings:
     cohere_api_key = _Value["str | None"]()
     cohere_base_url = _Value["str | None"]()
     ollama_host = _Value["str | None"]()
+    document_timeout = _Value[int]()
     model_timeout = _Value["int | None"]()
     reranker_batch = _Value["int | None"]()
     model_concurrency = _Value["int | None"]()
@@ -380,6 +398,16 @@ class Settings:
     def keep_versions(self) -> timedelta:
         """Time for which former versions of documents are kept; zero for none."""
         return parse_duration("keep_versions", str(self.get("keep_versions")))
+
+    @property
+    def document_memory(self) -> int:
+        """Bytes of memory for reading one document."""
+        return parse_size("document_memory", str(self.get("document_memory")), least=2**27)
+
+    @property
+    def document_output(self) -> int:
+        """Bytes of text and structure that are taken from one document."""
+        return parse_size("document_output", str(self.get("document_output")))
 
     @property
     def trace_dir(self) -> Path | None:
@@ -552,29 +580,3 @@ def _as_text(name: str, value: object, file: Path) -> str:
             return ",".join(value)
     wanted = "a list of texts" if _BY_NAME[name].is_list else "one text or number"
     raise ConfigError(f"{name} in {file} must be {wanted}", hint=f'write {name} = "..."')
-
-
-def parse_duration(name: str, value: str) -> timedelta:
-    """Return a time in hours, days or weeks, e.g. `12h`, `30d` or `4w`; `0` is none.
-
-    Raises:
-        ConfigError: It is no such time, or more than 100 years.
-    """
-    found = _DURATION.match(value)
-    hours = int(found[1]) * _HOURS[found[2]] if found else _MOST_HOURS + 1
-    if value != "0" and not 0 < hours <= _MOST_HOURS:
-        raise ConfigError(
-            f"{name} must be a time such as 30d, 12h or 4w, or 0 for none, not {value!r}"
-        )
-    return timedelta(hours=0 if value == "0" else hours)
-
-
-def is_on(name: str, value: str) -> bool:
-    """Return whether a setting is `on`.
-
-    Raises:
-        ConfigError: It is neither `on` nor `off`.
-    """
-    if value not in ("on", "off"):
-        raise ConfigError(f"{name} must be on or off, not {value!r}")
-    return value == "on"

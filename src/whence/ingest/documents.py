@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -15,8 +17,10 @@ from whence.ingest.chunking import Chunker
 from whence.ingest.decoding import read_bytes
 from whence.ingest.field_validation import merge_tags
 from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
-from whence.ingest.loader_registry import detect_loader, loader_for, loaders_by_suffix
+from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
+from whence.ingest.reader import DocumentReader, ReaderStopped
+from whence.ingest.reading_process import failure_reason, read_document
 from whence.ingest.sources import SourceFile, find_files, validate_paths
 from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
@@ -49,13 +53,17 @@ _MAX_BINARY_BYTES = 128 * 2**20
 #: Largest chunked document, in bytes on the wire: it is one message of a broker (limit 5 MiB).
 MAX_DRAFT_BYTES = 4 * 2**20
 
-#: Characters of a library's error that a reason repeats.
-_MAX_REASON_CHARS = 200
 _NO_TAGS = DocumentTags()
 _COUNT_BLOCK_BYTES = 2**20
 #: Sources whose digests are looked up together, and their bytes that are in memory meanwhile.
 _WINDOW_SOURCES = 512
 _WINDOW_BYTES = 4 * 2**20
+#: Plain files up to this size are parsed in this process. Starting another takes as long as parsing a hundred
+#: of them, and the worst of this size takes less than half a second.
+_SMALL_BYTES = 8 * 2**10
+#: Files, and their bytes, that are sent to the reader before the first of them is returned.
+_AHEAD = 16
+_AHEAD_BYTES = 4 * 2**20
 
 
 class KnownSources(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,11 +89,6 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
     def display_path(self) -> str:
         return self.record.display_path if self.record else self.file.display_path
 
-    def parse(self) -> ParsedDocument:
-        if self.record is not None and self.loader.parse_record is not None:
-            return self.loader.parse_record(self.record)
-        return detect_loader(self.loader, self.data).parse(self.file, self.data)
-
 
 def count(paths: Iterable[str | os.PathLike[str]]) -> int:
     """Estimate how many results `load` yields for some paths; blank lines of records are counted as well.
@@ -110,6 +113,7 @@ def load(
     tags: DocumentTags = _NO_TAGS,
     max_bytes: int = MAX_DOCUMENT_BYTES,
     known: KnownSources | None = None,
+    reader: DocumentReader | None = None,
 ) -> Iterator[LoadResult]:
     """Load all files below some paths; a file that cannot be read does not affect the others.
 
@@ -123,6 +127,8 @@ def load(
         tags: Access tags for all documents, merged with those of each document, see `merge_tags`.
         max_bytes: Largest text file or record that is one document.
         known: Stored sources; those with the same digest are `Unchanged` and not parsed.
+        reader: Parses files within limits, except small plain ones. Without it all are parsed in this process,
+            which is for trusted files.
 
     Raises:
         BadInput: A path does not exist, is inside another, or two files would have one id.
@@ -130,7 +136,7 @@ def load(
     roots = validate_paths(paths)
     if len(roots) > 1:
         _refuse_equal_ids(roots)
-    return _LoadRun(chunker, tags, max_bytes, known).run(roots)
+    return _LoadRun(chunker, tags, max_bytes, known, reader).run(roots)
 
 
 def _refuse_equal_ids(roots: Sequence[Path]) -> None:
@@ -159,12 +165,18 @@ _Item = _Source | LoadFailure | Skipped
 
 class _LoadRun:
     def __init__(
-        self, chunker: Chunker, tags: DocumentTags, max_bytes: int, known: KnownSources | None
+        self,
+        chunker: Chunker,
+        tags: DocumentTags,
+        max_bytes: int,
+        known: KnownSources | None,
+        reader: DocumentReader | None,
     ) -> None:
         self._chunker = chunker
         self._tags = tags
         self._max_bytes = max_bytes
         self._known = known
+        self._reader = reader
         #: File of each document id that was loaded.
         self._loaded: dict[str, str] = {}
         self._settings_hash = hashlib.sha256()
@@ -244,41 +256,79 @@ class _LoadRun:
         return digest.hexdigest()
 
     def _results(self, items: Iterable[_Item], stored: Mapping[str, str]) -> Iterator[LoadResult]:
+        """Yield the results of some items in order; a few files are sent to the reader ahead of theirs."""
+        begun: deque[tuple[_Item, bool]] = deque()
+        size = 0
         for item in items:
-            yield self._result(item, stored) if isinstance(item, _Source) else item
+            is_sent = isinstance(item, _Source) and self._send(item, stored)
+            begun.append((item, is_sent))
+            size += len(item.data) if isinstance(item, _Source) else 0
+            while begun and (len(begun) > _AHEAD or size > _AHEAD_BYTES or not begun[0][1]):
+                first, was_sent = begun.popleft()
+                size -= len(first.data) if isinstance(first, _Source) else 0
+                yield self._result(first, stored, was_sent)
+        for first, was_sent in begun:
+            yield self._result(first, stored, was_sent)
 
-    def _result(self, source: _Source, stored: Mapping[str, str]) -> LoadResult:
-        document_id, kind = source.document_id, source.loader.name
+    def _send(self, source: _Source, stored: Mapping[str, str]) -> bool:
+        """Send a file to the reader if it is to be parsed there; return whether it was sent."""
+        is_small = source.loader.is_plain and len(source.data) <= _SMALL_BYTES
+        if self._reader is None or is_small or source.record or self._is_known(source, stored):
+            return False
+        self._reader.submit(source.file, source.data)
+        return True
+
+    def _is_known(self, source: _Source, stored: Mapping[str, str]) -> bool:
+        return bool(source.digest) and stored.get(source.document_id) == source.digest
+
+    def _result(self, item: _Item, stored: Mapping[str, str], was_sent: bool) -> LoadResult:
+        if not isinstance(item, _Source):
+            return item
+        document_id, kind = item.document_id, item.loader.name
         if document_id in self._loaded:
+            if was_sent:
+                self._discard()
             reason = f"the id {document_id!r} is in {self._loaded[document_id]} already"
-            return LoadFailure(path=source.display_path, reason=reason, document_id=document_id)
+            return LoadFailure(path=item.display_path, reason=reason, document_id=document_id)
+        try:
+            parsed = None if self._is_known(item, stored) else self._parse(item, was_sent)
+            draft = None if parsed is None else self._drafted(parsed, item.digest)
+        except ReaderStopped:
+            raise
+        except Exception as error:  # noqa: BLE001 - the failure of this document alone
+            return _failure(item.display_path, document_id, error)
         result: LoadResult
-        if source.digest and stored.get(document_id) == source.digest:
+        if parsed is None:
             result = Unchanged(document_id=document_id, kind=kind)
+        elif draft is None:
+            return Skipped(path=item.display_path, reason="contains no text")
         else:
-            try:
-                parsed = source.parse()
-                if not parsed.blocks:
-                    return Skipped(path=source.display_path, reason="contains no text")
-                tags = merge_tags(parsed.tags, self._tags)
-                draft = _draft(parsed, self._chunker, tags, source.digest)
-            except Exception as error:  # noqa: BLE001 - the failure of this document alone
-                return _failure(source.display_path, document_id, error)
             result = LoadedDocument(draft=draft, text=parsed.text, kind=kind)
-        self._loaded[document_id] = source.file.document_id
+        self._loaded[document_id] = item.file.document_id
         return result
+
+    def _drafted(self, parsed: ParsedDocument, digest: str) -> DocumentDraft | None:
+        """Return a document with its chunks; None if it has no text."""
+        if not parsed.blocks:
+            return None
+        return _draft(parsed, self._chunker, merge_tags(parsed.tags, self._tags), digest)
+
+    def _discard(self) -> None:
+        """Leave out the document that was read for an id that is loaded already."""
+        with suppress(BadInput):
+            assert self._reader is not None
+            self._reader.result()
+
+    def _parse(self, source: _Source, was_sent: bool) -> ParsedDocument:
+        if source.record is not None and source.loader.parse_record is not None:
+            return source.loader.parse_record(source.record)
+        if was_sent and self._reader is not None:
+            return self._reader.result()
+        return read_document(source.file, source.data)
 
 
 def _failure(path: str, document_id: str | None, error: Exception) -> LoadFailure:
-    """Describe why a document cannot be read; an error that no loader expected is named by its class."""
-    if isinstance(error, BadInput):
-        reason = error.message
-    elif isinstance(error, OSError):
-        reason = f"cannot be read: {error.strerror or error}"
-    else:
-        words = " ".join(str(error).split())[:_MAX_REASON_CHARS]
-        reason = f"cannot be read: {type(error).__name__}: {words}".rstrip(": ")
-    return LoadFailure(path=path, reason=reason, document_id=document_id)
+    return LoadFailure(path=path, reason=failure_reason(error), document_id=document_id)
 
 
 def _count_lines(path: str) -> int:

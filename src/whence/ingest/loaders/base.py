@@ -43,6 +43,9 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     parse_record: Callable[[Record], ParsedDocument] | None = None
     is_binary: bool = False
     """Whether the files are not text, so that most of their bytes may be pictures."""
+    is_plain: bool = False
+    """Whether small files may be parsed in the process that stores them, not in one of their own with limits:
+    time and memory grow at most with the square of the size."""
     detects_html: bool = False
     """Whether a file that begins like an HTML page is read as one."""
     version: str = ""

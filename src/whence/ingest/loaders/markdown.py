@@ -240,4 +240,11 @@ def _write_tag(pieces: list[str], tags: list[str], html: str, *, has_code: bool)
     pieces.append(LINE_END * html.count("\n"))
 
 
-LOADERS = (Loader(name="Markdown", suffixes=(".md", ".markdown"), parse_file=load_markdown),)
+LOADERS = (
+    Loader(
+        name="Markdown",
+        suffixes=(".md", ".markdown"),
+        parse_file=load_markdown,
+        is_plain=True,
+    ),
+)

@@ -226,5 +226,11 @@ def _items(group: Sequence[_Paragraph]) -> Iterator[tuple[str, list[str], int]]:
 
 
 LOADERS = (
-    Loader(name="text", suffixes=(".txt", ".text"), parse_file=load_text, detects_html=True),
+    Loader(
+        name="text",
+        suffixes=(".txt", ".text"),
+        parse_file=load_text,
+        detects_html=True,
+        is_plain=True,
+    ),
 )

@@ -416,4 +416,6 @@ def _footnote_numbers(tree: Any) -> dict[int, str]:
     return numbers
 
 
-LOADERS = (Loader(name="reStructuredText", suffixes=(".rst", ".rest"), parse_file=load_rst),)
+LOADERS = (
+    Loader(name="reStructuredText", suffixes=(".rst", ".rest"), parse_file=load_rst, is_plain=True),
+)

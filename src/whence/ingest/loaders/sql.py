@@ -131,4 +131,4 @@ def _is_routine(text: str, begin: int, stop: int) -> bool:
     return bool(_ROUTINE.match(text, skip_comments(text, begin, stop), stop))
 
 
-LOADERS = (Loader(name="SQL", suffixes=(".sql",), parse_file=load_sql),)
+LOADERS = (Loader(name="SQL", suffixes=(".sql",), parse_file=load_sql, is_plain=True),)

@@ -1,0 +1,57 @@
+"""Values of settings and options: a text in, a time, a size or a switch out."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from whence.schema.errors import ConfigError
+
+_DURATION: Final = re.compile(r"(\d{1,7})([hdw])\Z")
+_HOURS: Final = {"h": 1, "d": 24, "w": 168}
+_MOST_HOURS: Final = 24 * 36_525
+_SIZE: Final = re.compile(r"([0-9]{1,10}) ?([KMG]B)\Z", re.IGNORECASE)
+_BYTES: Final = {"KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+def parse_duration(name: str, value: str) -> timedelta:
+    """Return a time in hours, days or weeks, e.g. `12h`, `30d` or `4w`; `0` is none.
+
+    Raises:
+        ConfigError: It is no such time, or more than 100 years.
+    """
+    found = _DURATION.match(value)
+    hours = int(found[1]) * _HOURS[found[2]] if found else _MOST_HOURS + 1
+    if value != "0" and not 0 < hours <= _MOST_HOURS:
+        raise ConfigError(
+            f"{name} must be a time such as 30d, 12h or 4w, or 0 for none, not {value!r}"
+        )
+    return timedelta(hours=0 if value == "0" else hours)
+
+
+def parse_size(name: str, value: str, *, least: int = 2**10) -> int:
+    """Return a number of bytes, e.g. of `64MB`; units are powers of 1024.
+
+    Raises:
+        ConfigError: It is no such size, less than `least` bytes or more than 1 TB.
+    """
+    found = _SIZE.match(value)
+    size = int(found[1]) * _BYTES[found[2].upper()] if found else 0
+    if not least <= size <= 2**40:
+        needed = f"{least // 2**20}MB" if least >= 2**20 else "1KB"
+        raise ConfigError(
+            f"{name} must be a size such as 512MB or 1GB, at least {needed}, not {value!r}"
+        )
+    return size
+
+
+def is_on(name: str, value: str) -> bool:
+    """Return whether a setting is `on`.
+
+    Raises:
+        ConfigError: It is neither `on` nor `off`.
+    """
+    if value not in ("on", "off"):
+        raise ConfigError(f"{name} must be on or off, not {value!r}")
+    return value == "on"

@@ -1,0 +1,264 @@
+"""Read documents in processes of their own, with limits on time, memory and output.
+
+In: files with their bytes, in order. Out: a parsed document or a reason for each. A process is started with the
+first document, reads one after another, and is killed when one takes too long; the next document gets a new
+process. Jobs are small messages sent ahead, so that the process parses one document while the caller stores
+another.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from whence.ingest.blocks import ParsedDocument
+from whence.ingest.reading_process import (
+    Job,
+    Limits,
+    Reply,
+    receive_exactly,
+    receive_length,
+    send,
+)
+from whence.ingest.sources import SourceFile
+from whence.schema.errors import BadInput, InternalError
+
+#: Bytes of jobs that are sent before the first is answered; every socket has a buffer for so many. A larger job
+#: is sent alone: two processes that both send more than the other reads would wait for ever.
+_AHEAD_BYTES = 48 * 2**10
+#: Seconds that a process has to start.
+_START_S = 30.0
+#: Seconds in which a process that closed its connection ends.
+_GRACE_S = 2.0
+
+
+class ReaderStopped(InternalError):
+    """The reader was closed while it read, or its process cannot be started."""
+
+
+class _Process:
+    """A running process that reads documents."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.connection, theirs = socket.socketpair()
+        lifeline, self._lifeline = os.pipe()
+        try:
+            # `-m` without `-P` would add the working folder, whose modules are not those of the caller.
+            command = [sys.executable, "-P", "-m", "whence.ingest.reading_process"]
+            arguments = (theirs.fileno(), lifeline, msgspec.json.encode(limits).decode())
+            self._process = subprocess.Popen(
+                [*command, *map(str, arguments)],
+                pass_fds=(theirs.fileno(), lifeline),
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=None if os.environ.get("WHENCE_DEBUG") else subprocess.DEVNULL,
+                # An interrupt from the terminal is the caller's to handle.
+                process_group=0,
+            )
+        finally:
+            theirs.close()
+            os.close(lifeline)
+        self.is_ready = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """Kill the process; a thread that waits for a message from it gets an error."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+        self._process.kill()
+
+    def end(self, grace_s: float = 0.0) -> int:
+        """Kill the process if it does not end by itself, and return its exit code, negative for a signal."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace_s)
+        self.kill()
+        code = self._process.wait()
+        self.connection.close()
+        os.close(self._lifeline)
+        return code
+
+
+class DocumentReader:
+    """Parses documents in another process, in the order in which they are submitted.
+
+    One thread at a time may use it; any thread may close it.
+
+    Args:
+        limits: Limits of each document; a document beyond them fails and the next one is read.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._process: _Process | None = None
+        #: Held while the process is changed, and while a thread uses it.
+        self._lock, self._use = threading.Lock(), threading.Lock()
+        self._is_closed = False
+        #: Jobs that are not answered, the first `_sent` of which the process has.
+        self._jobs: deque[bytes] = deque()
+        self._sent = 0
+        self._decoder = msgspec.msgpack.Decoder(Reply)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every document that was submitted was returned."""
+        return not self._jobs
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
+
+    def submit(self, file: SourceFile, data: bytes) -> None:
+        """Add a document to those that are read."""
+        job = Job(os.fsencode(file.path), file.document_id, file.suffix, data)
+        with self._use:
+            self._jobs.append(msgspec.msgpack.encode(job))
+            self._send_ahead()
+
+    def result(self) -> ParsedDocument:
+        """Return the first document that was submitted and not returned; waits for it.
+
+        Raises:
+            BadInput: It cannot be read, or not within the limits.
+            ReaderStopped: The reader was closed, or the process cannot be started.
+        """
+        with self._use:
+            reply = self._reply()
+            self._jobs.popleft()
+            self._sent = max(0, self._sent - 1)
+            if reply.is_last:
+                self._end()
+            self._send_ahead()
+        if reply.document is None:
+            raise BadInput(reply.reason)
+        return reply.document
+
+    def close(self) -> None:
+        """End the process; a thread that waits for a document gets an error at once."""
+        with self._lock:
+            self._is_closed = True
+            if self._process is not None:
+                self._process.kill()
+        with self._use:
+            self._end()
+
+    def _send_ahead(self) -> None:
+        """Send the jobs that fit beside those that were sent; the first one always."""
+        ahead = sum(len(self._jobs[at]) for at in range(self._sent))
+        while self._sent < len(self._jobs):
+            job = self._jobs[self._sent]
+            if self._sent and ahead + len(job) > _AHEAD_BYTES:
+                return
+            process = self._running()
+            process.connection.settimeout(self._limits.seconds + _START_S)
+            try:
+                send(process.connection, job)
+            except OSError:
+                # It ended; the reply to its first job says why.
+                return
+            self._sent += 1
+            ahead += len(job)
+
+    def _reply(self) -> Reply:
+        """Return the reply to the first job."""
+        process = self._process
+        if process is None or not self._sent:
+            return self._failed()
+        try:
+            if not process.is_ready:
+                self._wait_until_ready(process)
+            process.connection.settimeout(self._limits.seconds)
+            length = receive_length(process.connection)
+            if length > self._limits.output:
+                self._end()
+                return Reply(None, self._limits.too_large)
+            return self._decoder.decode(receive_exactly(process.connection, length))
+        except TimeoutError:
+            self._end()
+            return Reply(None, self._limits.too_slow)
+        except (EOFError, OSError):
+            return self._failed()
+
+    def _wait_until_ready(self, process: _Process) -> None:
+        process.connection.settimeout(_START_S)
+        try:
+            receive_exactly(process.connection, receive_length(process.connection))
+        except (EOFError, OSError) as error:
+            self._check_open()
+            code = self._end(_GRACE_S)
+            raise ReaderStopped(
+                f"the process that reads documents did not start: it ended with code {code}",
+                hint="set WHENCE_DEBUG=1 to see what it prints",
+            ) from error
+        process.is_ready = True
+
+    def _failed(self) -> Reply:
+        """Return the reply to a job whose process ended by itself."""
+        self._check_open()
+        code = self._end(_GRACE_S)
+        if code == -signal.SIGXCPU:
+            return Reply(None, self._limits.too_slow)
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return Reply(None, self._limits.crashed(name))
+
+    def _running(self) -> _Process:
+        if self._process is not None and not self._sent and not self._process.is_running:
+            self._end()
+        with self._lock:
+            self._check_open()
+            if self._process is None:
+                try:
+                    self._process = _Process(self._limits)
+                except OSError as error:
+                    raise ReaderStopped(
+                        f"no process can be started to read documents: {error}"
+                    ) from error
+            return self._process
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ReaderStopped("reading was stopped")
+
+    def _end(self, grace_s: float = 0.0) -> int:
+        """End the process, and let the jobs that it did not answer be sent again."""
+        with self._lock:
+            process, self._process, self._sent = self._process, None, 0
+        return process.end(grace_s) if process is not None else 0
+
+
+class ReaderPool:
+    """Keeps idle readers with their processes, so that the next run finds them started."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._idle: list[DocumentReader] = []
+
+    @contextmanager
+    def reader(self) -> Iterator[DocumentReader]:
+        """Yield a reader, closed afterwards if it is not done with its documents."""
+        reader = self._idle.pop() if self._idle else DocumentReader(self._limits)
+        try:
+            yield reader
+        finally:
+            if reader.is_idle and not reader.is_closed and not self._idle:
+                self._idle.append(reader)
+            else:
+                reader.close()
+
+    def close(self) -> None:
+        """End the processes of idle readers."""
+        while self._idle:
+            self._idle.pop().close()
