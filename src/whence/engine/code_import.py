@@ -182,6 +182,8 @@ class CodeImporter:
 
     async def _embed(self, one: _StagedBundle) -> None:
         slots = asyncio.Semaphore(_IN_FLIGHT)
+        if hasattr(self._embedder, "prepare"):
+            await self._embedder.prepare()
         passages = PassagePooling(self._embedder)
         try:
             async with asyncio.TaskGroup() as group:

@@ -60,6 +60,8 @@ async def index_paths(
 
     weights = None if boosts is None else parse_field_boosts(boosts)
     embedder = await session.resources.get("embedder")
+    if hasattr(embedder, "prepare"):
+        await embedder.prepare()
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
     wanted = [Path(path) for path in paths]
     keep = session.settings.token_vectors if token_vectors is None else token_vectors

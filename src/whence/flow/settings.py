@@ -249,6 +249,19 @@ SETTINGS: Final = (
         most=3600,
     ),
     Setting(
+        "embedder_max_tokens",
+        "WHENCE_EMBEDDER_MAX_TOKENS",
+        "Tokens of a text that the server of the embedder reads; asked or measured at first use by default. Longer"
+        " documents are split.",
+        most=1_000_000,
+    ),
+    Setting(
+        "embedder_batch",
+        "WHENCE_EMBEDDER_BATCH",
+        "Most texts in one request for vectors; 64 by default (Cohere: 96), and what TEI says of itself.",
+        most=10_000,
+    ),
+    Setting(
         "reranker_batch",
         "WHENCE_RERANKER_BATCH",
         "Most documents in one request to a rerank server; 100 by default, and what TEI says of itself.",
@@ -370,6 +383,8 @@ class Settings:
     ollama_host = _Value["str | None"]()
     document_timeout = _Value[int]()
     model_timeout = _Value["int | None"]()
+    embedder_max_tokens = _Value["int | None"]()
+    embedder_batch = _Value["int | None"]()
     reranker_batch = _Value["int | None"]()
     model_concurrency = _Value["int | None"]()
 

@@ -9,9 +9,10 @@ import asyncio
 import base64
 import json
 import logging
+import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -31,6 +32,8 @@ T = TypeVar("T")
 _ATTEMPTS: Final = 5
 #: Part of the whole time that one attempt may wait for the next bytes.
 _ATTEMPT_SHARE: Final = 0.75
+#: For a question about the server itself, which few servers answer.
+_ASK_TIMEOUT_S: Final = 5.0
 _CONNECT_TIMEOUT_S = 5.0
 _DETAIL_CHARACTERS = 200
 #: Another attempt would get the same answer.
@@ -101,14 +104,22 @@ class ApiClient:
     async def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return what the server says of itself below its root, above `/v1`; None when it does not.
 
-        Posts a body, else gets.
+        Posts a body, else gets; once, and for a few seconds.
         """
+        method = "POST" if body else "GET"
         try:
-            return await self._json("POST" if body else "GET", self.root + path, body)
+            return await self._json(method, self.root + path, body, 1, _ASK_TIMEOUT_S)
         except WhenceError:
             return None
 
-    async def _json(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
+    async def _json(
+        self,
+        method: str,
+        url: str,
+        body: Mapping[str, Any] | None,
+        attempts: int = _ATTEMPTS,
+        most_s: float = math.inf,
+    ) -> Any:
         async def once() -> Any:
             response = await self._http().request(method, url, json=body)
             self._check(response.status_code, response.headers, response.text)
@@ -119,7 +130,7 @@ class ApiClient:
 
         self._http()
         async with self._slots:
-            return await self._retried(once)
+            return await self._retried(once, attempts, most_s)
 
     @asynccontextmanager
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
@@ -181,7 +192,12 @@ class ApiClient:
                 ) from error
         return self._client
 
-    async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        attempts: int = _ATTEMPTS,
+        most_s: float = math.inf,
+    ) -> T:
         from tenacity import (
             AsyncRetrying,
             retry_if_exception_type,
@@ -189,10 +205,10 @@ class ApiClient:
             stop_before_delay,
         )
 
-        limit_s = seconds_left(self._endpoint.timeout_s)
+        limit_s = seconds_left(min(self._endpoint.timeout_s, most_s))
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_Transient),
-            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(limit_s),
+            stop=stop_after_attempt(attempts) | stop_before_delay(limit_s),
             wait=_wait,
             reraise=True,
         )
@@ -277,6 +293,22 @@ def _wait(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after_s if isinstance(error, _Transient) else None
     return float(0.3 * 2 ** (state.attempt_number - 1)) if asked is None else asked
+
+
+async def in_order(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Make calls at the same time and return their results in order; the first error ends all."""
+    if len(calls) == 1:
+        return [await calls[0]()]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_awaited(call)) for call in calls]
+    except BaseExceptionGroup as errors:  # callers expect the error itself
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
+    return await call()
 
 
 def _host(url: str) -> str:

@@ -1,48 +1,85 @@
-"""Embedders behind an API: batches, checked and normalised vectors, and estimated token counts."""
+"""Embedders behind an API: batches, texts that are too long, checked vectors, and estimated token counts."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from whence.models.api_client import ApiClient
+from whence.models.api_client import ApiClient, in_order
 from whence.models.endpoints import Endpoint
+from whence.models.text_limits import DEFAULT, Embedded, TextLimit, find_limit
 from whence.schema.embedding import EmbeddingModel, Purpose
+from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Dimensions that providers document, so that they are known before the first call.
-_DIMENSIONS = {
-    "text-embedding-3-small": 1536,
-    "text-embedding-3-large": 3072,
-    "text-embedding-ada-002": 1536,
-    "embed-v4.0": 1536,
-    "embed-english-v3.0": 1024,
-    "embed-multilingual-v3.0": 1024,
-    "embed-english-light-v3.0": 384,
-    "embed-multilingual-light-v3.0": 384,
+
+class _Known(NamedTuple):
+    """What a provider documents of a model, so that it is known before the first call."""
+
+    dimension: int
+    tokens: int
+
+
+_KNOWN: Final = {
+    "text-embedding-3-small": _Known(1536, 8191),
+    "text-embedding-3-large": _Known(3072, 8191),
+    "text-embedding-ada-002": _Known(1536, 8191),
+    "embed-v4.0": _Known(1536, 8191),
+    "embed-english-v3.0": _Known(1024, 512),
+    "embed-multilingual-v3.0": _Known(1024, 512),
+    "embed-english-light-v3.0": _Known(384, 512),
+    "embed-multilingual-light-v3.0": _Known(384, 512),
 }
+#: No model reads less: a shorter text needs no limit, in bytes of UTF-8.
+_SHORT_BYTES: Final = 100
+_WORD = re.compile(r"[A-Za-z]+|[^A-Za-z\s]")
+_TOO_LONG = re.compile(r"token|length|long|context|large|size|exceed", re.IGNORECASE)
 
 
 class ApiEmbedder(ABC):
-    """Embeds through a service; the dimension of an unknown model is taken from its first answer."""
+    """Embeds through a server; the dimension of an unknown model is taken from its first answer.
+
+    No text is read in part: one that is longer than the server's limit is halved until its parts fit, and its
+    vector is the normalised mean of theirs, weighted by their lengths.
+
+    Args:
+        name: Name of the model.
+        endpoint: Its server.
+        max_tokens: Tokens that it reads; None to ask or measure when it is first needed.
+        batch: Most texts of one request; None for the provider's default, and for what the server says.
+    """
 
     provider: ClassVar[str]
     batch_texts: ClassVar[int]
     #: Its counts of tokens are not exact.
     estimates_tokens: ClassVar[bool] = True
 
-    def __init__(self, name: str, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        max_tokens: int | None = None,
+        batch: int | None = None,
+    ) -> None:
         self._name = name
         self._client = ApiClient(endpoint)
-        self._dimension = _DIMENSIONS.get(name, 0)
+        self._batch = batch
+        known = _KNOWN.get(name)
+        self._dimension = known.dimension if known else 0
+        # These providers refuse a text that is too long.
+        self._limit = TextLimit(max_tokens or known.tokens) if known else None
+        if max_tokens and not known:
+            self._limit = TextLimit(max_tokens, cuts=True)
 
     @abstractmethod
-    async def _request(self, texts: list[str], purpose: Purpose) -> Any:
-        """Return what the service sends as the vectors of a batch, in the order of the texts."""
+    async def _request(self, texts: list[str], purpose: Purpose) -> tuple[Any, int]:
+        """Return what the server sends as the vectors of a batch, in order, and the tokens it counts, or 0."""
 
     @property
     def model(self) -> EmbeddingModel:
@@ -54,18 +91,97 @@ class ApiEmbedder(ABC):
         """Model and host for traces."""
         return f"{self._name}@{self._client.host}"
 
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of a text that the model reads at once; known after `prepare`."""
+        return (self._limit or DEFAULT).tokens
+
+    async def prepare(self) -> None:
+        """Find out how much of a text the server reads, once.
+
+        Raises:
+            Unavailable: The server does not answer.
+        """
+        if self._limit is None:
+            probe = partial(self._embed_whole, purpose="document")
+            self._limit = await find_limit(self._client, self._name, probe)
+
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
         """See `Embedder.embed`; an unusable answer is `Unavailable`, a rejected request `BadInput`."""
         import numpy as np
 
-        parts = []
-        for start in range(0, len(texts), self.batch_texts):
-            # APIs reject the empty text, but not a blank one.
-            batch = [text or " " for text in texts[start : start + self.batch_texts]]
-            rows = await self._request(batch, purpose)
-            parts.append(_unit_rows(rows, len(batch), self._dimension, self._client))
-            self._dimension = parts[-1].shape[1]
-        return np.concatenate(parts) if parts else np.zeros((0, self._dimension), dtype=np.float32)
+        sizes = [len(text.encode("utf-8", "replace")) for text in texts]
+        if max(sizes, default=0) > _SHORT_BYTES:
+            await self.prepare()
+        limit = self._limit or DEFAULT
+        most = self._batch or min(self.batch_texts, limit.batch or self.batch_texts)
+        # A token is at least a byte. Of a longer text alone the count of tokens shows whether it was cut.
+        free = limit.tokens - 2 if limit.cuts else max(sizes, default=0)
+        others = [place for place, size in enumerate(sizes) if size <= free]
+        batches = [others[start : start + most] for start in range(0, len(others), most)]
+        batches += [[place] for place, size in enumerate(sizes) if size > free]
+        parts = await in_order(
+            [partial(self._embed_all, [texts[n] for n in batch], purpose) for batch in batches]
+        )
+        vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
+        for batch, part in zip(batches, parts, strict=True):
+            if part.shape[1] != self._dimension:
+                raise self._client.broken("its vectors are not of one length")
+            vectors[batch] = part
+        return vectors
+
+    async def _embed_all(self, texts: list[str], purpose: Purpose) -> NDArray[np.float32]:
+        """Embed texts of one request; those that are too long in parts."""
+        import numpy as np
+
+        try:
+            found = await self._embed_whole(texts, purpose)
+        except BadInput as error:
+            if not _TOO_LONG.search(error.message):
+                raise
+            if len(texts) > 1:
+                one_by_one = [partial(self._embed_all, [text], purpose) for text in texts]
+                return np.concatenate(await in_order(one_by_one))
+            if not self._may_be_too_long(texts[0]):
+                raise
+            return await self._embed_halves(texts[0], purpose)
+        limit = self._limit
+        # A text that may be too long comes alone; without a count the largest likely one stands for it.
+        if limit and limit.cuts and self._may_be_too_long(texts[0]):
+            counted = found.tokens or _most_tokens(texts[0])
+            return (
+                found.rows
+                if counted < limit.tokens
+                else await self._embed_halves(texts[0], purpose)
+            )
+        return found.rows
+
+    def _may_be_too_long(self, text: str) -> bool:
+        """Return whether a text may exceed the limit: a token is at least a byte, and two are special."""
+        return len(text.encode("utf-8", "replace")) + 2 > self.max_tokens
+
+    async def _embed_halves(self, text: str, purpose: Purpose) -> NDArray[np.float32]:
+        import numpy as np
+
+        middle = len(text) // 2
+        space = text.find(" ", middle, middle + middle // 2)
+        middle = space if space > 0 else middle
+        halves = text[:middle], text[middle:]
+        rows = await in_order([partial(self._embed_all, [half], purpose) for half in halves])
+        sizes = np.array([[len(half)] for half in halves], dtype=np.float64)
+        mean = (np.concatenate(rows) * sizes).sum(axis=0, keepdims=True)
+        length = np.linalg.norm(mean)
+        # Halves that cancel each other out leave no direction; the first one is used then.
+        pooled: NDArray[np.float32] = (mean / length if length else rows[0]).astype(np.float32)
+        return pooled
+
+    async def _embed_whole(self, texts: list[str], purpose: Purpose) -> Embedded:
+        """Embed texts as they are."""
+        # APIs reject the empty text, but not a blank one.
+        rows, tokens = await self._request([text or " " for text in texts], purpose)
+        units = _unit_rows(rows, len(texts), self._dimension, self._client)
+        self._dimension = units.shape[1]
+        return Embedded(units, tokens)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Estimate the tokens of each text; the tokenizer of the model is not available."""
@@ -98,6 +214,12 @@ def _unit_rows(rows: Any, count: int, dimension: int, client: ApiClient) -> NDAr
     return units
 
 
+def _most_tokens(text: str) -> int:
+    """Return the most tokens that a text is likely to have: one for three letters, and for each other sign."""
+    words = _WORD.findall(text)
+    return sum(-(-len(word) // 3) for word in words)
+
+
 def estimated_tokens(texts: Sequence[str]) -> list[int]:
     """Estimate tokens: a quarter of the ASCII characters, rounded up, and every other character.
 
@@ -122,9 +244,8 @@ class CohereEmbedder(ApiEmbedder):
     provider = "cohere"
     #: From the API's reference.
     batch_texts = 96
-    max_tokens = 512
 
-    async def _request(self, texts: list[str], purpose: Purpose) -> Any:
+    async def _request(self, texts: list[str], purpose: Purpose) -> tuple[Any, int]:
         answer = await self._client.post(
             "/v2/embed",
             {
@@ -132,8 +253,8 @@ class CohereEmbedder(ApiEmbedder):
                 "texts": texts,
                 "input_type": _INPUT_TYPES[purpose],
                 "embedding_types": ["float"],
-                "truncate": "END",
+                "truncate": "NONE",
             },
         )
         embeddings = answer.get("embeddings") if isinstance(answer, dict) else None
-        return embeddings.get("float") if isinstance(embeddings, dict) else None
+        return (embeddings.get("float") if isinstance(embeddings, dict) else None), 0

@@ -58,6 +58,10 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     ollama_host: str | None = None
     model_timeout: int | None = None
     """Seconds for a request with all its attempts; None for the default."""
+    embedder_max_tokens: int | None = None
+    """Tokens that the server of the embedder reads; None to ask or measure."""
+    embedder_batch: int | None = None
+    """Most texts in one request for vectors; None for the default."""
     reranker_batch: int | None = None
     """Most documents in one request to a rerank server; None for the default."""
     model_concurrency: int | None = None
@@ -128,11 +132,17 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
     if name in _OPENAI and model:
         from whence.models.openai import OpenAIEmbedder
 
-        return OpenAIEmbedder(model, endpoint_of("embedder", name, settings))
+        endpoint = endpoint_of("embedder", name, settings)
+        return OpenAIEmbedder(
+            model, endpoint, settings.embedder_max_tokens, settings.embedder_batch
+        )
     if name == "cohere" and model:
         from whence.models.api_embedder import CohereEmbedder
 
-        return CohereEmbedder(model, endpoint_of("embedder", name, settings))
+        endpoint = endpoint_of("embedder", name, settings)
+        return CohereEmbedder(
+            model, endpoint, settings.embedder_max_tokens, settings.embedder_batch
+        )
     own = (*_PRECISIONS, "openai:MODEL", "ollama:MODEL", "cohere:MODEL")
     embedder: Embedder = _from_plugin("embedder", setting, settings, own)
     return embedder

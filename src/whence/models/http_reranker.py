@@ -10,13 +10,13 @@ other entry is ignored. A document without such an entry has no score.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from whence.models.api_client import ApiClient, NotServed
+from whence.models.api_client import ApiClient, NotServed, in_order
 from whence.models.endpoints import Endpoint
 from whence.schema.errors import BadInput, Unavailable
 
@@ -114,7 +114,7 @@ class HttpReranker:
         parts = [documents[start : start + size] for start in range(0, len(documents), size)]
         # The first one tells whether the server knows the dialect.
         found = [await self._request(dialect, query, parts[0])]
-        found += await asyncio.gather(*(self._request(dialect, query, one) for one in parts[1:]))
+        found += await in_order([partial(self._request, dialect, query, one) for one in parts[1:]])
         return [score for part in found for score in part]
 
     async def _request(

@@ -28,14 +28,15 @@ class OpenAIEmbedder(ApiEmbedder):
     provider = "openai"
     #: Far below the limits of the API, which differ between servers.
     batch_texts = 64
-    max_tokens = 8191
 
-    async def _request(self, texts: list[str], purpose: Purpose) -> Any:
+    async def _request(self, texts: list[str], purpose: Purpose) -> tuple[Any, int]:
         answer = await self._client.post(
             "/embeddings", {"model": self._name, "input": texts, "encoding_format": "float"}
         )
         items = answer.get("data") if isinstance(answer, dict) else None
-        return self._in_order(items, len(texts))
+        usage = answer.get("usage") if isinstance(answer, dict) else None
+        counted = _count(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
+        return self._in_order(items, len(texts)), counted or 0
 
     def _in_order(self, items: Any, count: int) -> list[Any]:
         """Return the vectors in the order of the texts; the API numbers them."""

@@ -26,7 +26,7 @@ class Embedder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """Tokens of a text that the model reads; it ignores further ones."""
+        """Tokens of a text that the model reads at once. An embedder that must find it out has `prepare()`."""
         ...
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
