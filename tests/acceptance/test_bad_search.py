@@ -52,6 +52,13 @@ def test_any_text_is_a_query(cli: Any, handbook: Path, name: str) -> None:
         (("--filter", "updated>=soon"), "updated"),
         (("--filter", "acl=hr"), "acl"),
         (("--filter", b"status=\xff"), "status"),
+        (("--filter", '{"or": ['), "is not JSON"),
+        (("--filter", '{"or": []}'), "`or` is empty"),
+        (("--filter", '{"or": {"status": "current"}}'), "`or` must be a list"),
+        (("--filter", '{"not": "current"}'), "must be an object"),
+        (("--filter", '{"not": {}}'), "`not` is empty"),
+        (("--filter", '{"not":' * 12 + "{}" + "}" * 12), "nests at most 8"),
+        (("--filter", "stauts!=current"), "stauts"),
         (("--acl", b"\xff"), "not Unicode text"),
         (("--rerank", "--rerank-budget", "0"), "reranking"),
     ],
@@ -85,6 +92,9 @@ def test_filters_restrict_the_results(cli: Any, handbook: Path) -> None:
 
     assert leave <= people < found()
     assert "people/annual-leave.md" in found("status=current", "document_id^=people/")
+    assert found("document_id^=people/", "status!=current") == people - found("status=current")
+    either = '{"or": [{"document_id": "people/sick-leave.md"}, {"not": {"status": "current"}}]}'
+    assert found(either) == {"people/sick-leave.md"} | found("status!=current")
     assert "people/annual-leave-2022.md" not in found("status=current")
     assert "people/annual-leave.md" in found("updated=2025-01-01..2025-01-01")
     assert "people/annual-leave.md" not in found("updated>2025-01-01")

@@ -205,7 +205,8 @@ Filter = Annotated[
         "--filter",
         metavar="KEY=VALUE",
         help="Condition on metadata; repeatable, all must hold. KEY=A,B matches either value; KEY=LOW..HIGH,"
-        " KEY>=LOW or KEY<HIGH a range of numbers or dates; KEY^=PREFIX a prefix, such as that of a path.",
+        " KEY>=LOW or KEY<HIGH a range of numbers or dates; KEY^=PREFIX a prefix, such as that of a path; KEY!=VALUE"
+        " excludes. Or JSON with `or`, `and` and `not`.",
     ),
 ]
 Exact = Annotated[

@@ -32,9 +32,9 @@ from whence.retrieval.services import RetrievalClients
 from whence.schema.code_rag import CODE_RAG
 from whence.schema.filters import (
     CHUNK_KEYS,
-    Condition,
+    Filters,
     document_values,
-    matches,
+    holds,
     parse_filters,
     to_filter_value,
 )
@@ -274,7 +274,7 @@ class _Lookup:
         return [
             f"{key}={_written(value)}"
             for key, value in filters.items()
-            if not all(_meets(one, texts) for one in parse_filters({key: value}))
+            if not _meets(parse_filters({key: value}), texts)
         ]
 
     async def _missing_words(self, told: WhyNot) -> tuple[str, ...]:
@@ -295,12 +295,11 @@ class _Lookup:
         )
 
 
-def _meets(condition: Condition, texts: Iterable[ChunkText]) -> bool:
-    """Return whether one of these chunks meets a condition on its document or on itself."""
+def _meets(filters: Filters, texts: Iterable[ChunkText]) -> bool:
+    """Return whether one of these chunks meets all filters, by its document or by itself."""
     for one in texts:
         own = [(key, to_filter_value(one.metadata.get(key))) for key in CHUNK_KEYS]
-        values = [*document_values(one.document_id, one.metadata), *own]
-        if matches(condition, (v for key, v in values if v and key == condition.key)):
+        if holds(filters, [*document_values(one.document_id, one.metadata), *own]):
             return True
     return False
 

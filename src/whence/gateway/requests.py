@@ -26,7 +26,7 @@ _Filters = Annotated[
     dict[str, Any],
     msgspec.Meta(
         description="Conditions on metadata, all of which must hold: key to a value, a list of alternatives, a range such"
-        ' as {"gte": 2020, "lt": 2024}, or a prefix: {"prefix": "guides/"}.'
+        ' as {"gte": 2020, "lt": 2024}, or a prefix: {"prefix": "guides/"}. `or` and `and` have a list of such objects, `not` has one.'
     ),
 ]
 _Access = Annotated[

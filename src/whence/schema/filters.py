@@ -7,8 +7,12 @@ matches when all conditions hold. Values are typed: the number 2020 is not the t
 Programs write an object, key to condition; see `parse_filters`:
 
     {"lang": "en", "year": {"gte": 2020}, "tag": ["a", "b"], "source_file": {"prefix": "guides/"}}
+    {"or": [{"lang": "en"}, {"year": 2020, "not": {"tag": "draft"}}]}
 
-People write options; see `parse_filter_options`: `lang=en`, `year>=2020`, `tag=a,b`, `source_file^=guides/`.
+The keys `or`, `and` and `not` join filters and nest; metadata of these names cannot be filtered.
+
+People write options; see `parse_filter_options`: `lang=en`, `lang!=de`, `year>=2020`, `tag=a,b`,
+`source_file^=guides/`, or such an object.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import csv
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -31,19 +35,22 @@ CHUNK_KEYS: Final = ("section_path", "header_path", "heading", "chunk_index")
 DOCUMENT_KEYS: Final = ("document_id", "title", "source_file", "source_url")
 FILTER_SYNTAX: Final = (
     "KEY=VALUE, KEY=A,B (any of), KEY=LOW..HIGH, KEY>=LOW, KEY>LOW, KEY<=HIGH, KEY<HIGH (numbers or dates),"
-    " KEY^=PREFIX"
+    ' KEY^=PREFIX, KEY!=VALUE, or JSON with or, and, not: {"or": [{"KEY": VALUE}, {"not": {"KEY": VALUE}}]}'
 )
 #: Longest prefix, in characters; a longer text is indexed as its beginning and its digest.
 MAX_PREFIX_CHARS: Final = 200
 _MAX_CONDITIONS = 64
 _MAX_VALUES = 10_000
 _MAX_KEY_CHARS = 200
+_MAX_DEPTH = 8
 
 _OPERATORS: Final = ("any", "prefix", "gt", "gte", "lt", "lte", "all")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
-_OPTION = re.compile(r"(?P<key>[^=<>^]+)(?P<operator>\^=|>=|<=|=|>|<)(?P<value>.*)\Z", re.DOTALL)
+_OPTION = re.compile(
+    r"(?P<key>(?:[^=<>^!]|!(?!=))+)(?P<operator>!=|\^=|>=|<=|=|>|<)(?P<value>.*)\Z", re.DOTALL
+)
 _RANGE_OPERATORS: Final = {">=": "gte", ">": "gt", "<=": "lte", "<": "lt"}
 #: PostgreSQL stores no NUL and UTF-8 no half of a surrogate pair.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -85,7 +92,17 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     high: Bound | None = None
 
 
-Filters = tuple[Condition, ...]
+class Logic(msgspec.Struct, frozen=True):
+    """Filters joined by a word."""
+
+    word: Literal["or", "and", "not"]
+    """`not` holds when the parts do not all hold."""
+    parts: tuple[Condition | Logic, ...]
+    """At least one."""
+
+
+Filters = tuple[Condition | Logic, ...]
+"""All of them must hold."""
 
 
 # Values
@@ -157,6 +174,29 @@ def matches(condition: Condition, values: Iterable[FilterValue]) -> bool:
     return any(_fulfils(condition, value) for value in values)
 
 
+def holds(filters: Filters, values: Sequence[tuple[str, FilterValue | None]]) -> bool:
+    """Return whether all filters hold for the values of one chunk, each with its key."""
+    return all(_holds(one, values) for one in filters)
+
+
+def _holds(one: Condition | Logic, values: Sequence[tuple[str, FilterValue | None]]) -> bool:
+    if isinstance(one, Condition):
+        return matches(one, (value for key, value in values if value and key == one.key))
+    if one.word == "not":
+        return not holds(one.parts, values)
+    combine = any if one.word == "or" else all
+    return combine(_holds(part, values) for part in one.parts)
+
+
+def conditions_of(filters: Filters) -> Iterator[Condition]:
+    """Yield every condition, also those within `or`, `and` and `not`, in the order of the filter."""
+    for one in filters:
+        if isinstance(one, Condition):
+            yield one
+        else:
+            yield from conditions_of(one.parts)
+
+
 def _fulfils(condition: Condition, value: FilterValue) -> bool:
     if condition.any_of:
         return any(value.kind == one.kind and value.text == one.text for one in condition.any_of)
@@ -178,23 +218,56 @@ def parse_filters(filters: object) -> Filters:
 
     A condition is a value (text, number, true or false), a list of values of which the document must have one,
     or an object of `any` (such a list), `prefix` (text), and `gt`, `gte`, `lt`, `lte` (numbers or ISO dates),
-    all of which must hold; `all` is a list of conditions.
+    all of which must hold; `all` is a list of conditions. `or` and `and` have a list of filters, `not` a
+    filter; a document without the key fulfils `not`.
     """
+    found = _parse(filters, 0)
+    count = 0
+    for condition in conditions_of(found):
+        _check_built_in_key(condition)
+        count += 1
+    if count > _MAX_CONDITIONS:
+        raise BadInput(f"a filter has at most {_MAX_CONDITIONS} conditions, not {count}")
+    return found
+
+
+def _parse(filters: object, depth: int) -> Filters:
     if not isinstance(filters, Mapping):
         raise BadInput(f"filters must be an object, not {type(filters).__name__}", hint=_ALLOWED)
-    found: list[Condition] = []
+    if depth > _MAX_DEPTH:
+        raise BadInput(f"a filter nests at most {_MAX_DEPTH} times", hint=_ALLOWED)
+    found: list[Condition | Logic] = []
     for key, value in filters.items():
         if not isinstance(key, str) or not 0 < len(key) <= _MAX_KEY_CHARS or _NO_TEXT.search(key):
             raise BadInput(f"{str(key)[:100]!r} is not a key of metadata", hint=_ALLOWED)
-        found += _conditions(key, value)
-    if len(found) > _MAX_CONDITIONS:
-        raise BadInput(f"a filter has at most {_MAX_CONDITIONS} conditions, not {len(found)}")
-    for condition in found:
-        _check_built_in_key(condition)
+        if key == "not":
+            found.append(Logic("not", _some(key, _parse(value, depth + 1))))
+        elif key == "or":
+            found.append(_joined("or", value, depth))
+        elif key == "and":
+            found.append(_joined("and", value, depth))
+        else:
+            found += _conditions(key, value)
     return tuple(found)
 
 
-_ALLOWED = "a condition is a value, a list of values (any of), or an object of any, prefix, gt, gte, lt, lte, all"
+def _joined(word: Literal["or", "and"], filters: object, depth: int) -> Logic:
+    if not isinstance(filters, list | tuple):
+        raise BadInput(f"`{word}` must be a list of filters", hint=_ALLOWED)
+    parts = [Logic("and", _some(word, _parse(one, depth + 1))) for one in filters]
+    return Logic(word, _some(word, tuple(parts)))
+
+
+def _some(word: str, filters: Filters) -> Filters:
+    if not filters:
+        raise BadInput(f"a filter of `{word}` is empty", hint=_ALLOWED)
+    return filters
+
+
+_ALLOWED = (
+    "a condition is a value, a list of values (any of), or an object of any, prefix, gt, gte, lt, lte, all;"
+    " `or` and `and` have a list of filters, `not` a filter"
+)
 
 
 def _conditions(key: str, value: object) -> list[Condition]:
@@ -306,15 +379,21 @@ def parse_filter_options(options: Iterable[str]) -> dict[str, Any]:
     """Parse filters in the form `FILTER_SYNTAX`; all must hold, also several on one key.
 
     A value that looks like a number, `true` or `false` matches that value and the text. A value with commas is
-    written in double quotes, as in a CSV file.
+    written in double quotes, as in a CSV file. An option that begins with `{` is a filter in JSON.
 
     >>> parse_filter_options(["lang=en,de", "year>=2020", "source_file^=guides/"])
     {'lang': ['en', 'de'], 'year': {'gte': 2020}, 'source_file': {'prefix': 'guides/'}}
     >>> parse_filter_options(["day=2024-01-01..2024-01-31"])
     {'day': {'gte': '2024-01-01', 'lte': '2024-01-31'}}
+    >>> parse_filter_options(["lang=en", "tag!=draft"])
+    {'lang': 'en', 'and': [{'not': {'tag': 'draft'}}]}
     """
     found: dict[str, list[Any]] = {}
+    joined: list[Any] = []
     for option in options:
+        if option.lstrip().startswith("{"):
+            joined.append(_json_option(option))
+            continue
         match = _OPTION.match(option)
         if match is None or not match["key"].strip():
             raise BadInput(
@@ -323,8 +402,20 @@ def parse_filter_options(options: Iterable[str]) -> dict[str, Any]:
         key = match["key"].strip()
         if match["operator"] != "=" and not match["value"].strip():
             raise _without_value(key)
-        found.setdefault(key, []).append(_option_value(key, match["operator"], match["value"]))
-    return {key: many[0] if len(many) == 1 else {"all": many} for key, many in found.items()}
+        value = _option_value(key, match["operator"], match["value"])
+        if match["operator"] == "!=":
+            joined.append({"not": {key: value}})
+        else:
+            found.setdefault(key, []).append(value)
+    read = {key: many[0] if len(many) == 1 else {"all": many} for key, many in found.items()}
+    return {**read, "and": joined} if joined else read
+
+
+def _json_option(option: str) -> Any:
+    try:
+        return msgspec.json.decode(option)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadInput(f"{option[:100]!r} is not JSON: {error}", hint=_ALLOWED) from error
 
 
 def _option_value(key: str, operator: str, text: str) -> Any:

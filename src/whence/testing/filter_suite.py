@@ -70,6 +70,19 @@ CASES: dict[str, set[str]] = {
     "chunk_index>0": {"first", "second", "third", "100%_sure", "long"},
     "chunk_index>1": set(),
     "who=x": set(),
+    "lang!=en": {"second", "third", "100%_sure", "long"},
+    "tag!=a,b": {"third", "100%_sure", "long"},
+    "heading!=Part 1": {"first", "second", "third", "100%_sure", "long"},
+    "chunk_index!=0,1": set(),
+    '{"or": [{"lang": "de"}, {"year": {"lt": 2020}}]}': {"first", "second"},
+    '{"or": [{"lang": "de"}, {"not": {"document_id": {"prefix": "guides"}}}]}': {
+        "second",
+        "100%_sure",
+        "long",
+    },
+    '{"and": [{"tag": "a"}, {"tag": "b"}]}': {"first"},
+    '{"not": {"or": [{"lang": "en"}, {"not": {"tag": "b"}}]}}': {"second"},
+    '{"not": {"lang": "en", "year": 2020}}': {"first", "second", "third", "100%_sure", "long"},
 }
 
 UNKNOWN = (
@@ -79,6 +92,8 @@ UNKNOWN = (
     "labels=x",
     "secret_key=1",
     "lang'; DROP TABLE chunk --=1",
+    "nothing!=1",
+    '{"or": [{"lang": "en"}, {"secret_key": 1}]}',
 )
 
 _values = st.sampled_from([
@@ -98,7 +113,16 @@ _conditions = st.one_of(
         st.sampled_from(["gt", "lte"]), st.sampled_from(["2024-01-01", "2023-12-31"]), min_size=1
     ),
 )
-_filters = st.dictionaries(st.sampled_from(["k", "m"]), _conditions, min_size=1, max_size=2)
+_joined = st.recursive(
+    st.dictionaries(st.sampled_from(["k", "m"]), _conditions, min_size=1, max_size=2),
+    lambda part: st.one_of(
+        st.fixed_dictionaries({"not": part}),
+        st.fixed_dictionaries({"or": st.lists(part, min_size=1, max_size=2)}),
+        st.fixed_dictionaries({"and": st.lists(part, min_size=1, max_size=2)}),
+        st.fixed_dictionaries({"k": _conditions, "not": part}),
+    ),
+    max_leaves=4,
+)
 
 
 def _document(
@@ -202,7 +226,7 @@ class FilterSuite:
         assert await _both_retrievers(store, name, {"lang": "fr"}, PUBLIC) == {"guides/first.md"}
         assert await _both_retrievers(store, name, {"lang": ["en", "de"]}, PUBLIC) == set()
 
-    @given(_corpus, _filters, st.sampled_from([PUBLIC, Access({"a"})]))
+    @given(_corpus, _joined, st.sampled_from([PUBLIC, Access({"a"})]))
     @on_one_store
     async def test_filters_equal_a_scan(
         self, store: Any, corpus: list[Any], filters: dict[str, Any], access: Access
@@ -213,17 +237,32 @@ class FilterSuite:
         ]
         name = await fill_collection(store, *documents)
         visible = [one.draft for one in documents if access.allows(one.draft.tags)]
-        expected = {
-            one.document_id
-            for one in visible
-            if all(_matches(value, one.metadata.get(key)) for key, value in filters.items())
-        }
+        expected = {one.document_id for one in visible if _holds(filters, one.metadata)}
         try:
             found = await _both_retrievers(store, name, filters, access)
         except BadInput:
-            assert any(all(key not in one.metadata for one in visible) for key in filters)
+            assert any(all(key not in one.metadata for one in visible) for key in _keys(filters))
         else:
             assert found == expected
+
+
+def _holds(filters: dict[str, Any], metadata: dict[str, Any]) -> bool:
+    def one(key: str, value: Any) -> bool:
+        if key == "not":
+            return not _holds(value, metadata)
+        if key in ("or", "and"):
+            return (any if key == "or" else all)(_holds(part, metadata) for part in value)
+        return _matches(value, metadata.get(key))
+
+    return all(one(key, value) for key, value in filters.items())
+
+
+def _keys(filters: dict[str, Any]) -> set[str]:
+    found: set[str] = set()
+    for key, value in filters.items():
+        parts = [value] if key == "not" else value if key in ("or", "and") else []
+        found |= set().union(*map(_keys, parts)) if parts else {key}
+    return found
 
 
 def _matches(condition: Any, stated: Any) -> bool:

@@ -18,7 +18,9 @@ from whence.schema.filters import (
     CHUNK_KEYS,
     DOCUMENT_KEYS,
     Filters,
-    matches,
+    Logic,
+    conditions_of,
+    holds,
     to_filter_value,
     unknown_key_error,
 )
@@ -150,9 +152,9 @@ class MemoryCollection:
         if not filters:
             return chunks
         kept = [one for one in chunks if _matches_all(one, filters)]
-        if not kept:
+        if not kept or any(isinstance(one, Logic) for one in filters):
             stated = {key for one in self.visible_documents(access) for key in one.draft.metadata}
-            for condition in filters:
+            for condition in conditions_of(filters):
                 if condition.key not in stated.union(DOCUMENT_KEYS, CHUNK_KEYS):
                     raise unknown_key_error(condition.key, sorted(stated))
         return kept
@@ -190,10 +192,7 @@ def _matches_all(chunk: StoredChunk, filters: Filters) -> bool:
     """Return whether a chunk matches all conditions."""
     own = [(key, to_filter_value(chunk.text.metadata[key])) for key in CHUNK_KEYS]
     values = [*filter_values(chunk.document.draft), *own]
-    return all(
-        matches(condition, (value for key, value in values if value and key == condition.key))
-        for condition in filters
-    )
+    return holds(filters, values)
 
 
 class MemoryPart:

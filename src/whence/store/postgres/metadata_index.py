@@ -21,6 +21,8 @@ from whence.schema.filters import (
     Condition,
     Filters,
     FilterValue,
+    Logic,
+    conditions_of,
     unknown_key_error,
 )
 from whence.schema.ingest import DocumentDraft
@@ -157,9 +159,9 @@ async def filtered_chunks(
     found: FilteredChunks | None = view.cache.get(key)
     if found is None:
         arguments = _Arguments(view.version.id, view.classes)
-        conditions = " AND ".join(_sql(condition, arguments) for condition in filters)
-        packed = await connection.fetchval(_FILTERED + conditions, *arguments.values)
-        if packed is None:
+        packed = await connection.fetchval(_FILTERED + _sql(filters, arguments), *arguments.values)
+        # A mistyped key in `or` or `not` would not be noticed by its results.
+        if packed is None or any(isinstance(one, Logic) for one in filters):
             await _check_keys(connection, view, filters)
         numbers = np.frombuffer(packed or b"", dtype=">i4").astype(np.int32).reshape(-1, 2)
         found = FilteredChunks(numbers[:, 0].copy(), numbers[:, 1].copy())
@@ -172,7 +174,8 @@ async def _check_keys(connection: Connection, view: ReaderView, filters: Filters
 
     Hidden documents are not read: a key that only they have takes as long as one that no document has.
     """
-    keys = [one.key for one in filters if one.key not in (*DOCUMENT_KEYS, *CHUNK_KEYS)]
+    built_in = (*DOCUMENT_KEYS, *CHUNK_KEYS)
+    keys = [one.key for one in conditions_of(filters) if one.key not in built_in]
     unknown = await connection.fetchval(_UNKNOWN_KEY, view.version.id, view.classes, keys)
     if unknown is not None:
         rows = await connection.fetch(_KNOWN_KEYS, view.version.id, view.classes)
@@ -180,7 +183,20 @@ async def _check_keys(connection: Connection, view: ReaderView, filters: Filters
         raise unknown_key_error(unknown, list(known)[:_NAMED_KEYS])
 
 
-def _sql(condition: Condition, arguments: _Arguments) -> str:
+def _sql(filters: Filters, arguments: _Arguments, word: str = "and") -> str:
+    return f" {word.upper()} ".join(_of_filter(one, arguments) for one in filters)
+
+
+def _of_filter(one: Condition | Logic, arguments: _Arguments) -> str:
+    if isinstance(one, Condition):
+        return f"({_of_condition(one, arguments)})"
+    if one.word == "not":
+        # A chunk without a heading has null there, and null is not `not true`.
+        return f"(({_sql(one.parts, arguments)}) IS NOT TRUE)"
+    return f"({_sql(one.parts, arguments, one.word)})"
+
+
+def _of_condition(condition: Condition, arguments: _Arguments) -> str:
     if condition.key == "chunk_index":
         return _of_index(condition, arguments)
     if condition.key in _CHUNK_COLUMNS:
