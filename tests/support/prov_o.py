@@ -13,6 +13,7 @@ import rdflib
 from prov.model import ProvBundle, ProvDocument
 
 from whence.provenance import namespaces as ns
+from whence.provenance.render.rdf import prov_o
 from whence.schema.terms import Triple, iri, literal
 
 _CLASSES = {ns.PROV_ENTITY, ns.PROV_ACTIVITY, ns.PROV_AGENT}
@@ -37,15 +38,18 @@ def load(text: str, parser: str) -> ProvBundle:
 
 
 @cache
-def _shapes() -> rdflib.Graph:
-    text = (files("whence.provenance") / "shapes.ttl").read_text("utf-8")
+def _shapes(name: str) -> rdflib.Graph:
+    text = (files("whence.provenance") / name).read_text("utf-8")
     return rdflib.Graph().parse(data=text, format="turtle")
 
 
-def violations(turtle: str) -> str:
-    """Return what our shapes report; empty when they hold."""
-    graph = rdflib.Graph().parse(data=turtle, format="turtle")
-    conforms, _, report = pyshacl.validate(graph, shacl_graph=_shapes())
+def violations(text: str, shapes: str = "shapes.ttl") -> str:
+    """Return what our shapes report of Turtle or TriG; empty when they hold."""
+    dataset = rdflib.Dataset(default_union=True).parse(data=text, format="trig")
+    graph = rdflib.Graph()
+    for triple in dataset.triples((None, None, None)):
+        graph.add(triple)
+    conforms, _, report = pyshacl.validate(graph, shacl_graph=_shapes(shapes))
     return "" if conforms else report
 
 
@@ -57,8 +61,8 @@ def triple_of(row: Mapping[str, str]) -> Triple:
 
 
 def prov_faults(triples: Iterable[Triple]) -> list[str]:
-    """Return where triples are not PROV-O: classes, ends of relations, times, more than 100 of a subject."""
-    triples = set(triples)
+    """Return where the triples of Turtle are not PROV-O: classes, ends of relations, times, long nodes."""
+    triples = set(prov_o(triples))
     kinds: dict[str, set[str]] = defaultdict(set)
     for triple in triples:
         if triple.p.iri == ns.RDF_TYPE:

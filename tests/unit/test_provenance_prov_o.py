@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import random
+import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -226,7 +232,24 @@ def test_the_shapes_hold_after_redaction_and_erasure() -> None:
         assert prov_faults(left.triples) == []
 
 
-QUESTION, ACTIVITY = iri(answer_uris("full").question), iri("urn:a:activity")
+@pytest.mark.parametrize("name", ["full", "failed", "refused", "code", "plain"])
+def test_the_shared_shapes_hold(name: str) -> None:
+    """What readers of the shared vocabulary expect is in every trace, also in one of that vocabulary alone."""
+    triples = plain_triples() if name == "plain" else traces()[name]
+    found = read_trace(triples).triples
+
+    assert violations(serialize(found, "trig"), "shapes-shared.ttl") == ""
+    for path, predicate in {
+        "tg:query": ns.TG_QUERY,
+        "prov:wasDerivedFrom": ns.PROV_WAS_DERIVED_FROM,
+        "prov:startedAtTime": ns.PROV_STARTED_AT_TIME,
+        "rdfs:label": ns.RDFS_LABEL,
+    }.items():
+        left = [one for one in found if one.p.iri != predicate]
+        assert path in violations(serialize(left, "trig"), "shapes-shared.ttl")
+
+
+QUESTION, GROUNDING = iri(answer_uris("full").question), iri(answer_uris("full").grounding)
 START, GRAPH = iri(ns.PROV_STARTED_AT_TIME), ns.GRAPH_RETRIEVAL
 
 
@@ -234,7 +257,7 @@ START, GRAPH = iri(ns.PROV_STARTED_AT_TIME), ns.GRAPH_RETRIEVAL
     ("change", "words"),
     [
         (
-            lambda t: [*t, Triple(QUESTION, START, literal("2026", ns.XSD_DATE_TIME), GRAPH)],
+            lambda t: [*t, Triple(GROUNDING, START, literal("2026", ns.XSD_DATE_TIME), GRAPH)],
             "prov:Activity",
         ),
         (
@@ -272,56 +295,58 @@ def test_the_shapes_find_faults(change: Any, words: str) -> None:
     assert words in violations(serialize(changed, "turtle"))
 
 
-# Readers of the shared vocabulary: they ask a store for 100 triples of a subject, in the order of the store.
-
-_LIMIT = 100
-_DERIVED_LIMIT = 10
+# Readers of the shared vocabulary: the client of TrustGraph asks a store for 100 triples of a subject.
 
 
-class SharedReader:
-    """Reads a trace as the client of TrustGraph does."""
+class Flow:
+    """Answers queries for triples as TrustGraph's gateway does, in the order of the store."""
 
     def __init__(self, triples: Sequence[Triple]) -> None:
-        self._triples = [triple for triple in triples if triple.g == GRAPH]
+        self._triples = triples
 
-    def read(self, question: str) -> dict[str, dict[str, Any]]:
-        """Return the entities of a chain by class, each the first of its class that derives from the last."""
-        found = {"question": self._entity(question)}
-        last = question
-        for kind in ("grounding", "exploration", "focus", "synthesis"):
-            for uri in self._derived(last):
-                entity = self._entity(uri)
-                if entity["kind"] == kind:
-                    found[kind], last = entity, uri
-                    break
-        return found
+    def triples_query(
+        self,
+        s: str = "",
+        p: str = "",
+        o: str = "",
+        g: str = "",
+        collection: str | None = None,
+        limit: int = 100,
+    ) -> list[dict[str, Any]]:
+        """Return at most `limit` triples of a graph."""
+        found = (
+            {"s": wire_term(t.s), "p": wire_term(t.p), "o": wire_term(t.o)}
+            for t in self._triples
+            if t.g == g and s in {"", t.s.iri} and p in {"", t.p.iri} and o in {"", t.o.iri}
+        )
+        return list(islice(found, limit))
 
-    def _derived(self, uri: str) -> list[str]:
-        found = [
-            t.s.iri for t in self._triples if t.p.iri == ns.PROV_WAS_DERIVED_FROM and t.o.iri == uri
-        ]
-        return found[:_DERIVED_LIMIT]
 
-    def _entity(self, uri: str) -> dict[str, Any]:
-        values: dict[str, list[str]] = defaultdict(list)
-        for triple in [t for t in self._triples if t.s.iri == uri][:_LIMIT]:
-            values[triple.p.iri].append(triple.o.iri or triple.o.value)
-        kinds = {
-            ns.TG_DOC_RAG_QUESTION: "question",
-            ns.TG_GROUNDING: "grounding",
-            ns.TG_EXPLORATION: "exploration",
-            ns.TG_FOCUS: "focus",
-            ns.TG_SYNTHESIS: "synthesis",
-        }
-        kind = next((kinds[one] for one in values[ns.RDF_TYPE] if one in kinds), "unknown")
-        return {
-            "kind": kind,
-            "query": values[ns.TG_QUERY],
-            "timestamp": values[ns.PROV_STARTED_AT_TIME],
-            "concepts": sorted(values[ns.TG_CONCEPT]),
-            "chunk_count": values[ns.TG_CHUNK_COUNT],
-            "document": values[ns.TG_DOCUMENT],
-        }
+def wire_term(term: Term) -> dict[str, str]:
+    """Return a term in the form of TrustGraph's gateway."""
+    return {"t": "i", "i": term.iri} if term.type == "i" else {"t": "l", "v": term.value}
+
+
+@cache
+def trustgraph_client() -> Any:
+    """Return the class of the client; the rest of the package needs transports that are not installed."""
+    found = find_spec("trustgraph")
+    assert found is not None
+    assert found.submodule_search_locations
+    package = ModuleType("trustgraph.api")
+    package.__path__ = [f"{next(iter(found.submodule_search_locations))}/api"]
+    sys.modules.setdefault(package.__name__, package)
+    return import_module("trustgraph.api.explainability").ExplainabilityClient
+
+
+def read_as_trustgraph(triples: Sequence[Triple], name: str) -> dict[str, Any]:
+    """Return the entities of a trace that the client of TrustGraph reads."""
+    client = trustgraph_client()(Flow(triples), retry_delay=0.0)
+    # The way through a focus is that of graph RAG; the one of document RAG expects none.
+    has_focus = any(t.o.iri == ns.TG_FOCUS for t in triples)
+    fetch = client.fetch_graphrag_trace if has_focus else client.fetch_docrag_trace
+    found = fetch(answer_uris(name).question)
+    return {kind: entity for kind, entity in found.items() if entity is not None}
 
 
 @pytest.mark.parametrize("name", ["full", "refused", "failed", "plain"])
@@ -332,19 +357,34 @@ def test_shared_readers_read_the_same_in_any_order(name: str) -> None:
     readings = []
     for _ in range(30):
         order.shuffle(triples)
-        readings.append(SharedReader(triples).read(answer_uris(name).question))
+        found = read_as_trustgraph(triples, name)
+        found["grounding"].concepts.sort()
+        readings.append(found)
     trace = read_trace(triples)
     first = readings[0]
 
     assert all(one == first for one in readings)
     assert list(first) == [stage.stage for stage in trace.stages if stage.stage != "error"]
-    assert first["question"]["query"] == [trace.question]
-    assert first["question"]["timestamp"] == [trace.asked_at]
-    assert first["grounding"]["concepts"] == sorted(trace.concepts)
+    assert first["question"].query == trace.question
+    assert first["question"].timestamp == trace.asked_at
+    assert first["question"].question_type == "document-rag"
+    assert first["grounding"].concepts == sorted(trace.concepts)
     if name != "failed":
-        assert first["exploration"]["chunk_count"] == [str(len(trace.explored))]
-        expected = [] if name == "plain" else [answer_uris(name).answer]
-        assert first["synthesis"]["document"] == expected
+        assert first["exploration"].chunk_count == len(trace.explored)
+        assert first["synthesis"].document == ("" if name == "plain" else answer_uris(name).answer)
+
+
+@pytest.mark.parametrize("form", ["nquads", "trig"])
+def test_a_store_that_is_filled_by_explain_is_read(form: str) -> None:
+    """N-Quads and TriG of a trace give the client of TrustGraph what the live events gave it."""
+    live = full_triples()
+    filled = parsed(serialize(read_trace(live).triples, form), form)
+    found, expected = read_as_trustgraph(filled, "full"), read_as_trustgraph(live, "full")
+    for entities in (found, expected):
+        entities["grounding"].concepts.sort()
+
+    assert found == expected
+    assert found["question"].timestamp
 
 
 def test_the_answer_has_its_text() -> None:
@@ -358,14 +398,18 @@ def test_the_answer_has_its_text() -> None:
     assert [row["text"] for row in run_sparql(trace.triples, sparql).rows] == [trace.answer_text]
 
 
-def test_the_time_of_the_question_stands_on_its_activity_alone() -> None:
-    """A reader of live events finds it on the question too; what is shown of a stored trace is PROV-O."""
-    [live] = [t for t in traces()["full"] if t.s == QUESTION and t.p.iri == ns.PROV_STARTED_AT_TIME]
+@pytest.mark.parametrize("form", ["nquads", "trig", "turtle", "jsonld"])
+def test_the_time_of_the_question_stands_where_readers_look(form: str) -> None:
+    """Formats with the graph of the trace state it of the question too; Turtle of its activity."""
     trace = read_trace(traces()["full"])
+    text = serialize(trace.triples, form)
+    found = parsed(text, "json-ld" if form == "jsonld" else form)
+    stated = {t.s: t.o.datatype for t in found if t.p == START}
 
-    assert live not in trace.triples
-    assert trace.asked_at == live.o.value
-    assert read_trace(trace.triples) == trace
+    assert stated[iri(f"{QUESTION.iri}/activity/question")] == ns.XSD_DATE_TIME
+    assert (QUESTION in stated) == (form != "turtle")
+    assert set(stated.values()) == {ns.XSD_DATE_TIME}
+    assert read_trace(found).asked_at == trace.asked_at != ""
 
 
 # No node has more than 100 triples.
@@ -604,10 +648,10 @@ def test_a_trace_of_version_0_1_is_erased() -> None:
 
 
 def test_turtle_is_the_trace_without_its_graph() -> None:
-    """Turtle has every statement of the N-Quads, in the default graph."""
+    """Turtle has every statement of the N-Quads but the question's own time, in the default graph."""
     trace = read_trace(traces()["full"])
     triples = [REPLACE(t, g=None) for t in parsed(serialize(trace.triples, "turtle"), "turtle")]
-    expected = [REPLACE(triple, g=None) for triple in trace.triples]
+    expected = [REPLACE(t, g=None) for t in trace.triples if t.s != QUESTION or t.p != START]
 
     assert to_nquads(triples) == to_nquads(expected)
 

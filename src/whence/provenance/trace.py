@@ -149,8 +149,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the answer that this one replaces."""
     failure: Failure | None = None
     triples: tuple[Triple, ...] = ()
-    """All statements, sorted, each once; the time of the question is stated of its activity alone, if it has
-    one: `prov:startedAtTime` of an entity is for readers of the shared vocabulary."""
+    """All statements, sorted, each once."""
 
     def stage(self, name: str) -> Stage | None:
         """Return the stage of a name, or None when the trace has none."""
@@ -197,9 +196,6 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
     exploration, focus = first.get("exploration", absent), first.get("focus", absent)
     synthesis, error = first.get("synthesis", absent), first.get("error")
     asking = nodes.get(question.iri(ns.PROV_WAS_GENERATED_BY), absent)
-    if asking.text(ns.PROV_STARTED_AT_TIME):
-        asked = answer_uris(answer_id).question
-        own = [t for t in own if t.p.iri != ns.PROV_STARTED_AT_TIME or t.s.iri != asked]
     candidates = _read_candidates(exploration, nodes)
     explored = _read_explored(exploration, candidates)
     return Trace(

@@ -96,10 +96,22 @@ def to_trig(triples: Iterable[Triple]) -> str:
 
 
 def to_turtle(triples: Iterable[Triple]) -> str:
-    """Return Turtle with prefixes that parses back to the same triples, without their graph."""
+    """Return Turtle with prefixes that parses back to the triples of `prov_o`, without their graph."""
     from rdflib.plugins.serializers.turtle import TurtleSerializer
 
-    return _written(TurtleSerializer, _dataset(Triple(t.s, t.p, t.o) for t in triples))
+    return _written(TurtleSerializer, _dataset(Triple(t.s, t.p, t.o) for t in prov_o(triples)))
+
+
+def prov_o(triples: Iterable[Triple]) -> list[Triple]:
+    """Return the triples without the time of the question itself, if that of its activity is there.
+
+    Readers of the shared vocabulary look for it on the question; PROV-O has `prov:startedAtTime` of activities
+    alone.
+    """
+    triples = list(triples)
+    generated = {t.s.iri for t in triples if t.p.iri == ns.PROV_WAS_GENERATED_BY}
+    asked = {t.s.iri for t in triples if t.o.iri == ns.TG_QUESTION} & generated
+    return [t for t in triples if t.p.iri != ns.PROV_STARTED_AT_TIME or t.s.iri not in asked]
 
 
 def _written(serializer: Any, dataset: Dataset) -> str:
