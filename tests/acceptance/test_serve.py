@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.issuer import AUDIENCE, Issuer, public_jwk, running_issuer
 
 ROOT = Path(__file__).resolve().parents[2]
 WHENCE = Path(sys.executable).parent / "whence"
@@ -59,12 +60,29 @@ def indexed(cli: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def gateway(indexed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Give a gateway with a token for finance."""
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a tokens file with a token for finance."""
     tokens = tmp_path_factory.mktemp("tokens") / "tokens.toml"
     digest = hashlib.sha256(SECRET.encode()).hexdigest()
     tokens.write_text(f'[tokens.desk]\nsha256 = "{digest}"\nacl = ["finance"]\nclearance = 3\n')
-    running = start(indexed, "--tokens", tokens)
+    return tokens
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    """Give an identity provider."""
+    with running_issuer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gateway(indexed: Any, tokens: Path, issuer: Issuer) -> Iterator[Gateway]:
+    """Give a gateway with a token for finance and an identity provider whose group `books` is finance."""
+    mapping = tokens.with_name("groups.toml")
+    mapping.write_text("[groups.books]\nacl = ['finance']\nclearance = 3\n")
+    sign_in = ("--oidc-issuer", issuer.url, "--oidc-audience", AUDIENCE, "--oidc-mapping", mapping)
+    roles = ("--oidc-groups-claim", "realm_access.roles")
+    running = start(indexed, "--tokens", tokens, *sign_in, *roles)
     yield running
     running.http.close()
     running.process.send_signal(signal.SIGTERM)
@@ -130,6 +148,115 @@ def test_a_token_grants_its_rights(gateway: Gateway) -> None:
     narrowed = {"query": HIDDEN, "threshold": 0, "top_k": 100, "access": {}}
     less = gateway.post("/v1/search", narrowed, SECRET).json()
     assert not hidden & {hit["document_id"] for hit in less["hits"]}
+
+
+def test_readers_sign_in_with_their_provider(gateway: Gateway, issuer: Issuer) -> None:
+    """A token of the provider shows what the groups of its reader grant, and what is asked for it."""
+
+    def found(**claims: Any) -> set[str]:
+        body = {"query": HIDDEN, "top_k": 100}
+        reply = gateway.post("/v1/search", body, issuer.token(**claims))
+        assert reply.status_code == 200, reply.text
+        return {hit["document_id"] for hit in reply.json()["hits"]}
+
+    body = {"query": HIDDEN, "top_k": 100}
+    opened = {hit["document_id"] for hit in gateway.post("/v1/search", body, SECRET).json()["hits"]}
+    public = {hit["document_id"] for hit in gateway.post("/v1/search", body).json()["hits"]}
+    hidden = opened - public
+    assert hidden
+    assert found(realm_access={"roles": ["staff", "books"]}) == opened
+    for claims in ({}, {"realm_access": {"roles": ["finance"]}}, {"groups": ["books"]}):
+        assert found(**claims) == public
+    answer = gateway.post(
+        "/v1/ask", {"question": HIDDEN}, issuer.token(realm_access={"roles": ["books"]})
+    ).json()
+    assert {one["document_id"] for one in answer["citations"]} & hidden
+    # Keys that the provider makes later count, too.
+    issuer.keys.append(public_jwk("later", "ES256"))
+    assert gateway.post("/v1/search", body, issuer.token("later", "ES256")).status_code == 200
+    for token, words in (
+        (issuer.token(aud="other"), "for another audience"),
+        (issuer.token(exp=1), "expired"),
+        (issuer.token("foreign"), "not signed by its issuer"),
+        (issuer.token(realm_access={"roles": 3}), "neither a list of strings nor a string"),
+    ):
+        refused = gateway.post("/v1/search", body, token)
+        assert refused.status_code == 401
+        told = refused.headers["WWW-Authenticate"]
+        assert 'error="invalid_token"' in told
+        assert words in told
+
+
+def test_clients_find_the_provider(gateway: Gateway, issuer: Issuer) -> None:
+    """The official client is led from 401 to the metadata, which it understands."""
+    from mcp.client.auth.utils import extract_resource_metadata_from_www_auth
+    from mcp.shared.auth import ProtectedResourceMetadata
+
+    refused = gateway.post("/mcp", {}, "wrong")
+    address = extract_resource_metadata_from_www_auth(refused)
+    assert address == f"{gateway.url}/.well-known/oauth-protected-resource/mcp"
+    told = ProtectedResourceMetadata.model_validate_json(gateway.http.get(address).content)
+    assert str(told.resource) == f"{gateway.url}/mcp"
+    assert [str(one).rstrip("/") for one in told.authorization_servers] == [issuer.url]
+    assert told.bearer_methods_supported == ["header"]
+
+
+def test_tokens_of_a_running_server(gateway: Gateway, indexed: Any, tokens: Path) -> None:
+    """A token made by the command is accepted at once, listed without itself, and refused once revoked."""
+    made = indexed(
+        "tokens", "new", "board", "--acl", "finance", "--clearance", "3", "--expires", "30d",
+        "--tokens", tokens, "--json",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    token = made.json["token"]
+    body = {"query": HIDDEN, "top_k": 100}
+    hits = [gateway.post("/v1/search", body, one).json()["hits"] for one in (token, SECRET)]
+    assert hits[0] == hits[1]
+    listed = indexed("tokens", "list", env={"WHENCE_TOKENS": str(tokens)})
+    assert listed.out.splitlines()[0] == f"{'desk':24s} acl finance; clearance 3"
+    assert listed.out.splitlines()[1].startswith(f"{'board':24s} acl finance; clearance 3; expires")
+    assert token not in listed.out + tokens.read_text()
+    told = indexed("tokens", "list", "--tokens", tokens, "--json").json["tokens"]
+    assert [(one["name"], one["acl"], one["expired"]) for one in told] == [
+        ("desk", ["finance"], False),
+        ("board", ["finance"], False),
+    ]
+    assert indexed("tokens", "revoke", "board", "--tokens", tokens).code == 0
+    assert gateway.post("/v1/search", body, token).status_code == 401
+    assert gateway.post("/v1/search", body, SECRET).status_code == 200
+    indexed("tokens", "revoke", "board", "--tokens", tokens).assert_error(3)
+    indexed("tokens", "new", "desk", "--tokens", tokens).assert_error(2)
+    indexed("tokens", "new", "a", "--expires", "0", "--tokens", tokens).assert_error(2)
+
+
+def test_tokens_of_a_home(fresh: Any) -> None:
+    """Without a file the tokens are in the home, and the token alone is on standard output."""
+    own = fresh
+    page = (ROOT / "docs" / "how-to" / "tokens.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("whence tokens ")]
+    assert [own(*line.split()[1:]).code for line in lines] == [0, 0, 0, 0]
+    assert own("tokens", "revoke", "importer").code == 0
+    made = own("tokens", "new", "reader")
+    assert made.code == 0, made.err
+    assert made.out.startswith("whence_")
+    assert len(made.out.split()) == 1
+    assert f"{own.home / 'tokens.toml'}" in made.err
+    assert own("tokens", "list").out == f"{'reader':24s} public documents\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--oidc-issuer", "http://id.example", "--oidc-audience", "a"], "https"),
+        (["--oidc-issuer", "https://id.example"], "--oidc-audience"),
+        (["--oidc-audience", "a"], "--oidc-issuer"),
+        (["--tokens", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_sign_in_that_does_not_fit(indexed: Any, options: list[str], words: str) -> None:
+    """A setting that would let in too many or nobody ends the start with its name."""
+    done = indexed("serve", "--port", "0", *options).assert_error(2)
+    assert words in done.err
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -11,16 +11,29 @@ documents are tagged anew, removed, and stored again.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import Counter
-from collections.abc import Set
+from collections.abc import AsyncIterator, Set
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import msgspec
 import numpy as np
 import pytest
-from tests.support.adversarial_access import DIMENSION, AccessCorpus
+import tomlkit
+from tests.support.adversarial_access import DIMENSION, TAGS, AccessCorpus
+from tests.support.issuer import AUDIENCE, public_jwk, sign
 
+from whence import Engine
+from whence.gateway.app import gateway
+from whence.gateway.auth import Authenticator
+from whence.gateway.group_rights import GroupRights
+from whence.gateway.jwt_check import JwtCheck
+from whence.gateway.key_sets import KeyFile
+from whence.gateway.service import Service
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
@@ -31,6 +44,7 @@ from whence.store.memory.store import MemoryStore
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.store import PostgresStore
 from whence.testing.stub_context import StubContext
+from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres
 
@@ -177,6 +191,107 @@ async def test_no_leak_and_no_starvation(
     # A proof in which nothing is ever found would prove nothing.
     assert all(found[mode] > CHECKS // PARTS // 8 for mode in MODES)
     assert bool(found["links"] > CHECKS // PARTS // 10) == linked
+
+
+#: Access tags that stand in a token by their own names; the others are what groups of the mapping grant.
+PLAIN = frozenset(tag for tag in TAGS if len(tag) < 10)
+#: Seconds since 1970 at which tokens are made and checked.
+NOW = 1_800_000_000
+
+
+def mapping_of_groups() -> str:
+    """Give a mapping by which groups grant any rights of a reader."""
+    levels = (0, 1, 2, 2**31 - 1)
+    groups: dict[str, Any] = {f"tag-{number}": {"acl": [tag]} for number, tag in enumerate(TAGS)}
+    groups |= {f"label-{number}": {"labels": [tag]} for number, tag in enumerate(TAGS)}
+    groups |= {f"level-{level}": {"clearance": level} for level in levels}
+    groups["thousands"] = {"acl": [f"group-{number}" for number in range(5_000)]}
+    return tomlkit.dumps({"unlisted_groups": "acl", "groups": groups})
+
+
+def groups_of(access: Access) -> list[str]:
+    """Give the groups of a reader with these rights."""
+    tags = {one for one in access.acl_tags if not one.startswith("group-")}
+    groups = [one if one in PLAIN else f"tag-{TAGS.index(one)}" for one in sorted(tags)]
+    groups += ["thousands"] if tags != access.acl_tags else []
+    groups += [f"label-{TAGS.index(one)}" for one in sorted(access.labels)]
+    return [*groups, f"level-{access.clearance}"]
+
+
+def token_of(access: Access) -> str:
+    """Give the token of a reader, as an identity provider signs it."""
+    claims = {"iss": "proof", "aud": AUDIENCE, "sub": "reader", "exp": NOW + 1}
+    return sign(claims | {"groups": groups_of(access)}, "ed", "EdDSA")
+
+
+@asynccontextmanager
+async def gateway_of(store: Any, folder: Path, embedder: HashEmbedder) -> AsyncIterator[Any]:
+    """Serve a store to readers with tokens; give a client."""
+    keys, mapping = folder / "keys.json", folder / "groups.toml"
+    keys.write_text(json.dumps({"keys": [public_jwk("ed", "EdDSA")]}))
+    mapping.write_text(mapping_of_groups())
+    rights = GroupRights("groups", mapping)
+    check = JwtCheck("proof", AUDIENCE, KeyFile(keys), rights, clock=lambda: NOW)
+    async with Engine(store=store, embedder=embedder, reranker="none") as engine:
+        service = Service(engine, "http", concurrent=BETWEEN)
+        app = gateway(service, Authenticator(Access.public(), jwt=check), hosts={"127.0.0.1"})
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            yield client
+
+
+async def check_with_token(corpus: AccessCorpus, client: Any, asked: SearchRequest) -> int:
+    """Search over HTTP with the token of a reader, and compare with the oracle; gives the number of results."""
+    body = {
+        "query": asked.query_text,
+        "mode": asked.mode,
+        "match": asked.match,
+        "filters": asked.filters,
+        "top_k": asked.limit,
+        "exact": True,
+        # What a request claims beyond its token counts for nothing.
+        "access": None if asked.limit % 2 else asked.access.by_option(),
+    }
+    head = {"Authorization": f"Bearer {token_of(asked.access)}"}
+    wanted = expected(corpus, asked)
+    reply = await client.post("/v1/search", json=body, headers=head)
+    if reply.status_code == 400:
+        seen = corpus.visible(asked.access)
+        assert any(not corpus.state(seen, key) for key in asked.filters), reply.text
+        return 0
+    got = [hit["document_id"] for hit in reply.json()["hits"]]
+
+    assert set(got) <= wanted, f"leaked {set(got) - wanted} to {asked.access}"
+    assert len(got) == len(set(got)) == min(asked.limit, len(wanted)), "starved"
+    return len(got)
+
+
+@pytest.mark.timeout(1500)
+async def test_no_leak_and_no_starvation_through_tokens(
+    postgres_store: PostgresStore, tmp_path: Path
+) -> None:
+    """The same holds over HTTP for readers whose rights are the groups of their tokens."""
+    corpus = AccessCorpus(seed=PARTS, documents=DOCUMENTS)
+    embedder = HashEmbedder(DIMENSION)
+    await postgres_store.ensure_collection("http", embedder.model)
+    await postgres_store.replace_documents("http", corpus.embedded())
+    checks, found = CHECKS // PARTS, 0
+    async with gateway_of(postgres_store, tmp_path, embedder) as client:
+        for turn, first in enumerate(range(0, checks, BETWEEN)):
+            asked = [
+                request(corpus, "http", number, corpus.random_reader())
+                for number in range(first, min(first + BETWEEN, checks))
+            ]
+            results = [check_with_token(corpus, client, one) for one in asked]
+            found += sum(some > 0 for some in await asyncio.gather(*results))
+            await change(corpus, postgres_store, "http", turn)
+        corpus.set_tags(min(corpus.visible(Access.public())), DocumentTags(("nobody",)))
+        everything = msgspec.structs.replace(
+            asked[0], access=Access.public(), mode="dense", filters={}, match="any", limit=1_000
+        )
+        with pytest.raises(AssertionError, match="leaked"):
+            await check_with_token(corpus, client, everything)
+    assert found > checks // 4
 
 
 async def test_the_memory_store_passes_the_same_proof() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from whence.cli.commands import COMMANDS
 from whence.cli.main import app, run_command
 
 ROOT: Any = get_command(app)
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 
 
 def test_every_command_has_a_heading_and_examples() -> None:
@@ -20,7 +23,18 @@ def test_every_command_has_a_heading_and_examples() -> None:
     assert all(one.panel and one.examples for one in COMMANDS.values())
 
 
-@pytest.mark.parametrize("line", [line for one in COMMANDS.values() for line in one.examples])
+def commands_of(page: str) -> list[str]:
+    """Give the command lines of a page of the documentation."""
+    text = (DOCS / page).read_text().replace("\\\n", " ")
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("whence ")]
+
+
+EXAMPLES = [line for one in COMMANDS.values() for line in one.examples]
+
+
+@pytest.mark.parametrize("line", [*EXAMPLES, *commands_of("sign-in.md"), *commands_of("tokens.md")])
 def test_examples_are_command_lines(line: str) -> None:
     """Every example is accepted by the parser of the command it shows; nothing is run."""
     program, *words = shlex.split(line.partition(" >")[0])

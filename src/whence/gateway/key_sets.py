@@ -46,8 +46,8 @@ _LEAST_RSA_BITS: Final = 2048
 REFRESH_S: Final = 900.0
 #: Age up to which they are used while the issuer does not answer.
 GRACE_S: Final = 86_400.0
-#: Least seconds between two fetches, whatever tokens come.
-INTERVAL_S: Final = 10.0
+#: Least seconds between two fetches because of unknown keys, and after one that failed.
+INTERVAL_S: Final = 5.0
 #: Longest time of a fetch, in seconds.
 _TIMEOUT_S: Final = 5.0
 #: Largest document of an issuer, in bytes.
@@ -101,8 +101,8 @@ class IssuerKeys:
     """Keys that an issuer publishes (OpenID Connect Discovery 1.0, section 4; RFC 8414).
 
     They are fetched when they are first needed, when they are older than `REFRESH_S`, and when a token names
-    an unknown one; never more often than every `INTERVAL_S`. While the issuer does not answer, those that are
-    known are used up to the age of `GRACE_S`. A key that is gone from the set counts no longer.
+    an unknown one, for that no more often than every `INTERVAL_S`. While the issuer does not answer, those that
+    are known are used up to the age of `GRACE_S`. A key that is gone from the set counts no longer.
 
     Args:
         issuer: Its address, exactly as it stands in its documents and tokens.
@@ -117,17 +117,17 @@ class IssuerKeys:
         self._address = _checked_url(issuer, "the issuer")
         self._clock = clock
         self._keys: tuple[PublicKey, ...] = ()
-        self._fetched = self._tried = -float("inf")
+        self._fetched = self._tried = self._searched = -float("inf")
         self._is_failing = False
         self._lock = asyncio.Lock()
 
     async def matching(self, kid: str | None, algorithm: str) -> list[PublicKey]:
         """Return the keys that may check a token."""
         if self._age() > REFRESH_S:
-            await self._refresh()
+            await self._refresh(is_unknown=False)
         found = self._known(kid, algorithm)
         if not found:
-            await self._refresh()
+            await self._refresh(is_unknown=True)
             found = self._known(kid, algorithm)
         if self._age() > GRACE_S or (self._is_failing and not found):
             raise Unavailable(
@@ -148,7 +148,7 @@ class IssuerKeys:
         except Unavailable as error:
             logger.warning("%s; its tokens are refused until it answers", error.message)
         else:
-            self._fetched = self._tried = self._clock()
+            self._fetched = self._clock()
 
     def _known(self, kid: str | None, algorithm: str) -> list[PublicKey]:
         return [key for key in self._keys if key.fits(kid, algorithm)]
@@ -156,10 +156,16 @@ class IssuerKeys:
     def _age(self) -> float:
         return self._clock() - self._fetched
 
-    async def _refresh(self) -> None:
-        """Fetch the keys, unless that was tried just now; requests that need them wait for one fetch."""
+    async def _refresh(self, *, is_unknown: bool) -> None:
+        """Fetch the keys, unless another request just did; requests that need them wait for one fetch.
+
+        Args:
+            is_unknown: Whether a key is unknown; else the keys are old.
+        """
         async with self._lock:
-            if self._clock() - self._tried < INTERVAL_S:
+            now = self._clock()
+            is_done = now - self._searched < INTERVAL_S if is_unknown else self._age() <= REFRESH_S
+            if is_done or (self._is_failing and now - self._tried < INTERVAL_S):
                 return
             try:
                 self._keys = await self._fetch()
@@ -170,6 +176,8 @@ class IssuerKeys:
                 self._is_failing = False
                 self._fetched = self._clock()
             self._tried = self._clock()
+            if is_unknown:
+                self._searched = self._tried
 
     async def _fetch(self) -> tuple[PublicKey, ...]:
         import httpx
