@@ -41,9 +41,8 @@ _CALLABLE = ("Procedure", "Function")
 _ROUTINES = frozenset({*_CALLABLE, "Trigger", "View"})
 #: Indications of SQL Server: batch separators, the schema `dbo`, keywords.
 _TSQL = re.compile(
-    r"(?im)^[ \t]*GO[ \t]*;?[ \t]*$|\[?\bdbo\]?\s*\.|\bNVARCHAR\b|\bEXEC\s|\bDECLARE\s+@|\bNOCOUNT\b"
+    r"(?im)^[ \t]*+GO[ \t]*+(?:;[ \t]*+)?$|\[?\bdbo\]?\s*\.|\bNVARCHAR\b|\bEXEC\s|\bDECLARE\s+@|\bNOCOUNT\b"
 )
-_LAST_BATCH_ENDS = re.compile(rf"\s*(?:{BATCH_END.pattern}\s*)+\Z", BATCH_END.flags)
 _FIRST_WORD = re.compile(r"\w+")
 _IGNORED_STATEMENTS = frozenset(
     {"set", "use", "go", "print", "begin", "commit", "rollback", "end", "start", "drop", "if"}
@@ -55,8 +54,9 @@ _STATEMENT_START = re.compile(
     r"(?:table|view|index|function|procedure|proc|trigger|type|synonym|sequence|schema)\s"
 )
 _INDEX_ON = re.compile(
-    r"""(?is)\bindex\b.*?\bon\s+(?:only\s+)?
-    (?P<name>(?:\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+)(?:\s*\.\s*(?:\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+))*)""",
+    r"""(?is)\A(?>.*?\bindex\b).*?\bon\s+(?:only\s+)?
+    (?P<name>(?:\[[^\]]{1,256}\]|"[^"]{1,256}"|`[^`]{1,256}`|[\w$]+)
+    (?:\s*\.\s*(?:\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+))*)""",
     re.VERBOSE,
 )
 _PART = re.compile(r'\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+')
@@ -67,6 +67,14 @@ _TEMPLATES = re.compile(
 _NO_LINE_END = re.compile(r"[^\n]")
 #: Longest name in an id, in bytes; ids of nodes have at most 1,024 bytes.
 _MAX_NAME_BYTES = 300
+
+
+def _without_last_batch_ends(text: str) -> str:
+    """Return SQL without the lines at its end that end batches."""
+    text = text.rstrip()
+    while BATCH_END.match(text, text.rfind("\n") + 1):
+        text = text[: text.rfind("\n") + 1].rstrip()
+    return text
 
 
 class _NodeStatement(NamedTuple):
@@ -180,8 +188,8 @@ class _Reader:
         # Id and table of the previous INSERT: consecutive ones into a table form one node.
         last = ("", "")
         for statement, (start, end) in self._with_routines():
-            text = _LAST_BATCH_ENDS.sub("", self._text[start:end]).rstrip()
-            source_text = _LAST_BATCH_ENDS.sub("", self._source.text[start:end]).rstrip()
+            text = _without_last_batch_ends(self._text[start:end])
+            source_text = _without_last_batch_ends(self._source.text[start:end])
             number += 1
             named = self._named(statement, text)
             if named is not None:
@@ -299,7 +307,7 @@ def _verb_and_target(text: str) -> tuple[str, str]:
 
 
 _NAME_PART = r'(?:\[[^\]]+\]|"[^"]+"|[\w$]+)'
-_NAME = re.compile(rf"\s*{_NAME_PART}(?:\s*\.\s*{_NAME_PART}){{0,3}}\s*;?\s*")
+_NAME = re.compile(rf"\s*+{_NAME_PART}(?:\s*+\.\s*+{_NAME_PART}){{0,3}}\s*+(?:;\s*+)?")
 _PARTS = re.compile(_NAME_PART)
 #: Functions and attributes that take the name of a table in Entity Framework, SQLAlchemy and Django.
 _TABLE_RECIPIENTS = frozenset(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Beginnings of SQL statements; a keyword alone could also begin a sentence.
 _BEGINS = re.compile(
     r"(?is)\s*(?:select\b.*?\bfrom\s|insert\s+into\s|update\s+\S+\s+set\s|delete\s+from\s|merge\s+(?:into\s+)?\S+"
-    r"(?:\s+as)?\s+\S*\s*using\s|exec(?:ute)?\s+(?:@\w+\s*=\s*)?[\w\[\].\"]+(?:\s+@|\s*;?\s*\Z)|call\s+[\w.]+\s*\("
+    r"\s+(?:as\s+)?(?:\S+\s+)?using\s|exec(?:ute)?\s+(?:@\w+\s*=\s*)?[\w\[\].\"]+(?:\s+@|\s*+(?:;\s*+)?\Z)|call\s+[\w.]+\s*\("
     r"|truncate\s+table\s|with\s+\w+\s*(?:\([^)]*\)\s*)?as\s*\()"
 )
 #: Keywords that are never names.

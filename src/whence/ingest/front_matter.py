@@ -23,11 +23,12 @@ from whence.schema.errors import BadInput
 _KEY = re.compile(r"""(["']?)([A-Za-z_][\w. -]*?)\1[ \t]*:(?:[ \t]+(.*))?$""")
 _TAGS = re.compile(r"""["']?\b(acl|labels|clearance)\b["']?\s*[:=]""", re.IGNORECASE)
 _ITEM = re.compile(
-    r"""[ \t]*(?:("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')|([^\s,\[\]{}"'&*!|>%@`#][^,\[\]{}]*?))?[ \t]*(,|\])"""
+    r"""[ \t]*+(?:("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')|([^\s,\[\]{}"'&*!|>%@`#](?:[ \t]*+[^, \t\[\]{}])*+))?"""
+    r"[ \t]*+(,|\])"
 )
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})\Z")
 _FLOAT = re.compile(r"[+-]?\d+\.\d+\Z")
-_COMMENT = re.compile(r"(?:^|[ \t])#.*$")
+_COMMENT = re.compile(r"(?s)(?:^|[ \t])#.*")
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 

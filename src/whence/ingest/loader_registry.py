@@ -78,7 +78,7 @@ _ZIP = b"PK\x03\x04"
 #: A PDF may begin with other bytes (PDF 1.7, appendix H.3.4.1, note 13).
 _PDF_SIGNATURE, _PDF_WITHIN = b"%PDF-", 1024
 _HTML_START = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b",
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype\s+html|html)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _HEAD_BYTES = 4096

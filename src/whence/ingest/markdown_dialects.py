@@ -19,9 +19,9 @@ RST = "eval-rst"
 _INDENTED = re.compile(
     r"( *)(?:!!!|\?\?\?\+?|===[!+]?)(?: +([\w-]+(?: +[\w-]+)*))?(?: +\"(.*)\")? *$"
 )
-_FENCE = re.compile(r"( {0,3}|[ ]*)(```+|~~~+|:::+)[ \t]*(.*?)[ \t]*$")
-_DIRECTIVE = re.compile(r"\{([\w:+-]+)\}[ \t]*(.*)$")
-_CONTAINER = re.compile(r"([A-Za-z][\w-]*)[ \t]*(?:\[(.*)\]|\"(.*)\"|(.*))$")
+_FENCE = re.compile(r"( *+)(```++|~~~++|:::++)[ \t]*+((?:[ \t]*+[^ \t\n])*+)[ \t]*+$")
+_DIRECTIVE = re.compile(r"\{([\w:+-]+)\}[ \t]*+(.*)$")
+_CONTAINER = re.compile(r"([A-Za-z][\w-]*+)[ \t]*+(?:\[(.*)\]|\"(.*)\"|(.*))$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)|[ \t]*---[ \t]*$")
 #: A target of references.
 _TARGET = re.compile(r"\([\w:.-]+\)=[ \t]*$")

@@ -33,8 +33,10 @@ _CODE_ROLES = _names(
     module attribute exception property py cpp c js decorator deco rst dir role directive ttag tfilter djadmin lookup
     django-admin signal reqmeta sh bash python console attribute cfunc cdata ctype cmacro opcode pdbcmd variable"""
 )
-_EXPLICIT_TITLE = re.compile(r"(.+?)\s*(?<!\x00)<([^<]*?)>$", re.DOTALL)
-_LOOKS_LIKE_CODE = re.compile(r"[\w.$]+(?:\(\)?|[._]\w+|\(\))|--?\w[\w-]*$|[A-Z][A-Z0-9_]+$")
+_EXPLICIT_TITLE = re.compile(r"(.(?:\s*+\S)*?)\s*+(?<!\x00)<([^<]*?)>$", re.DOTALL)
+_LOOKS_LIKE_CODE = re.compile(
+    r"[\w.$]+(?:\(\)?|\.\w++|_(?:[^\W_]++_?|_))|--?\w[\w-]*$|[A-Z][A-Z0-9_]+$"
+)
 _IDENTIFIER = re.compile(r"[\w.:$]+\Z")
 
 

@@ -87,9 +87,9 @@ _DOMAIN = re.compile(
 )
 #: Options of objects that tell something about them.
 _FACTS = ("type", "default", "value", "required", "choices", "deprecated", "since")
-_OPTION = re.compile(r":([\w-]+):(?:[ \t]+(.*))?$")
+_OPTION = re.compile(r":([\w-]+):(?:[ \t]++(.*))?$")
 #: `first-page`, `run-in narrow`: no class of a programming language has such a name.
-_STYLES = re.compile(r"[a-z][\w-]*(?:-[\w-]+|(?: [a-z][\w-]*)+)")
+_STYLES = re.compile(r"[a-z](?:\w*+-[\w-]++|[\w-]*+(?: [a-z][\w-]*+)+)")
 _CODE_ARGUMENT = re.compile(r"\S+$|.*[()\[\]{}=_<>$]|-|/")
 
 

@@ -91,7 +91,8 @@ _OUTDATED = 0.8
 _OTHER_SECTION = 0.7
 #: Border of two questions in one: a question mark, or "and" before a question word.
 _QUESTION_BORDER = re.compile(
-    r"(?<=\?)\s+|,?\s+and\s+(?=(?:who|whom|whose|what|when|where|which|why|how)\b)", re.IGNORECASE
+    r"(?<=\?)\s+|,?(?<!\s)\s++and\s++(?=(?:who|whom|whose|what|when|where|which|why|how)\b)",
+    re.IGNORECASE,
 )
 
 

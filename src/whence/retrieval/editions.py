@@ -34,11 +34,11 @@ _LEAST_SHARE: Final = 0.5
 #: The first year that is a year rather than a number of a release.
 _FIRST_YEAR: Final = 1900
 _SUFFIX: Final = re.compile(r"\.[a-z]\w{0,4}\Z")
-_NUMBERS: Final = r"v?(\d+(?:[.\-_]\d+)*)(?!\w)"
+_NUMBERS: Final = r"v?(\d+(?:[.\-_]\d+){0,7})(?!\w)"
 #: A release or date in a path or title, with what joins it to a name: `-2022`, `/v1.2`.
 _IN_NAME: Final = re.compile(rf"(?:\A|[-_./ (]){_NUMBERS}", re.IGNORECASE)
 #: The same in a heading, where a number at the beginning is that of the section.
-_IN_HEADING: Final = re.compile(rf"(?<=\S)[ (]+{_NUMBERS}", re.IGNORECASE)
+_IN_HEADING: Final = re.compile(rf"(?<=[^\s(])[ (]++{_NUMBERS}", re.IGNORECASE)
 #: A release or a year in a question, where other numbers count things.
 _ASKED: Final = re.compile(
     r"\b(?:v|version\s+|release\s+)(\d+(?:\.\d+)*)\b|(?<![\w.])(\d+(?:\.\d+)+)(?![\w%])"

@@ -47,7 +47,7 @@ _MAX_DEPTH = 8
 _OPERATORS: Final = ("any", "prefix", "gt", "gte", "lt", "lte", "all")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?\Z", re.ASCII)
 _OPTION = re.compile(
     r"(?P<key>(?:[^=<>^!]|!(?!=))+)(?P<operator>!=|\^=|>=|<=|=|>|<)(?P<value>.*)\Z", re.DOTALL
 )

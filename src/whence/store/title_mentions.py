@@ -32,7 +32,7 @@ _MAX_LENGTH = 400
 #: A shorter title is an abbreviation that means something else in most texts.
 _MIN_LENGTH = 3
 #: A qualifier such as `(planet)` in `Mercury (planet)`; texts leave it out.
-_QUALIFIER = re.compile(r"\s*\([^()]*\)\s*\Z")
+_QUALIFIER = re.compile(r"(?<!\s)\s*+\([^()]*+\)\s*+\Z")
 
 
 class PassageTitles(msgspec.Struct, frozen=True):

@@ -48,7 +48,7 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # `re` has no classes for the case of other alphabets; their words are divided at joints and digits only.
 _PLAIN_PART = re.compile(r"[^\W\d_]+|\d+")
 # A release is written 2.9.1, v2.9.1 and in names of files like 2.9.1.txt; its digits apart say little.
-_NUMBER = re.compile(r"\d+(?:\.\d+)+")
+_NUMBER = re.compile(r"(?<!\d)\d++(?:\.\d++)+")
 
 
 def document_terms(text: str, language: str = "english") -> list[str]:

@@ -53,7 +53,8 @@ _IS: Final = """are is was means? refers? describes? stands allows? lets? displa
     contains? controls? serves? enables? gives? exposes? stores? holds? defines? specif(?:y|ies)"""
 #: A sentence that begins with the name of what it describes.
 _SUBJECT: Final = re.compile(
-    rf"\W*(?:(?:an?|the)\s+)?((?:[^\s.]\S*\s+){{1,5}}?)(?:{'|'.join(_IS.split())})\b", re.IGNORECASE
+    rf"\W*+(?:(?:an?|the)\s+)?((?:[^\s.]\S*\s+){{1,5}}?)(?:{'|'.join(_IS.split())})\b",
+    re.IGNORECASE,
 )
 
 

@@ -18,7 +18,7 @@ from whence.text.sentences import split_sentences
 #: At most six digits: no prompt has a million documents.
 MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
 #: What may become a marker when more text comes, with the space before it.
-_BEGUN = re.compile(r"[ \t]*(?:\[[\d\s,;]{0,60})?\Z")
+_BEGUN = re.compile(r"(?<![ \t])[ \t]*+(?:\[[\d\s,;]{0,60})?\Z")
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`?", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,:]\d+)*")
 #: A claim has at least this share of its words in a document that supports it.

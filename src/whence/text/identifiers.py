@@ -53,7 +53,7 @@ _DATES: Final = tuple(
 )
 #: Letters and a number in one word: `P7`, `ERR-1042`, `CVE-2024-1234`, `v2.9.1`.
 _CODE: Final = re.compile(
-    r"(?<![\w.,-])(?P<name>[a-z]{1,12}(?:[-_/][a-z]{1,12})*)[-_/#]?(?P<value>\d+(?:[._/-]\w*\d\w*)*)\b",
+    r"(?<![\w.,-])(?P<name>[a-z]{1,12}(?:[-_/][a-z]{1,12}){0,7})[-_/#]?(?P<value>\d++(?:[._/-][^\W\d]*+\d\w*+)*+)\b",
     re.IGNORECASE,
 )
 #: Three numbers or more with points between are a version, or something as exact, without a name.
@@ -62,7 +62,7 @@ _DOTTED: Final = re.compile(
 )
 #: A word and a number: `Harbour 4.1`, `level 3`. Amounts have units or separators of thousands.
 _NAMED: Final = re.compile(
-    r"(?P<name>[^\W\d_][\w+#-]*)\s+(?:no\.\s*|#)?(?P<value>\d+(?:\.\d+)*)(?![\w%]|[.,]\d|\s*[%\u20ac$\u00b0])"
+    r"(?P<name>[^\W\d_][\w+#-]{0,60}+)\s+(?:no\.\s*|#)?(?P<value>\d+(?:\.\d+)*)(?![\w%]|[.,]\d|\s*[%\u20ac$\u00b0])"
 )
 _WORD_AFTER: Final = re.compile(r"\s+([^\W\d_][\w-]*)")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")

@@ -44,13 +44,15 @@ _RELEASE_WORDS = _RELEASE_WORD.union(_RELEASES.split())
 #: Characters before a number that are searched for the name that it belongs to.
 _BEFORE_RELEASE: Final = 80
 #: Other releases of an enumeration: `3.7, 3.8 and`.
-_ENUMERATED = re.compile(r"(?:(?<![\w.])v?\d[\d.]*\+?\s*(?:,|/|\band\b|\bor\b|\bto\b)\s*)+\Z")
+_ENUMERATED = re.compile(
+    r"(?:(?<![\w.])v?\d[\d.]*+\+?\s*+(?:,|/|\band\b|\bor\b|\bto\b)\s*+){1,20}\Z"
+)
 #: What may stand between a name and its release.
-_BETWEEN = re.compile(r"[\s@=~^<>\"'`]*(?:\bv\.?\s*)?\Z", re.IGNORECASE)
+_BETWEEN = re.compile(r"(?<![\s@=~^<>\"'`])[\s@=~^<>\"'`]*+(?:\bv\.?\s*+)?\Z", re.IGNORECASE)
 _BETWEEN_OR_HYPHEN = re.compile(rf"-?{_BETWEEN.pattern}", re.IGNORECASE)
 _IN_FILE_NAME = re.compile(r"\d+(?:\.\d+)*\.[a-z]")
-_WORD_BEFORE = re.compile(r"[\w.+#'\u2019-]*[\w+#]\Z")
-_SENTENCE_END = re.compile(r"(?:^|[.!?:;\n]|[\"'(\u201c])\s*\Z")
+_WORD_BEFORE = re.compile(r"(?<![\w.+#'\u2019-])[\w.+#'\u2019-]*+(?<=[\w+#])\Z")
+_SENTENCE_END = re.compile(r"(?:(?:^|[.!?:;\"'(\u201c])\s*+|(?<!\s)[^\S\n]*+\n\s*+)\Z")
 _SEPARATORS = re.compile(r"[-\s]")
 _NAME = re.compile(r"[A-Z][a-z]+\Z|[A-Z]{3,}\Z")
 

@@ -36,13 +36,15 @@ class _Block(NamedTuple):
 
 
 _LINE = re.compile(r"^.*$", re.MULTILINE)
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(?P<body>.*?)[ \t]*#*[ \t]*\Z")
+_HEADING = re.compile(
+    r" {0,3}(#{1,6})[ \t]++(?P<body>(?:[^ \t#\n]|[ \t]++(?!#*+[ \t]*+\Z)|#++(?![ \t]*+\Z))*+)[ \t]*+#*+[ \t]*+\Z"
+)
 _UNDERLINE = re.compile(r" {0,3}(=+|-{3,})[ \t]*\Z")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _ITEM = re.compile(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _TABLE = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
-_RULE = re.compile(r"[ \t]*\|?[ \t:|=+*_-]{3,}\Z")
+_RULE = re.compile(r"[ \t:|=+*_-]{3,}\Z")
 
 #: For chunks: a closing mark, closing quotes, white space, then something that can begin the next sentence. The
 #: full-width marks need no white space.
@@ -52,7 +54,7 @@ _CHUNK_END = re.compile(
 )
 #: For answers: marks, closing quotes or brackets, then white space; or a mark of East Asian scripts.
 _ANSWER_END = re.compile(
-    r"(?P<marks>[.!?\u2026]+)[\"'\u201d\u2019)\]*_]*(?=\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09]*"
+    r"(?P<marks>(?<![.!?\u2026])[.!?\u2026]++)[\"'\u201d\u2019)\]*_]*+(?=\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09]*"
 )
 _OPENING = re.compile(r"[\s\"'\u201c\u2018(\[*_]*(\S)")
 _LAST_WORD = re.compile(r"(?:^|[^\w.])([\w.]+)\Z")

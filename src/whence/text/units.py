@@ -28,7 +28,7 @@ FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _LINE_BEFORE = re.compile(r"\S[ \t]*\n\Z")
 _ITEM = re.compile(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+\S")
 _TABLE = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
-_RULE = re.compile(r"[ \t]*\|?[ \t:|=+~^-]*[-=~^]{3,}[ \t:|=+~^-]*\Z")
+_RULE = re.compile(r"(?=[ \t:|=+~^-]*+\Z).*?[-=~^]{3}")
 
 
 def begins_in_code(text: str) -> bool:

@@ -27,7 +27,7 @@ p[style-name='Heading 8'] => h6:fresh
 p[style-name='Heading 9'] => h6:fresh
 """
 #: Links from a note back to its reference.
-_BACK_LINK = re.compile(r"\s*<a href=\"#(?:foot|end)note-ref-\d+\">↑</a>")
+_BACK_LINK = re.compile(r"(?<!\s)\s*+<a href=\"#(?:foot|end)note-ref-\d+\">↑</a>")
 
 
 def load_word(file: SourceFile, data: bytes) -> ParsedDocument:

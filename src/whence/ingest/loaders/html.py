@@ -80,7 +80,7 @@ _MARKS = _tags("- * \u2022 \u2013")
 #: Most rows or columns that a cell spans.
 _MAX_SPAN = 100
 _META_CHARSET = re.compile(
-    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE
+    rb"""<meta[^>]{0,200}?charset\s*+=\s*+["']?\s*+([\w.:-]{1,40})""", re.IGNORECASE
 )
 _CHARSET_WITHIN = 4096
 #: A block with a larger share of its text in links is navigation.

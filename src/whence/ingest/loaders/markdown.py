@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _MAX_NESTING = 100
 _HTML_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)")
 _CODE_TAGS = frozenset(["code", "kbd", "tt", "samp"])
-_ATTRIBUTES = re.compile(r"[ \t]*\{:?[ \t]*(?:#(?P<id>[\w.:-]+))?[^{}`\n]*\}[ \t]*$")
+_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*+\{:?[ \t]*+(?:#(?P<id>[\w.:-]++))?[^{}`\n]*+\}[ \t]*+$")
 _INLINE_ATTRIBUTES = re.compile(r"\{:?[ \t]*[.#][\w-][^{}\n]*\}|\{%[^%\n]*%\}")
 _ROLE = re.compile(r"\{([\w:+-]+)\}$")
 _ALERT = re.compile(r"\[!(\w+)\][ \t]*(?:\n|$)")
 _LEAD_IN = re.compile(f"{LEAD}([^{LEAD}]*){LEAD}")
 _FOOTNOTE = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
-_FOOTNOTE_MARK = re.compile(r"[ \t]*\[\^([^\]\s]+)\]")
+_FOOTNOTE_MARK = re.compile(r"(?<![ \t])[ \t]*+\[\^([^\]\s]{1,200})\]")
 _DEFINITION = re.compile(r"\n[ ]{0,3}:[ \t]+")
 
 

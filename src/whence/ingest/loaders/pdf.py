@@ -44,7 +44,7 @@ _BULLET = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.!?:;\u2026][\"'\u201d\u2019)\]]*$")
 #: An entry of a table of contents: dots that lead to the number of a page.
-_CONTENTS = re.compile(r"(?:\.\s?){4,}\s*[\divxlc]{0,6}$")
+_CONTENTS = re.compile(r"(?<!\.)(?<!\.\s)(?:\.\s?+){4,}+\s*+[\divxlc]{0,6}$")
 _PAGE_NUMBER = re.compile(r"[-\u2013\s]*(?:\d{1,4}|[ivxlc]{1,6})[-\u2013\s]*$")
 _FIXED_FONT = re.compile(
     r"mono|courier|consol|typewriter|cmtt|sftt|inconsolata|menlo|code", re.IGNORECASE
@@ -52,8 +52,8 @@ _FIXED_FONT = re.compile(
 _BOLD_FONT = re.compile(r"bold|black|heavy|-bd|cmbx|sfbx|demi", re.IGNORECASE)
 #: A hyphen at a line end; PDFium writes U+0002 or U+FFFE instead of hyphen and line end.
 _LINE_HYPHEN = "\x02"
-_HYPHENATED_BREAK = re.compile(rf"([^\W\d_]*)[\x02\ufffe\xad](\s*{LINE_END}?\s*)([^\W\d_]*)")
-_HYPHENATED = re.compile(r"[^\W\d_]+-[^\W\d_]+")
+_HYPHENATED_BREAK = re.compile(r"((?:(?<![^\W\d_])[^\W\d_]++)?)[\x02\ufffe\xad](\s*+)([^\W\d_]*+)")
+_HYPHENATED = re.compile(r"(?<![^\W\d_])[^\W\d_]++-[^\W\d_]++")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _NOT_A_TITLE = re.compile(
     r"(?i)untitled|microsoft (?:word|powerpoint)|.*\.(?:docx?|pdf|tex|indd|pptx?|dvi)\s*$"

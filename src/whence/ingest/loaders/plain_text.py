@@ -21,7 +21,7 @@ _ITEM = re.compile(r"([ \t]*)([-*\u2022\u2023\u25e6+]|\(?\d{1,3}[.)])[ \t]+(?=\S
 #: Space inside a line that puts words below words.
 _COLUMNS = re.compile(r"\S {3,}\S|\S\t+\S")
 _WORD = re.compile(
-    r"""["'(\u201c\u2018\[]*(?:[^\W\d_]+(?:[-'\u2019/][^\W\d_]+)*|\d[\d.]*)["')\u201d\u2019\]]*[.,;:!?]*$"""
+    r"""["'(\u201c\u2018\[]*(?:[^\W\d_]+(?:[-'\u2019/][^\W\d_]+)*|\d[\d.]*+)["')\u201d\u2019\]]*[.,;:!?]*$"""
 )
 _ADDRESS = re.compile(r"\w@\w|\w://\w")
 _CODE_LINE = re.compile(r"[ \t]*(?:[$#>%]|>>>|\w+\(.*\)$)|.*(?:[{};\\]|&&|->)[ \t]*$")
@@ -36,7 +36,7 @@ _UNDERLINED = 0.6
 _SIGNS = {
     "directive": re.compile(r"(?m)^[ \t]*\.\. [\w:+-]+::(?:\s|$)"),
     "target": re.compile(r"(?m)^[ \t]*\.\. (?:_[^\n:]+:|\|[^\n|]+\| [\w-]+::|\[[#*\w-]+\] )"),
-    "role": re.compile(r"(?<!\w):[a-zA-Z][\w:+.-]*:`[^`\n]+"),
+    "role": re.compile(r"(?<!\w):[a-zA-Z][\w:+.-]{0,80}:`[^`\n]+"),
     "fields": re.compile(r"(?m)^:[A-Za-z][\w -]*:[ \t]+\S.*\n:[A-Za-z][\w -]*:[ \t]+\S"),
     "reference": re.compile(r"`[^`]+`__?(?!\w)"),
     "literal": re.compile(r"``[^`\n]+``"),

@@ -42,7 +42,7 @@ _FIELDS = {
     "cvar": "", "vartype": "Type of", "returns": "Returns", "return": "Returns", "rtype": "Return type",
 }  # fmt: skip
 #: A role whose text has no end.
-_LONE_ROLE = re.compile(r"(?<![\w`]):[A-Za-z][\w:+.-]*:`")
+_LONE_ROLE = re.compile(r"(?<![\w`]):[A-Za-z][\w:+.-]{0,80}:`")
 #: Fields that say how a page is built.
 _PAGE_FIELDS = frozenset(
     [

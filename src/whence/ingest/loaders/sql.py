@@ -14,7 +14,9 @@ from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, lines, spans_between
 
 #: The batch separator of SQL Server's tools, on a line of its own.
-BATCH_END = re.compile(r"^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$", re.IGNORECASE | re.MULTILINE)
+BATCH_END = re.compile(
+    r"^[ \t]*+GO[ \t]*+(?:\d++[ \t]*+)?(?:;[ \t]*+)?$", re.IGNORECASE | re.MULTILINE
+)
 #: Text without a statement, after the end of one.
 _NO_STATEMENT = re.compile(r"(?:GO|[\W\d])*", re.IGNORECASE)
 _COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))+", re.DOTALL)
