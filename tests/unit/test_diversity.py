@@ -60,6 +60,14 @@ def test_characters_without_spaces_are_compared_by_pairs() -> None:
     assert chosen.kept == (0, 2)
 
 
+def test_relevance_is_the_place_between_the_lowest_and_the_highest() -> None:
+    """Also where their difference is not finite, and of one passage one half."""
+    assert choose([("a", 1e308), ("b", 0.0), ("c", -1e308)], 3, 1.0).scores == (1.0, 0.5, 0.0)
+    assert choose([("a", 0.0), ("b", -3.0), ("c", -4.0)], 3, 1.0).scores == (1.0, 0.25, 0.0)
+    assert choose([("a", 3.0)], 1, 1.0).scores == (0.5,)
+    assert choose([], 1, 1.0) == Diversified((), (), ())
+
+
 def test_equal_scores_count_one_half() -> None:
     """With equal scores diversity alone decides, and ties go to the first."""
     chosen = diversify([RETURNS, RETURNS_AGAIN, ENGINES, "motor"], [2.0] * 4, 3, 0.5)

@@ -98,12 +98,31 @@ def test_a_named_release_or_year_gets_its_edition() -> None:
         passage("v2/travel.md"),
         passage("v2/leave.md", text="The office in Leeds closes at noon on Fridays."),
         passage("v1/leave.md"),
+        passage("v2/leave.md", text="The office in Leeds gets no days at noon on Fridays."),
     ],
-    ids=["heading", "document", "words", "edition"],
+    ids=["heading", "document", "words", "edition", "few words"],
 )
 def test_passages_of_other_subjects_are_no_editions(other: Passage) -> None:
     """Another heading, document or text, or the same edition, changes no order."""
     assert newer_editions("leave", [passage("v1/leave.md"), other]) == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (passage("2022.md", title="Leave"), passage("2023.md", title="Travel")),
+        (passage("a.md", title="2022"), passage("b.md", title="2023")),
+        (passage("", title="Leave 2022"), passage("", title="Travel 2023")),
+        (passage("leave.md", status="archived"), passage("b.md", title="Archived")),
+        (passage("plan-1900.md"), passage("plan-2.md")),
+        (passage("plan-2.0.md"), passage("plan-2024.md")),
+        (passage("a.md", replaced_by="b"), passage("c.md", title="B 2")),
+    ],
+    ids=["numbers", "titles", "no path", "status", "first year", "release and year", "another"],
+)
+def test_documents_without_a_name_in_common_are_no_editions(one: Passage, other: Passage) -> None:
+    """A name is what remains without numbers; a status is no name, and a year is no release."""
+    assert newer_editions("leave", [one, other]) == newer_editions("leave", [other, one]) == {}
 
 
 NAMES = st.sampled_from(["a", "b-1", "b-2.0", "b-2024", "v3/b", "b"])

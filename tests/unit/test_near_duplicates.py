@@ -56,6 +56,19 @@ def test_a_passage_with_the_same_words_and_figures_is_a_near_duplicate(
     assert (original(SECTION, later) == 0) is same
 
 
+@pytest.mark.parametrize(
+    ("shared", "figure", "same"),
+    [(17, "", True), (16, "", False), (18, " 7", True), (17, " 7", False)],
+)
+def test_how_much_the_earlier_passage_must_have(shared: int, figure: str, *, same: bool) -> None:
+    """Seventeen of twenty runs of three words, or eighteen where the later one has a figure of its own."""
+    words = [f"{one}{other}" for one in "abcdef" for other in "ghij"]
+    first, others = words[: shared + 2], [f"x{one}" for one in words[: 20 - shared]]
+    if figure:
+        others[-1] = "7"
+    assert original(" ".join(words[:22]), " ".join([*first, *others])) == (0 if same else None)
+
+
 def test_the_passage_with_most_words_in_common_is_the_original() -> None:
     """Of several earlier passages the one with most words in common is named, ties by rank."""
     longer = (
@@ -63,6 +76,8 @@ def test_the_passage_with_most_words_in_common_is_the_original() -> None:
     )
     assert original(SECTION, longer, longer) == 1
     assert original(longer, SECTION) == 0
+    # Two others that are each its own have all of its words.
+    assert original(longer, SECTION + " It is removed by the last of all of them.", SECTION) == 0
 
 
 @given(st.lists(st.text(alphabet="ab1 \n", max_size=12), max_size=12))

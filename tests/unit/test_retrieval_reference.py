@@ -173,6 +173,8 @@ def test_short_passages_are_kept() -> None:
 
     assert without_duplicates(rows) == (rows[:1], {"1": "0", "2": "0"})
     assert without_duplicates(rows, least_words=3) == (rows[:1], {"1": "0", "2": "0"})
+    empty = [Passage(chunk_id=f"{place}", text=text) for place, text in enumerate(["", "!"])]
+    assert without_duplicates(empty) == (empty[:1], {"1": "0"})
     assert without_duplicates(rows, least_words=4) == (rows, {})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ from whence.schema import (
     TextRequest,
     TextResponse,
 )
-from whence.schema.errors import BadInput, DeadlineExceeded, InternalError, Unavailable
+from whence.schema.errors import BadInput, DeadlineExceeded, InternalError, Unavailable, WhenceError
 from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="m", dimension=2)
@@ -198,15 +198,33 @@ async def test_the_reranker_scores_all_passages() -> None:
     assert [one.retrieval_score for one in without.documents] == [None, None]
 
 
-async def test_a_service_has_a_time_limit() -> None:
-    """Each call has a time limit of its own."""
+@pytest.mark.parametrize("late", ["embedding", "search", "texts", "reranker"])
+async def test_a_service_has_a_time_limit(late: str) -> None:
+    """Each call has a time limit of its own, and its error says what was not done."""
 
-    async def never(_: RerankRequest) -> Any:
+    async def never(_: Any) -> Any:
         await asyncio.Event().wait()
 
-    client = clients(StubContext({"reranker": never}), timeouts=Timeouts(rerank_s=0.01))
-    with pytest.raises(DeadlineExceeded, match=r"reranking was not done within 0\.01 s"):
-        await client.rerank("why", [Passage(chunk_id="a", text="t")], (), 1)
+    name = "rerank_s" if late == "reranker" else f"{late}_s"
+    limits = {"embedding_s": 9.0, "search_s": 9.0, "texts_s": 9.0, "rerank_s": 9.0, name: 0.01}
+    client = clients(StubContext({late: never}), timeouts=Timeouts(**limits))
+
+    async def failed() -> WhenceError | Ranking:
+        if late == "search":
+            (found,) = await client.search(QUERIES[:1])
+            return found
+        calls: dict[str, Callable[[], Awaitable[Any]]] = {
+            "embedding": lambda: client.embed(["why"], "the question"),
+            "texts": lambda: client.fetch(["a"]),
+            "reranker": lambda: client.rerank("why", [Passage(chunk_id="a", text="t")], (), 1),
+        }
+        with pytest.raises(DeadlineExceeded) as caught:
+            await calls[late]()
+        return caught.value
+
+    what = {"embedding": "embedding the question", "texts": "reading the texts"}
+    what |= {"search": "searching", "reranker": "reranking"}
+    assert str(await failed()) == f"{what[late]} was not done within 0.01 s"
 
 
 RESULT = PromptResult(text="ab")

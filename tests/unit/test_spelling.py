@@ -58,6 +58,11 @@ async def store() -> MemoryStore:
         ('migratoin and "migratoin"', 'migration and "migratoin"'),
         ("release 2.5", "release 2.5"),
         ("migr4tion", "migr4tion"),
+        ("MAX_UPLOAD_SZIE2", "MAX_UPLOAD_SZIE2"),
+        ("`MAX_UPLOAD_SZIE`", "`MAX_UPLOAD_SZIE`"),
+        ("max-requets", "max-requests"),
+        ("conection-poling", "connection-pooling"),
+        ("MAX_FILE_SZIE", "MAX_FILE_SZIE"),
         ("remove a file", "remove a file"),
         ("the food", "the food"),
         # Nothing is near, or the word is in no document that the reader may see.

@@ -61,7 +61,7 @@ def diversify(
 
     Cost: linear in the texts, then one comparison of term sets for each choice and passage left.
     """
-    relevance = _min_max(scores)
+    relevance = _min_max(scores) if texts else []
     sets = _term_sets(texts)
     sizes = [one.bit_count() for one in sets]
     overlaps = [0.0] * len(texts)
@@ -88,8 +88,8 @@ def diversify(
 def _min_max(scores: Sequence[float]) -> list[float]:
     # Halved: the difference of two finite scores may not be finite.
     halves = [score / 2 for score in scores]
-    low = min(halves, default=0.0)
-    span = max(halves, default=0.0) - low
+    low = min(halves)
+    span = max(halves) - low
     return [(half - low) / span if span else 0.5 for half in halves]
 
 

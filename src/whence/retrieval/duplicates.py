@@ -79,7 +79,7 @@ def without_duplicates(
     kept: list[Passage] = []
     originals: dict[str, str] = {}
     for passage in passages:
-        if least_words and len(_WORD.findall(passage.text)) < least_words:
+        if len(_WORD.findall(passage.text)) < least_words:
             kept.append(passage)
             continue
         number = near.original(passage.text)

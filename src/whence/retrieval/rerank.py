@@ -188,10 +188,11 @@ def _with_retrieval(
     results: list[RerankerResult], request: RerankRequest, share: float
 ) -> list[RerankerResult]:
     """Add `(1 - share) retrieved + share score` as the final score, where that is not the score itself."""
-    retrieved = [document.retrieval_score for document in request.documents]
-    if not results or share >= 1.0 or None in retrieved:
+    given = (document.retrieval_score for document in request.documents)
+    retrieved = [score for score in given if score is not None]
+    if not results or share >= 1.0 or len(retrieved) < len(results):
         return results
     return [
-        msgspec.structs.replace(one, final_score=(1.0 - share) * (score or 0.0) + share * one.score)
+        msgspec.structs.replace(one, final_score=(1.0 - share) * score + share * one.score)
         for one, score in zip(results, retrieved, strict=True)
     ]
