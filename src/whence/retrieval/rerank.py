@@ -188,8 +188,7 @@ def _with_retrieval(
     results: list[RerankerResult], request: RerankRequest, share: float
 ) -> list[RerankerResult]:
     """Add `(1 - share) retrieved + share score` as the final score, where that is not the score itself."""
-    given = (document.retrieval_score for document in request.documents)
-    retrieved = [score for score in given if score is not None]
+    retrieved = [score for one in request.documents if (score := one.retrieval_score) is not None]
     if not results or share >= 1.0 or len(retrieved) < len(results):
         return results
     return [
