@@ -89,6 +89,8 @@ async def test_absent_words_are_reported(store: MemoryStore) -> None:
     query = "CONN_POOL_WARMUP of Kubernetes in release 2.5 and 2.4"
     found = await check_spelling(store, "notes", query, Access.public())
     assert found.absent == ("CONN_POOL_WARMUP", "Kubernetes", "2.5")
+    quoted = await check_spelling(store, "notes", "a `migratoin`", Access.public())
+    assert quoted.absent == ("migratoin",)
 
 
 @pytest.mark.parametrize(
