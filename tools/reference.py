@@ -359,6 +359,11 @@ PATHS = """| Path | Answer |
 | `POST /v1/ask` | an answer: the document of `whence ask --json`; events with `Accept: text/event-stream` |
 | `GET /v1/answers/{answer_id}` | its trace; `?format=json`, `tree`, `nquads`, `turtle`, `trig`, `jsonld` or `svg` |
 | `GET /v1/answers/{answer_id}/why-not?item=ID` | outcome of a passage or document |
+| `GET /v1/collections` | the collections with documents that the caller may see |
+| `GET /v1/collections/{collection}/documents` | the documents by id, `?limit=` (1 to 1000, 100 by default) after `?after=`; `next` is the last id of a page that is followed by another |
+| `POST /v1/collections/{collection}/documents` | store the files `file` of a form: the document of `whence index --json`; 201 when one is new, 422 when none was stored |
+| `GET /v1/collections/{collection}/documents/{id}` | a document: the document of `whence show --json` |
+| `DELETE /v1/collections/{collection}/documents/{id}` | remove a document |
 | `POST /v1/chat/completions` | an answer as OpenAI's API has it, as chunks with `"stream": true`; `model` is a collection |
 | `GET /v1/models`, `GET /v1/models/{model}` | the collections that the caller may see, as models |
 | `POST /v1/embeddings` | vectors of the embedding model |

@@ -101,4 +101,4 @@ def client_of(engine: StubEngine, **options: Any) -> httpx.AsyncClient:
     rights = Authenticator(Access.public(), tokens)
     app = gateway(service, rights, hosts={"127.0.0.1"}, **({"max_body": 1024} | options))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080")
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9420")

@@ -120,7 +120,7 @@ async def answer_of(
     )
     app = gateway(service, rights, hosts={"wiki.example"}, resource=resource)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9420") as client:
         return await client.request(
             "GET" if path.startswith((METADATA, "/v1/answers")) else "POST", path, headers=headers
         )
@@ -132,7 +132,7 @@ async def answer_of(
 async def test_a_refused_client_is_told_where_to_sign_in(path: str, suffix: str) -> None:
     """401 names the metadata of the resource that was asked for, and says nothing of an absent token."""
     refused = await answer_of(path)
-    metadata = f"http://127.0.0.1:8080{METADATA}{suffix}"
+    metadata = f"http://127.0.0.1:9420{METADATA}{suffix}"
     told = f'Bearer resource_metadata="{metadata}", scope="openid whence"'
     assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, told)
     refused = await answer_of(path, Authorization="Bearer wrong")
@@ -267,7 +267,7 @@ async def test_other_content_types_are_refused(http: httpx.AsyncClient, engine: 
     assert engine.asked == []
 
 
-@pytest.mark.parametrize("host", ["192.168.0.7:8080", "[::1]:8080", "127.0.0.1"])
+@pytest.mark.parametrize("host", ["192.168.0.7:9420", "[::1]:9420", "127.0.0.1"])
 async def test_plain_addresses_are_served(http: httpx.AsyncClient, host: str) -> None:
     """Plain IP addresses are always allowed."""
     found = await http.post("/v1/search", json={"query": "how long"}, headers={"Host": host})
@@ -291,7 +291,7 @@ async def test_foreign_pages_are_refused(http: httpx.AsyncClient, engine: StubEn
         refused = await http.post("/v1/search", json={"query": "how long"}, headers=head)
         assert refused.status_code == 403
     assert engine.asked == []
-    head = {"Origin": "http://127.0.0.1:8080"}
+    head = {"Origin": "http://127.0.0.1:9420"}
     assert (await http.post("/v1/search", json={"query": "how"}, headers=head)).status_code == 200
 
 
@@ -459,10 +459,15 @@ async def test_description_is_of_what_is_served(http: httpx.AsyncClient) -> None
     assert described == json.loads(json.dumps(openapi()))
     for path, methods in described["paths"].items():
         for method in methods:
-            told = await http.request(
-                method.upper(), path.format(answer_id="a1", model="wiki"), json={}
-            )
-            assert told.status_code != 404, path
+            names = {
+                "answer_id": "a1",
+                "model": "wiki",
+                "collection": "wiki",
+                "document_id": "a.md",
+            }
+            told = await http.request(method.upper(), path.format(**names), json={})
+            assert told.status_code != 405, path
+            assert "there is no path" not in told.text, path
     wire = json.dumps(described)
     for name in wire.split('"#/components/schemas/')[1:]:
         assert name.split('"')[0] in described["components"]["schemas"]

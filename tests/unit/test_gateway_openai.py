@@ -158,7 +158,7 @@ async def test_sources_are_annotations(
     monkeypatch.setattr(engine, "ask", ask)
     told = (await http.post(CHAT, json={"model": "wiki", "messages": ASKED})).json()
     message = told["choices"][0]["message"]
-    own = "http://127.0.0.1:8080/v1/collections/wiki/documents/a%20b.md"
+    own = "http://127.0.0.1:9420/v1/collections/wiki/documents/a%20b.md"
     assert [one["url_citation"]["url"] for one in message["annotations"]] == [own, "http://b", own]
     for one in message["annotations"]:
         cited = one["url_citation"]

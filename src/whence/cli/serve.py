@@ -74,7 +74,7 @@ def serve(
     context: typer.Context,
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 for a free one.")] = 8080,
+    port: Annotated[int, typer.Option(help="Port; 0 for a free one.")] = 9420,
     sign_in: SignIn,
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Refuse requests without a token.")

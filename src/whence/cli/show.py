@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from whence.cli.options import ReaderAccess
 from whence.cli.output import console, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.engine.json_documents import document_json
 from whence.engine.source_roots import find_source
 from whence.schema.places import locate
 
@@ -35,26 +36,10 @@ def show(
         reads=f"collection {collection!r}",
     )
     if as_json(context):
-        print_json(_json(document))
+        print_json(document_json(document))
     else:
         _print(document, item, find_source(settings, collection, document.source_file))
     return 0
-
-
-def _json(document: DocumentText) -> dict[str, Any]:
-    names = ("document_id", "source_file", "source_url", "title", "text", "metadata")
-    chunks = [
-        {
-            "id": chunk.id,
-            "char_start": chunk.char_start,
-            "char_end": chunk.char_end,
-            "heading": chunk.heading,
-            "page": chunk.page or None,
-            "location": locate(document.places, chunk.char_start, chunk.char_end),
-        }
-        for chunk in document.chunks
-    ]
-    return {**{name: getattr(document, name) for name in names}, "chunks": chunks}
 
 
 def _print(document: DocumentText, item: str, path: Path | None) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from whence.engine.indexing import index_paths
+from whence.engine.results import IndexReport
 from whence.engine.show import show_document
 from whence.retrieval.pipeline import check_text
-from whence.schema.access import Access
+from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Purpose
 from whence.schema.errors import ConfigError, NotFound
 from whence.store.protocols import SupportsVisibleListing
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from whence.store.protocols import CollectionInfo, ListedCollection, ListedDocument
 
 _PUBLIC = Access.public()
+_NO_TAGS = DocumentTags()
 
 
 class EngineDocuments:
@@ -61,6 +67,39 @@ class EngineDocuments:
         """Return the first `limit` documents that the reader may see, of ids after one, by code point."""
         store = await self._listing()
         return await store.visible_documents(collection, access, limit=limit, after=after)
+
+    async def index_for(
+        self,
+        writer: Access | None,
+        folder: Path,
+        *,
+        collection: str = "default",
+        tags: DocumentTags = _NO_TAGS,
+    ) -> IndexReport:
+        """Index the files of a folder that is not kept, for somebody who stores them.
+
+        Args:
+            writer: Rights of who stores them: documents that these do not see are neither stored nor replaced,
+                and fail; None for the owner's.
+            folder: The folder; ids of documents are paths relative to it.
+            collection: Name of the collection; created when missing.
+            tags: Rights that readers need, in addition to each document's own.
+        """
+        how: dict[str, Any] = {"prune": False, "boosts": None, "token_vectors": None}
+        report = await index_paths(
+            self._session,
+            [folder],
+            collection,
+            tags,
+            progress=None,
+            writer=writer,
+            remember=False,
+            **how,
+        )
+        report.failures = [
+            replace(one, path=one.path.removeprefix(f"{folder}/")) for one in report.failures
+        ]
+        return report
 
     async def embedding_model(self) -> EmbeddingModel:
         """Return the model of `embed`."""

@@ -46,6 +46,10 @@ _PUBLIC = Access.public()
 #: What the audit log has of each method.
 _AUDITED = {
     "index": Operation("index", lambda report: report.documents.added + report.documents.updated),
+    "index_for": Operation(
+        "index", lambda report: report.documents.added + report.documents.updated
+    ),
+    "documents": Operation("documents", len),
     "search_report": Operation("search", lambda report: len(report.results)),
     "ask": Operation("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id),
     "explain": Operation("explain", lambda trace: len(trace.candidates)),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.flow.client import FlowClient
     from whence.ingest.documents import KnownSources
+    from whence.schema.access import Access
+    from whence.store.protocols import ChunkStore
 
 Progress = Callable[[int, int | None], None]
 """Takes the number of documents done and their total; the total is None until they are counted."""
@@ -37,6 +40,9 @@ _BATCH_CHARACTERS = 200_000
 _BATCH_OUTCOMES = 512
 #: Messages in flight: one is embedded while the next is read and chunked.
 _IN_FLIGHT = 2
+#: Why a document is not stored for a writer.
+_UNSEEN = "its own access tags hide it from the one who stores it"
+_TAKEN = "its id is not available"
 #: Timeout of one batch, in seconds. Embedding the largest takes about a minute on one slow core.
 _BATCH_TIMEOUT_S = 900.0
 
@@ -51,8 +57,23 @@ async def index_paths(
     boosts: Mapping[str, int] | None,
     token_vectors: bool | None,
     progress: Progress | None,
+    writer: Access | None = None,
+    remember: bool = True,
 ) -> IndexReport:
-    """Index files and folders, see `Engine.index`."""
+    """Index files and folders, see `Engine.index`.
+
+    Args:
+        session: Of the engine.
+        paths: As for `Engine.index`, and so the further arguments.
+        collection: Its name.
+        tags: Of all documents.
+        prune: Whether other documents are removed.
+        boosts: Weights of words.
+        token_vectors: Whether they are kept.
+        progress: Called with numbers of documents.
+        writer: Rights of who stores: documents that these do not see are neither stored nor replaced.
+        remember: Whether the paths are those at which documents are found later.
+    """
     from whence.engine.source_roots import note_roots
     from whence.ingest.chunking import Chunker
     from whence.ingest.documents import count, load
@@ -66,7 +87,9 @@ async def index_paths(
     wanted = [Path(path) for path in paths]
     keep = session.settings.token_vectors if token_vectors is None else token_vectors
     run = _IndexRun(session.client, collection, progress, lambda: count(wanted), keep)
-    known = await _known_sources(session, collection)
+    known = await _known_sources(session, collection) if writer is None else None
+    if writer is not None:
+        run.guard = partial(_hidden_from, writer, await session.store(), collection)
     with session.readers.reader() as reader:
         documents = load(wanted, chunker=chunker, tags=tags, known=known, reader=reader)
         report = await run.run(documents)
@@ -74,10 +97,21 @@ async def index_paths(
         store = await session.store()
         missing = run.missing(await store.document_ids(collection))
         report.documents.removed = await store.remove_documents(collection, missing)
-    await asyncio.to_thread(note_roots, session.settings, collection, wanted)
+    if remember:
+        await asyncio.to_thread(note_roots, session.settings, collection, wanted)
     if weights is not None:
         await (await session.store()).boost_fields(collection, weights)
     return report
+
+
+async def _hidden_from(
+    writer: Access, store: ChunkStore, collection: str, drafts: Sequence[DocumentDraft]
+) -> dict[str, str]:
+    """Return why a writer may not store documents, by id."""
+    states = await store.document_states(collection, [one.document_id for one in drafts])
+    hidden = {one.document_id: _UNSEEN for one in drafts if not writer.allows(one.tags)}
+    taken = {name: _TAKEN for name, state in states.items() if not writer.allows(state.tags)}
+    return hidden | taken
 
 
 async def _known_sources(session: EngineSession, collection: str) -> KnownSources | None:
@@ -138,6 +172,8 @@ class _IndexRun:
         self._ids: set[str] = set()
         self._unidentified_failure = False
         self._stopped = False
+        self.guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]] | None = None
+        """Returns why some documents may not be stored, by id."""
         self.report = IndexReport(collection=collection, documents=DocumentCounts(), failures=[])
 
     async def run(self, documents: Iterator[LoadResult]) -> IndexReport:
@@ -155,6 +191,8 @@ class _IndexRun:
                     if batch.drafts:
                         await slots.acquire()
                         group.create_task(self._send(batch.drafts, slots))
+        except BaseExceptionGroup as errors:  # callers expect the error itself
+            raise errors.exceptions[0] from None
         finally:
             # A thread cannot be cancelled; the reading one stops at the next document.
             self._stopped = True
@@ -212,6 +250,8 @@ class _IndexRun:
 
     async def _send(self, batch: Sequence[DocumentDraft], slots: asyncio.Semaphore) -> None:
         try:
+            if self.guard is not None:
+                batch = await self._guarded(batch, self.guard)
             request = IngestRequest(
                 collection=self.report.collection,
                 documents=tuple(batch),
@@ -234,6 +274,17 @@ class _IndexRun:
             if outcome.outcome != "unchanged":
                 self.report.chunks += outcome.chunks
         self._report_progress(len(batch))
+
+    async def _guarded(
+        self,
+        batch: Sequence[DocumentDraft],
+        guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]],
+    ) -> list[DocumentDraft]:
+        """Return the documents that may be stored; the others have failed."""
+        refused = await guard(batch)
+        for name, reason in refused.items():
+            self._fail(name, reason)
+        return [one for one in batch if one.document_id not in refused]
 
     def _report_progress(self, more: int) -> None:
         self._done += more

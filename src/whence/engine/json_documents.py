@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whence.schema.codec import to_builtins
 from whence.schema.errors import NotFound
-from whence.schema.places import Location
+from whence.schema.places import DocumentText, Location, locate
 
 if TYPE_CHECKING:
     from whence.provenance.outcome import WhyNot
@@ -46,6 +46,23 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "out_token": answer.out_token,
         "latency_ms": answer.latency_ms,
     }
+
+
+def document_json(document: DocumentText) -> dict[str, Any]:
+    """Return the JSON document of a stored document."""
+    names = ("document_id", "source_file", "source_url", "title", "text", "metadata")
+    chunks = [
+        {
+            "id": chunk.id,
+            "char_start": chunk.char_start,
+            "char_end": chunk.char_end,
+            "heading": chunk.heading,
+            "page": chunk.page or None,
+            "location": locate(document.places, chunk.char_start, chunk.char_end),
+        }
+        for chunk in document.chunks
+    ]
+    return {**{name: getattr(document, name) for name in names}, "chunks": chunks}
 
 
 def why_not_document(told: WhyNot) -> dict[str, Any]:

@@ -7,6 +7,7 @@
 | `POST /v1/ask` | an answer; as events with `Accept: text/event-stream` |
 | `GET /v1/answers/{id}` | trace of an answer; `?format=` json, tree, nquads, turtle, trig, jsonld or svg |
 | `GET /v1/answers/{id}/why-not?item=` | why a passage is not in the answer |
+| `/v1/collections/...` | documents, see `documents` |
 | `POST /v1/chat/completions`, ... | OpenAI's API, see `openai.routes` |
 | `POST /mcp` | the Model Context Protocol |
 | `GET /openapi.json` | OpenAPI description |
@@ -29,7 +30,8 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from whence.gateway.auth import AccessBody, Authenticator, Caller
+from whence.gateway.auth import Authenticator, Caller
+from whence.gateway.documents import DocumentRoutes
 from whence.gateway.events import EVENT_STREAM, STREAM_HEADERS, OnStage, OnText, stream_events
 from whence.gateway.failures import JsonResponse, handle_error, handle_http_error
 from whence.gateway.host_check import MAX_BODY, HostCheck
@@ -42,6 +44,7 @@ from whence.gateway.requests import (
     ExplainBody,
     SearchBody,
     WhyNotBody,
+    access_of,
     parse_body,
     read_body,
     read_json,
@@ -51,8 +54,6 @@ from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput, WhenceError
 
 _PAGE: Final = Path(__file__).parent / "page"
-#: Longest number of a clearance in a query string; the largest is checked later.
-_MAX_DIGITS: Final = 10
 
 
 class _Routes:
@@ -72,6 +73,7 @@ class _Routes:
             Route("/v1/ask", self.ask, methods=["POST"]),
             Route("/v1/answers/{answer_id}", self.explain),
             Route("/v1/answers/{answer_id}/why-not", self.why_not),
+            *DocumentRoutes(self._service, self._caller).routes(),
             *OpenAiRoutes(self._service, self._caller).routes(),
             Route("/mcp", self.mcp, methods=["POST"]),
             Route("/openapi.json", self.openapi),
@@ -107,7 +109,7 @@ class _Routes:
         form = request.query_params.get("format", "json")
         if form not in FORMATS:
             raise BadInput(f"unknown format {form!r}", hint=f"use one of {', '.join(FORMATS)}")
-        body = ExplainBody(answer_id=request.path_params["answer_id"], access=_access(request))
+        body = ExplainBody(answer_id=request.path_params["answer_id"], access=access_of(request))
         trace = await self._service.trace(caller, body)
         if form == "json":
             from whence.provenance.render.json import to_json
@@ -119,7 +121,7 @@ class _Routes:
         caller = await self._caller(request)
         item = request.query_params.get("item", "")
         answer_id = request.path_params["answer_id"]
-        body = WhyNotBody(item=item, answer_id=answer_id, access=_access(request))
+        body = WhyNotBody(item=item, answer_id=answer_id, access=access_of(request))
         document = await self._service.why_not(caller, body)
         return JsonResponse(document, 404 if "error" in document else 200)
 
@@ -171,14 +173,3 @@ def gateway(
     )
     app.state.resource = resource
     return app
-
-
-def _access(request: Request) -> AccessBody | None:
-    """Return the rights in a query string: `acl` and `label`, repeatable, and `clearance`."""
-    query = request.query_params
-    if not query.keys() & {"acl", "label", "clearance"}:
-        return None
-    level = query.get("clearance", "0")
-    if not (level.isascii() and level.isdecimal() and len(level) <= _MAX_DIGITS):
-        raise BadInput("clearance is not a number", hint="use 0 or more")
-    return AccessBody(query.getlist("acl"), query.getlist("label"), int(level))

@@ -7,6 +7,7 @@ request with an `Origin` must come from a page of the same host.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
@@ -21,7 +22,10 @@ from whence.schema.errors import BadInput
 
 #: Largest request body in bytes, far above the longest accepted question.
 MAX_BODY: Final = 2**20
+#: Largest request that stores files, in bytes; larger than any file that is read.
+MAX_UPLOAD: Final = 160 * 2**20
 
+_STORES: Final = re.compile(r"/v1/collections/[^/]+/documents\Z")
 _SEND_LESS: Final = "send a smaller request"
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -37,10 +41,18 @@ _HEADERS: Final = {
 class HostCheck:
     """Rejects foreign hosts, foreign pages and large bodies; adds security headers."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Iterable[str],
+        max_body: int = MAX_BODY,
+        max_upload: int = MAX_UPLOAD,
+    ) -> None:
         self._app = app
         self._hosts = frozenset(hosts)
         self._max_body = max_body
+        self._max_upload = max_upload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or reject it."""
@@ -49,13 +61,18 @@ class HostCheck:
             return
         headers = Headers(scope=scope)
         send_secured = _with_security_headers(send)
-        refusal = self._refusal(scope["path"], headers)
+        refusal = self._refusal(scope["method"], scope["path"], headers)
         if refusal is not None:
             await refusal(scope, receive, send_secured)
             return
-        await self._app(scope, _with_limit(receive, self._max_body), send_secured)
+        limit = self._limit(scope["method"], scope["path"])
+        await self._app(scope, _with_limit(receive, limit), send_secured)
 
-    def _refusal(self, path: str, headers: Headers) -> JsonResponse | None:
+    def _limit(self, method: str, path: str) -> int:
+        """Return the largest body in bytes; that of files is not read before the caller may store them."""
+        return self._max_upload if method == "POST" and _STORES.match(path) else self._max_body
+
+    def _refusal(self, method: str, path: str, headers: Headers) -> JsonResponse | None:
         host = headers.get("host", "")
         if not self._is_allowed_host(host):
             message = f"{host!r} is not a host name of this server"
@@ -66,8 +83,9 @@ class HostCheck:
             message = f"pages of {origin!r} may not use this server"
             return _refused(path, 403, message, "send the request directly")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._max_body:
-            message = f"the request has more than {self._max_body} bytes"
+        limit = self._limit(method, path)
+        if not length.isdecimal() or int(length) > limit:
+            message = f"the request has more than {limit} bytes"
             return _refused(path, 413, message, _SEND_LESS)
         return None
 

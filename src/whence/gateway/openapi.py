@@ -53,6 +53,7 @@ def openapi() -> dict[str, Any]:
                     _DOCUMENT,
                 )
             },
+            **_document_paths(),
             **_openai_paths(),
         },
         "components": {
@@ -130,6 +131,39 @@ def _post(
 
 def _get(name: str, summary: str, own: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     return _operation(name, summary, content, parameters=[_ANSWER_ID, own, *_ACCESS])
+
+
+def _document_paths() -> dict[str, Any]:
+    collection = _parameter("collection", {"type": "string"}, where="path", required=True)
+    document = _parameter("document_id", {"type": "string"}, where="path", required=True)
+    whole = {"type": "integer", "minimum": 1, "default": 100}
+    page = [collection, _parameter("limit", whole), _parameter("after", {"type": "string"})]
+    fields = {
+        "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
+        "acl": _TAGS,
+        "label": _TAGS,
+        "clearance": {"type": "integer", "minimum": 0},
+    }
+    form = {"type": "object", "required": ["file"], "properties": fields}
+    body = {"required": True, "content": {"multipart/form-data": {"schema": form}}}
+    one = [collection, document, *_ACCESS]
+
+    def operation(name: str, summary: str, **request: Any) -> dict[str, Any]:
+        return _operation(name, summary, _DOCUMENT, **request)
+
+    return {
+        "/v1/collections": {
+            "get": operation("listCollections", "List visible collections", parameters=[*_ACCESS])
+        },
+        "/v1/collections/{collection}/documents": {
+            "get": operation("listDocuments", "List documents", parameters=[*page, *_ACCESS]),
+            "post": operation("store", "Store files", parameters=[collection], requestBody=body),
+        },
+        "/v1/collections/{collection}/documents/{document_id}": {
+            "get": operation("show", "Show a document with its text", parameters=one),
+            "delete": operation("remove", "Remove a document", parameters=one),
+        },
+    }
 
 
 def _openai_paths() -> dict[str, Any]:

@@ -39,6 +39,8 @@ _Exact = Annotated[
 ]
 _AnswerId = Annotated[str, msgspec.Meta(description="Id of the answer.")]
 
+#: Longest number of a clearance.
+_MAX_DIGITS = 10
 #: Most objects and lists inside one another in a message.
 _MAX_DEPTH = 32
 
@@ -134,6 +136,26 @@ class WhyNotBody(_Body, frozen=True, kw_only=True):
     item: Annotated[str, msgspec.Meta(description="Id of a chunk or document.")]
     answer_id: _AnswerId
     access: _Access = None
+
+
+def access_of(request: Request) -> AccessBody | None:
+    """Return the rights in a query string: `acl` and `label`, repeatable, and `clearance`."""
+    query = request.query_params
+    if not query.keys() & {"acl", "label", "clearance"}:
+        return None
+    level = clearance_of(query.get("clearance", "0"))
+    return AccessBody(query.getlist("acl"), query.getlist("label"), level)
+
+
+def clearance_of(text: str) -> int:
+    """Return the number of a clearance.
+
+    Raises:
+        BadInput: It is none; whether it is too large is checked later.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
+        raise BadInput("clearance is not a number", hint="use 0 or more")
+    return int(text)
 
 
 async def read_body(request: Request) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,11 +17,13 @@ from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
+    from whence.engine.results import IndexReport
     from whence.provenance.trace import Trace
-    from whence.schema.access import Access
+    from whence.schema.access import Access, DocumentTags
     from whence.schema.embedding import EmbeddingModel, EmbeddingResponse, Purpose
+    from whence.schema.places import DocumentText
     from whence.schema.terms import Triple
-    from whence.store.protocols import ListedCollection
+    from whence.store.protocols import ListedCollection, ListedDocument
 
 #: Media type of each format of a trace.
 MEDIA_TYPES = {
@@ -35,6 +38,8 @@ MEDIA_TYPES = {
 FORMATS = tuple(MEDIA_TYPES)
 #: Time limit of what states none, in seconds.
 _TIMEOUT_S = 30.0
+#: Time limit of storing files, in seconds.
+_UPLOAD_S = 900.0
 
 
 class Service:
@@ -101,6 +106,37 @@ class Service:
     ) -> list[ListedCollection]:
         """Return the collections, of `names` if there are any, with a document that the reader may see."""
         return await self._engine.visible_collections(access, names=names)
+
+    async def documents(
+        self, caller: Caller, collection: str, access: Access, limit: int, after: str
+    ) -> list[ListedDocument]:
+        """Return the first documents after an id that the reader may see."""
+        async with self._admission.admit("documents", caller.share, _TIMEOUT_S):
+            return await self._engine.documents(
+                access, collection=collection, limit=limit, after=after
+            )
+
+    async def show(
+        self, caller: Caller, collection: str, item: str, access: Access
+    ) -> DocumentText:
+        """Return a document, named by its id or that of one of its chunks."""
+        async with self._admission.admit("show", caller.share, _TIMEOUT_S):
+            return await self._engine.show(item, access, collection=collection)
+
+    async def remove(
+        self, caller: Caller, collection: str, document_id: str, access: Access
+    ) -> None:
+        """Remove a document that the caller may see."""
+        async with self._admission.admit("remove", caller.share, _TIMEOUT_S):
+            await self._engine.remove(document_id, access, collection=collection)
+
+    async def index(
+        self, caller: Caller, folder: Path, collection: str, tags: DocumentTags
+    ) -> IndexReport:
+        """Store the files of a folder for a caller."""
+        writer = None if caller.speaks_for_others else caller.access
+        async with self._admission.admit("index", caller.share, _UPLOAD_S):
+            return await self._engine.index_for(writer, folder, collection=collection, tags=tags)
 
     async def embedding_model(self) -> EmbeddingModel:
         """Return the model of `embed`."""
