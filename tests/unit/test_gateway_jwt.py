@@ -267,6 +267,16 @@ async def test_odd_headers(check: JwtCheck, header: bytes) -> None:
     assert await refusal(check, token) == "the token is malformed"
 
 
+@pytest.mark.parametrize(
+    "signature", [b"", b"\0" * 64, b"\0" * 63 + b"\1", b"\xff" * 64, b"\0" * 256]
+)
+@pytest.mark.parametrize(("kind", "name"), [("ES256", "p256"), ("EdDSA", "ed"), ("RS256", "a")])
+async def test_signatures_of_zeros(check: JwtCheck, kind: str, name: str, signature: bytes) -> None:
+    """A signature of zeros or of another length is no signature."""
+    token = f"{part({'alg': kind, 'kid': name})}.{part(CLAIMS)}.{part(signature)}"
+    assert await refusal(check, token) == "the token is not signed by its issuer"
+
+
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
 def test_random_tokens_are_refused(first: str, second: str, third: str) -> None:
     """Whatever stands between two dots is refused, and nothing else happens."""

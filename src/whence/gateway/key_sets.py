@@ -98,7 +98,7 @@ class KeyFile:
 
 
 class IssuerKeys:
-    """Keys that an issuer publishes (OpenID Connect Discovery 1.0, section 4; RFC 8414).
+    """Keys that an issuer publishes (OpenID Connect Discovery 1.0, section 4).
 
     They are fetched when they are first needed, when they are older than `REFRESH_S`, and when a token names
     an unknown one, for that no more often than every `INTERVAL_S`. While the issuer does not answer, those that
