@@ -228,7 +228,12 @@ SET = {"oidc_issuer": "https://id.example", "oidc_audience": "whence"}
         ({**SET, "oidc_clock_skew": "-1"}, "oidc_clock_skew"),
         ({**SET, "oidc_clock_skew": "601"}, "oidc_clock_skew"),
         ({**SET, "oidc_clock_skew": "1m"}, "oidc_clock_skew"),
-        ({**SET, "public_url": "https://a@wiki.example/?x=1"}, "public_url"),
+        ({**SET, "oidc_scopes": 'a "b"'}, "oidc_scopes"),
+        ({**SET, "oidc_scopes": "ä"}, "oidc_scopes"),
+        ({**SET, "public_url": "https://a@wiki.example/"}, "public_url"),
+        ({**SET, "public_url": "https://wiki.example/?x=1"}, "public_url"),
+        ({**SET, "public_url": "https:///wiki"}, "public_url"),
+        ({**SET, "public_url": 'https://wiki.example/"'}, "public_url"),
     ],
 )
 def test_settings_that_do_not_fit(values: dict[str, str], words: str) -> None:

@@ -384,6 +384,8 @@ async def test_a_key_that_leaves_the_file_is_refused(key_file: Path) -> None:
 CLAIMED = [
     ("groups", {}, []),
     ("groups", {"groups": []}, []),
+    ("groups", {"_claim_names": {"address": "src1"}}, []),
+    ("groups", {"_claim_names": "groups"}, []),
     ("groups", {"groups": ["a", "A", "a ", "a"]}, ["a", "A", "a "]),
     ("groups", {"groups": "a  b"}, ["a", "b"]),
     ("groups", {"groups": "a\tb\u00a0c"}, ["a\tb\u00a0c"]),

@@ -77,7 +77,8 @@ def public_url_of(settings: Settings) -> str:
     """
     url = settings.get("public_url") or ""
     parts = urlsplit(url)
-    if parts.query or parts.fragment or "@" in parts.netloc or (url and not parts.hostname):
+    is_plain = url.isascii() and not set(url) & set('@?#"\\ ') and (parts.hostname or not url)
+    if not is_plain:
         raise ConfigError("public_url is no plain address", hint="use https://answers.example")
     return url.rstrip("/")
 
@@ -110,6 +111,8 @@ def sign_in(settings: Settings) -> tuple[JwtCheck, ProtectedResource, IssuerKeys
     keys = fetched or KeyFile(Path(file or "").expanduser())
     check = JwtCheck(issuer, audience, keys, rights, skew_s=_skew(settings))
     scopes = tuple((settings.get("oidc_scopes") or "").split())
+    if not all(one.isascii() and one.isprintable() and not set(one) & set('"\\') for one in scopes):
+        raise ConfigError(f"oidc_scopes {scopes!r} holds a character that no scope has")
     return check, ProtectedResource(issuer, scopes, public_url_of(settings)), fetched
 
 
