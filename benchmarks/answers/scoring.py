@@ -21,7 +21,8 @@ _FENCED = re.compile(r"^ *(```+|~~~+).*?^ *\1`* *$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)(?!_)")
 #: What a reader must not see, by name. Code is looked at for the first three only: it may show the others.
 _MARKUP = {
-    "role": re.compile(r"(?<![\w`]):[a-z][a-z0-9:+.-]*:`"),
+    "role": re.compile(r"(?<![\w`]):[a-z][a-z0-9:+.-]*:`|\{[a-z][a-z0-9:+.-]*\}`"),
+    "target": re.compile(r"^\([^\s()]+\)=", re.MULTILINE),
     "double backticks": re.compile(r"(?<!`)``(?!`)"),
     "reference": re.compile(r"`__?(?!\w)|\|\w[^|\n]*\|_"),
     "directive": re.compile(r"(?:^|\s)\.\. (?:[\w:.+-]+::|_[^:\n]+:|\||\[)", re.MULTILINE),

@@ -68,10 +68,21 @@ async def test_an_item_is_about_the_name_that_it_begins_with() -> None:
     [
         ("x = boats()\nreturn x\n```\n\nMore is told.", "```\nx = boats()\nreturn x\n```"),
         ("Boats are made so:\n\n```\nx = boats()\nreturn x", "x = boats()\nreturn x\n```"),
+        (
+            "boats\n    ```\n    boats x\n    ```\n\n    It makes boats.",
+            "boats\n    ```\n    boats x\n    ```\n\n    It makes boats. [1]",
+        ),
+        (
+            "boats\n            The boats of x.\n\n        lamps\n            Lights.",
+            "boats\n    The boats of x. [1]",
+        ),
     ],
 )
 async def test_code_that_a_passage_cuts_is_shown_whole(text: str, shown: str) -> None:
-    """Code at the border of a passage gets the fence that it lacks, so that its marker follows it as text."""
+    """Code at the border of a passage gets the fence that it lacks, so that its marker follows it as text.
+
+    A term may stand right above its code, and what is below a term is as far to the left as the term allows.
+    """
     request = WriteRequest(template_id="document-prompt", query="boats x", documents=(text,))
     pieces = [piece async for piece in ExtractiveWriter(None).write(request)]
     answer = "".join(piece.text for piece in pieces)

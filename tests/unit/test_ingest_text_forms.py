@@ -47,7 +47,7 @@ def parsed(name: str, data: str) -> ParsedDocument:
         ("```{note}\nWords *here*.\n```", "Note: Words here."),
         ("```{code-block} python\n:linenos:\n\nx = 1\n```", "```python\nx = 1\n```"),
         ("```{eval-rst}\n.. note:: See :ref:`x`.\n```", "Note: See x."),
-        ("(a-target)=\n# Head\n\n```{versionadded} 1.2\nWords.\n```", "Head\n\nNew in version 1.2: Words."),
+        ("(a-target)=\n(labels/b)=\n# Head\n\n```{versionadded} 1.2\nWords.\n```", "Head\n\nNew in version 1.2: Words."),
         ("```{toctree}\n:maxdepth: 1\n\na\n```\n\nText", "Text"),
         ("See {py:func}`~a.b.c` and {ref}`words <x>`.", "See `c()` and words."),
         ("<p align=center><b>Big</b> <img src=x></p>\n\nText", "Big\n\nText"),
@@ -76,6 +76,7 @@ def test_markdown_becomes_text(source: str, expected: str) -> None:
         ("<div role=navigation>Home</div><div class=cookie-banner>Accept</div><p>Text</p><a>Edit this page</a>", "Text"),
         ("<table><tr><td><b>k</b><td><p><strong>v</strong></p><tr><td>1<td>2</table>", "| k | v |\n|---|---|\n| 1 | 2 |"),
         ("<table><tr><td class=icon>Tip<td class=content>Do.</table>", "Tip: Do."),
+        ("<p>Of ``.'' and <b>``a</b> b''.</p><pre>``x''</pre>", "Of \u201c.\u201d and \u201ca b\u201d.\n\n```\n``x''\n```"),
         ("<p>a<sup>2</sup> &lt;b&gt; &copy;</p>", "a2 <b> \u00a9"),
     ],
 )  # fmt: skip

@@ -127,3 +127,15 @@ async def test_a_short_text_that_is_its_own_title_answers() -> None:
 
     assert pieces[-1].result is not None
     assert pieces[-1].result.text == "Annual leave is 27 days. [1]"
+
+
+def test_the_first_term_of_a_passage_has_the_indent_of_the_next() -> None:
+    """A passage begins without its spaces: terms that stood beside its first one are not below it."""
+    text = "`posix`\n            Strict.\n\n        `physical`\n            Same as `-P`.\n\n    `-x`\n        Trace."
+    found = [
+        (text[one.start : one.end].partition("\n")[0], one.context) for one in split_units(text)
+    ]
+    nested = "set\n    Options.\n\n    -a\n        All.\n\n    -b\n        Both."
+
+    assert found == [("`posix`", ()), ("`physical`", ()), ("`-x`", ())]
+    assert [one.context for one in split_units(nested)] == [(), (), ("set",), ("set",)]

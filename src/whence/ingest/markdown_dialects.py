@@ -24,7 +24,7 @@ _DIRECTIVE = re.compile(r"\{([\w:+-]+)\}[ \t]*+(.*)$")
 _CONTAINER = re.compile(r"([A-Za-z][\w-]*+)[ \t]*+(?:\[(.*)\]|\"(.*)\"|(.*))$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)|[ \t]*---[ \t]*$")
 #: A target of references.
-_TARGET = re.compile(r"\([\w:.-]+\)=[ \t]*$")
+_TARGET = re.compile(r"\([^\s()]+\)=[ \t]*$")
 _CODE = frozenset(
     ["code", "code-block", "sourcecode", "code-cell", "parsed-literal", "literalinclude", "prompt"]
 )

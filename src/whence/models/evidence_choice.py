@@ -60,6 +60,8 @@ _KINDS: dict[UnitKind, float] = {"prose": -0.11, "row": 0.11, "code": 0.08}
 _DEFINES = 0.12
 _POINTS = re.compile(r"[-*\s]*(?:see|refer to|for (?:more|details|further))\b", re.IGNORECASE)
 _POINTER_WORDS = 14
+#: Most words of a cell that only names something: `Home Page`.
+_NAME_WORDS = 3
 #: An item that begins with the name of what it tells: `- timeout (optional) - ...`, `- fd: ...`.
 _NAMED_ITEM = re.compile(
     r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(\S+(?:\s\S+){0,3}?)(?:\s[-\u2013\u2014]\s|:(?=\s|\Z)|\s[(`]|\n)"
@@ -495,7 +497,10 @@ def _about(question: _Part, name: str) -> float:
 
 
 def _is_contents(span: Span) -> bool:
-    """Return whether a list only names things, as a table of contents does."""
+    """Return whether a list, or the cells of a single row, only name things, as a table of contents does."""
+    if span.unit.kind == "table":
+        cells = span.text.strip("| \t").split("|")
+        return "\n" not in span.text and all(len(cell.split()) <= _NAME_WORDS for cell in cells)
     lines = [line.lstrip("-*+ \t") for line in span.text.splitlines() if line.strip()]
     names = all(len(line.split()) == 1 for line in lines)
     return span.unit.kind in ("list", "item") and names

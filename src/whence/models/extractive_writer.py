@@ -106,7 +106,8 @@ def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:
         lines = [path, ""] if path and path != before else []
         before = path
         header = span.unit.context[-1] if span.unit.kind == "row" and span.unit.context else ""
-        body = _rendered(f"{header}\n{span.text}" if header.startswith("|") else span.text)
+        text = _dedented(span)
+        body = _rendered(f"{header}\n{text}" if header.startswith("|") else text)
         ends_in_block = body.endswith(("```", "~~~", "|"))
         marker = f"[{span.document + 1}]"
         lines += [body, marker] if ends_in_block else [f"{body} {marker}"]
@@ -125,6 +126,20 @@ def _path(span: Span) -> str:
         if not plain.startswith("|") and len(plain.split()) <= _MAX_PATH_WORDS and not repeated:
             above.append(plain)
     return " > ".join(" ".join(one.split()) for one in above if one)
+
+
+def _dedented(span: Span) -> str:
+    """Return the text of a span, its lines as far to the left as its first one, which begins without spaces."""
+    first, *below = span.text.split("\n")
+    indents = [len(line) - len(line.lstrip()) for line in below if line.strip()]
+    if not indents:
+        return span.text
+    # What is below a term or an item alone is indented more than it.
+    nested = (
+        {"definition": 4, "item": 2}.get(span.unit.kind, 0) if min(indents) == indents[0] else 0
+    )
+    lost = min(indents) - nested
+    return "\n".join([first, *(line[lost:] for line in below)]) if lost > 0 else span.text
 
 
 def _rendered(text: str) -> str:

@@ -50,6 +50,11 @@ _ENUMERATED = re.compile(
 #: What may stand between a name and its release.
 _BETWEEN = re.compile(r"(?<![\s@=~^<>\"'`])[\s@=~^<>\"'`]*+(?:\bv\.?\s*+)?\Z", re.IGNORECASE)
 _BETWEEN_OR_HYPHEN = re.compile(rf"-?{_BETWEEN.pattern}", re.IGNORECASE)
+#: The number of a section and its title, which is no release: `9.1 History`, not `9.1 Beta` or `9.1 (2024)`.
+_NUMBERED_SECTION = re.compile(
+    r"[\d.]+[ \t]+(?!(?:Release|Version|New|What|Change|Note|Alpha|Beta|RC|Final|LTS|Jan|Feb|Mar|Apr|May|Jun|Jul"
+    r"|Aug|Sep|Oct|Nov|Dec))[A-Z]"
+)
 _IN_FILE_NAME = re.compile(r"\d+(?:\.\d+)*\.[a-z]")
 _WORD_BEFORE = re.compile(r"(?<![\w.+#'\u2019-])[\w.+#'\u2019-]*+(?<=[\w+#])\Z")
 _SENTENCE_END = re.compile(r"(?:(?:^|[.!?:;\"'(\u201c])\s*+|(?<!\s)[^\S\n]*+\n\s*+)\Z")
@@ -85,6 +90,8 @@ class NamedTerm(msgspec.Struct, frozen=True):
     def _is_its_release(self, text: str, start: int) -> bool:
         """Return whether a number of a text is a release of the product, and not of another name before it."""
         line = text[text.rfind("\n", 0, start) + 1 : start][-_BEFORE_RELEASE:]
+        if not line.strip(" \t#") and _NUMBERED_SECTION.match(text, start):
+            return False
         # In the name of a file the words before a number are no product: `notes-9.3.md`.
         between = _BETWEEN if _IN_FILE_NAME.match(text, start) else _BETWEEN_OR_HYPHEN
         match = _WORD_BEFORE.search(between.sub("", _ENUMERATED.sub("", line)))
@@ -176,7 +183,10 @@ def nearest_term(term: NamedTerm, texts: Iterable[str]) -> str:
     if term.kind == "version":
         if not term.product:
             return ""
-        named = re.compile(rf"\b{re.escape(term.product)}\s+v?(\d+(?:\.\d+)*)", re.IGNORECASE)
+        # Beside a release with a point a whole number is none.
+        points = "+" if "." in term.text else "*"
+        product = re.escape(term.product)
+        named = re.compile(rf"\b{product}\s+v?(\d+(?:\.\d+){points})", re.IGNORECASE)
         versions = (one for text in texts for one in named.findall(text))
         return max(versions, key=lambda one: [*map(int, one.split("."))], default="")
     if term.kind == "name":

@@ -25,7 +25,7 @@ _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 #: The line before or after code in a text.
 FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_LINE_BEFORE = re.compile(r"\S[ \t]*\n\Z")
+_LINE_BEFORE = re.compile(r"^([ \t]*)\S.*\n\Z", re.MULTILINE)
 _ITEM = re.compile(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+\S")
 _TABLE = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
 _RULE = re.compile(r"(?=[ \t:|=+~^-]*+\Z).*?[-=~^]{3}")
@@ -34,13 +34,22 @@ _RULE = re.compile(r"(?=[ \t:|=+~^-]*+\Z).*?[-=~^]{3}")
 def begins_in_code(text: str) -> bool:
     r"""Return whether a text begins inside of code: a passage may begin there if the code is longer than one.
 
-    The line before code follows an empty one, the line after it follows the code.
+    The line before code follows an empty one or a term, which is indented less; the line after it follows the
+    code.
 
     >>> begins_in_code("x = 1\n```\n\nThen:"), begins_in_code("Then:\n\n```\nx = 1")
     (True, False)
+    >>> begins_in_code("break\n    ```\n    break [n]\n    ```")
+    False
     """
-    first = FENCE_LINE.search(text)
-    return first is not None and _LINE_BEFORE.search(text, 0, first.start()) is not None
+    fences = list(FENCE_LINE.finditer(text))
+    before = _LINE_BEFORE.search(text, 0, fences[0].start()) if fences else None
+    if before is None:
+        return False
+    if len(before[1]) >= _spaces(text, *fences[0].span()):
+        return True
+    # The first line of a passage has lost its indent: it is code unless the fences are pairs.
+    return before.start() == 0 and len(fences) % 2 == 1
 
 
 class Block(NamedTuple):
@@ -80,7 +89,7 @@ def split_blocks(text: str, headings: Sequence[str] = ()) -> list[Block]:
     >>> [(text[b.start:b.end], b.kind) for b in split_blocks(text := "port\n    The port.\n\n- one\n- two")]
     [('port', 'term'), ('The port.', 'prose'), ('- one', 'item'), ('- two', 'item')]
     """
-    lines = list(_lines(text, frozenset(headings)))
+    lines = _with_first_indent(list(_lines(text, frozenset(headings))))
     blocks: list[Block] = []
     open_kind: str = ""
     for place, line in enumerate(lines):
@@ -110,6 +119,18 @@ def split_blocks(text: str, headings: Sequence[str] = ()) -> list[Block]:
         blocks.append(Block(start, line.end, kind, line.indent))
         open_kind = "" if kind in ("heading", "term") else kind
     return [one._replace(end=one.start + len(text[one.start : one.end].rstrip())) for one in blocks]
+
+
+def _with_first_indent(lines: list[_Line]) -> list[_Line]:
+    """Restore the indent that the first line of a passage has lost, where it is a term.
+
+    The definition below it is indented more; the next term beside it, less than that.
+    """
+    if len(lines) < 2 or lines[0].kind != "text" or lines[1].kind not in ("text", "fence"):
+        return lines
+    body = lines[1].indent
+    beside = (one.indent for one in lines[2:] if one.kind == "text" and one.indent < body)
+    return [lines[0]._replace(indent=max(beside, default=0)), *lines[1:]]
 
 
 def _kind(line: _Line, following: _Line | None, open_kind: str) -> BlockKind:

@@ -79,6 +79,8 @@ _NO_LANGUAGE = _tags("default none text plain plaintext output notranslate sourc
 _MARKS = _tags("- * \u2022 \u2013")
 #: Most rows or columns that a cell spans.
 _MAX_SPAN = 100
+#: Quotes as TeX and manual pages write them.
+_TEX_QUOTES = re.compile(r"``([^`\n]{1,80}?)''")
 _META_CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*+=\s*+["']?\s*+([\w.:-]{1,40})""", re.IGNORECASE
 )
@@ -141,7 +143,7 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
         if tag not in _BLOCKS and not _holds_block(child):
             words.append(_inline(child))
             continue
-        text.add_paragraph("".join(words))
+        text.add_paragraph(_TEX_QUOTES.sub("\u201c\\1\u201d", "".join(words)))
         words = []
         anchor, own = text.anchor, _anchor(child)
         text.anchor = own or anchor
@@ -149,7 +151,7 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
         # What follows a heading belongs to it; what follows any other element does not.
         if own and tag not in _HEADINGS:
             text.anchor = anchor
-    text.add_paragraph("".join(words))
+    text.add_paragraph(_TEX_QUOTES.sub("\u201c\\1\u201d", "".join(words)))
 
 
 def _anchor(node: LexborNode) -> str:
@@ -475,4 +477,6 @@ def _refuse_deep(page: LexborHTMLParser) -> None:
         node = node.next if node is not None else None
 
 
-LOADERS = (Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html),)
+LOADERS = (
+    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="2"),
+)

@@ -246,5 +246,6 @@ LOADERS = (
         suffixes=(".md", ".markdown"),
         parse_file=load_markdown,
         is_plain=True,
+        version="2",
     ),
 )
