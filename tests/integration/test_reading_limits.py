@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.document_bombs import BOMBS
 from tests.support.documents import make_docx, make_pdf
 
 from whence.ingest.chunking import Chunker
@@ -130,6 +131,29 @@ def test_a_document_beyond_a_limit_fails_and_the_next_ones_are_read(
     }
     good = [one for one in found.values() if isinstance(one, LoadedDocument)]
     assert len(good) == len(words) + 1
+
+
+def test_small_files_that_take_much_fail_alone(readers: ReaderPool, tmp_path: Path) -> None:
+    """Libraries that take too long, or too much memory, do so within the limits; neighbours are read."""
+    shares = {
+        "csharp-less": 1.0,
+        "html-attributes": 2.0,
+        "java-less": 1.0,
+        "markdown-brackets": 1.0,
+        "pdf-deflated-twice": 0.25,
+        "rst-different-sections": 4.0,
+    }
+    files: dict[str, str | bytes] = {}
+    for name, share in shares.items():
+        files[f"{name}{BOMBS[name].suffix}"] = BOMBS[name].data(share)
+        files[f"{name}.z.html"] = "<p>good"
+    assert max(map(len, files.values())) < 2**22
+    found = read(readers, tmp_path, files)
+
+    bad = {name: reason(one) for name, one in found.items() if not name.endswith(".z.html")}
+    assert len(bad) == len(shares)
+    assert all("(WHENCE_DOCUMENT_" in one for one in bad.values()), bad
+    assert all(isinstance(found[f"{name}.z.html"], LoadedDocument) for name in shares)
 
 
 def test_the_text_is_that_of_reading_in_this_process(readers: ReaderPool, tmp_path: Path) -> None:

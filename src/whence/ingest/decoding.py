@@ -15,6 +15,8 @@ _WIDE_MARKS = (
     (codecs.BOM_UTF16_LE, "UTF-16", "utf-16"),
     (codecs.BOM_UTF16_BE, "UTF-16", "utf-16"),
 )
+#: Lines of one document; a text that may be stored has fewer, unless most are blank.
+MAX_LINES = 1_000_000
 #: Bytes from which an encoding is detected; more take seconds without better results.
 _SAMPLE_BYTES = 64 * 2**10
 #: Used if detection fails, as in browsers (WHATWG Encoding, 4.2).
@@ -54,7 +56,7 @@ def decode_text(data: bytes) -> tuple[str, str]:
     checkout on another system has the same offsets and content hash.
 
     Raises:
-        BadInput: The bytes are not text.
+        BadInput: The bytes are not text, or have more than a million lines.
     """
     for mark, _, name in _WIDE_MARKS:
         if data.startswith(mark):
@@ -139,4 +141,7 @@ def _check_nul(text: str) -> str:
 
 
 def _normalize_line_ends(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.count("\n") > MAX_LINES:
+        raise BadInput(f"has more than {MAX_LINES:,} lines, the limit for one document")
+    return text

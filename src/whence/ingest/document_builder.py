@@ -19,6 +19,8 @@ from whence.schema.places import Place
 
 #: Longest heading, in characters; each chunk below it repeats it.
 MAX_HEADING = 200
+#: Longest text of a document, in characters.
+MAX_TEXT = 4 * 2**20
 _FIRST_LINE = 80
 _NO_FRONT_MATTER = FrontMatter()
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
 from whence.ingest.decoding import read_bytes
+from whence.ingest.document_builder import MAX_TEXT
 from whence.ingest.field_validation import merge_tags
 from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
 from whence.ingest.loader_registry import loader_for, loaders_by_suffix
@@ -51,7 +52,7 @@ MAX_DOCUMENT_BYTES = 16 * 2**20
 #: Largest binary file, in bytes: most of a PDF or Word file is pictures, which are not read.
 _MAX_BINARY_BYTES = 128 * 2**20
 #: Largest chunked document, in bytes on the wire: it is one message of a broker (limit 5 MiB).
-MAX_DRAFT_BYTES = 4 * 2**20
+MAX_DRAFT_BYTES = MAX_TEXT
 
 _NO_TAGS = DocumentTags()
 _COUNT_BLOCK_BYTES = 2**20

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from docutils import nodes
@@ -21,6 +22,8 @@ from docutils.utils import new_document
 
 from whence.ingest.roles import VERSION_WORDS, has_title, shown_role, unescape
 
+#: Characters of a paragraph in which markup is read; it takes half a second at most.
+_MAX_INLINE = 10_000
 _SETTINGS = {
     "file_insertion_enabled": False,
     "raw_enabled": False,
@@ -308,6 +311,18 @@ def _interpreted(
     return [node], []
 
 
+def _parse_inline(
+    inliner: states.Inliner, text: str, lineno: int, memo: Any, parent: nodes.Element
+) -> tuple[list[nodes.Node], list[nodes.Node]]:
+    """Parse markup inside a text. Docutils takes quadratic time, so a very long text is taken as it is."""
+    if len(text) > _MAX_INLINE:
+        return [nodes.Text(unescape(text.replace("\\", "\x00")))], []
+    found: tuple[list[nodes.Node], list[nodes.Node]] = states.Inliner.parse(
+        inliner, text, lineno, memo, parent
+    )
+    return found
+
+
 # --- documents -------------------------------------------------------------------------------------
 
 
@@ -323,6 +338,7 @@ def parse(text: str) -> nodes.document:
     inliner = states.Inliner()
     # Docutils reads the attributes of the very class, so it cannot be a subclass.
     inliner.interpreted = _interpreted
+    inliner.parse = partial(_parse_inline, inliner)
     parser = Parser(inliner=inliner)
     parser.state_classes = _STATES
     parser.parse(text, tree)

@@ -26,6 +26,11 @@ p[style-name='Heading 7'] => h6:fresh
 p[style-name='Heading 8'] => h6:fresh
 p[style-name='Heading 9'] => h6:fresh
 """
+_MAIN_PART = "word/document.xml"
+#: Paragraphs without content are nothing in the result, and each takes the library as long as a sentence.
+_EMPTY_PARAGRAPH = re.compile(rb"<w:p(?: [^<>]*)?(?:/>|></w:p>)")
+#: Fewer are left to the library.
+_MANY_EMPTY = 1000
 #: Links from a note back to its reference.
 _BACK_LINK = re.compile(r"(?<!\s)\s*+<a href=\"#(?:foot|end)note-ref-\d+\">↑</a>")
 
@@ -49,7 +54,7 @@ def _html(data: bytes) -> str:
 
     try:
         converted = mammoth.convert_to_html(
-            io.BytesIO(data),
+            io.BytesIO(_without_empty_paragraphs(data)),
             style_map=_STYLES,
             convert_image=mammoth.images.img_element(lambda _image: {}),
         )
@@ -72,6 +77,21 @@ def _check_archive(data: bytes) -> None:
     unpacked = sum(part.file_size for part in parts)
     if unpacked > _MAX_UNPACKED_BYTES:
         raise BadInput(f"unpacks to {unpacked:,} bytes, the limit is {_MAX_UNPACKED_BYTES:,}")
+
+
+def _without_empty_paragraphs(data: bytes) -> bytes:
+    """Return the document without its empty paragraphs, if it has many."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if _MAIN_PART not in archive.namelist():
+            return data
+        main, count = _EMPTY_PARAGRAPH.subn(b"", archive.read(_MAIN_PART))
+        if count < _MANY_EMPTY:
+            return data
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as smaller:
+            for name in dict.fromkeys(archive.namelist()):
+                smaller.writestr(name, main if name == _MAIN_PART else archive.read(name))
+    return out.getvalue()
 
 
 def _message(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -455,12 +456,21 @@ def _decode(data: bytes) -> tuple[str, str]:
 
 
 def _refuse_unclosed(source: str) -> None:
+    open_by_name: Counter[str] = Counter()
     opened = 0
     for found in _TAG.finditer(source):
-        if found[2].lower() not in _UNCLOSED:
-            opened = max(0, opened - 1) if found[1] else opened + 1
+        name = found[2].lower()
+        if name in _UNCLOSED:
+            continue
+        if not found[1]:
+            open_by_name[name] += 1
+            opened += 1
             if opened > _MAX_UNCLOSED:
                 raise BadInput(f"leaves more than {_MAX_UNCLOSED:,} elements open")
+        elif open_by_name[name]:
+            # A closing tag without an open element of its name closes nothing.
+            open_by_name[name] -= 1
+            opened -= 1
 
 
 def _refuse_deep(page: LexborHTMLParser) -> None:

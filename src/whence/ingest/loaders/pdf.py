@@ -10,7 +10,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
+from whence.ingest.document_builder import (
+    MAX_HEADING,
+    MAX_TEXT,
+    build_document,
+    first_heading,
+    shorten,
+)
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import LINE_END, TextBuilder, code_span, collapse_spaces
@@ -106,9 +112,15 @@ def _read_pages(data: bytes) -> tuple[str, list[_Page]]:
 
     try:
         with closing(PdfDocument(data)) as document:
-            return _title(document), [
-                _lines(document[number], number + 1) for number in range(len(document))
-            ]
+            pages: list[_Page] = []
+            length = 0
+            for number in range(len(document)):
+                pages.append(_lines(document[number], number + 1))
+                length += sum(len(line.text) for line in pages[-1])
+                # The tree of pages may name one page thousands of times.
+                if length > MAX_TEXT:
+                    raise BadInput(f"has more than {MAX_TEXT:,} characters of text; split it")
+            return _title(document), pages
     except PdfiumError as error:
         if "password" in str(error).lower():
             raise BadInput("is protected by a password") from error

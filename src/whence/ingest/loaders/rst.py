@@ -34,8 +34,8 @@ _NOTHING = frozenset(
         "decoration",
     ]
 )
-#: Substitutions inside substitutions that are followed.
-_MAX_SUBSTITUTIONS = 8
+#: Characters of what stands for a substitution; of a longer one its name is shown.
+_MAX_SUBSTITUTED = 10_000
 _FIELDS = {
     "param": "", "parameter": "", "arg": "", "argument": "", "key": "", "keyword": "", "kwarg": "", "type": "Type of",
     "raises": "Raises", "raise": "Raises", "except": "Raises", "exception": "Raises", "var": "", "ivar": "",
@@ -129,6 +129,8 @@ class _Writer:
         self._substitutions: dict[str, Any] = {
             name.casefold(): node for name, node in tree.substitution_defs.items()
         }
+        #: Text by name and whether it has code; empty while it is made, for one that names itself.
+        self._substituted_texts: dict[tuple[str, bool], str] = {}
         self._footnotes = _footnote_numbers(tree)
         self._titles = titles_by_label(tree)
         self._level = 0
@@ -345,13 +347,11 @@ class _Writer:
 
     # --- inline ------------------------------------------------------------------------------------
 
-    def _inline(self, node: Any, *, has_code: bool = True, depth: int = 0) -> str:
+    def _inline(self, node: Any, *, has_code: bool = True) -> str:
         """Return the text of a node; line ends are those of the file."""
-        return "".join(
-            self._inline_node(child, has_code=has_code, depth=depth) for child in node.children
-        )
+        return "".join(self._inline_node(child, has_code=has_code) for child in node.children)
 
-    def _inline_node(self, node: Any, *, has_code: bool, depth: int) -> str:
+    def _inline_node(self, node: Any, *, has_code: bool) -> str:
         name = type(node).__name__
         if name == "Text":
             return str(node.astext())
@@ -361,7 +361,7 @@ class _Writer:
         if name == "citation_reference":
             return f"[{node.astext()}]"
         if name == "substitution_reference":
-            return self._substituted(node, has_code=has_code, depth=depth)
+            return self._substituted(node, has_code=has_code)
         if name in ("image", "raw", "system_message", "label"):
             return ""
         if name == "inline" and node.get("label", "").lower() in self._titles:
@@ -369,19 +369,21 @@ class _Writer:
         elif name == "literal":
             words = code_span(node.astext()) if has_code else node.astext()
         else:
-            words = self._inline(node, has_code=has_code, depth=depth)
+            words = self._inline(node, has_code=has_code)
         # The address of a link has lines of the file and none of the text.
         missing: int = node.rawsource.count("\n") - words.count("\n")
         return f"{words}{LINE_END * missing}"
 
-    def _substituted(self, node: Any, *, has_code: bool, depth: int) -> str:
-        name = node.get("refname", "")
-        found = self._substitutions.get(name.casefold())
-        if found is None:
-            return str(node.astext())
-        if depth >= _MAX_SUBSTITUTIONS:
-            return ""
-        return self._inline(found, has_code=has_code, depth=depth + 1).replace("\n", " ")
+    def _substituted(self, node: Any, *, has_code: bool) -> str:
+        """Return what stands for a substitution; made once, since each may name others several times."""
+        key = (node.get("refname", "").casefold(), has_code)
+        if key not in self._substituted_texts:
+            found = self._substitutions.get(key[0])
+            self._substituted_texts[key] = ""
+            words = str(node.astext()) if found is None else self._inline(found, has_code=has_code)
+            is_long = len(words) > _MAX_SUBSTITUTED
+            self._substituted_texts[key] = key[0] if is_long else words.replace("\n", " ")
+        return self._substituted_texts[key]
 
 
 def _is_text_field(item: Any) -> bool:

@@ -316,6 +316,5 @@ def _block(
 
 
 LOADERS = tuple(
-    Loader(name=each.name, suffixes=each.suffixes, parse_file=load_code, is_plain=True)
-    for each in _LANGUAGES
+    Loader(name=each.name, suffixes=each.suffixes, parse_file=load_code) for each in _LANGUAGES
 )
