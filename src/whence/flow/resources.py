@@ -69,10 +69,12 @@ class Resources:
 
     def loop_independent_models(self) -> dict[str, Any]:
         """Return the opened models that do not depend on an event loop: those that run in this process."""
-        local = self._settings.embedder.partition(":")[0] == "local"
-        kinds = ["embedder"] if local else []
-        # A reranker of a plug-in, `NAME:MODEL`, may have connections.
-        kinds += [] if ":" in self._settings.reranker else ["reranker"]
+        kinds = []
+        for kind in ("embedder", "reranker"):
+            # A model of a plug-in, `NAME:MODEL`, may have connections.
+            name, mark, _ = str(self._settings.get(kind)).partition(":")
+            if name in ("local", "onnx") or (kind == "reranker" and not mark):
+                kinds.append(kind)
         opened = {kind: self._opened.get(kind) for kind in kinds}
         return {kind: one for kind, one in opened.items() if one is not None}
 

@@ -75,8 +75,8 @@ SETTINGS: Final = (
     Setting(
         "embedder",
         "WHENCE_EMBEDDER",
-        "`local`, `openai:MODEL` of any server that speaks OpenAI's API, `ollama:MODEL`, `cohere:MODEL`, or"
-        " `NAME:MODEL` of a plug-in.",
+        "`local`, `onnx:FOLDER`, `openai:MODEL` of any server that speaks OpenAI's API, `ollama:MODEL`, `cohere:MODEL`,"
+        " or `NAME:MODEL` of a plug-in.",
         "local",
     ),
     Setting(
@@ -89,8 +89,8 @@ SETTINGS: Final = (
     Setting(
         "reranker",
         "WHENCE_RERANKER",
-        "`auto` (an installed cross-encoder, else the local reranker), `none`, `http:MODEL` of a rerank server, the"
-        " name or folder of a flashrank model, or `NAME:MODEL` of a plug-in.",
+        "`auto` (an installed cross-encoder, else the local reranker), `none`, `http:MODEL` of a rerank server,"
+        " `onnx:FOLDER`, the name or folder of a flashrank model, or `NAME:MODEL` of a plug-in.",
         "auto",
     ),
     Setting(

@@ -115,7 +115,7 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
 
     Args:
         setting: `local` or `local:w8` (8 bit weights, equal results on all processors), `local:float32`,
-            `openai:MODEL`, `ollama:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
+            `onnx:FOLDER`, `openai:MODEL`, `ollama:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
         settings: Folders, keys and addresses.
     """
     settings = settings or ModelSettings()
@@ -128,6 +128,12 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
             models=settings.models,
             precision=_PRECISIONS[setting],
             threads=settings.threads,
+        )
+    if name == "onnx" and model:
+        from whence.models.onnx_embedder import OnnxEmbedder
+
+        return OnnxEmbedder(
+            model, home=settings.home, models=settings.models, threads=settings.threads
         )
     if name in _OPENAI and model:
         from whence.models.openai import OpenAIEmbedder
@@ -143,7 +149,7 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
         return CohereEmbedder(
             model, endpoint, settings.embedder_max_tokens, settings.embedder_batch
         )
-    own = (*_PRECISIONS, "openai:MODEL", "ollama:MODEL", "cohere:MODEL")
+    own = (*_PRECISIONS, "onnx:FOLDER", "openai:MODEL", "ollama:MODEL", "cohere:MODEL")
     embedder: Embedder = _from_plugin("embedder", setting, settings, own)
     return embedder
 
@@ -157,7 +163,8 @@ def make_reranker(
 
     Args:
         setting: `auto` (an installed cross-encoder, else the local reranker), `none`, `whence-minilm-maxsim`,
-            the name of a flashrank model, a folder with one, `http:MODEL`, or `NAME:MODEL` of an entry point.
+            the name of a flashrank model, a folder with one, `onnx:FOLDER`, `http:MODEL`, or `NAME:MODEL` of an
+            entry point.
         settings: Folders, keys and addresses.
         embedder: The local embedder, when there is one; the local reranker uses its weights.
     """
@@ -187,7 +194,11 @@ def make_reranker(
     from whence.models.flashrank_reranker import FlashrankReranker
 
     names = [folder.name for folder in installed_cross_encoders(settings.home, settings.models)]
-    own = ("auto", "none", RERANKER_NAME, "http:MODEL", *names, *hub_models())
+    if name == "onnx" and model:
+        return FlashrankReranker(
+            model, settings.home, models=settings.models, threads=settings.threads, kind="onnx"
+        )
+    own = ("auto", "none", RERANKER_NAME, "onnx:FOLDER", "http:MODEL", *names, *hub_models())
     if setting not in own and not Path(setting).expanduser().is_dir():
         reranker: Reranker = _from_plugin("reranker", setting, settings, (*own, "a folder"))
         return reranker

@@ -1,4 +1,4 @@
-"""The reranker: cross-encoders of flashrank, from its hub or a folder.
+"""The reranker: cross-encoders of flashrank, from its hub or a folder, and any other one from an ONNX folder.
 
 flashrank's own `Ranker` asks its hub for every folder that it does not find, configures logging for the whole
 process and opens a session on all cores. So its models are loaded here, and scored as it scores them. Pairs are
@@ -12,11 +12,12 @@ import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from whence.models.cross_encoders import hub_models, install_cross_encoder
 from whence.models.installed import MANIFEST, check_files, file_sha256, model_folders
-from whence.models.onnx_sessions import Session, Workers, open_session
+from whence.models.onnx_folder import OnnxFolder
+from whence.models.onnx_sessions import Session, Workers, open_session, typed_inputs
 from whence.schema.errors import ConfigError, ModelMissing
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class FlashrankReranker:
         home: The home whose `models` folder is searched.
         models: The only folder to search, when set.
         threads: Pairs scored at the same time; None for one per usable core.
+        kind: `flashrank`, or `onnx` for a folder that need not have flashrank's layout.
     """
 
     def __init__(
@@ -50,20 +52,27 @@ class FlashrankReranker:
         *,
         models: Path | None = None,
         threads: int | None = None,
+        kind: Literal["flashrank", "onnx"] = "flashrank",
     ) -> None:
         self._name = str(name_or_folder)
+        self._kind = kind
         self._home = home
         self._models = models
         self._workers = Workers(threads, "rerank")
         self._loading = threading.Lock()
         self._encoder: _CrossEncoder | None = None
-        #: Digest of the model's graph with its weights; empty until it is loaded.
+        #: Digest of the model's graph with its weights, or of all that decides a score in an ONNX folder; empty
+        #: until it is loaded.
         self.revision = ""
 
     @property
     def model(self) -> str:
         """Name for the trace."""
-        return f"flashrank:{Path(self._name).name}"
+        path = Path(self._name)
+        named = path.name
+        if path.suffix == ".onnx":
+            named = next(one.name for one in path.absolute().parents if one.name != "onnx")
+        return f"{self._kind}:{named}"
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """See `Reranker.score`; `Unavailable` when the model must be fetched and cannot be."""
@@ -91,7 +100,13 @@ class FlashrankReranker:
     def _load(self) -> _CrossEncoder:
         """Load the model once; concurrent callers wait."""
         with self._loading:
-            if self._encoder is None:
+            if self._encoder is None and self._kind == "onnx":
+                files = OnnxFolder(self._name, self._home, self._models)
+                tokenizer = files.tokenizer()
+                tokenizer.enable_truncation(max_length=files.max_tokens())
+                self.revision = files.digest()[:12]
+                self._encoder = _CrossEncoder(files.graph, tokenizer)
+            elif self._encoder is None:
                 folder = self._folder()
                 self._encoder = load_cross_encoder(folder)
                 self.revision = file_sha256(folder / model_file(folder))[:12]
@@ -118,27 +133,27 @@ class FlashrankReranker:
 class _CrossEncoder:
     """A tokenizer and a session, used as flashrank's `Ranker` uses them."""
 
-    def __init__(self, folder: Path) -> None:
-        graph = model_file(folder)
-        try:
-            self._tokenizer = _read_tokenizer(folder)
-        except Exception as error:  # the libraries raise plain exceptions of many kinds
-            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ModelMissing(
-                f"the reranker in {folder} cannot be loaded: {first_line}"
-            ) from error
-        self._session: Session = open_session(folder / graph)
+    def __init__(self, graph: Path, tokenizer: Tokenizer) -> None:
+        self._graph, self._tokenizer = graph, tokenizer
+        self._session: Session = open_session(graph)
+        self._types = {one.name: one.type for one in self._session.get_inputs()}
 
     def score(self, query: str, text: str) -> float:
         """Return the relevance of a text, 0 to 1: the sigmoid of one logit or the softmax of two."""
         import numpy as np
 
         encoding = self._tokenizer.encode(query, text)
-        inputs = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask}
-        if any(encoding.type_ids):
-            inputs["token_type_ids"] = encoding.type_ids
-        arrays = {name: np.array([ids], dtype=np.int64) for name, ids in inputs.items()}
-        logits = self._session.run(None, arrays)[0]
+        inputs = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+        }
+        logits = self._session.run(None, typed_inputs(self._types, inputs))[0]
+        if logits.ndim != 2 or logits.shape[1] > 2:
+            raise ModelMissing(
+                f"the model {self._graph} is no reranker: it gives {logits.shape} for one pair",
+                hint="choose a cross-encoder with one or two labels",
+            )
         if logits.shape[1] == 1:
             scores = 1 / (1 + np.exp(-logits.flatten()))
         else:
@@ -153,7 +168,13 @@ def load_cross_encoder(folder: Path) -> _CrossEncoder:
     Raises:
         ModelMissing: A file is absent or damaged, or cannot be loaded.
     """
-    return _CrossEncoder(folder)
+    graph = model_file(folder)
+    try:
+        tokenizer = _read_tokenizer(folder)
+    except Exception as error:  # the libraries raise plain exceptions of many kinds
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelMissing(f"the reranker in {folder} cannot be loaded: {first_line}") from error
+    return _CrossEncoder(folder / graph, tokenizer)
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:
@@ -175,7 +196,7 @@ def model_file(folder: Path) -> str:
     from flashrank.Config import model_file_map
 
     if (folder / MANIFEST).is_file():
-        check_files(folder)
+        check_files(folder, rehash=True)
     for name in _TOKENIZER_FILES:
         if not (folder / name).is_file():
             raise ModelMissing(f"the reranker in {folder} is incomplete: {name} is missing")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -174,8 +175,13 @@ def write_manifest(
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 
-def check_files(folder: Path, *, rehash: bool = False) -> Manifest:
+def check_files(folder: Path, *, rehash: bool = False, hashed: Collection[str] = ()) -> Manifest:
     """Compare the files of a folder with its manifest.
+
+    Args:
+        folder: A folder with a manifest.
+        rehash: Whether all files are hashed, also those with an unchanged modification time.
+        hashed: Files that are hashed in any case.
 
     Raises:
         ModelMissing: There is no readable manifest, or a file is absent or is not what was installed; the
@@ -188,7 +194,7 @@ def check_files(folder: Path, *, rehash: bool = False) -> Manifest:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ModelMissing(f"the model in {folder} is damaged: {MANIFEST} is unreadable") from error
     for name, record in manifest.files.items():
-        fault = _fault(folder / name, record, rehash=rehash)
+        fault = _fault(folder / name, record, rehash=rehash or name in hashed)
         if fault:
             raise ModelMissing(f"the model in {folder} is damaged: {name} {fault}")
     return manifest

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from whence.models.installed import check_files, find_model, shipped_graph
+from whence.models.onnx_folder import TOKENIZER
 from whence.models.onnx_sessions import Session, Workers, open_session
 from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
 from whence.schema.embedding import EmbeddingModel, Purpose
@@ -92,7 +93,11 @@ class TokenCounts:
 
 Precision = Literal["w8", "float32"]
 
-_GRAPHS: Final = {"w8": "minilm-w8.onnx", "float32": "minilm-fp32.onnx"}
+#: Graph and weights of each precision.
+_FILES: Final = {
+    "w8": ("minilm-w8.onnx", "w8.bin"),
+    "float32": ("minilm-fp32.onnx", "model.safetensors"),
+}
 #: Tokens computed in one run: enough to amortise its fixed cost, few enough to stay in the cache. With 512 the
 #: whole took up to 6 % more CPU time (1 MiB of second-level cache).
 _BATCH_TOKENS: Final = 256
@@ -218,7 +223,9 @@ class LocalEmbedder:
         """See `Embedder.count_tokens`."""
         with self._loading:
             if self._counter is None:
-                self._counter = TokenCounts(_read_tokenizer(self._find()))
+                folder = find_model(EMBEDDER_NAME, self._home, self._models)
+                check_files(folder, hashed=(TOKENIZER,))
+                self._counter = TokenCounts(_read_tokenizer(folder))
             counter = self._counter
         return counter.count(texts)
 
@@ -231,27 +238,25 @@ class LocalEmbedder:
         """Load the model once; concurrent callers wait."""
         with self._loading:
             if self._loaded is None:
-                folder = self._find()
+                folder = find_model(EMBEDDER_NAME, self._home, self._models)
                 # In parallel: opening the session takes longest, and runs outside of Python.
-                with ThreadPoolExecutor(1) as pool:
-                    graph = shipped_graph(_GRAPHS[self._model.precision])
-                    session = pool.submit(open_session, graph, folder)
+                with ThreadPoolExecutor(2) as pool:
+                    graph, weights = _FILES[self._model.precision]
+                    # A damaged file with its old time of change would answer wrongly.
+                    checked = pool.submit(check_files, folder, hashed=(weights, TOKENIZER))
+                    session = pool.submit(open_session, shipped_graph(graph), folder)
+                    checked.result()
                     tokenizer = _read_tokenizer(folder)
                     tokenizer.enable_truncation(MAX_TOKENS)
                     self._loaded = _Loaded(session.result(), tokenizer)
             return self._loaded
-
-    def _find(self) -> Path:
-        folder = find_model(EMBEDDER_NAME, self._home, self._models)
-        check_files(folder)
-        return folder
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer of a model without truncation and padding, which the file asks for."""
     from tokenizers import Tokenizer
 
-    path = folder / "tokenizer.json"
+    path = folder / TOKENIZER
     try:
         tokenizer: Tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception

@@ -22,8 +22,25 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class Port(Protocol):
+    """The used part of `onnxruntime.NodeArg`: an input or output of a graph."""
+
+    name: str
+    type: str
+    """E.g. `tensor(int64)`."""
+    shape: Sequence[int | str | None] | None
+
+
 class Session(Protocol):
     """The used part of `onnxruntime.InferenceSession`."""
+
+    def get_inputs(self) -> Sequence[Port]:
+        """Return the inputs of the graph."""
+        ...
+
+    def get_outputs(self) -> Sequence[Port]:
+        """Return the outputs of the graph."""
+        ...
 
     def run(self, names: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any]:
         """Compute the named outputs, or all; safe to call from several threads."""
@@ -86,6 +103,22 @@ def open_session(graph: Path | bytes, weights: Path | None = None) -> Session:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else ""
         place = weights if isinstance(graph, bytes) else graph
         raise ModelMissing(f"the model {place} cannot be loaded: {first_line}") from error
+
+
+def typed_inputs(types: Mapping[str, str], values: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Return those values that a graph wants, as a batch of one in the integer type of each input.
+
+    Args:
+        types: Type by input, e.g. `tensor(int64)`.
+        values: Integers by input.
+    """
+    import numpy as np
+
+    return {
+        name: np.array([value], dtype=np.int32 if "int32" in types[name] else np.int64)
+        for name, value in values.items()
+        if name in types
+    }
 
 
 class Workers:
