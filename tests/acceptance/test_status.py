@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -74,14 +75,16 @@ def _models_with_another_byte(folder: Path) -> dict[str, str]:
     """Size and time of change are as they were: only the hash tells."""
     copy = folder / EMBEDDER_NAME
     shutil.copytree(find_model(EMBEDDER_NAME), copy)
-    file = copy / "tokenizer.json"
+    _flip_a_byte(copy / "tokenizer.json")
+    return {"WHENCE_MODELS": str(folder)}
+
+
+def _flip_a_byte(file: Path) -> None:
+    status = file.stat()
     data = bytearray(file.read_bytes())
     data[-2] ^= 1
-    status = file.stat()
     file.write_bytes(data)
-    shutil.copystat(find_model(EMBEDDER_NAME) / "tokenizer.json", file)
-    assert file.stat().st_size == status.st_size
-    return {"WHENCE_MODELS": str(folder)}
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 Fault = tuple[str, str, str]
@@ -140,6 +143,32 @@ def test_doctor_names_each_fault_and_its_remedy(own: Any, tmp_path: Path, setup:
         assert remedy in faults[name]["remedy"]
     assert all(fault["remedy"] for fault in faults.values())
     assert "secret" not in result.out + result.err
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
+def test_a_damaged_model_file_is_refused_by_search(
+    cli: Any, handbook: Path, tmp_path: Path, mode: str
+) -> None:
+    """Weights that only their hash tells from the installed ones are not used; the error says what to do."""
+    folder = tmp_path / EMBEDDER_NAME
+    shutil.copytree(find_model(EMBEDDER_NAME), folder)
+    _flip_a_byte(folder / "w8.bin")
+    env = {"WHENCE_MODELS": str(tmp_path)}
+    status = cli("models", "status", env=env)
+    result = cli("search", "annual leave", "--mode", mode, "--json", env=env)
+
+    assert (status.code, "w8.bin has other contents" in status.err) == (1, True)
+    said = result.out + result.err
+    assert "w8.bin has other contents" in said
+    if mode == "dense":
+        assert (result.code, "whence models install" in said) == (4, True)
+    else:
+        assert result.json["degraded"]
+        assert all(
+            "dense_score" not in hit["score_breakdown"] or not hit["score_breakdown"]["dense_score"]
+            for hit in result.json["hits"]
+        )
 
 
 @pytest.mark.parametrize(

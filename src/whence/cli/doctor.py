@@ -8,10 +8,11 @@ import platform
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import typer
@@ -35,7 +36,10 @@ _INSTALL = "run `whence models install`"
 _OTHER_NAMES = frozenset({"WHENCE_LOG", "WHENCE_DEBUG", "WHENCE_METRICS"})
 
 
-_Use: TypeAlias = "Callable[[Settings, Resources], Awaitable[str]]"
+_Use: TypeAlias = "Callable[[Settings, Resources], Awaitable[str | dict[str, Any]]]"
+"""Uses a service; returns the detail of its check, or all fields that it has."""
+_Tried: TypeAlias = "Callable[[Resources], Awaitable[tuple[Any, str, str]]]"
+"""Makes one request to the model of a role; returns the model, its name, and what else to say of it."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +50,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     remedy: str = ""
     """What to do about a fault; empty without one."""
+    model: str = ""
+    """Model of a role; empty for other checks, and for a fault."""
+    host: str = ""
+    """Its server; empty for a model of this machine."""
+    latency_ms: float | None = None
+    """Time of one small request, loading included."""
+    tokens: int = 0
+    """Tokens of that request, as the server says."""
+    price: float | None = None
+    """Its price, when the server says one."""
 
 
 def doctor(context: typer.Context) -> int:
@@ -128,12 +142,9 @@ def _models(settings: Settings) -> Iterator[Check]:
 
 async def _service_checks(settings: Settings) -> list[Check]:
     checks: list[tuple[str, _Use]] = [("database", _database), ("broker", _broker)]
-    if not settings.embedder.startswith("local"):
-        checks.append(("embedder", _embedder))
+    checks += [("embedder", _role(_embedder)), ("writer", _role(_writer))]
     if settings.reranker != "none":
-        checks.append(("reranker", _reranker))
-    if settings.writer != "extractive":
-        checks.append(("writer", _writer))
+        checks.append(("reranker", _role(_reranker)))
     return await asyncio.gather(*(_check_service(name, use, settings) for name, use in checks))
 
 
@@ -143,7 +154,10 @@ async def _check_service(name: str, use: _Use, settings: Settings) -> Check:
 
     try:
         async with asyncio.timeout(60), Resources(settings) as resources:
-            return Check(name=name, ok=True, detail=await use(settings, resources))
+            found = await use(settings, resources)
+            return Check(
+                name=name, ok=True, **({"detail": found} if isinstance(found, str) else found)
+            )
     except WhenceError as error:
         return Check(name=name, ok=False, detail=one_line(error.message), remedy=error.hint)
     except TimeoutError:
@@ -163,24 +177,49 @@ async def _database(settings: Settings, resources: Resources) -> str:
     )
 
 
-async def _reranker(_: Settings, resources: Resources) -> str:
+def _role(tried: _Tried) -> _Use:
+    """Return the check of a role: its model, host, latency, and what the request cost."""
+
+    async def use(_: Settings, resources: Resources) -> dict[str, Any]:
+        start = time.monotonic()
+        model, name, more = await tried(resources)
+        latency_ms = round((time.monotonic() - start) * 1e3, 1)
+        served, _mark, host = str(getattr(model, "served_by", "")).rpartition("@")
+        spent = getattr(model, "spent", None)
+        place = f"at {host}" if host else "on this machine"
+        said = [f"{served or name} {place}", more, f"{latency_ms:.0f} ms", str(spent or "")]
+        return {
+            "detail": ", ".join(filter(None, said)),
+            "model": served or name,
+            "host": host,
+            "latency_ms": latency_ms,
+            "tokens": spent.tokens if spent else 0,
+            "price": spent.price if spent else None,
+        }
+
+    return use
+
+
+async def _reranker(resources: Resources) -> tuple[Any, str, str]:
     reranker = await resources.get("reranker")
     await reranker.score("one", ["small call"])
-    if getattr(reranker, "share", 1.0) >= 1.0:
-        return f"{reranker.model}, which decides the order"
-    return (
-        f"{reranker.model}, a share of {reranker.share:g} of the order;"
+    share = getattr(reranker, "share", 1.0)
+    if share >= 1.0:
+        return reranker, reranker.model, "decides the order"
+    more = (
+        f"a share of {share:g} of the order;"
         " `whence models install FOLDER_OR_ZIP` installs a cross-encoder, which decides it"
     )
+    return reranker, reranker.model, more
 
 
-async def _embedder(_: Settings, resources: Resources) -> str:
+async def _embedder(resources: Resources) -> tuple[Any, str, str]:
     embedder = await resources.get("embedder")
     await embedder.embed(["one small call"])
-    return f"{embedder.model.name}, dimension {embedder.model.dimension}"
+    return embedder, embedder.model.name, f"dimension {embedder.model.dimension}"
 
 
-async def _writer(_: Settings, resources: Resources) -> str:
+async def _writer(resources: Resources) -> tuple[Any, str, str]:
     from whence.models.protocols import WriteRequest
 
     request = WriteRequest(
@@ -193,7 +232,7 @@ async def _writer(_: Settings, resources: Resources) -> str:
     writer = await resources.get("writer")
     async for _piece in writer.write(request):
         pass
-    return str(writer.model)
+    return writer, writer.model, ""
 
 
 async def _broker(settings: Settings, _: Resources) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from whence.models.endpoints import Endpoint
 from whence.models.rate_limits import wait_s
+from whence.models.spending import Spending
 from whence.schema.errors import BadInput, ConfigError, Unavailable, WhenceError
 from whence.schema.time_limit import seconds_left
 
@@ -72,6 +73,8 @@ class ApiClient:
         """Host and port, for traces."""
         self.address = urlunsplit((parts.scheme, self.host, parts.path.rstrip("/"), "", ""))
         """The address without credentials, for people."""
+        self.spent = Spending()
+        """What the requests cost so far, as the server says."""
         self._endpoint = endpoint
         self._login = (parts.username, parts.password or "") if parts.username else None
         self._client: httpx.AsyncClient | None = None
@@ -124,9 +127,11 @@ class ApiClient:
             response = await self._http().request(method, url, json=body)
             self._check(response.status_code, response.headers, response.text)
             try:
-                return response.json()
+                answer = response.json()
             except (ValueError, RecursionError) as error:
                 raise self.broken("its answer is not JSON") from error
+            self.spent.add(answer)
+            return answer
 
         self._http()
         async with self._slots:

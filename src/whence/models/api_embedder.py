@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from whence.models.api_client import ApiClient, in_order
 from whence.models.endpoints import Endpoint
+from whence.models.spending import Spending
 from whence.models.text_limits import DEFAULT, Embedded, TextLimit, find_limit
 from whence.schema.embedding import EmbeddingModel, Purpose
 from whence.schema.errors import BadInput
@@ -90,6 +91,11 @@ class ApiEmbedder(ABC):
     def served_by(self) -> str:
         """Model and host for traces."""
         return f"{self._name}@{self._client.host}"
+
+    @property
+    def spent(self) -> Spending:
+        """What the requests cost so far, as the server says."""
+        return self._client.spent
 
     @property
     def max_tokens(self) -> int:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from whence.models.api_client import ApiClient, NotServed, in_order
 from whence.models.endpoints import Endpoint
+from whence.models.spending import Spending
 from whence.schema.errors import BadInput, Unavailable
 
 #: Documents of one request: Cohere bills a hundred as one search.
@@ -59,6 +60,11 @@ class HttpReranker:
     def served_by(self) -> str:
         """Model and host for the trace."""
         return f"{self._name}@{self._client.host}"
+
+    @property
+    def spent(self) -> Spending:
+        """What the requests cost so far, as the server says."""
+        return self._client.spent
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float | None]:
         """See `Reranker.score`.

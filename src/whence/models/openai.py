@@ -10,6 +10,7 @@ from whence.models.api_client import ApiClient
 from whence.models.api_embedder import ApiEmbedder
 from whence.models.endpoints import Endpoint
 from whence.models.protocols import WritePiece, WriteRequest
+from whence.models.spending import Spending
 from whence.schema.embedding import Purpose
 from whence.schema.errors import BadInput
 from whence.schema.prompt import PromptResult, Quote
@@ -63,7 +64,17 @@ class OpenAIWriter:
     @property
     def model(self) -> str:
         """Model and host for the trace."""
+        return self.served_by
+
+    @property
+    def served_by(self) -> str:
+        """Model and host for the trace."""
         return f"{self._name}@{self._client.host}"
+
+    @property
+    def spent(self) -> Spending:
+        """What the requests cost so far, as the server says."""
+        return self._client.spent
 
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield pieces of text as they come, then the whole result.
@@ -80,6 +91,7 @@ class OpenAIWriter:
             if piece:
                 text.append(piece)
                 yield WritePiece(text=piece)
+        self._client.spent.add({"usage": usage})
         whole = "".join(text)
         if not whole.strip():
             raise self._client.broken("it holds no text")
