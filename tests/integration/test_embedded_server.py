@@ -510,20 +510,12 @@ async def test_a_full_disk_is_reported(tmp_path: Path, size: str) -> None:
     """Without space the start raises `DiskFull`; with space again it succeeds."""
     place = tmp_path / "small"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("mounting is not allowed here")
+    mount(place, size)
     try:
         if size == "56m":
             async with EmbeddedServer(place / "home"):
                 pass
-            with contextlib.suppress(OSError), (place / "ballast").open("wb", buffering=0) as file:
-                while file.write(b"\0" * 4096):
-                    pass
+            fill(place)
         with pytest.raises(DiskFull) as caught:
             await EmbeddedServer(place / "home").start()
         subprocess.run(["mount", "-o", "remount,size=200m", str(place)], check=True)
@@ -533,3 +525,61 @@ async def test_a_full_disk_is_reported(tmp_path: Path, size: str) -> None:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
     assert "--home" in caught.value.hint
+
+
+def mount(place: Path, size: str) -> None:
+    """Mount a small file system."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+
+
+def fill(place: Path) -> None:
+    """Fill a file system to the last page."""
+    with contextlib.suppress(OSError), (place / "ballast").open("wb", buffering=0) as file:
+        while file.write(b"\0" * 4096):
+            pass
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="needs root, to mount a small file system")
+async def test_a_home_on_a_full_disk_can_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A home keeps the space in which its server starts on a full disk; with space again it keeps it again."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount(place, "160m")
+    try:
+        async with EmbeddedServer(place / "home"):
+            pass
+        fill(place)
+        for _ in range(2):
+            async with EmbeddedServer(place / "home") as server:
+                assert await answer(server) == 1
+        assert not (place / "home" / "reserve").exists()
+        (place / "ballast").unlink()
+        async with EmbeddedServer(place / "home"):
+            assert (place / "home" / "reserve").stat().st_size == 2**20
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+    assert sum("the disk is full" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root runs the server as somebody else")
+async def test_a_copy_that_lost_its_owner_names_the_remedy(home: Path, tmp_path: Path) -> None:
+    """The server of a home that root copied without owners starts after the command in the hint."""
+    async with EmbeddedServer(home):
+        pass
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", home, copy], check=True)
+    with pytest.raises(Unavailable, match="wrong ownership") as caught:
+        await EmbeddedServer(copy).start()
+    command = caught.value.hint.partition(": ")[2]
+    subprocess.run(command.split(), check=True)
+
+    async with EmbeddedServer(copy) as server:
+        assert await answer(server) == 1

@@ -328,6 +328,31 @@ async def test_a_late_service_failure_blames_no_document() -> None:
         )
 
 
+async def test_what_was_embedded_is_stored_before_the_next_request() -> None:
+    """Interrupted work keeps the documents whose chunks are all embedded, and goes on with the others."""
+    bench = Bench(batch_texts=3)
+    drafts = [draft(name, f"{name} one", f"{name} two") for name in "abcd"]
+    seen: list[list[str]] = []
+
+    def breaking(request: EmbeddingRequest) -> EmbeddingResponse:
+        seen.append(list(bench.store.documents))
+        if len(seen) == 3:
+            raise Unavailable("killed")
+        return Embeddings()(request)
+
+    context = StubContext({"embedding": breaking}, message_id="first")
+    with pytest.raises(Unavailable):
+        await bench.processor.handle(
+            IngestRequest(collection="books", documents=tuple(drafts)), context
+        )
+    again = await bench.ingest(*drafts, message_id="first")
+
+    assert seen == [[], ["a"], ["a", "b", "c"]]
+    assert bench.embeddings.requests == [("d one", "d two")]
+    assert kinds(again) == [(name, "added", 2, 2) for name in "abcd"]
+    assert bench.store.transactions == [["a"], ["b", "c"], ["d"]]
+
+
 async def test_a_request_is_bounded_by_bytes() -> None:
     """Bytes count, not characters; a text over the limit is sent alone."""
     bench = Bench(batch_bytes=1024)

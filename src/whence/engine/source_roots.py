@@ -43,8 +43,8 @@ def known_roots(settings: Settings, collection: str) -> list[Path]:
 def find_source(settings: Settings, collection: str, source_file: str) -> Path | None:
     """Return the path of a document's file; None when it is not where it was indexed from."""
     for root in known_roots(settings, collection) if source_file else ():
-        path = root / source_file if root.is_dir() else root.with_name(source_file)
-        if path.is_file():
+        path = root / source_file if root.is_dir() else root
+        if path.is_file() and (root.is_dir() or root.name == source_file):
             return path
     return None
 

@@ -83,6 +83,7 @@ class DocumentBatch:
         self.places: dict[str, tuple[Place, ...]] = {}
         self.vectors: dict[str, NDArray[np.float32]] = {}
         self.token_codes: dict[str, tuple[bytes, ...]] = {}
+        self.saved: set[str] = set()
         ids: set[str] = set()
         for place, draft in enumerate(documents):
             fault = document_fault(draft)
@@ -161,8 +162,8 @@ async def embed_documents(
 ) -> AsyncIterator[EmbeddingModel]:
     """Embed the changed documents of a batch, several in one request; yield the model after each request.
 
-    When a request is refused because of a text, its documents are embedded one by one, so that the one at fault
-    fails alone.
+    The batch has the vectors of a document once all its chunks are embedded. When a request is refused because
+    of a text, its documents are embedded one by one, so that the one at fault fails alone.
     """
     embedding = _Embedding(caller, token_codes=token_codes)
     refused: set[str] = set()
@@ -170,7 +171,9 @@ async def embed_documents(
         wanted = [one for one in texts if one[0] not in refused]
         try:
             if wanted:
-                yield await embedding.request(wanted)
+                model = await embedding.request(wanted)
+                embedding.hand_over(batch)
+                yield model
         except _SERVICE_ERRORS:
             raise
         except _TEXT_ERRORS:
@@ -178,16 +181,10 @@ async def embed_documents(
     for draft in batch.changed:
         if draft.document_id in refused:
             requests = _requests([draft], max_texts, max_bytes)
-            model = await embedding.embed_alone(draft.document_id, requests, batch)
-            if model is not None:
-                yield model
-    batch.vectors |= embedding.vectors()
-    batch.token_codes |= {
-        one: tuple(codes)
-        for one, codes in embedding.codes.items()
-        # All chunks have a code, or none: of several embedding services one may make none.
-        if one in batch.vectors and len(codes) == len(batch.vectors[one])
-    }
+            alone = await embedding.embed_alone(draft.document_id, requests, batch)
+            if alone is not None:
+                embedding.hand_over(batch)
+                yield alone
 
 
 class _Embedding:
@@ -196,7 +193,7 @@ class _Embedding:
     def __init__(self, caller: Caller, *, token_codes: bool) -> None:
         self._caller = caller
         self._token_codes = token_codes
-        self.codes: dict[str, list[bytes]] = {}
+        self._codes: dict[str, list[bytes]] = {}
         self._rows: dict[str, list[NDArray[np.float32]]] = {}
 
     async def request(self, texts: Sequence[_Text]) -> EmbeddingModel:
@@ -209,7 +206,7 @@ class _Embedding:
         for (document_id, _), row in zip(texts, vectors, strict=True):
             self._rows.setdefault(document_id, []).append(row)
         for (document_id, _), code in zip(texts, reply.token_codes, strict=False):
-            self.codes.setdefault(document_id, []).append(code)
+            self._codes.setdefault(document_id, []).append(code)
         return reply.model
 
     async def embed_alone(
@@ -217,7 +214,7 @@ class _Embedding:
     ) -> EmbeddingModel | None:
         """Embed one document; None when a text of it is refused, and then it fails alone."""
         self._rows.pop(document_id, None)
-        self.codes.pop(document_id, None)
+        self._codes.pop(document_id, None)
         model = None
         try:
             for texts in requests:
@@ -230,10 +227,17 @@ class _Embedding:
             return None
         return model
 
-    def vectors(self) -> dict[str, NDArray[np.float32]]:
+    def hand_over(self, batch: DocumentBatch) -> None:
+        """Move the vectors and codes of the documents that are complete to their batch."""
         import numpy as np
 
-        return {document_id: np.stack(rows) for document_id, rows in self._rows.items()}
+        chunks = {draft.document_id: len(draft.chunks) for draft in batch.changed}
+        for document_id in [one for one, rows in self._rows.items() if len(rows) == chunks[one]]:
+            batch.vectors[document_id] = np.stack(self._rows.pop(document_id))
+            codes = self._codes.pop(document_id, [])
+            # All chunks have a code, or none: of several embedding services one may make none.
+            if len(codes) == chunks[document_id]:
+                batch.token_codes[document_id] = tuple(codes)
 
 
 def _requests(

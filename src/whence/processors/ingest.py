@@ -67,8 +67,7 @@ class IngestProcessor(Processor):
             batch.compare(await store.document_states(collection, ids))
             if isinstance(store, SupportsEffects):
                 batch.earlier = await store.effects_of(collection, message_id)
-        model = await self._embed(message, batch, context, model)
-        await self._save(collection, batch, message_id)
+        model = await self._store_changed(message, batch, context, model)
         if batch.retagged:
             effects = batch.effects(message_id, batch.retagged)
             await store.retag_documents(collection, batch.retagged, effects=effects)
@@ -77,14 +76,17 @@ class IngestProcessor(Processor):
             await store.note_sources(collection, batch.sources, batch.places)
         return IngestResponse(outcomes=batch.outcomes(), model=model)
 
-    async def _embed(
+    async def _store_changed(
         self,
         message: IngestRequest,
         batch: DocumentBatch,
         context: Context,
         model: EmbeddingModel | None,
     ) -> EmbeddingModel | None:
-        """Embed what changed; return the model of the collection, which is created when it is new."""
+        """Embed what changed, and store each document as soon as it is embedded.
+
+        Return the model of the collection, which is created when it is new.
+        """
         own = self.parameters
         models = embed_documents(
             context,
@@ -97,12 +99,14 @@ class IngestProcessor(Processor):
             # After the first reply already: more vectors of a wrong model would be useless.
             if used != model:
                 model = (await self._store.ensure_collection(message.collection, used)).model
+            await self._save(message.collection, batch, context.message_id)
         return model
 
     async def _save(self, collection: str, batch: DocumentBatch, message_id: str) -> None:
-        """Store what was embedded in one transaction, or one by one when the store refuses one."""
+        """Store what is new in one transaction, or one by one when the store refuses one."""
         from whence.store.protocols import EmbeddedDocument
 
+        fresh = batch.vectors.keys() - batch.saved
         ready = [
             EmbeddedDocument(
                 draft=draft,
@@ -110,8 +114,9 @@ class IngestProcessor(Processor):
                 token_codes=batch.token_codes.get(draft.document_id, ()),
             )
             for draft in batch.changed
-            if draft.document_id in batch.vectors
+            if draft.document_id in fresh
         ]
+        batch.saved |= fresh
 
         async def store(documents: list[EmbeddedDocument]) -> None:
             effects = batch.effects(message_id, [one.draft.document_id for one in documents])

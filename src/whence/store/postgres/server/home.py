@@ -43,6 +43,12 @@ def default_home() -> Path:
     return platformdirs.user_data_path("whence")
 
 
+#: A server writes less than half of this to start, answer searches and stop.
+_RESERVE_BYTES = 2**20
+#: With less free space no reserve is made.
+_AMPLE_BYTES = 64 * 2**20
+
+
 class Home:
     """Paths of a home, and its files that are written without the server."""
 
@@ -54,6 +60,7 @@ class Home:
         self.users_lock = self.path / "users.lock"
         self.alive_lock = self.path / "alive.lock"
         self.erasure_mark = self.path / "erasure-pending"
+        self._reserve = self.path / "reserve"
         self._version = self.path / "version"
         self._socket_note = self.path / "socket-dir"
 
@@ -173,6 +180,26 @@ class Home:
             return served.samefile(self.data)
         except OSError:
             return False
+
+    def keep_reserve(self) -> None:
+        """Take the space that a server needs to start on a full disk, unless hardly any is left."""
+        with contextlib.suppress(OSError):
+            left = shutil.disk_usage(self.path).free
+            if left < _AMPLE_BYTES or self._reserve.exists():
+                return
+            descriptor = open_owned(self._reserve, os.O_WRONLY)
+            try:
+                os.write(descriptor, bytes(_RESERVE_BYTES))
+            finally:
+                os.close(descriptor)
+
+    def release_reserve(self) -> bool:
+        """Free the space that was kept for a full disk; return False when there was none."""
+        try:
+            self._reserve.unlink()
+        except OSError:
+            return False
+        return True
 
     def new_data_dir(self) -> Path:
         """Create a folder for an incomplete data directory."""

@@ -67,6 +67,8 @@ _SYNC = ("--sync-method=syncfs",) if sys.platform == "linux" else ()
 #: The reply to a connection that came too early; never the cause of a failure.
 STARTING_UP = "the database system is"
 _FULL_DISK = ("No space left on device", "Check free disk space", "Disk quota exceeded")
+#: With less free space a log line may be lost.
+_LEAST_BYTES = 64 * 1024
 _MAX_LOG_BYTES = 10 * 1024 * 1024
 
 
@@ -236,9 +238,15 @@ class ServerProcess:
             lines = []
         reason = _cause(lines)
         text = f"{what}: {reason}" if reason else what
-        if any(mark in line for line in lines for mark in _FULL_DISK):
+        # On a full disk the server may not even write its log.
+        is_silent = not reason and shutil.disk_usage(self._home.path).free < _LEAST_BYTES
+        if is_silent or any(mark in line for line in lines for mark in _FULL_DISK):
             return DiskFull(text)
-        return Unavailable(text, hint=f"see {self._home.log}")
+        hint = f"see {self._home.log}"
+        if "wrong ownership" in reason:
+            user, group = self._server_user() or (os.geteuid(), os.getegid())
+            hint = f"a copy lost its owner (`cp -a` keeps it): chown -R {user}:{group} {self._home.data}"
+        return Unavailable(text, hint=hint)
 
 
 def _cause(lines: list[str]) -> str:

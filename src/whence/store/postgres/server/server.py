@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote, urlencode
 
-from whence.schema.errors import Unavailable
+from whence.schema.errors import DiskFull, Unavailable
 from whence.store.postgres.server.home import SOCKET_NAME, Home, default_home
 from whence.store.postgres.server.launcher import ALIVE_ELSEWHERE
 from whence.store.postgres.server.locks import Backoff, FileLock
@@ -166,8 +166,22 @@ class EmbeddedServer:
                 with self._home.translate_errors():
                     self._socket_dir = self._home.new_socket_dir()
             # The launcher of a user that was just killed may come in between; then both are tried again.
-            while not (await self._wait_for_previous() or await self._start_new()):
+            while not (await self._wait_for_previous() or await self._start_on_any_disk()):
                 pass
+            self._home.keep_reserve()
+
+    async def _start_on_any_disk(self) -> bool:
+        """Start a server as `_start_new` does; on a full disk in the space that was kept for it."""
+        try:
+            return await self._start_new()
+        except DiskFull as error:
+            if not self._home.release_reserve():
+                raise
+            logger.warning(
+                "the disk is full: stored documents can be searched, nothing can be stored",
+                extra={"action": "start", "home": self._home.path, "error": error.message},
+            )
+            return await self._start_new()
 
     async def _start_new(self) -> bool:
         """Start a server where none is alive; return False when another one came to life meanwhile."""
