@@ -32,6 +32,7 @@ from whence.gateway.auth import AccessBody
 from whence.gateway.failures import STATUSES
 from whence.gateway.mcp import REVISIONS, TOOLS
 from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
+from whence.gateway.operations import GATEWAY_METRICS
 from whence.gateway.requests import AskBody, SearchBody
 from whence.processors.base import Processor
 from whence.schema.errors import WhenceError
@@ -342,11 +343,13 @@ def first_line(cls: type[Any]) -> str:
 
 def metrics() -> str:
     """Return the page of all metrics."""
-    rows = ((f"`{name}`", text) for name, text in METRICS.items())
+    rows = ((f"`{name}`", text) for name, text in (METRICS | GATEWAY_METRICS).items())
     return (
         "# Metrics\n\n`whence run --metrics [HOST:]PORT` serves these at `/metrics`, and the probes `/live` and"
-        " `/ready`. With\n`OTEL_EXPORTER_OTLP_ENDPOINT` set and the extra `otel` installed, every message handled"
-        " is a span too.\n\n" + table(("Metric", "Meaning"), rows)
+        " `/ready`. `whence serve`\nhas the same paths, and `whence_http_*` for its own requests. With"
+        " `OTEL_EXPORTER_OTLP_ENDPOINT` set and the extra\n`otel` installed, every message handled is a span too,"
+        " and so is every search, question and embedding of `whence serve`,\nwith the attributes `gen_ai.*` of"
+        " OpenTelemetry.\n\n" + table(("Metric", "Meaning"), rows)
     )
 
 
@@ -369,7 +372,9 @@ PATHS = """| Path | Answer |
 | `POST /v1/embeddings` | vectors of the embedding model |
 | `POST /mcp` | the Model Context Protocol |
 | `GET /openapi.json` | OpenAPI description |
-| `GET /live`, `GET /ready` | 200 while the server is running |
+| `GET /live` | 200 while the server responds |
+| `GET /ready`, `GET /health` | 200 when questions can be answered, else 503; `/health` also has the version |
+| `GET /metrics` | [metrics](metrics.md) in Prometheus' text form, for this machine and callers with a token |
 """
 
 

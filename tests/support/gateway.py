@@ -13,6 +13,7 @@ from whence.engine.search import SearchQuery
 from whence.gateway.app import gateway
 from whence.gateway.auth import Authenticator, Caller, token_digest
 from whence.gateway.service import Service
+from whence.gateway.spans import Spans
 from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema import Access, Answer, Citation, Term, Triple
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
@@ -94,11 +95,20 @@ class StubEngine:
         return [len(text.split()) for text in texts], 4
 
 
-def client_of(engine: StubEngine, **options: Any) -> httpx.AsyncClient:
-    """Return a client of a gateway with one token, two places, and bodies up to a kilobyte."""
+def client_of(
+    engine: StubEngine, *, spans: Spans | None = None, peer: str = "127.0.0.1", **options: Any
+) -> httpx.AsyncClient:
+    """Return a client of a gateway with one token, two places, and bodies up to a kilobyte.
+
+    Args:
+        engine: Behind the gateway.
+        spans: Of its requests.
+        peer: Address of the client.
+        options: Of the gateway.
+    """
     tokens = {token_digest(SECRET): Caller("desk", FINANCE)}
-    service = Service(engine, "wiki", concurrent=2)  # type: ignore[arg-type]
+    service = Service(engine, "wiki", concurrent=2, spans=spans)  # type: ignore[arg-type]
     rights = Authenticator(Access.public(), tokens)
     app = gateway(service, rights, hosts={"127.0.0.1"}, **({"max_body": 1024} | options))
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=(peer, 9))
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9420")

@@ -16,6 +16,7 @@ from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
+    from whence.flow.telemetry.monitor import FlowMonitor
     from whence.gateway.auth import Authenticator
     from whence.gateway.oidc import ProtectedResource
     from whence.gateway.service import Service
@@ -85,6 +86,13 @@ def serve(
             metavar="NAME", help="Host name that requests may use for this server; repeatable."
         ),
     ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Origin whose pages may use this server, such as https://chat.example; repeatable.",
+        ),
+    ] = None,
     concurrent: Annotated[
         int | None,
         typer.Option(
@@ -108,19 +116,20 @@ def serve(
     start_logging("WARNING")
     settings = settings_of(context, keep=keep, **sign_in)
     from whence.gateway.auth import Caller
-    from whence.gateway.server import check_exposure, serve_stdio
+    from whence.gateway.server import check_exposure, read_origin, serve_stdio
 
     if stdio:
         streams = (sys.stdin.buffer, sys.stdout.buffer)
         asyncio.run(
             _with_service(
-                settings, concurrent, lambda one: serve_stdio(one, Caller("", access), *streams)
+                settings, concurrent, lambda one, _: serve_stdio(one, Caller("", access), *streams)
             )
         )
         return 0
     check_exposure(host, access, require_token=require_token)
     rights, resource = _who(settings, access, require_token=require_token)
-    _serve_http(context, (host, port), (rights, resource), allow_host or (), concurrent)
+    allowed = (allow_host or (), [read_origin(one) for one in allow_origin or ()])
+    _serve_http(context, (host, port), (rights, resource), allowed, concurrent)
     return 0
 
 
@@ -145,14 +154,16 @@ def _serve_http(
     context: typer.Context,
     address: tuple[str, int],
     who: tuple[Authenticator, ProtectedResource | None],
-    allowed: Iterable[str],
+    allowed: tuple[Iterable[str], Iterable[str]],
     concurrent: int | None,
 ) -> None:
+    """Serve; `allowed` are names of hosts, and origins of other pages."""
     from whence.gateway.oidc import public_url_of
     from whence.gateway.server import listen, url_of
 
     settings = settings_of(context)
-    public = urlsplit(public_url_of(settings)).hostname
+    public_url = public_url_of(settings)
+    public = urlsplit(public_url).hostname
 
     with listen(*address) as listening:
         url = url_of(listening)
@@ -167,23 +178,40 @@ def _serve_http(
 
         rights, resource = who
 
-        async def serve_requests(service: Service) -> None:
-            hosts = allowed_hosts((*allowed, public) if public else allowed)
-            app = gateway(service, rights, hosts=hosts, resource=resource)
+        async def serve_requests(service: Service, monitor: FlowMonitor) -> None:
+            names, origins = allowed
+            app = gateway(
+                service,
+                rights,
+                hosts=allowed_hosts((*names, public) if public else names),
+                resource=resource,
+                origins=origins,
+                metrics=monitor.metrics,
+                public_url=public_url,
+            )
             await serve_http(app, listening, on_ready=ready)
 
         asyncio.run(_with_service(settings, concurrent, serve_requests))
 
 
 async def _with_service(
-    settings: Settings, concurrent: int | None, serve: Callable[[Service], Awaitable[None]]
+    settings: Settings,
+    concurrent: int | None,
+    serve: Callable[[Service, FlowMonitor], Awaitable[None]],
 ) -> None:
+    from whence.broker.connect import in_process
     from whence.engine.engine import Engine
+    from whence.flow.telemetry.monitor import start_telemetry
     from whence.gateway.service import Service
+    from whence.gateway.spans import Spans
     from whence.models.onnx_sessions import usable_cores
 
     waits = settings.writer != "extractive"
     least = _CONCURRENT_WITH_SERVICE if waits else 1
     at_once = concurrent or max(least, _CONCURRENT_PER_CORE * usable_cores())
-    async with Engine(settings=settings, warm_up="questions") as engine:
-        await serve(Service(engine, settings.collection, concurrent=at_once))
+    # A flow elsewhere has metrics of its own.
+    with start_telemetry("all-in-one", counts=in_process(settings.broker)) as monitor:
+        async with Engine(settings=settings, warm_up="questions", monitor=monitor) as engine:
+            spans = Spans(monitor.provider)
+            service = Service(engine, settings.collection, concurrent=at_once, spans=spans)
+            await serve(service, monitor)

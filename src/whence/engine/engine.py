@@ -36,6 +36,7 @@ from whence.schema.document_rag import Answer, Diversity, DocumentRagRequest
 if TYPE_CHECKING:
     from whence.engine.retriever import Retriever
     from whence.flow.settings import Settings
+    from whence.flow.telemetry.monitor import FlowMonitor
     from whence.models.protocols import Embedder, Reranker, Writer
     from whence.store.protocols import ChunkStore
 
@@ -87,6 +88,7 @@ class Engine(EngineHistory, EngineDocuments):
         flow: Name of a shipped flow, or path of a flow file.
         only: Processors of the flow to start; all of them when empty.
         warm_up: True loads the embedding model while connecting; "questions" loads the reranker too.
+        monitor: Observes a flow that runs in this process; see `whence.flow.telemetry.monitor`.
         trace: File that is replaced by the pipeline trace of each search, question, expansion and fetch.
 
     Raises:
@@ -109,6 +111,7 @@ class Engine(EngineHistory, EngineDocuments):
         only: Iterable[str] = (),
         warm_up: bool | Literal["questions"] = False,
         trace: str | os.PathLike[str] | None = None,
+        monitor: FlowMonitor | None = None,
     ) -> None:
         from whence.flow.settings import Settings
 
@@ -124,7 +127,13 @@ class Engine(EngineHistory, EngineDocuments):
         )
         traced = trace is not None or settings.trace_dir is not None
         self._session = EngineSession(
-            settings, objects, flow=flow, only=tuple(only), warm_up=warm_up, traced=traced
+            settings,
+            objects,
+            flow=flow,
+            only=tuple(only),
+            warm_up=warm_up,
+            traced=traced,
+            monitor=monitor,
         )
         self.code = CodeSnapshots(self._session)
         self.owner = OwnerOperations(self._session)

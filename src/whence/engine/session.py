@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
+    from whence.flow.telemetry.monitor import FlowMonitor
     from whence.ingest.reader import ReaderPool
     from whence.schema.access import Access
     from whence.schema.code_rag import CodeRagRequest
@@ -60,6 +61,7 @@ class EngineSession:
         only: tuple[str, ...],
         warm_up: bool | Literal["questions"],
         traced: bool = False,
+        monitor: FlowMonitor | None = None,
     ) -> None:
         self.settings = settings
         self.objects = objects
@@ -76,6 +78,7 @@ class EngineSession:
         self._readers: ReaderPool | None = None
         self._warm_up = warm_up
         self._traced = traced
+        self._monitor = monitor
         self._stack = AsyncExitStack()
 
     @property
@@ -219,8 +222,11 @@ class EngineSession:
                 definition, transport, absent_after_s=_ABSENT_AFTER_S, new_id=new_answer_id
             )
             return client, resources
-        running = run_flow(definition, transport, resources, only=self.only)
-        await stack.enter_async_context(running)
+        observer = None if self._monitor is None else self._monitor.observer
+        running = run_flow(definition, transport, resources, only=self.only, observer=observer)
+        runtime = await stack.enter_async_context(running)
+        if self._monitor is not None:
+            await stack.enter_async_context(self._monitor.watch(runtime))
         return make_client(definition, transport), resources
 
 

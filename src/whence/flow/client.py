@@ -1,6 +1,7 @@
 """A typed client of a flow's interfaces, for a flow in this process or elsewhere.
 
-Every call starts a trace (W3C) and sets a deadline, which all further calls inherit.
+Every call starts a trace (W3C), or belongs to the one around it, and sets a deadline. Further calls inherit
+both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from whence.broker.clock import clock_of
 from whence.broker.control import ping_workers
 from whence.broker.transport import Transport
-from whence.flow.context import DEFAULT_TIMEOUT_S, FlowContext, TraceContext
+from whence.flow.context import CURRENT_TRACE, DEFAULT_TIMEOUT_S, FlowContext, TraceContext
 from whence.flow.definition import FlowDefinition, register_types
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
@@ -181,7 +182,7 @@ class FlowClient:
             raise ConfigError(f"the interface {interface!r} is one of events and takes no requests")
         return FlowContext(
             transport=self._transport,
-            trace=TraceContext.new(),
+            trace=CURRENT_TRACE.get() or TraceContext.new(),
             topics=self._topics,
             deadline=self._clock() + timeout_s,
             clock=self._clock,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -79,6 +80,20 @@ class TraceContext(msgspec.Struct, frozen=True):
         if self.state:
             headers[_STATE] = self.state
         return headers
+
+
+#: The context that requests of clients belong to, set by `within_trace`; None without one.
+CURRENT_TRACE: ContextVar[TraceContext | None] = ContextVar("trace", default=None)
+
+
+@contextmanager
+def within_trace(trace: TraceContext | None) -> Iterator[None]:
+    """Make requests of clients within the block part of a trace."""
+    token = CURRENT_TRACE.set(trace)
+    try:
+        yield
+    finally:
+        CURRENT_TRACE.reset(token)
 
 
 #: Observes one message within a `with` block. Arguments: name of the processor, type of the message, trace

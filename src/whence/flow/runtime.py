@@ -307,9 +307,11 @@ async def run_flow(
     drain_s: float = DRAIN_S,
     restart: RestartPolicy | None = None,
     clock: Clock | None = None,
+    observer: Observer | None = None,
 ) -> AsyncIterator[FlowRuntime]:
     """Run a flow within an `async with` block; at its start all processors receive messages."""
-    runtime = FlowRuntime(definition, transport, resources, only=only, restart=restart, clock=clock)
+    how: dict[str, Any] = {"only": only, "restart": restart, "clock": clock, "observer": observer}
+    runtime = FlowRuntime(definition, transport, resources, **how)
     await runtime.start()
     try:
         yield runtime

@@ -11,7 +11,7 @@
 | `POST /v1/chat/completions`, ... | OpenAI's API, see `openai.routes` |
 | `POST /mcp` | the Model Context Protocol |
 | `GET /openapi.json` | OpenAPI description |
-| `GET /live`, `GET /ready` | probes |
+| `GET /live`, `GET /ready`, `GET /health`, `GET /metrics` | see `operations` |
 | `GET /.well-known/oauth-protected-resource` | where clients sign in; also with `/mcp` |
 """
 
@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -39,6 +40,7 @@ from whence.gateway.mcp import Mcp
 from whence.gateway.oidc import METADATA_PATH, RESOURCES, ProtectedResource
 from whence.gateway.openai.routes import OpenAiRoutes
 from whence.gateway.openapi import openapi
+from whence.gateway.operations import OperationRoutes, RequestMetrics
 from whence.gateway.requests import (
     AskBody,
     ExplainBody,
@@ -53,13 +55,18 @@ from whence.gateway.service import FORMATS, MEDIA_TYPES, Service
 from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput, WhenceError
 
+if TYPE_CHECKING:
+    from whence.flow.telemetry.metrics import FlowMetrics
+
 _PAGE: Final = Path(__file__).parent / "page"
 
 
 class _Routes:
     """The handlers of all paths."""
 
-    def __init__(self, service: Service, auth: Authenticator) -> None:
+    def __init__(self, service: Service, auth: Authenticator, metrics: FlowMetrics | None) -> None:
+        self._operations = OperationRoutes(self._caller, metrics)
+        self.registry = self._operations.registry
         self._service = service
         self._auth = auth
         self._mcp = Mcp(service)
@@ -77,8 +84,7 @@ class _Routes:
             *OpenAiRoutes(self._service, self._caller).routes(),
             Route("/mcp", self.mcp, methods=["POST"]),
             Route("/openapi.json", self.openapi),
-            Route("/live", self.probe),
-            Route("/ready", self.probe),
+            *self._operations.routes(),
             Route(METADATA_PATH + "{path:path}", self.resource),
         ]
 
@@ -135,9 +141,6 @@ class _Routes:
     async def openapi(self, _: Request) -> Response:
         return JsonResponse(openapi())
 
-    async def probe(self, _: Request) -> Response:
-        return JsonResponse({"status": "ok"})
-
     async def resource(self, request: Request) -> Response:
         known: ProtectedResource | None = request.app.state.resource
         path = request.url.path.removeprefix(METADATA_PATH)
@@ -160,16 +163,44 @@ def gateway(
     hosts: Iterable[str],
     max_body: int = MAX_BODY,
     resource: ProtectedResource | None = None,
+    origins: Iterable[str] = (),
+    metrics: FlowMetrics | None = None,
+    public_url: str = "",
 ) -> Starlette:
-    """Return the ASGI application."""
+    """Return the ASGI application.
+
+    Args:
+        service: Does the work.
+        auth: Finds callers.
+        hosts: Names of this server.
+        max_body: Largest body in bytes, except that of files.
+        resource: What clients are told about the issuer of tokens.
+        origins: Other origins whose pages may use the server.
+        metrics: Those of the flow in this process.
+        public_url: Address for callers; that of each request when empty.
+    """
+    pages = frozenset(origins)
+    handlers = _Routes(service, auth, metrics)
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=sorted(pages),
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("Authorization", "Content-Type", "Accept", "MCP-Protocol-Version"),
+        expose_headers=("Retry-After", "WWW-Authenticate"),
+    )
+    checks = Middleware(HostCheck, hosts=hosts, max_body=max_body, origins=pages)
     app = Starlette(
-        routes=_Routes(service, auth).routes(),
-        middleware=[Middleware(HostCheck, hosts=hosts, max_body=max_body)],
+        routes=handlers.routes(),
+        middleware=[
+            Middleware(RequestMetrics, registry=handlers.registry),
+            checks,
+            *([cors] if pages else []),
+        ],
         exception_handlers={
             WhenceError: handle_error,
             HTTPException: handle_http_error,
             Exception: handle_error,
         },
     )
-    app.state.resource = resource
+    app.state.resource, app.state.public_url = resource, public_url
     return app

@@ -2,7 +2,7 @@
 
 A web page can send requests to a server on its reader's machine, and read the answers by pointing a host name
 of its own to 127.0.0.1 (DNS rebinding). So a request must name an allowed host or a plain IP address, and a
-request with an `Origin` must come from a page of the same host.
+request with an `Origin` must come from a page of the same host, or of an origin that is allowed.
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ class HostCheck:
         hosts: Iterable[str],
         max_body: int = MAX_BODY,
         max_upload: int = MAX_UPLOAD,
+        origins: Iterable[str] = (),
     ) -> None:
         self._app = app
         self._hosts = frozenset(hosts)
+        self._origins = frozenset(origins)
         self._max_body = max_body
         self._max_upload = max_upload
 
@@ -79,9 +81,10 @@ class HostCheck:
             return _refused(path, 421, message, "allow it with --allow-host")
         origin = headers.get("origin")
         # A page of this server sends the server's own host as its origin.
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
+        if not own and origin not in self._origins:
             message = f"pages of {origin!r} may not use this server"
-            return _refused(path, 403, message, "send the request directly")
+            return _refused(path, 403, message, "allow it with --allow-origin")
         length = headers.get("content-length", "0")
         limit = self._limit(method, path)
         if not length.isdecimal() or int(length) > limit:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Time for open requests when the server stops, in seconds.
 _DRAIN_S = 10
+_PORTS = {"http": 80, "https": 443}
 #: Longest line on standard input, in bytes.
 _LONGEST_LINE = 2**20
 
@@ -64,6 +66,25 @@ def check_exposure(host: str, anonymous: Access, *, require_token: bool) -> None
 def allowed_hosts(allowed: Iterable[str]) -> frozenset[str]:
     """Return the host names that requests may use: local names and those allowed."""
     return frozenset(name.lower() for name in (*allowed, *LOOPBACK, socket.gethostname()))
+
+
+def read_origin(text: str) -> str:
+    """Return an origin as browsers send it: scheme, host, and a port that is not the scheme's own.
+
+    Raises:
+        ConfigError: It is no exact origin.
+    """
+    parts = urlsplit(text)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    plain = parts.scheme in _PORTS and parts.hostname and "*" not in text and port != -1
+    if not plain or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in text:
+        raise ConfigError(f"{text!r} is no origin", hint="use --allow-origin https://chat.example")
+    name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    shown = "" if port in (None, _PORTS[parts.scheme]) else f":{port}"
+    return f"{parts.scheme}://{name}{shown}"
 
 
 async def serve_http(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from whence.engine.snapshot_reading import SnapshotChoice
 from whence.gateway.admission import Admission
 from whence.gateway.auth import Caller
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
+from whence.gateway.spans import Operation, Spans
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
@@ -49,12 +51,16 @@ class Service:
         engine: Does the work.
         collection: The one that is read by requests that name none.
         concurrent: Requests that run at the same time; others wait.
+        spans: Records requests; nothing does by default.
     """
 
-    def __init__(self, engine: Engine, collection: str, *, concurrent: int) -> None:
+    def __init__(
+        self, engine: Engine, collection: str, *, concurrent: int, spans: Spans | None = None
+    ) -> None:
         self._engine = engine
         self._collection = collection
         self._admission = Admission(concurrent)
+        self._spans = spans or Spans()
 
     async def search(self, caller: Caller, body: SearchBody) -> dict[str, Any]:
         """Search."""
@@ -66,7 +72,9 @@ class Service:
                 "source": options.pop("snapshot_source"),
             }
             choice = SnapshotChoice(**names) if any(names.values()) else None
-            report = await self._engine.search_report(SearchQuery(**options, snapshot=choice))
+            with self._operation("retrieval", options["collection"]) as told:
+                told.queried(body.query)
+                report = await self._engine.search_report(SearchQuery(**options, snapshot=choice))
         return search_document(body.query, body.mode, report)
 
     async def ask(
@@ -80,10 +88,14 @@ class Service:
         """Answer a question."""
         async with self._admission.admit("ask", caller.share, body.timeout_s) as left_s:
             options = self._options(caller, body) | {"timeout_s": left_s}
-            answer = await self._engine.ask(
-                **options, chunk_callback=on_text, explain_callback=on_stage
-            )
-        return answer_document(answer)
+            with self._operation("chat", options["collection"]) as told:
+                told.asked(body.question)
+                answer = await self._engine.ask(
+                    **options, chunk_callback=on_text, explain_callback=on_stage
+                )
+                document = answer_document(answer)
+                told.answered(document)
+        return document
 
     def check_ask(self, caller: Caller, body: AskBody) -> None:
         """Refuse a question that could not be answered in time; see `Admission.check`."""
@@ -148,11 +160,23 @@ class Service:
         """Return the vectors of texts, the tokens of each if known, and how many are read of one."""
         async with self._admission.admit("embed", caller.share, _TIMEOUT_S):
             counts, most = await self._engine.count_tokens(texts)
-            return await self._engine.embed(texts, purpose), counts, most
+            model = await self._engine.embedding_model()
+            facts = {
+                "gen_ai.request.model": model.name,
+                "gen_ai.embeddings.dimension.count": model.dimension,
+            }
+            with self._spans.operation("embeddings", model.name, **facts) as told:
+                if counts is not None:
+                    told.note(**{"gen_ai.usage.input_tokens": sum(counts)})
+                return await self._engine.embed(texts, purpose), counts, most
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
         """Return the tokens of each text; None where only an estimate is known."""
         return (await self._engine.count_tokens(texts))[0]
+
+    def _operation(self, name: str, collection: str) -> AbstractContextManager[Operation]:
+        facts = {"gen_ai.request.model": collection, "gen_ai.data_source.id": collection}
+        return self._spans.operation(name, collection, **facts)
 
     def _options(self, caller: Caller, body: SearchBody | AskBody) -> dict[str, Any]:
         """Return the fields of a body with the caller's rights and the collection to read."""

@@ -35,7 +35,24 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 #: Seconds; from one hop within a process to the answer of a language model.
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+SECONDS_BUCKETS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+    120,
+)
 _SECONDS = "whence_handle_seconds"
 _LABELS = ("flow", "processor")
 #: Name, description, and the field of `ProcessorHealth` with the value.
@@ -84,7 +101,7 @@ class FlowMetrics(Collector):
             _SECONDS,
             METRICS[_SECONDS],
             (*_LABELS, "outcome"),
-            buckets=_BUCKETS,
+            buckets=SECONDS_BUCKETS,
             registry=self.registry,
         )
         self.registry.register(self)

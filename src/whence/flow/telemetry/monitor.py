@@ -106,13 +106,16 @@ class FlowMonitor:
     """Observes the messages; None when no telemetry is requested."""
     metrics: FlowMetrics | None = None
     endpoint: Endpoint | None = None
+    provider: TracerProvider | None = None
+    """Records spans; None when no endpoint for them is set."""
 
     @asynccontextmanager
     async def watch(self, runtime: FlowRuntime) -> AsyncIterator[None]:
         """Check the health of a flow periodically within the block."""
-        if self.metrics is None or self.endpoint is None:
+        if self.metrics is None:
             yield
             return
+        self.metrics.update(await runtime.health())
         checks = _check_periodically(runtime, self.metrics, self.endpoint)
         task = asyncio.create_task(checks, name="whence-health")
         try:
@@ -124,11 +127,12 @@ class FlowMonitor:
 
 
 async def _check_periodically(
-    runtime: FlowRuntime, metrics: FlowMetrics, endpoint: Endpoint
+    runtime: FlowRuntime, metrics: FlowMetrics, endpoint: Endpoint | None
 ) -> None:
     pause_s = 0.1
     while True:
-        endpoint.heartbeat()
+        if endpoint is not None:
+            endpoint.heartbeat()
         metrics.update(await runtime.health())
         await asyncio.sleep(pause_s)
         # Frequent at first, so that a probe sees soon that the flow is ready.
@@ -136,20 +140,30 @@ async def _check_periodically(
 
 
 @contextmanager
-def start_telemetry(flow: str, metrics_address: str = "") -> Iterator[FlowMonitor]:
-    """Open the telemetry that the settings request, for the block."""
+def start_telemetry(
+    flow: str, metrics_address: str = "", *, counts: bool = False
+) -> Iterator[FlowMonitor]:
+    """Open the telemetry that the settings request, for the block.
+
+    Args:
+        flow: Name of the flow.
+        metrics_address: Where its metrics are served; nowhere when empty.
+        counts: Whether there are metrics without an address.
+    """
     provider = provider_from_environment()
     observers: list[Observer] = []
     with ExitStack() as stack:
         if provider is not None:
             stack.callback(provider.shutdown)
             observers.append(FlowSpans(flow, provider).handling)
-        if not metrics_address:
-            yield FlowMonitor(observe_with(observers))
+        if not metrics_address and not counts:
+            yield FlowMonitor(observe_with(observers), provider=provider)
             return
         from whence.flow.telemetry.metrics import Endpoint, FlowMetrics, read_address
 
         metrics = FlowMetrics(flow)
         observers.append(metrics.handling)
-        endpoint = stack.enter_context(Endpoint(metrics, *read_address(metrics_address)))
-        yield FlowMonitor(observe_with(observers), metrics, endpoint)
+        endpoint: Endpoint | None = None
+        if metrics_address:
+            endpoint = stack.enter_context(Endpoint(metrics, *read_address(metrics_address)))
+        yield FlowMonitor(observe_with(observers), metrics, endpoint, provider)

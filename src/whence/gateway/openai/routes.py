@@ -63,7 +63,7 @@ class OpenAiRoutes:
         body = parse_body(await read_json(request), ChatBody)
         asked = body.asked()
         await self._find(body.model, caller.access_for(asked.access))
-        address = f"{request.url.scheme}://{request.url.netloc}"
+        address = request.app.state.public_url or f"{request.url.scheme}://{request.url.netloc}"
         completion = Completion(body.model, int(self._clock()), address, body.notes())
         if not body.stream:
             answer = await self._service.ask(caller, asked)
