@@ -215,7 +215,7 @@ def _dataset(triples: Iterable[Triple]) -> Dataset:
 
     dataset = Dataset(default_union=True)
     for prefix, namespace in PREFIXES.items():
-        dataset.bind(prefix, namespace, replace=True)
+        dataset.bind(prefix, namespace)
     for triple in triples:
         graph = dataset.graph(URIRef(triple.g)) if triple.g else dataset.default_graph
         graph.add((URIRef(triple.s.iri), URIRef(triple.p.iri), _node(triple.o)))
