@@ -1,10 +1,11 @@
 """Measure what versions cost: the change log and former versions at indexing, and a question as of then.
 
-    python -m benchmarks.bench_versions [--documents 1000] [--chunks 5] [--json]
+    python -m benchmarks.bench_versions [--documents 1000] [--chunks 5] [--whole] [--json]
 
 - Indexing: processor time of storing documents, the database included, to the same without log and history.
-  New documents are logged; those that replace others are also kept. Embedding is not counted: it takes some
-  20 ms a chunk, so of a whole run of indexing the share is far smaller.
+  New documents are logged; those that replace others are also kept. Embedding is not counted.
+- With `--whole` only this: `Engine.index` of Markdown files with the local models, embedding included,
+  to the same without log and history; the least of three rounds.
 - Size: bytes of the log for each document, and of former versions for each chunk, to those of a stored chunk.
 - As of: seconds until a version of all documents can be searched, and of one question on it.
 """
@@ -157,15 +158,59 @@ async def measure(number: int, chunks: int, folder: Path) -> dict[str, Any]:
     }
 
 
+def write_files(folder: Path, number: int, chunks: int, edition: int) -> None:
+    """Write documents of some sections of 100 words, other ones in each edition."""
+    chance = random.Random(edition)
+    for one in range(number):
+        sections = [
+            f"## Part {part}\n\n{' '.join(chance.choices(WORDS, k=100))}.\n"
+            for part in range(chunks)
+        ]
+        (folder / f"{one:05}.md").write_text(f"# Document {one}\n\n" + "\n".join(sections))
+
+
+async def measure_whole(number: int, chunks: int, folder: Path) -> dict[str, Any]:
+    """Return the ratios of indexing as a whole."""
+    docs = folder / "docs"
+    docs.mkdir()
+    taken: dict[str, list[list[float]]] = {"with": [], "without": []}
+    passages = 0
+    async with Engine(home=folder / "home", warm_up="questions") as engine:
+        store = await engine._session.store()
+        assert isinstance(store, PostgresStore)
+        async with store.pool.connection() as connection:
+            postmaster = parent(connection.get_server_pid())
+        for round_ in range(3):
+            for kind in ("with", "without") if round_ % 2 else ("without", "with"):
+                taken[kind].append([])
+                for edition in range(2):
+                    write_files(docs, number, chunks, 10 * round_ + edition)
+                    with contextlib.nullcontext() if kind == "with" else without_versions():
+                        started = cpu_s(postmaster)
+                        report = await engine.index([docs], collection=f"{kind}-{round_}")
+                        await store.maintenance.wait()
+                        taken[kind][-1].append(cpu_s(postmaster) - started)
+                    passages = report.chunks
+    best = {kind: [min(one[n] for one in of) for n in (0, 1)] for kind, of in taken.items()}
+    return {
+        "passages": passages,
+        "indexing s per 1,000": round(best["without"][0] / passages * 1e3, 2),
+        "whole indexing new": round(best["with"][0] / best["without"][0], 3),
+        "whole indexing replaced": round(best["with"][1] / best["without"][1], 3),
+    }
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--chunks", type=int, default=5)
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    measured = measure_whole if options.whole else measure
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(measure(options.documents, options.chunks, Path(folder)))
+        found = asyncio.run(measured(options.documents, options.chunks, Path(folder)))
     if options.json:
         sys.stdout.write(json.dumps(found) + "\n")
         return

@@ -360,7 +360,7 @@ PATHS = """| Path | Answer |
 | `GET /` | the page |
 | `POST /v1/search` | passages: the document of `whence search --json` |
 | `POST /v1/ask` | an answer: the document of `whence ask --json`; events with `Accept: text/event-stream` |
-| `GET /v1/answers/{answer_id}` | its trace; `?format=json`, `tree`, `nquads`, `turtle`, `trig`, `jsonld` or `svg` |
+| `GET /v1/answers/{answer_id}` | its trace; `?format=json`, `tree`, `nquads`, `turtle`, `trig`, `jsonld`, `svg` or `evidence` |
 | `GET /v1/answers/{answer_id}/why-not?item=ID` | outcome of a passage or document |
 | `GET /v1/collections` | the collections with documents that the caller may see |
 | `GET /v1/collections/{collection}/documents` | the documents by id, `?limit=` (1 to 1000, 100 by default) after `?after=`; `next` is the last id of a page that is followed by another |

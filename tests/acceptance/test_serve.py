@@ -110,6 +110,9 @@ def test_http_answers_equal_the_command_line(gateway: Gateway, indexed: Any) -> 
     ):
         text = gateway.http.get(f"/v1/answers/{told['answer_id']}?format={form}").text
         assert text.startswith(start_of)
+    over_http = gateway.http.get(f"/v1/answers/{told['answer_id']}?format=evidence").json()
+    assert over_http == indexed("explain", told["answer_id"], "--format", "evidence").json
+    assert gateway.http.get(f"/v1/answers/{'f' * 32}?format=evidence").status_code == 404
 
 
 def test_events_end_with_the_answer(gateway: Gateway) -> None:

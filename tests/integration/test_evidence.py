@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from whence import Engine
-from whence.engine import evidence_verifier
+from whence import Access, Engine
+from whence.engine import evidence_verifier, trace_access
 from whence.engine.evidence_verifier import ORDER, is_signed
 from whence.schema.access import DocumentTags
 from whence.schema.errors import NotFound
@@ -138,6 +139,38 @@ async def test_hidden_parts_are_only_hashes(engine: Engine, tmp_path: Path) -> N
     assert len(found["leaves"]) + len(found["hidden"]) == 256
     with pytest.raises(NotFound):
         await engine.evidence("f" * 32)
+
+
+async def test_hidden_answers_are_refused_as_late_as_missing_ones(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace that is read before it is refused, and one that is not there, wait for the same multiple."""
+    answer = await engine.ask(QUESTION, doc_limit=1, fetch_limit=20)
+    await engine.explain(answer.answer_id)
+    store: PostgresStore = await engine._session.store()  # type: ignore[assignment]
+    await store.retag_documents("default", {"merger.md": DocumentTags(("board",))})
+    ends, now = [], iter([7.03, 7.08, 20.03, 20.031, 31.02, 31.15])
+    monkeypatch.setattr(trace_access, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(trace_access, "_record", _found_at_once)
+
+    async def sleep(seconds: float) -> None:
+        ends.append(round(seconds, 6))
+
+    monkeypatch.setattr(trace_access, "asyncio", SimpleNamespace(sleep=sleep))
+    for refused, read in (
+        (answer.answer_id, engine.explain),
+        ("f" * 32, engine.evidence),
+        (answer.answer_id, engine.replay),
+    ):
+        with pytest.raises(NotFound):
+            await read(refused)
+
+    assert ends == [0.05, 0.099, 0.07]
+
+
+async def _found_at_once(store: PostgresStore, answer_id: str, access: Access, _: float) -> Any:
+    stored = await store.trace(answer_id, access)
+    return None if stored is None else stored.record
 
 
 @pytest.mark.parametrize("number", range(8))

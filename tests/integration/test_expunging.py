@@ -16,6 +16,7 @@ import pytest
 
 from whence import Engine
 from whence.flow.settings import Settings
+from whence.processors.recorder import RecorderProcessor
 from whence.provenance.checking import check_trace
 from whence.schema.codec import decode_as, encode
 from whence.schema.document_rag import TraceRecord
@@ -23,6 +24,8 @@ from whence.schema.errors import NotFound, Unavailable
 from whence.store.postgres import expunging
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.protocols import ErasedMeanwhile
+from whence.testing.stub_context import StubContext
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres
@@ -122,7 +125,7 @@ async def test_pipeline_traces_that_name_a_document_are_deleted(home: Path) -> N
 
 
 async def test_an_answer_that_is_recorded_meanwhile(home: Path) -> None:
-    """Its writer had read the document before it was erased: it is erased, too, from traces and files."""
+    """Its writer had read the document before it was erased: it is recorded without words of it."""
     async with opened(home) as engine:
         answer = await engine.ask("How many grams weighs the beast on every Thursday?")
         store = await engine._session.store()
@@ -133,16 +136,21 @@ async def test_an_answer_that_is_recorded_meanwhile(home: Path) -> None:
         late = decode_as(wire, TraceRecord)
         expunge = store.expunge
 
-        async def record_and_expunge(*args: Any, **options: Any) -> Any:
-            await store.record_trace(late)
-            return await expunge(*args, **options)
+        recorder = RecorderProcessor(store=store)
 
-        store.expunge = record_and_expunge  # type: ignore[method-assign]
+        async def expunge_and_record(*args: Any, **options: Any) -> Any:
+            done = await expunge(*args, **options)
+            await recorder.handle(late, StubContext())
+            return done
+
+        store.expunge = expunge_and_record  # type: ignore[method-assign]
         done = await engine.erase("secret.md")
         told = await store.trace("late")
 
         assert done.after.traces_with_text == 0
-        assert done.after.traces == 2
+        assert (await engine.owner.verify("late")).ok
+        with pytest.raises(ErasedMeanwhile):
+            await store.record_trace(late)
         assert told is not None
         assert told.record.answer is not None
         assert told.record.answer.text == "[erased]"

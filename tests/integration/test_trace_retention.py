@@ -8,9 +8,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from whence.schema.access import Access, DocumentTags
+from whence.schema.errors import BadInput
 from whence.store.chain_key import ChainKey
+from whence.store.change_log import net_changes
 from whence.store.postgres.store import PostgresStore
-from whence.testing.store_samples import make_trace
+from whence.testing.store_samples import fill_collection, make_document, make_trace
 
 pytestmark = pytest.mark.postgres
 
@@ -87,3 +90,53 @@ async def test_recorders_remove_what_is_older_than_the_setting(
 
     assert counts == [1, 2, 2, 3, 3, 2]
     assert report.ok
+
+
+async def test_the_change_log_ends_with_the_traces(database_url: str, tmp_path: Path) -> None:
+    """Entries that no trace or former version needs go; what is left says the same of later versions."""
+    clock = _Clock()
+    async with PostgresStore.open(
+        database_url, clock=clock, key=ChainKey(tmp_path), keep_versions=timedelta(days=5)
+    ) as store:
+        name = await fill_collection(store, *(make_document(one, digest="1") for one in "abc"))
+        async with store.pool.connection() as connection:
+            await connection.execute("UPDATE collection SET logged_since = $1", START)
+        for day, change in enumerate(
+            (
+                store.replace_documents(name, [make_document("a", digest="2")]),
+                store.retag_documents(name, {"a": DocumentTags(("hr",))}),
+                store.remove_documents(name, ["b"]),
+                store.erase_document(name, "c"),
+                store.replace_documents(name, [make_document("d", digest="1")]),
+                store.retag_documents(name, {"a": DocumentTags()}),
+            ),
+            1,
+        ):
+            clock.now = START + timedelta(days=10 * day)
+            await change
+        version, before = await store.collection_version(name), START + timedelta(days=46)
+        after = await store.version_at(name, before)
+        later = await store.changes(name, Access.public(), after=after, whole=True)
+        counted = await store.remove_traces(before, dry_run=True)
+        removed = await store.remove_traces(before)
+        left = await store.changes(name, Access.public())
+        kept = await store.changes(name, Access.public(), after=after, whole=True)
+        again = await store.remove_traces(before)
+        await store.replace_documents(name, [make_document("a", digest="3")])
+        past = await store.store_at(name, Access.public(), version, clock.now)
+        with pytest.raises(BadInput, match="is known from"):
+            await store.store_at(name, Access.public(), 1, START)
+
+    assert counted.changes == removed.changes == 4
+    assert again.changes == 0
+    assert [(one.version, one.kind, one.document_id) for one in left] == [
+        (2, "changed", "a"),
+        (3, "tagged", "a"),
+        (6, "added", "d"),
+        (7, "tagged", "a"),
+    ]
+    was, now = Access.public(), Access.public()
+    assert net_changes(kept, after, version, was=was, now=now) == net_changes(
+        later, after, version, was=was, now=now
+    )
+    assert await past.document_ids(name) == ["a", "d"]

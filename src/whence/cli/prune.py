@@ -29,6 +29,7 @@ def prune(
 ) -> int:
     """Remove traces by age, with the bytes that they leave in files; the chain keeps an entry of each.
 
+    Old entries of the change log go too, once no answer and no former version needs them.
     The tables of the embedded database are rewritten, as for `whence erase`. Traces that are not as they were
     recorded stay; `whence verify` names them. Exit 1 when there are some.
     """
@@ -50,6 +51,8 @@ def prune(
 def _print(done: PrunedTraces) -> None:
     verb = "would be removed" if done.dry_run else "removed"
     console().print(f"{done.removed:,} traces from before {done.before[:16]} UTC {verb}")
+    if done.changes:
+        console().print(f"{done.changes:,} entries of the change log that no answer needs {verb}")
     if done.faulty:
         note(f"{done.faulty:,} kept: they are not as they were recorded; run whence verify")
     if done.physical is not None and done.physical.hint:

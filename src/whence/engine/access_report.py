@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.engine.trace_access import load_trace
+from whence.engine.trace_access import find_trace
 from whence.provenance.trace import Trace, read_trace
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import NotFound
@@ -211,7 +211,7 @@ async def _answer_changes(
 
 async def _is_shown(session: EngineSession, answer_id: str, reader: Access) -> bool:
     try:
-        await load_trace(session, answer_id, reader)
+        await find_trace(session, answer_id, reader)
     except NotFound:
         return False
     return True

@@ -12,12 +12,12 @@ import msgspec
 from msgspec.structs import asdict
 
 from whence.engine.replay import replay_request
-from whence.provenance.erasing import ERASED, corrections_of, erase_corrections, erase_texts
+from whence.processors.recorder import erase_documents_of, erase_lost_words
+from whence.provenance.erasing import ERASED
 from whence.schema.document_rag import DocumentRagRequest, TraceRecord
 from whence.schema.errors import NotFound, WhenceError
 from whence.store.chunk_ids import document_key
 from whence.store.protocols import DocumentParts, Expunged, StoredTrace
-from whence.text.spelling import surface_words
 
 if TYPE_CHECKING:
     from whence.engine.indexing import Progress
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Time of a question that is asked again, in seconds.
 _QUESTION_TIMEOUT_S = 120.0
-#: Rounds of erasing from traces: a question that was being answered may be recorded after the first.
-_ROUNDS = 2
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,15 +134,13 @@ async def erase_documents(
         removed.append((name, *await store.erase_document(collection, name)))
     keys = {name: document_key(collection, name).encode() for name in former}
     deleted = await asyncio.to_thread(_delete_traces, trace_dir, keys) if trace_dir else {}
-    for _ in range(_ROUNDS):
-        for name in former:
-            async for _, clean in _traces(store, collection, name, erased_at):
-                await store.rewrite_trace(clean)
-        await _erase_corrections(store, collection)
-        physical = await store.expunge(list(dict.fromkeys(texts)), progress=progress)
-        now = {name: await _Former.read(store, collection, name) for name in former}
-        if not any(one.answers for one in now.values()):
-            break
+    # A question that is being answered is recorded without these words from now on.
+    for name in former:
+        async for _, clean in _traces(store, collection, name, erased_at):
+            await store.rewrite_trace(clean)
+    await _erase_corrections(store, collection)
+    physical = await store.expunge(list(dict.fromkeys(texts)), progress=progress)
+    now = {name: await _Former.read(store, collection, name) for name in former}
     return [
         Erasure(
             document_id=name,
@@ -175,6 +171,23 @@ def _delete_traces(folder: Path, keys: Mapping[str, bytes]) -> dict[str, int]:
         for name in named:
             deleted[name] += 1
     return deleted
+
+
+def broker_hint(url: str) -> str:
+    """Return what a broker may still hold, and which commands end it; empty for the one in this process."""
+    if not url.startswith("pulsar"):
+        return ""
+    return (
+        "the broker may hold messages with words of it: `whence dlq list` shows dead letters and `whence dlq drop`"
+        " removes them; acknowledged messages stay for the retention of its namespace"
+        " (`pulsar-admin namespaces get-retention TENANT/NAMESPACE`)"
+    )
+
+
+def also_left(physical: Expunged, hint: str) -> Expunged:
+    """Return a report to which something is added that is not gone."""
+    hints = "; ".join(filter(None, (physical.hint, hint)))
+    return msgspec.structs.replace(physical, done=False, hint=hints)
 
 
 async def ask_again(session: EngineSession, erased: Iterable[Erasure]) -> list[AskedAgain]:
@@ -209,14 +222,9 @@ async def _erase_corrections(store: Store, collection: str) -> None:
         stored = await store.trace(answer_id)
         if stored is None:
             continue
-        words = {
-            word
-            for one in corrections_of(stored.record)
-            for word in surface_words(one.target.replace(ERASED, ""))
-        }
-        gone = words - await store.known_words(collection, sorted(words))
-        if gone:
-            await store.rewrite_trace(erase_corrections(stored.record, gone.__contains__))
+        clean = await erase_lost_words(store, stored.record)
+        if clean is not stored.record:
+            await store.rewrite_trace(clean)
 
 
 async def preview_erasure(
@@ -317,9 +325,4 @@ async def _traces(
         stored = await store.trace(answer_id)
         if stored is None:
             continue
-        prefix = document_key(stored.record.collection, document_id)
-
-        def is_erased(chunk_id: str, named: str, prefix: str = prefix) -> bool:
-            return named == document_id or chunk_id.startswith(prefix)
-
-        yield stored, erase_texts(stored.record, is_erased=is_erased, erased_at=erased_at)
+        yield stored, erase_documents_of(stored.record, {document_id}, erased_at)

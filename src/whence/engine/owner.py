@@ -19,7 +19,9 @@ from whence.engine.audit import Operation, audit_calls
 from whence.engine.erasure import (
     Erasure,
     ErasurePreview,
+    also_left,
     ask_again,
+    broker_hint,
     erase_documents,
     preview_erasure,
 )
@@ -53,6 +55,8 @@ class PrunedTraces(msgspec.Struct, frozen=True, kw_only=True):
     """Number of traces that were removed; with `dry_run` of all that are old."""
     faulty: int
     """Number of old traces that were kept because they are not as they were recorded."""
+    changes: int
+    """Number of entries of change logs that were removed, or would be; no trace or version needs them."""
     dry_run: bool
     physical: Expunged | None
     """What was done about the bytes in files; None when nothing was removed."""
@@ -98,6 +102,11 @@ class OwnerOperations:
             trace_dir=self._session.settings.trace_dir,
             progress=progress,
         )
+        hint = broker_hint(self._session.settings.broker)
+        if hint:
+            done = [
+                msgspec.structs.replace(one, physical=also_left(one.physical, hint)) for one in done
+            ]
         if not reask:
             return done
         asked = tuple(await ask_again(self._session, done))
@@ -182,11 +191,12 @@ class OwnerOperations:
             raise BadInput("this store keeps all traces", hint="erase documents instead")
         before = datetime.now(UTC) - older_than
         done = await store.remove_traces(before, dry_run=dry_run)
-        finished = dry_run or (await store.is_expunged() and not done.removed)
+        finished = dry_run or (await store.is_expunged() and not (done.removed or done.changes))
         return PrunedTraces(
             before=before.isoformat(),
             removed=done.removed,
             faulty=done.faulty,
+            changes=done.changes,
             dry_run=dry_run,
             physical=None if finished else await store.expunge((), progress=progress),
         )

@@ -11,7 +11,7 @@ from whence.answering.state import collect_answer
 from whence.engine.as_of import client_at, recorded_moment, refuse_code
 from whence.engine.changes import find_change_log
 from whence.engine.comparison import Comparison, Run, compare
-from whence.engine.trace_access import answer_not_found, load_trace
+from whence.engine.trace_access import answer_not_found, find_trace, refused_alike
 from whence.provenance.redaction import chunk_ids
 from whence.provenance.trace import read_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
@@ -86,9 +86,10 @@ async def diff_answers(
 
 async def _load(session: EngineSession, answer_id: str, access: Access) -> tuple[TraceRecord, Run]:
     """Load an answer all of whose candidates the reader may see."""
-    loaded = await load_trace(session, answer_id, access)
-    if not chunk_ids(loaded.trace) <= loaded.visible:
-        raise answer_not_found(answer_id)
+    async with refused_alike():
+        loaded = await find_trace(session, answer_id, access)
+        if not chunk_ids(loaded.trace) <= loaded.visible:
+            raise answer_not_found(answer_id)
     record = loaded.record
     if record.answer is None or not isinstance(record.settings.get("doc_limit"), int):
         raise BadInput(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +29,8 @@ _RECORDER_TIMEOUT_S = 3.0
 #: Answers whose traces may be under way.
 _LATEST = 16
 _POLL_INTERVAL_S = 0.02
+#: Refusals come at multiples of this time. Reading a trace takes some 10 ms.
+_REFUSAL_STEP_S = 0.1
 #: Passages of a trace whose names are read.
 _MOST_NAMED = 100
 
@@ -41,7 +44,28 @@ class ReadableTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of its chunks that the reader may see."""
 
 
+@asynccontextmanager
+async def refused_alike() -> AsyncIterator[None]:
+    """Let a refusal take as long as that of an answer that does not exist.
+
+    A hidden trace is read before it is refused, a missing one is not. Both are refused at the next multiple of
+    a time that is longer than the reading.
+    """
+    started = time.monotonic()
+    try:
+        yield
+    except NotFound:
+        await asyncio.sleep(_REFUSAL_STEP_S - (time.monotonic() - started) % _REFUSAL_STEP_S)
+        raise
+
+
 async def load_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
+    """Load the trace of an answer for a reader; see `find_trace`. Hidden and missing take equally long."""
+    async with refused_alike():
+        return await find_trace(session, answer_id, access)
+
+
+async def find_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
     """Load the trace of an answer for a reader.
 
     It does not exist for readers without all rights of the question: what was found, or that nothing was, could

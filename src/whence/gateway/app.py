@@ -5,7 +5,7 @@
 | `GET /` | the web page |
 | `POST /v1/search` | passages |
 | `POST /v1/ask` | an answer; as events with `Accept: text/event-stream` |
-| `GET /v1/answers/{id}` | trace of an answer; `?format=` json, tree, nquads, turtle, trig, jsonld or svg |
+| `GET /v1/answers/{id}` | trace of an answer; `?format=` as of `whence explain` |
 | `GET /v1/answers/{id}/why-not?item=` | why a passage is not in the answer |
 | `/v1/collections/...` | documents, see `documents` |
 | `POST /v1/chat/completions`, ... | OpenAI's API, see `openai.routes` |
@@ -116,6 +116,8 @@ class _Routes:
         if form not in FORMATS:
             raise BadInput(f"unknown format {form!r}", hint=f"use one of {', '.join(FORMATS)}")
         body = ExplainBody(answer_id=request.path_params["answer_id"], access=access_of(request))
+        if form == "evidence":
+            return JsonResponse(await self._service.evidence(caller, body))
         trace = await self._service.trace(caller, body)
         if form == "json":
             from whence.provenance.render.json import to_json

@@ -36,6 +36,7 @@ MEDIA_TYPES = {
     "trig": "application/trig",
     "jsonld": "application/ld+json",
     "svg": "image/svg+xml",
+    "evidence": "application/json",
 }
 FORMATS = tuple(MEDIA_TYPES)
 #: Time limit of what states none, in seconds.
@@ -105,6 +106,11 @@ class Service:
         """Return the trace of an answer, without hidden candidates."""
         async with self._admission.admit("explain", caller.share, _TIMEOUT_S):
             return await self._engine.explain(body.answer_id, caller.access_for(body.access))
+
+    async def evidence(self, caller: Caller, body: ExplainBody) -> dict[str, Any]:
+        """Return evidence of an answer for an auditor, with hidden parts as hashes."""
+        async with self._admission.admit("explain", caller.share, _TIMEOUT_S):
+            return await self._engine.evidence(body.answer_id, caller.access_for(body.access))
 
     async def why_not(self, caller: Caller, body: WhyNotBody) -> dict[str, Any]:
         """Return why a passage is not in an answer; of an unknown one the error and similar ids."""

@@ -1,18 +1,25 @@
 """The recorder: traces of questions in, rows in the store out.
 
 A trace is written in one transaction. Recording an answer id again changes nothing, so a trace that is
-delivered twice is kept once.
+delivered twice is kept once. Words of documents that were erased meanwhile are left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from whence.answering.trace_recorder import utc_now
 from whence.processors.base import Context, NoParameters, Processor
+from whence.provenance.erasing import ERASED, corrections_of, erase_corrections, erase_texts
 from whence.schema.document_rag import TraceRecord
+from whence.store.chunk_ids import document_key
+from whence.store.protocols import ErasedMeanwhile
+from whence.text.spelling import surface_words
 
 if TYPE_CHECKING:
-    from whence.store.protocols import TraceStore
+    from whence.store.protocols import Store
 
 
 class RecorderProcessor(Processor):
@@ -23,10 +30,46 @@ class RecorderProcessor(Processor):
     consumes = TraceRecord
     needs = ("store",)
 
-    def __init__(self, parameters: NoParameters | None = None, *, store: TraceStore) -> None:
+    def __init__(
+        self,
+        parameters: NoParameters | None = None,
+        *,
+        store: Store,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
         super().__init__(parameters)
         self._store = store
+        self._clock = clock
 
     async def handle(self, message: TraceRecord, context: Context) -> None:
         """Write one trace; on an error of the store the worker tries again."""
-        await self._store.record_trace(message)
+        erased: frozenset[str] | None = None
+        while True:
+            try:
+                await self._store.record_trace(message, without=erased)
+            except ErasedMeanwhile as found:
+                erased = found.documents.union(erased or ())
+                message = erase_documents_of(message, erased, self._clock().isoformat())
+                message = await erase_lost_words(self._store, message)
+            else:
+                return
+
+
+def erase_documents_of(
+    record: TraceRecord, document_ids: Collection[str], erased_at: str
+) -> TraceRecord:
+    """Return a trace without the words of documents of its collection; `erased_at` is ISO 8601."""
+    keys = tuple(document_key(record.collection, one) for one in document_ids)
+
+    def is_erased(chunk_id: str, named: str) -> bool:
+        return named in document_ids or chunk_id.startswith(keys)
+
+    return erase_texts(record, is_erased=is_erased, erased_at=erased_at)
+
+
+async def erase_lost_words(store: Store, record: TraceRecord) -> TraceRecord:
+    """Return a trace without what misspelt words were taken for, where no document has it any more."""
+    targets = [one.target for one in corrections_of(record)]
+    words = {word for one in targets for word in surface_words(one.replace(ERASED, ""))}
+    gone = words - await store.known_words(record.collection, sorted(words)) if words else words
+    return erase_corrections(record, gone.__contains__) if gone else record

@@ -39,6 +39,8 @@ class RemovedTraces(msgspec.Struct, frozen=True, kw_only=True):
     """Traces that were removed, or would be."""
     faulty: int = 0
     """Traces that were kept because they are not as they were recorded."""
+    changes: int = 0
+    """Entries of change logs that were removed with them, or would be: of documents before the time."""
 
 
 class ChainEntry(msgspec.Struct, frozen=True, kw_only=True):

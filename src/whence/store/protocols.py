@@ -6,7 +6,7 @@ stores can do are protocols of their own, which callers test with `isinstance`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -381,15 +381,34 @@ class SupportsEffects(Protocol):
         """Return what a message did to documents, by document id; kept for about a day."""
 
 
+class ErasedMeanwhile(Exception):
+    """A trace was not stored: documents were erased while its question was under way.
+
+    `documents` are those that the trace names and that were erased; there may be none.
+    """
+
+    def __init__(self, documents: Collection[str]) -> None:
+        super().__init__("documents were erased while the question was under way")
+        self.documents = frozenset(documents)
+
+
 @runtime_checkable
 class TraceStore(Protocol):
     """Traces of answered questions, and the checks that reading them needs."""
 
-    async def record_trace(self, record: TraceRecord) -> bool:
+    async def record_trace(
+        self, record: TraceRecord, *, without: Collection[str] | None = None
+    ) -> bool:
         """Store a trace in one transaction; return False when its answer id is recorded already.
+
+        Args:
+            record: The trace.
+            without: Erased documents whose words it no longer has; None when that was not looked at.
 
         Raises:
             BadInput: It cannot be stored unchanged.
+            ErasedMeanwhile: It may have words of other documents that were erased. A store without a change
+                log does not notice.
         """
 
     async def rewrite_trace(self, record: TraceRecord, *, kind: EntryKind = "erase") -> bool:
@@ -457,6 +476,7 @@ class SupportsRetention(Protocol):
     async def remove_traces(self, before: datetime, *, dry_run: bool = False) -> RemovedTraces:
         """Remove the traces recorded before a time; the chain keeps an entry of each.
 
+        Entries of change logs go too, once neither a trace nor a former version needs them.
         A trace that is not as it was recorded stays: its time may not be its own.
         """
 

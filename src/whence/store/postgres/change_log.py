@@ -16,7 +16,7 @@ from whence.store.change_log import Change, ChangeKind
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import CollectionVersion
-from whence.store.postgres.driver import Connection
+from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.validation import is_text
 
@@ -111,6 +111,41 @@ WHERE n.name = $1 AND x.version > $2 AND x.document_id = '' AND x.kind = 's'
 """
 
 
+_ERASED_SINCE = """
+SELECT EXISTS (
+    SELECT FROM collection n JOIN document_change x ON x.collection_id = n.id AND x.document_id = '' AND x.kind = 'e'
+    WHERE n.name = $1 AND x.version > $2
+)
+"""
+# Erased documents have no entries; one that came again has none of then.
+_ERASED_OF = """
+SELECT d FROM unnest($2::text[]) d WHERE NOT EXISTS (
+    SELECT FROM collection n JOIN document_change x ON x.collection_id = n.id
+    WHERE n.name = $1 AND x.document_id = d AND (x.version <= $3 OR $3 = 0)
+)
+"""
+
+
+# Old entries but the last of each document that was there, and the last with its content.
+_OLD = """
+WITH old AS (
+    SELECT x.document_id, max(x.version) AS last, max(x.version) FILTER (WHERE x.kind IN ('a', 'c')) AS content
+    FROM document_change x WHERE x.collection_id = $1 AND x.changed_at < $2 AND x.document_id <> '' GROUP BY 1
+), kept AS (
+    SELECT o.document_id, unnest(ARRAY[o.last, o.content]) AS version
+    FROM old o JOIN document_change l ON l.collection_id = $1 AND l.document_id = o.document_id
+        AND l.version = o.last AND l.kind <> 'r'
+)
+{what} FROM document_change x WHERE x.collection_id = $1 AND x.changed_at < $2
+    AND NOT EXISTS (SELECT FROM kept k WHERE k.document_id = x.document_id AND k.version = x.version)
+"""
+_COUNT_OLD = _OLD.format(what="SELECT count(*)")
+_REMOVE_OLD = f"WITH gone AS ({_OLD.format(what='DELETE')} RETURNING 1) SELECT count(*) FROM gone"  # noqa: S608 - only constants
+_BEGIN_LATER = "UPDATE collection SET logged_since = greatest(logged_since, $2) WHERE id = $1"
+_COLLECTIONS = "SELECT id FROM collection WHERE NOT internal ORDER BY id"
+_LOCK = "SELECT FROM collection WHERE id = $1 FOR UPDATE"
+
+
 def _allowed_at(version: str, which: str = "t.kind <> 'r'") -> str:
     """Return the condition that a reader may see a document by its tags at a version."""
     return f"""
@@ -175,9 +210,43 @@ async def log_erased(
     await connection.execute(_FORGET, collection_id, document_id)
 
 
+async def was_erased_since(connection: Connection, collection: str, version: int) -> bool:
+    """Return whether a document was erased after a version of its collection."""
+    found: bool = await connection.fetchval(_ERASED_SINCE, collection, version)
+    return found
+
+
+async def erased_documents(
+    connection: Connection, collection: str, document_ids: Sequence[str], version: int
+) -> frozenset[str]:
+    """Return those of some documents that a version had, and that were erased; 0 is an unknown version."""
+    rows = await connection.fetch(_ERASED_OF, collection, list(document_ids), version)
+    return frozenset(row["d"] for row in rows)
+
+
 async def log_settings(connection: Connection, collection_id: int, at: datetime) -> None:
     """Log that settings of the collection change."""
     await _log(connection, _SETTINGS, collection_id, at)
+
+
+async def prune_log(connection: Connection, before: datetime, *, dry_run: bool = False) -> int:
+    """Remove what all logs say of the time before a moment; return the number of entries.
+
+    From then on the log is as it was: each document that was there keeps its last entries. One transaction a
+    collection. Cost: linear in the logs.
+    """
+    removed = 0
+    for row in await connection.fetch(_COLLECTIONS):
+        if dry_run:
+            removed += await connection.fetchval(_COUNT_OLD, row["id"], before)
+            continue
+        async with writing(connection):
+            await connection.execute(_LOCK, row["id"])
+            found: int = await connection.fetchval(_REMOVE_OLD, row["id"], before)
+            if found:
+                await connection.execute(_BEGIN_LATER, row["id"], before)
+        removed += found
+    return removed
 
 
 async def _log(connection: Connection, statement: str, *values: Any) -> int | None:

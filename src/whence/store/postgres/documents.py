@@ -38,6 +38,7 @@ from whence.store.postgres.maintenance import Maintenance, index_words
 from whence.store.postgres.metadata_index import ensure_metadata_indexed, index_metadata
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.server.home import Home
+from whence.store.postgres.trace_chain import lock_traces
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
 from whence.store.validation import check_documents, check_tags, is_text, json_text
@@ -344,6 +345,8 @@ class PostgresDocuments:
                 before = await _parts(connection, locked.id, document_id, ords)
                 if (before.documents or before.versions) and self._pool.home is not None:
                     Home(self._pool.home).erasure_mark.touch(mode=0o600)
+                # A trace that is recorded later is compared with the log as it is then.
+                await lock_traces(connection)
                 await change_log.log_erased(connection, locked.id, self._clock(), document_id)
                 await connection.execute(_DELETE_FORMER, locked.id, document_id)
                 async with _removing(connection, locked.id, [document_id]):

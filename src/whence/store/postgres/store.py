@@ -152,7 +152,7 @@ class PostgresStore:
         self.purge_snapshot = code.purge_snapshot
         self.expand = code.expand
 
-        traces = PostgresTraces(pool, clock, key, keep_traces)
+        traces = PostgresTraces(pool, clock, key, keep_traces, keep_versions)
         self.record_trace, self.rewrite_trace = traces.record_trace, traces.rewrite_trace
         self.trace, self.recent_traces = traces.trace, traces.recent_traces
         self.traces_about, self.traces_corrected = traces.traces_about, traces.traces_corrected

@@ -59,6 +59,11 @@ _NO_HEAD = "the end of the chain: this process keeps no head of it"
 _NO_ENTRY = "traces of an earlier version, which are in no chain yet"
 
 
+async def lock_traces(connection: Connection) -> None:
+    """Let no other transaction change traces until this one ends."""
+    await connection.execute(_BEGIN)
+
+
 class TraceChain:
     """Appends entries and checks them.
 
@@ -108,7 +113,7 @@ class TraceChain:
 
     async def begin(self, connection: Connection) -> ChainEntry | None:
         """Let this transaction alone append until it ends; return the last entry."""
-        await connection.execute(_BEGIN)
+        await lock_traces(connection)
         row = await connection.fetchrow(_LAST)
         return None if row is None else _entry(row, b"")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,8 +12,9 @@ from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import WhenceError
 from whence.schema.integrity import EntryKind, RemovedTraces
 from whence.store.chain_key import ChainKey
-from whence.store.chunk_ids import document_key
-from whence.store.postgres.driver import writing
+from whence.store.chunk_ids import document_key, parse_chunk_key
+from whence.store.postgres.change_log import erased_documents, prune_log, was_erased_since
+from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.trace_chain import TraceChain, entry_columns
 from whence.store.postgres.trace_rows import (
@@ -24,7 +25,7 @@ from whence.store.postgres.trace_rows import (
     make_row,
     row_faults,
 )
-from whence.store.protocols import StoredTrace
+from whence.store.protocols import ErasedMeanwhile, StoredTrace
 from whence.store.trace_body import read_record
 from whence.store.validation import check_limit, check_trace, is_text
 
@@ -55,6 +56,8 @@ SELECT number, {COLUMNS}, {_LATEST_DIGEST} FROM trace WHERE recorded_at < $1 AND
 _COUNT_OLD = "SELECT count(*) FROM trace WHERE recorded_at < $1"
 _REMOVE = "DELETE FROM trace WHERE answer_id = ANY($1)"
 _BEFORE_ALL = -(2**63)
+#: Longest time from a question to the record of its trace; a broker may deliver late.
+_RECORDED_WITHIN = timedelta(days=1)
 #: Least time between two removals of old traces by one process.
 _REMOVAL_INTERVAL = timedelta(hours=1)
 _ABOUT = "SELECT answer_id FROM trace WHERE collection = $1 AND names && $2 ORDER BY answer_id"
@@ -75,10 +78,12 @@ class PostgresTraces:
         clock: Callable[[], datetime],
         key: ChainKey | None,
         keep: timedelta | None,
+        keep_versions: timedelta,
     ) -> None:
         self._pool = pool
         self._clock = clock
         self._keep = keep
+        self._keep_versions = keep_versions
         self._removed_at: datetime | None = None
         self._chain = chain = TraceChain(pool, key, clock)
         self.check_trace, self.check_traces, self.trace_proof = (
@@ -88,13 +93,16 @@ class PostgresTraces:
         )
         self.adopt = chain.adopt
 
-    async def record_trace(self, record: TraceRecord) -> bool:
+    async def record_trace(
+        self, record: TraceRecord, *, without: Collection[str] | None = None
+    ) -> bool:
         """Store a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
         row, digest = make_row(record, self._clock())
         async with self._pool.connection() as connection:
             async with writing(connection):
                 last = await self._chain.begin(connection)
+                await _check_erasures(connection, record, without)
                 at = row.recorded_at
                 entry = self._chain.next_entry(last, "record", row.answer_id, digest, at)
                 columns = (*row[:7], *entry_columns(entry, at), row.salt, at)
@@ -121,12 +129,19 @@ class PostgresTraces:
         return former is not None
 
     async def remove_traces(self, before: datetime, *, dry_run: bool = False) -> RemovedTraces:
-        """Remove the traces recorded before a time, in transactions of 100. Cost: linear in their triples."""
+        """Remove the traces recorded before a time, in transactions of 100, then the log of before.
+
+        Cost: linear in their triples and in the log.
+        """
         removed = faulty = 0
         after = _BEFORE_ALL
+        # A trace is recorded later than its question was asked; former versions need the log of their time.
+        logged = min(before - _RECORDED_WITHIN, self._clock() - self._keep_versions)
         async with self._pool.connection() as connection:
             if dry_run:
-                return RemovedTraces(removed=await connection.fetchval(_COUNT_OLD, before))
+                removed = await connection.fetchval(_COUNT_OLD, before)
+                changes = await prune_log(connection, logged, dry_run=True)
+                return RemovedTraces(removed=removed, changes=changes)
             while True:
                 async with writing(connection):
                     last = await self._chain.begin(connection)
@@ -140,10 +155,12 @@ class PostgresTraces:
                         connection, last, "prune", [(name, b"") for name in good]
                     )
                 if not rows:
-                    return RemovedTraces(removed=removed, faulty=faulty)
+                    break
                 await self._chain.remember(connection, last if good else None)
                 removed, faulty = removed + len(good), faulty + len(rows) - len(good)
                 after = rows[-1]["number"]
+            changes = await prune_log(connection, logged)
+        return RemovedTraces(removed=removed, faulty=faulty, changes=changes)
 
     async def _remove_expired(self, now: datetime) -> None:
         """Remove the traces that are older than the setting says, now and then."""
@@ -187,6 +204,23 @@ class PostgresTraces:
         async with self._pool.connection() as connection:
             rows = await connection.fetch(_ABOUT, collection, list(map(hash_name, names)))
         return [row["answer_id"] for row in rows]
+
+
+async def _check_erasures(
+    connection: Connection, record: TraceRecord, without: Collection[str] | None
+) -> None:
+    """Refuse a trace that may have words of a document which was erased after its first search."""
+    name, version = record.collection, record.collection_version
+    if not await was_erased_since(connection, name, version):
+        return
+    triples = (triple for event in record.events for triple in event.triples)
+    keys = map(
+        parse_chunk_key, {one.o.iri for one in triples if one.o.iri.startswith("urn:chunk:")}
+    )
+    named = {key.document_id for key in keys if key and key.collection == name}
+    erased = await erased_documents(connection, name, sorted(named), version)
+    if without is None or not erased <= {*without}:
+        raise ErasedMeanwhile(erased)
 
 
 def _stored(row: Any) -> StoredTrace:
