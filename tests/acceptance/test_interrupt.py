@@ -63,6 +63,7 @@ def embeddings(
             PYTHONFAULTHANDLER="1",
             PYTHONPATH=str(tmp_path),
             WHENCE_EMBEDDER="openai:slow",
+            WHENCE_EMBEDDER_MAX_TOKENS="256",
             OPENAI_BASE_URL=f"{url}/v1",
             OPENAI_API_KEY="none",
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.embedding_server import EmbeddingModel
 from tests.support.model_server import Answer, Server, ok
+from tests.support.onnx_folder import minilm_folder, write_json
 
 QUESTION = "Who may borrow company bikes?"
 USAGE = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25, "cost": 0.0015}
@@ -92,13 +95,41 @@ def test_each_role_asks_its_own_server_with_its_own_key(own: Any, documents: Pat
     assert "25 tokens, price 0.0015, as the server says" in checks["writer"]["detail"]
 
 
+def everything(path: str, body: dict[str, Any]) -> Answer:
+    """A server of all roles."""
+    if path.endswith("/rerank"):
+        return rerank(path, body)
+    if path.endswith("/chat/completions"):
+        return chat(path, body)
+    return EmbeddingModel(300)(path, body)
+
+
+@pytest.mark.models
+def test_the_page_on_models_works_as_printed(own: Any, tmp_path: Path) -> None:
+    """Every command of the page exits with 0 on servers that answer as those that it names."""
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "models.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    folder = minilm_folder(tmp_path / "mini")
+    with Server(everything) as server:
+        for printed in blocks:
+            block = re.sub(r"https?://[\w.:]+(?:/v\d)?", f"{server.url}/v1", printed)
+            env = dict(re.findall(r"export (\w+)=(\S+)", block.replace("FOLDER", str(folder))))
+            env |= {"OLLAMA_HOST": server.host, "OPENAI_BASE_URL": f"{server.url}/v1"}
+            commands = [line for line in block.splitlines() if line.startswith("whence ")]
+            for line in commands:
+                result = own(*shlex.split(line)[1:], cwd=root, env=env)
+                assert result.code == 0, (line, result.err)
+
+    assert len(blocks) == 6
+    assert len(server.requests) > 12
+
+
 @pytest.mark.models
 def test_another_model_of_the_same_folder_name_is_refused(
     own: Any, tmp_path: Path, documents: Path
 ) -> None:
     """A collection keeps the digest of its ONNX folder: another one is exit 2, the same one searches."""
-    from tests.support.onnx_folder import minilm_folder, write_json
-
     folder = minilm_folder(tmp_path / "mini")
     env = {"WHENCE_EMBEDDER": f"onnx:{folder}"}
     assert own("index", documents, "--collection", "onnx", env=env).code == 0

@@ -28,7 +28,7 @@ def embedder_of(server: Server, **given: int) -> OpenAIEmbedder:
         ("refuses", 8192, 512, 512, 3),
         ("tei", 300, 300, 300, 1),
         ("vllm", 4096, 4096, 4096, 2),
-        ("constant", 256, 256, 256, 10),
+        ("constant", 256, 256, 256, 5),
     ],
 )
 async def test_the_limit_is_found(

@@ -70,7 +70,7 @@ _ENDS: Final = (
 async def find_limit(
     client: ApiClient, model: str, embed: Callable[[list[str]], Awaitable[Embedded]]
 ) -> TextLimit:
-    """Return what a server reads of a text; up to three requests, or ten where nothing is said or counted.
+    """Return what a server reads of a text; up to four requests, or ten where nothing is said or counted.
 
     Args:
         client: The server.
@@ -120,13 +120,14 @@ async def _measure(embed: Callable[[list[str]], Awaitable[Embedded]]) -> TextLim
         return TextLimit(_WINDOW)
     if cuts and _LEAST <= counted < words and (await reads(counted // 2))[0]:
         return TextLimit(counted, cuts=True)
-    least, most = 0, _MEASURED
+    least, most = _LEAST // 2, _MEASURED
+    if not (await reads(least))[0]:
+        return DEFAULT
     while most - least > _LEAST // 2:
         middle = (least + most) // 2
         more, _ = await reads(middle)
         least, most = (middle, most) if more else (least, middle)
-    tokens = int(least * _SHARE_UNCOUNTED)
-    return TextLimit(tokens, cuts) if tokens >= _LEAST // 2 else DEFAULT
+    return TextLimit(max(_LEAST // 2, int(least * _SHARE_UNCOUNTED)), cuts)
 
 
 def _pair(words: int) -> list[str]:
