@@ -8,7 +8,6 @@ import json
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.issuer import AUDIENCE, Issuer, public_jwk, running_issuer
+from tests.support.serving import Gateway, serving, start
 
 ROOT = Path(__file__).resolve().parents[2]
 WHENCE = Path(sys.executable).parent / "whence"
@@ -25,30 +25,6 @@ QUESTION = "How many days of leave do we get?"
 SECRET = "correct horse battery staple"
 #: A document of the handbook that only finance may read, and a question it answers.
 HIDDEN = "What are the salary bands for engineers?"
-
-
-class Gateway:
-    """A running gateway."""
-
-    def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
-        self.url = url
-        self.process = process
-        self.http = httpx.Client(base_url=url, timeout=60)
-
-    def post(self, path: str, body: Any, token: str = "", **headers: str) -> httpx.Response:
-        """Send a request."""
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        return self.http.post(path, json=body, headers=headers)
-
-
-def start(cli: Any, *options: str | Path) -> Gateway:
-    """Start a gateway on a free port and wait until it is ready."""
-    process = cli.start("serve", "--port", "0", "--collection", "serve", *options)
-    for line in process.stderr:
-        if line.startswith(b"ready "):
-            return Gateway(line.split()[1].decode(), process)
-    raise AssertionError(f"ended with {process.wait()}")
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +58,8 @@ def gateway(indexed: Any, tokens: Path, issuer: Issuer) -> Iterator[Gateway]:
     mapping.write_text("[groups.books]\nacl = ['finance']\nclearance = 3\n")
     sign_in = ("--oidc-issuer", issuer.url, "--oidc-audience", AUDIENCE, "--oidc-mapping", mapping)
     roles = ("--oidc-groups-claim", "realm_access.roles")
-    running = start(indexed, "--tokens", tokens, *sign_in, *roles)
-    yield running
-    running.http.close()
-    running.process.send_signal(signal.SIGTERM)
-    _, err = running.process.communicate(timeout=30)
-    assert running.process.returncode == 0, err
-    assert b"Traceback" not in err
+    with serving(indexed, "--tokens", tokens, *sign_in, *roles) as running:
+        yield running
 
 
 def test_http_answers_equal_the_command_line(gateway: Gateway, indexed: Any) -> None:

@@ -56,10 +56,16 @@ async def test_an_unknown_token_is_refused(sent: str) -> None:
         await rights().caller(sent)
 
 
+async def test_clients_that_need_a_key_read_without_a_token() -> None:
+    """The key `public` is no token: it grants what a caller without one may see."""
+    assert await rights().caller("Bearer public") == await rights().caller(None)
+
+
 async def test_a_token_can_be_required() -> None:
     """If a token is required, a caller without one is refused."""
-    with pytest.raises(Unauthorized):
-        await rights(require_token=True).caller(None)
+    for sent in (None, "Bearer public"):
+        with pytest.raises(Unauthorized):
+            await rights(require_token=True).caller(sent)
     assert await rights(require_token=True).caller(f"Bearer {SECRET}") is FINANCE
 
 

@@ -150,7 +150,7 @@ async def test_sources_are_annotations(
             question="",
             text="Thirty [1], or more [2]. Thirty [1].",
             citations=(
-                Citation(marker=1, chunk_id="c", document_id="a b.md"),
+                Citation(marker=1, chunk_id="c", document_id="a b.md", source_url="a b.md"),
                 Citation(marker=2, chunk_id="d", document_id="b", title="B", source_url="http://b"),
             ),
         )

@@ -110,6 +110,11 @@ class TokenCheck(Protocol):
         ...
 
 
+#: What clients that need a key send for a reader without a token.
+_NO_TOKEN = "public"  # noqa: S105 - no secret
+_KEYS = "send a token of `whence tokens new`, or `public` to read without a token"
+
+
 class Authenticator:
     """Finds the caller of a request by its token.
 
@@ -138,25 +143,25 @@ class Authenticator:
         self._clock = clock
 
     async def caller(self, authorization: str | None) -> Caller:
-        """Return the caller of a request by its `Authorization` header.
+        """Return the caller of a request by its `Authorization` header; `Bearer public` is no token.
 
         Raises:
             Unauthorized: There is no token where one is required, or it is invalid.
             Unavailable: Tokens cannot be checked at present.
         """
-        if not authorization:
+        scheme, _, token = (authorization or f"Bearer {_NO_TOKEN}").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer":
+            raise Unauthorized("the scheme of the Authorization header is not Bearer")
+        if token == _NO_TOKEN:
             if self._require_token:
                 raise Unauthorized("this server requires a token")
             return self._anonymous
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            raise Unauthorized("the scheme of the Authorization header is not Bearer")
-        token = token.strip()
         if self._jwt is not None and token.count(".") == 2:
             return await self._jwt.caller(token)
         caller = self._known(token_digest(token))
         if caller is None:
-            raise InvalidToken("unknown token")
+            raise InvalidToken("unknown token", hint=_KEYS)
         if self._clock() >= caller.expires_s:
             raise InvalidToken("the token has expired")
         return caller

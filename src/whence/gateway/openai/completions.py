@@ -73,13 +73,18 @@ class Completion(msgspec.Struct, frozen=True):
                     "start_index": start,
                     "end_index": start + len(sign),
                     "title": f"{sign} {source['title'] or source['document_id']}",
-                    "url": source["source_url"] or self._page_of(source["document_id"]),
+                    "url": self._page_of(source),
                 }
                 found.append({"type": "url_citation", "url_citation": cited})
                 start = text.find(sign, start + 1)
         return sorted(found, key=lambda one: one["url_citation"]["start_index"])
 
-    def _page_of(self, document_id: str) -> str:
+    def _page_of(self, source: Mapping[str, Any]) -> str:
+        """Return the address of a document; one without an address of its own is shown by this server."""
+        url: str = source["source_url"]
+        if url.startswith(("http://", "https://")):
+            return url
+        document_id = source["document_id"]
         return f"{self.address}/v1/collections/{self.model}/documents/{quote(document_id)}"
 
 
