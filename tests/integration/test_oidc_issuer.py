@@ -183,6 +183,32 @@ async def test_documents_that_are_not_the_issuers(
         await check.caller(issuer.token())
 
 
+async def test_no_proxy_leads_to_this_machine(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An issuer on this machine is asked directly, whatever proxy the environment names."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert await IssuerKeys(issuer.url).matching("a", "RS256")
+
+
+async def test_an_issuer_elsewhere_has_no_keys_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An issuer that is reached by https cannot make the server ask itself for keys."""
+    about = {"issuer": "https://id.example", "jwks_uri": "http://127.0.0.1:9/keys"}
+
+    async def get(client: object, url: str) -> Any:
+        assert url == "https://id.example/.well-known/openid-configuration"
+        return about
+
+    monkeypatch.setattr("whence.gateway.key_sets._get", get)
+    with pytest.raises(ConfigError, match="without https"):
+        await IssuerKeys("https://id.example").check()
+
+
 async def test_a_huge_document_is_not_read(issuer: Issuer) -> None:
     """A document over a megabyte, a nested one and one that is no JSON are refused."""
     for data in (b" " * (2**20 + 1), b"[" * 100_000, b"<html>"):

@@ -41,6 +41,13 @@ def rights(*, require_token: bool = False) -> Authenticator:
 async def test_no_token_means_public() -> None:
     """Without a token only public documents are visible."""
     assert (await rights().caller(None)).access_for(None) == Access.public()
+    assert (await Authenticator(Access.public()).caller(None)).access == Access.public()
+
+
+def test_whose_share_a_request_uses() -> None:
+    """Requests with a token share the server by token, others by address."""
+    assert Caller("desk", Access.public(), address="10.0.0.1").share == "desk"
+    assert Caller("", Access.public(), address="10.0.0.1").share == "10.0.0.1"
 
 
 async def test_a_token_grants_the_rights_of_its_entry() -> None:

@@ -163,6 +163,10 @@ async def test_a_token_without_a_key_name(check: JwtCheck) -> None:
     [
         ({"crit": ["exp"]}, "critical"),
         ({"crit": []}, "critical"),
+        ({"b64": False}, "critical"),
+        ({"alg": ["RS256"]}, "algorithm"),
+        ({"alg": {}}, "algorithm"),
+        ({"alg": None}, "algorithm"),
         ({"typ": "dpop+jwt"}, "another type"),
         ({"typ": "logout+jwt"}, "another type"),
         ({"typ": ["JWT"]}, "another type"),
@@ -182,7 +186,7 @@ async def test_types_of_access_tokens(check: JwtCheck, typ: str | None) -> None:
     assert (await check.caller(sign(CLAIMS, typ=typ))).name == "oidc:anna"
 
 
-@pytest.mark.parametrize("skew", [0, 60])
+@pytest.mark.parametrize("skew", [0, 60, None])
 @pytest.mark.parametrize(
     ("claim", "accepted", "refused", "words"),
     [
@@ -192,12 +196,13 @@ async def test_types_of_access_tokens(check: JwtCheck, typ: str | None) -> None:
     ],
 )
 async def test_times_to_the_second(
-    key_file: Path, skew: int, claim: str, accepted: int, refused: int, words: str
+    key_file: Path, skew: int | None, claim: str, accepted: int, refused: int, words: str
 ) -> None:
     """A token is valid from `nbf` and `iat` on and before `exp`, give or take the skew of clocks."""
-    check = check_with(key_file, skew_s=skew)
+    options = {} if skew is None else {"skew_s": skew}
+    check = check_with(key_file, **options)
     sign_of = -1 if claim == "exp" else 1
-    at = NOW + sign_of * skew
+    at = NOW + sign_of * (60 if skew is None else skew)
     assert (await check.caller(sign(CLAIMS | {claim: at + accepted}))).name == "oidc:anna"
     assert words in await refusal(check, sign(CLAIMS | {claim: at + refused}))
 
@@ -309,29 +314,31 @@ async def test_huge_tokens_are_refused_unread(check: JwtCheck) -> None:
     assert len(token) < MOST_CHARACTERS
     assert len((await check.caller(token)).access.acl_tags) == 600
     assert "characters" in await refusal(check, sign(CLAIMS | {"groups": groups * 2}))
+    for length, words in ((16_384, "malformed"), (16_385, "more than 16384 characters")):
+        assert words in await refusal(check, f"..{'x' * (length - 2)}")
 
 
 async def test_keys_that_are_not_for_signatures(tmp_path: Path) -> None:
     """Keys for encryption, symmetric, small or malformed ones check nothing; the others of their set do."""
     unfit: list[Any] = [
-        public_jwk("enc", use="enc"),
-        public_jwk("enc2", key_ops=["encrypt"]),
-        public_jwk("enc3", key_ops="verify"),
-        public_jwk("kind", kty=["RSA"]),
-        public_jwk("kind2", "ES256") | {"kty": "RSA"},
-        public_jwk("kind3") | {"kty": "EC"},
-        public_jwk("kind4", "ES256") | {"kty": "OKP"},
-        public_jwk("enc4", alg="RSA-OAEP"),
-        public_jwk("enc5", alg="HS256"),
-        public_jwk("enc6", alg=["RS256"]),
+        public_jwk("a", kid="enc", use="enc"),
+        public_jwk("a", kid="enc2", key_ops=["encrypt"]),
+        public_jwk("a", kid="enc3", key_ops="verify"),
+        public_jwk("a", kid="kind", kty=["RSA"]),
+        public_jwk("p256", "ES256", kid="kind2") | {"kty": "RSA"},
+        public_jwk("a", kid="kind3") | {"kty": "EC"},
+        public_jwk("p256", "ES256", kid="kind4") | {"kty": "OKP"},
+        public_jwk("a", kid="enc4", alg="RSA-OAEP"),
+        public_jwk("a", kid="enc5", alg="HS256"),
+        public_jwk("a", kid="enc6", alg=["RS256"]),
         {"kty": "oct", "k": "c2VjcmV0", "kid": "oct", "alg": "HS256"},
         public_jwk("big", "ES512"),
-        public_jwk("curve", "ES256") | {"crv": "P-384"},
-        public_jwk("curve2", "ES256") | {"crv": "secp256k1"},
-        public_jwk("point", "ES256") | {"y": part(b"\1" * 32)},
-        public_jwk("short", n=part(b"\xff" * 128)),
-        public_jwk("broken", n=3),
-        public_jwk("broken2", e=None),
+        public_jwk("p256", "ES256", kid="curve") | {"crv": "P-384"},
+        public_jwk("p256", "ES256", kid="curve2") | {"crv": "secp256k1"},
+        public_jwk("p256", "ES256", kid="point") | {"y": part(b"\1" * 32)},
+        public_jwk("a", kid="short", n=part(b"\xff" * 128)),
+        public_jwk("a", kid="broken", n=3),
+        public_jwk("a", kid="broken2", e=None),
         {"kty": "RSA", "kid": "empty"},
         {"kty": "RSA", "kid": ["a"]},
         "a",
