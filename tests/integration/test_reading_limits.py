@@ -18,9 +18,9 @@ from tests.support.documents import make_docx, make_pdf
 
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
+from whence.ingest.limited_process import Limits
 from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult
 from whence.ingest.reader import DocumentReader, ReaderPool, ReaderStopped
-from whence.ingest.reading_process import Limits
 from whence.ingest.sources import SourceFile
 
 CHUNKER = Chunker(lambda texts: [len(text.split()) for text in texts])
@@ -206,7 +206,7 @@ def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import os, sys
         from whence.ingest.reader import DocumentReader
-        from whence.ingest.reading_process import Limits
+        from whence.ingest.limited_process import Limits
         from whence.ingest.sources import SourceFile
         reader = DocumentReader(Limits(seconds=600))
         reader.submit(SourceFile(path="a", document_id="a", suffix=".odd"), b"pid")

@@ -101,8 +101,8 @@ class EngineSession:
     def readers(self) -> ReaderPool:
         """Readers of documents within the limits of the settings; their processes end with the session."""
         if self._readers is None:
+            from whence.ingest.limited_process import Limits
             from whence.ingest.reader import ReaderPool
-            from whence.ingest.reading_process import Limits
 
             self._readers = ReaderPool(
                 Limits(

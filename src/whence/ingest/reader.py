@@ -9,86 +9,36 @@ another.
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import msgspec
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.reading_process import (
-    Job,
+from whence.ingest.limited_process import (
+    START_S,
+    LimitedProcess,
     Limits,
-    Reply,
     receive_exactly,
     receive_length,
     send,
 )
+from whence.ingest.reading_process import Job, Reply
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput, InternalError
 
+_PROGRAM = "whence.ingest.reading_process"
 #: Bytes of jobs that are sent before the first is answered; every socket has a buffer for so many. A larger job
 #: is sent alone: two processes that both send more than the other reads would wait for ever.
 _AHEAD_BYTES = 48 * 2**10
-#: Seconds that a process has to start.
-_START_S = 30.0
 #: Seconds in which a process that closed its connection ends.
 _GRACE_S = 2.0
 
 
 class ReaderStopped(InternalError):
     """The reader was closed while it read, or its process cannot be started."""
-
-
-class _Process:
-    """A running process that reads documents."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.connection, theirs = socket.socketpair()
-        lifeline, self._lifeline = os.pipe()
-        try:
-            # `-m` without `-P` would add the working folder, whose modules are not those of the caller.
-            command = [sys.executable, "-P", "-m", "whence.ingest.reading_process"]
-            arguments = (theirs.fileno(), lifeline, msgspec.json.encode(limits).decode())
-            self._process = subprocess.Popen(
-                [*command, *map(str, arguments)],
-                pass_fds=(theirs.fileno(), lifeline),
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("WHENCE_DEBUG") else subprocess.DEVNULL,
-                # An interrupt from the terminal is the caller's to handle.
-                process_group=0,
-            )
-        finally:
-            theirs.close()
-            os.close(lifeline)
-        self.is_ready = False
-
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """Kill the process; a thread that waits for a message from it gets an error."""
-        with suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
-        self._process.kill()
-
-    def end(self, grace_s: float = 0.0) -> int:
-        """Kill the process if it does not end by itself, and return its exit code, negative for a signal."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace_s)
-        self.kill()
-        code = self._process.wait()
-        self.connection.close()
-        os.close(self._lifeline)
-        return code
 
 
 class DocumentReader:
@@ -102,7 +52,7 @@ class DocumentReader:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._process: _Process | None = None
+        self._process: LimitedProcess | None = None
         #: Held while the process is changed, and while a thread uses it.
         self._lock, self._use = threading.Lock(), threading.Lock()
         self._is_closed = False
@@ -163,7 +113,7 @@ class DocumentReader:
             if self._sent and ahead + len(job) > _AHEAD_BYTES:
                 return
             process = self._running()
-            process.connection.settimeout(self._limits.seconds + _START_S)
+            process.connection.settimeout(self._limits.seconds + START_S)
             try:
                 send(process.connection, job)
             except OSError:
@@ -178,8 +128,7 @@ class DocumentReader:
         if process is None or not self._sent:
             return self._failed()
         try:
-            if not process.is_ready:
-                self._wait_until_ready(process)
+            self._wait_until_ready(process)
             process.connection.settimeout(self._limits.seconds)
             length = receive_length(process.connection)
             if length > self._limits.output:
@@ -192,10 +141,9 @@ class DocumentReader:
         except (EOFError, OSError):
             return self._failed()
 
-    def _wait_until_ready(self, process: _Process) -> None:
-        process.connection.settimeout(_START_S)
+    def _wait_until_ready(self, process: LimitedProcess) -> None:
         try:
-            receive_exactly(process.connection, receive_length(process.connection))
+            process.wait_until_ready()
         except (EOFError, OSError) as error:
             self._check_open()
             code = self._end(_GRACE_S)
@@ -203,25 +151,20 @@ class DocumentReader:
                 f"the process that reads documents did not start: it ended with code {code}",
                 hint="set WHENCE_DEBUG=1 to see what it prints",
             ) from error
-        process.is_ready = True
 
     def _failed(self) -> Reply:
         """Return the reply to a job whose process ended by itself."""
         self._check_open()
-        code = self._end(_GRACE_S)
-        if code == -signal.SIGXCPU:
-            return Reply(None, self._limits.too_slow)
-        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return Reply(None, self._limits.crashed(name))
+        return Reply(None, self._limits.ended(self._end(_GRACE_S)))
 
-    def _running(self) -> _Process:
+    def _running(self) -> LimitedProcess:
         if self._process is not None and not self._sent and not self._process.is_running:
             self._end()
         with self._lock:
             self._check_open()
             if self._process is None:
                 try:
-                    self._process = _Process(self._limits)
+                    self._process = LimitedProcess(_PROGRAM, self._limits)
                 except OSError as error:
                     raise ReaderStopped(
                         f"no process can be started to read documents: {error}"
