@@ -1,12 +1,15 @@
 """Measure indexing against its lower bounds: embedding for new documents, hashing for unchanged ones.
 
-    python -m benchmarks.bench_ingest [--records 5000] [--rounds 2] [--json]
+    python -m benchmarks.bench_ingest [--records 5000] [--rounds 2] [--reading] [--json]
 
 - Total over embedding: time of `Engine.index` on short records, to that of the embedder for the same texts
   in batches of the same size. Rounds alternate, and the best of each counts. The ratio of processor time,
   the database included, is less sensitive to other processes.
 - Memory: peak for a fifth of the records and for all, with the mapped model; then with a stub model, and
   with four times as many records.
+- Reading: time and processor time of reading and chunking with a process with limits, to those without, for
+  small Markdown files, larger HTML pages and PDFs, after one file has loaded libraries and started the process.
+  Rounds alternate; the best of each counts.
 - Unchanged: time of `Engine.index` on a folder that is already indexed, to a walk that reads and hashes it.
 
 Each run has a process of its own; its start and that of the database are not counted.
@@ -26,14 +29,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.support.documents import make_pdf
 
 from benchmarks.cpu import cpu_s
 from whence.engine.engine import Engine
 from whence.ingest.chunking import Chunker
-from whence.ingest.documents import load
+from whence.ingest.documents import KnownSources, load
+from whence.ingest.limited_process import Limits
 from whence.ingest.load_results import LoadedDocument
+from whence.ingest.reader import DocumentReader
 from whence.models.local_embedder import LocalEmbedder
 from whence.models.protocols import Embedder
 from whence.schema.embedding import Purpose
@@ -170,6 +178,74 @@ def write_one(home: Path) -> Path:
     return path
 
 
+def write_pages(folder: Path, count: int) -> None:
+    """Write HTML pages of 40 kB and, for every tenth, a PDF of ten pages."""
+    random_ = random.Random(13)
+    for number in range(count):
+        path = folder / "html" / f"{number:05}.html"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        sections = (
+            f"<h2 id=s{at}>Part {at}</h2><p>{' '.join(sentence(random_) for _ in range(12))}</p>"
+            for at in range(40)
+        )
+        path.write_text(
+            f"<title>Page {number}</title><main><h1>Page</h1>{''.join(sections)}</main>"
+        )
+        if number % 10 == 0:
+            pages = [
+                [(10.0, 760.0 - 14 * at, sentence(random_)) for at in range(50)] for _ in range(10)
+            ]
+            other = folder / "pdf" / f"{number:05}.pdf"
+            other.parent.mkdir(exist_ok=True)
+            other.write_bytes(make_pdf(pages, title=f"Paper {number}"))
+
+
+async def read_here(path: Path, _home: Path) -> dict[str, Any]:
+    """Read and chunk files in this process."""
+    return read(path, None)
+
+
+async def read_limited(path: Path, _home: Path) -> dict[str, Any]:
+    """Read files in a process with limits, and chunk them here."""
+    with closing(DocumentReader(Limits())) as reader:
+        return read(path, reader)
+
+
+def read(path: Path, reader: DocumentReader | None) -> dict[str, Any]:
+    """Read and chunk files, tokens counted by the local model."""
+    chunker = Chunker(LocalEmbedder().count_tokens)
+    first = next(file for file in sorted(path.rglob("*")) if file.is_file())
+    list(load([first], chunker=chunker, reader=reader))
+    started, cpu = time.perf_counter(), cpu_s(os.getpid())
+    known = KnownSources(lookup=lambda _: dict)
+    count = sum(
+        isinstance(item, LoadedDocument)
+        for item in load([path], chunker=chunker, known=known, reader=reader)
+    )
+    seconds, cpu = time.perf_counter() - started, cpu_s(os.getpid()) - cpu
+    return {"seconds": seconds, "cpu": cpu, "documents": count}
+
+
+def measure_reading(rounds: int, folder: Path) -> dict[str, Any]:
+    """Compare reading with limits and without."""
+    write_files(folder / "markdown", 1000)
+    write_pages(folder, 100)
+    found: dict[str, Any] = {}
+    for kind in ("markdown", "html", "pdf"):
+        runs: dict[str, list[dict[str, Any]]] = {"read": [], "read-limited": []}
+        for _ in range(rounds):
+            for name, results in runs.items():
+                results.append(run(name, folder / kind, folder / "none"))
+        for what in ("seconds", "cpu"):
+            here, limited = (min(one[what] for one in results) for results in runs.values())
+            found.setdefault(kind, {})[what] = {
+                "here": round(here, 3),
+                "limited": round(limited, 3),
+                "ratio": round(limited / here, 3),
+            }
+    return found
+
+
 async def walk(path: Path, _home: Path) -> dict[str, Any]:
     """Read and hash every file, as plainly as can be."""
     started, cpu = time.perf_counter(), time.process_time()
@@ -189,7 +265,14 @@ def walked(path: Path) -> int:
     return count
 
 
-WORK = {"embed": embed, "index": index, "stand-in": index_without_model, "walk": walk}
+WORK = {
+    "embed": embed,
+    "index": index,
+    "stand-in": index_without_model,
+    "walk": walk,
+    "read": read_here,
+    "read-limited": read_limited,
+}
 
 
 def run(name: str, path: Path, home: Path) -> dict[str, Any]:
@@ -251,6 +334,7 @@ def measure(records: int, rounds: int, folder: Path) -> dict[str, Any]:
     }
     return {
         "records": records,
+        "reading": measure_reading(3 * rounds, folder / "reading"),
         "seconds": {name: round(seconds, 3) for name, seconds in best.items()},
         "cpu_s": {name: round(seconds, 3) for name, seconds in cpu.items()},
         "total_over_embedding": round(best["total"] / best["embedding"], 3),
@@ -282,6 +366,12 @@ def report(results: dict[str, Any]) -> None:
             f"{mb:.0f} MB at {int(n):,}" for n, mb in results["peak_mb_without_model"].items()
         )
     )
+    for kind, one in results["reading"].items():
+        print(
+            f"  reading {kind:<14} {one['seconds']['limited']:8.3f} s with limits"
+            f"   {one['seconds']['here']:8.3f} s without   {one['seconds']['ratio']:.2f}x"
+            f"   cpu {one['cpu']['ratio']:.2f}x"
+        )
     print(f"{records:,} unchanged files")
     print(f"  plain walk and hash    {seconds['walk']:8.3f} s   cpu {cpu['walk']:8.3f} s")
     print(
@@ -303,12 +393,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--records", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--reading", action="store_true", help="measure reading only")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--work", nargs=3, metavar=("NAME", "PATH", "HOME"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         return work(*options.work)
     with tempfile.TemporaryDirectory() as folder:
+        if options.reading:
+            print(json.dumps(measure_reading(3 * options.rounds, Path(folder)), indent=2))
+            return 0
         results = measure(options.records, options.rounds, Path(folder))
     print(json.dumps(results, indent=2)) if options.json else report(results)
     return 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from whence.flow.settings import SETTINGS, Settings, export_dotenv, mask_url
 from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, write_value
+from whence.ingest.limited_process import Limits
 from whence.schema.errors import ConfigError, NotFound
 
 
@@ -233,12 +234,12 @@ def test_limits_of_documents_are_seconds_and_sizes() -> None:
     settings = Settings(
         {"document_timeout": "5", "document_memory": "512MB", "document_output": "64 kb"}
     )
-    assert settings.document_timeout == 5
-    assert (settings.document_memory, settings.document_output) == (2**29, 2**16)
-    assert Settings({}).document_memory == 2**30
+    limits = settings.document_limits
+    assert (limits.seconds, limits.memory, limits.output) == (5, 2**29, 2**16)
+    assert Settings({}).document_limits == Limits()
     for bad in ("64", "127MB", "2 TB", "-1GB", "1.5GB", "9999999GB"):
         with pytest.raises(ConfigError, match="document_memory must be a size"):
-            _ = Settings({"document_memory": bad}).document_memory
+            _ = Settings({"document_memory": bad}).document_limits
 
 
 def test_describe_lists_every_variable() -> None:

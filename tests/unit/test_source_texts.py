@@ -19,8 +19,11 @@ from whence.evaluation.validation.source_texts import (
     read_source_texts,
 )
 from whence.evaluation.validation.target import Passage
+from whence.ingest.limited_process import Limits
+from whence.ingest.reader import DocumentReader
 
 HTML = b"<head><style>a{}</style></head><p>words</p><p>of<script>x</script> it</p>"
+READER = DocumentReader(Limits())
 #: Status, type and body by path.
 PAGES = {
     "/plain": (200, "text/plain", "naïve <b>".encode()),
@@ -130,14 +133,14 @@ def test_originals_are_found_by_file_and_by_id(tmp_path: Path) -> None:
         _passage("missing.md"),
     ]
 
-    assert read_documents(wanted, [docs, other, single, tmp_path / "gone"]) == {
+    assert read_documents(wanted, [docs, other, single, tmp_path / "gone"], READER) == {
         "deep/a.md": "first a",
         "b.md": "only b",
         "c.md": "c of docs",
         "single.md": "alone",
         "two": "record two",
     }
-    assert read_documents([_passage("b.md")], [single]) == {}
+    assert read_documents([_passage("b.md")], [single], READER) == {}
 
 
 @pytest.mark.parametrize(

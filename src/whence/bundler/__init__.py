@@ -5,5 +5,6 @@ In: a checkout. Out: a bundle and a `builder.BundleReport`. `source_files` reads
 writes. The other modules resolve names: `csharp_types`, `csharp_project` and `csharp_expressions` for C#,
 `python_modules` and `python_expressions` for Python, `sql_references` for SQL.
 
-Only the command `whence bundle` uses this package, through `builder`. Open `builder` first.
+Only the command `whence bundle` uses this package, through `limited`, which runs `builder` in a process with
+limits (`bundle_process`). Open `builder` first.
 """

@@ -10,8 +10,9 @@ import re
 import time
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -72,6 +73,9 @@ class BundleReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
 class Analysis(NamedTuple):
     """The sources of a folder and their definitions and edges."""
 
@@ -79,16 +83,30 @@ class Analysis(NamedTuple):
     graph: CodeGraph
 
 
-def analyze_folder(folder: Path) -> Analysis:
+def analyze_folder(
+    folder: Path,
+    *,
+    left_out: Mapping[str, str] = _NONE,
+    on_file: Callable[[str], None] = lambda _: None,
+) -> Analysis:
     """Find the definitions and edges in the sources of a folder.
 
     Cost and memory are linear in the sources.
+
+    Args:
+        folder: The folder.
+        left_out: Paths of files that are not to be parsed, with the reasons, which become failures.
+        on_file: See `CodeGraph`.
     """
     sources = read_sources(folder)
-    graph = CodeGraph()
+    kept = tuple(source for source in sources.files if source.path not in left_out)
+    sources = msgspec.structs.replace(sources, files=kept)
+    graph = CodeGraph(on_file)
+    graph.failures.extend(left_out.items())
     read_csharp(sources.files, graph)
     read_python(sources.files, folder.resolve().name, graph)
     connect_sql(graph, read_sql(sources.files, graph))
+    graph.begin()
     return Analysis(sources, graph)
 
 
@@ -98,8 +116,13 @@ def bundle_folder(
     *,
     repo: str | None = None,
     tags: DocumentTags | None = None,
+    left_out: Mapping[str, str] = _NONE,
+    on_file: Callable[[str], None] = lambda _: None,
 ) -> BundleReport:
     """Write the bundle of a folder; equal sources yield equal bytes.
+
+    The sources are parsed in this process, without limits; `whence.bundler.limited` does it within limits. See
+    `analyze_folder` for `left_out` and `on_file`.
 
     Raises:
         BadInput: The folder does not exist, contains no sources, its name is not valid for a repository, or the
@@ -112,7 +135,7 @@ def bundle_folder(
             f"{display_path(root)} is not a folder", hint="name the folder of a checkout"
         )
     name = validate_repo(root.resolve().name if repo is None else repo)
-    sources, graph = analyze_folder(root)
+    sources, graph = analyze_folder(root, left_out=left_out, on_file=on_file)
     if not graph.definitions:
         raise BadInput(
             f"{display_path(root)} contains no C#, Python or SQL that can be read",
@@ -234,6 +257,11 @@ _FILE_TYPES = {"csharp": "cs", "python": "py", "sql": "sql"}
 _BATCH = "whence"
 
 
+def draft_of(target: Path, process: int) -> Path:
+    """Return the file that a process writes before it replaces a bundle."""
+    return target.with_name(f".{target.name}.{process}.part")
+
+
 def write_bundle(
     target: Path, meta: Mapping[str, str], graph: CodeGraph, tags: DocumentTags
 ) -> None:
@@ -241,7 +269,7 @@ def write_bundle(
 
     Memory holds one member at a time.
     """
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    draft = draft_of(target, os.getpid())
     try:
         try:
             with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -72,9 +73,16 @@ class UnresolvedCall(NamedTuple):
 
 
 class CodeGraph:
-    """Collects definitions, edges and counts. Memory grows with all texts and edges."""
+    """Collects definitions, edges and counts. Memory grows with all texts and edges.
 
-    def __init__(self) -> None:
+    Args:
+        on_file: Called with the path of each file that is worked on next, and with an empty one before work on
+            all of them.
+    """
+
+    def __init__(self, on_file: Callable[[str], None] = lambda _: None) -> None:
+        self._on_file = on_file
+        self._begun = ""
         self.definitions: dict[str, Definition] = {}
         self.calls: Counter[Resolution] = Counter()
         #: Names in SQL statements.
@@ -106,6 +114,13 @@ class CodeGraph:
     def enter(self, source: str, file: str) -> None:
         """Set the definition, and its file, that the following edges, calls and strings belong to."""
         self._source, self._file = source, file
+        self.begin(file)
+
+    def begin(self, file: str = "") -> None:
+        """Report that a file is worked on; all of them if it is empty."""
+        if file != self._begun:
+            self._begun = file
+            self._on_file(file)
 
     def record_edge(self, relation: str, target: str) -> None:
         """Add an edge from the current definition."""

@@ -107,6 +107,7 @@ def read_csharp(sources: Iterable[SourceText], graph: CodeGraph) -> None:
     """
     types: dict[str, list[CSharpType]] = {}
     files = [read_file(source, types, graph) for source in sources if source.language == "csharp"]
+    graph.begin()
     _EdgeFinder(CSharpProject(types, files), graph).read(files)
 
 

@@ -213,6 +213,7 @@ def read_file(
     source: SourceText, types: dict[str, list[CSharpType]], graph: CodeGraph
 ) -> CSharpFile:
     """Parse a file and add its types and members; code that does not parse is skipped."""
+    graph.begin(source.path)
     file = CSharpFile(source)
     _Reader(file, types, graph).read(_parse(source, graph).root_node)
     return file

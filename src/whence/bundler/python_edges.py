@@ -40,6 +40,7 @@ def read_python(sources: Iterable[SourceText], folder: str, graph: CodeGraph) ->
         for source, path in zip(texts, paths, strict=True)
         if (module := read_module(source, _module_name(path, packages, folder), graph))
     ]
+    graph.begin()
     project = PythonProject(modules)
     _EdgeFinder(project, graph, modules).read(modules)
 

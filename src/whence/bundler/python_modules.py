@@ -127,6 +127,7 @@ class PythonModule:
 
 def read_module(source: SourceText, name: str, graph: CodeGraph) -> PythonModule | None:
     """Parse a module and add its definitions; return None if it does not parse in this Python version."""
+    graph.begin(source.path)
     try:
         tree = ast.parse(source.text, source.path)
     except (SyntaxError, ValueError, RecursionError) as error:

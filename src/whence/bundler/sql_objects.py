@@ -133,8 +133,10 @@ def read_sql(sources: Iterable[SourceText], graph: CodeGraph) -> SqlObjects:
     objects = SqlObjects("dbo" if tsql or not files else "public")
     statements: list[_NodeStatement] = []
     for source in files:
+        graph.begin(source.path)
         statements += _Reader(source, objects, graph, is_tsql=source.path in tsql).statements()
     for statement in statements:
+        graph.begin(statement.file)
         try:
             references = sql_references(statement.text)
         except BadInput as error:
@@ -324,8 +326,10 @@ def connect_sql(graph: CodeGraph, objects: SqlObjects) -> None:
     if not objects:
         return
     for string in graph.strings:
+        graph.begin(string.file)
         for edge in _edges(string, objects):
             graph.add_edge(edge)
+    graph.begin()
     for call in graph.unresolved_calls:
         found = objects.find((call.name,))
         if isinstance(found, Definition) and found.symbol_type in _CALLABLE:

@@ -9,7 +9,7 @@ import typer
 
 from whence.cli.options import OwnTags
 from whence.cli.output import console, counts_text, facts_table, note_some, print_json
-from whence.cli.session import as_json
+from whence.cli.session import as_json, settings_of
 
 if TYPE_CHECKING:
     from whence.bundler.builder import BundleReport
@@ -40,9 +40,10 @@ def bundle(
     Nodes are types, members, SQL objects and statements. Edges are calls, uses, inheritance, and the reads,
     writes and executions of SQL. Ambiguous calls make no edge and are counted.
     """
-    from whence.bundler.builder import bundle_folder
+    from whence.bundler.limited import bundle_within_limits
 
-    report = bundle_folder(path, output, repo=repo, tags=tags)
+    limits = settings_of(context).document_limits
+    report = bundle_within_limits(path, output, limits=limits, repo=repo, tags=tags)
     print_json(report) if as_json(context) else _print_report(report)
     return 0
 

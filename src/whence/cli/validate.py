@@ -235,8 +235,9 @@ async def _source_texts(
     addresses = dict.fromkeys(passage.source_url or "" for passage in passages)
     pages = await fetch_pages(list(filter(is_web_address, addresses))) if check_urls else {}
     known = known_roots(settings, settings.collection) if settings else []
+    limits = {"limits": settings.document_limits} if settings else {}
     return read_source_texts(
-        passages, given or known, pages, required=bool(given), check_files=check_urls
+        passages, given or known, pages, required=bool(given), check_files=check_urls, **limits
     )
 
 

@@ -101,16 +101,9 @@ class EngineSession:
     def readers(self) -> ReaderPool:
         """Readers of documents within the limits of the settings; their processes end with the session."""
         if self._readers is None:
-            from whence.ingest.limited_process import Limits
             from whence.ingest.reader import ReaderPool
 
-            self._readers = ReaderPool(
-                Limits(
-                    seconds=self.settings.document_timeout,
-                    memory=self.settings.document_memory,
-                    output=self.settings.document_output,
-                )
-            )
+            self._readers = ReaderPool(self.settings.document_limits)
         return self._readers
 
     async def store(self) -> Store:

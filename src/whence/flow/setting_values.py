@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from whence.schema.errors import ConfigError
+
+if TYPE_CHECKING:
+    from whence.ingest.limited_process import Limits
 
 _DURATION: Final = re.compile(r"(\d{1,7})([hdw])\Z")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
@@ -44,6 +48,17 @@ def parse_size(name: str, value: str, *, least: int = 2**10) -> int:
             f"{name} must be a size such as 512MB or 1GB, at least {needed}, not {value!r}"
         )
     return size
+
+
+def parse_limits(get: Callable[[str], str | None]) -> Limits:
+    """Return the limits of reading one document; `get` returns the value of a setting."""
+    from whence.ingest.limited_process import Limits
+
+    return Limits(
+        seconds=float(get("document_timeout") or 0),
+        memory=parse_size("document_memory", get("document_memory") or "", least=2**27),
+        output=parse_size("document_output", get("document_output") or ""),
+    )
 
 
 def is_on(name: str, value: str) -> bool:

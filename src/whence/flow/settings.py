@@ -12,13 +12,16 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from whence.flow.definition import nearest
-from whence.flow.setting_values import is_on, parse_duration, parse_size
+from whence.flow.setting_values import is_on, parse_duration, parse_limits
 from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, read_dotenv, read_toml
 from whence.schema.errors import ConfigError
+
+if TYPE_CHECKING:
+    from whence.ingest.limited_process import Limits
 
 Origin = Literal["option", "environment", ".env", "whence.toml", "home", "default"]
 """Source of a value; `home` is `whence.toml` in the home."""
@@ -381,7 +384,6 @@ class Settings:
     cohere_api_key = _Value["str | None"]()
     cohere_base_url = _Value["str | None"]()
     ollama_host = _Value["str | None"]()
-    document_timeout = _Value[int]()
     model_timeout = _Value["int | None"]()
     embedder_max_tokens = _Value["int | None"]()
     embedder_batch = _Value["int | None"]()
@@ -415,14 +417,9 @@ class Settings:
         return parse_duration("keep_versions", str(self.get("keep_versions")))
 
     @property
-    def document_memory(self) -> int:
-        """Bytes of memory for reading one document."""
-        return parse_size("document_memory", str(self.get("document_memory")), least=2**27)
-
-    @property
-    def document_output(self) -> int:
-        """Bytes of text and structure that are taken from one document."""
-        return parse_size("document_output", str(self.get("document_output")))
+    def document_limits(self) -> Limits:
+        """Limits of reading one document."""
+        return parse_limits(self.get)
 
     @property
     def trace_dir(self) -> Path | None:

@@ -21,6 +21,8 @@ import msgspec
 _LENGTH = struct.Struct("!Q")
 #: Seconds of processor time beyond the time of a document, after which the system ends the process.
 _CPU_GRACE_S = 2
+#: Bytes that either side can send before the other one receives any.
+SEND_BUFFER = 128 * 2**10
 #: Seconds that a process has to start.
 START_S = 30.0
 _READY = b"ready"
@@ -87,6 +89,8 @@ class LimitedProcess:
 
     def __init__(self, module: str, limits: Limits) -> None:
         self.connection, theirs = socket.socketpair()
+        for one in (self.connection, theirs):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * SEND_BUFFER)
         lifeline, self._lifeline = os.pipe()
         try:
             # `-m` without `-P` would add the working folder, whose modules are not those of the caller.
@@ -112,6 +116,18 @@ class LimitedProcess:
         """Whether it has not ended."""
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        return self._process.pid
+
+    def wait(self, seconds: float) -> int:
+        """Wait until it ends, kill it after some seconds, and return its exit code, negative for a signal."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        self.kill()
+        return self._process.wait()
+
     def wait_until_ready(self) -> None:
         """Wait for the start of the program.
 
@@ -132,10 +148,7 @@ class LimitedProcess:
 
     def end(self, grace_s: float = 0.0) -> int:
         """Kill the process if it does not end by itself, and return its exit code, negative for a signal."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace_s)
-        self.kill()
-        code = self._process.wait()
+        code = self.wait(grace_s)
         self.connection.close()
         os.close(self._lifeline)
         return code

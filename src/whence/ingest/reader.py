@@ -18,6 +18,7 @@ import msgspec
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.limited_process import (
+    SEND_BUFFER,
     START_S,
     LimitedProcess,
     Limits,
@@ -30,9 +31,8 @@ from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput, InternalError
 
 _PROGRAM = "whence.ingest.reading_process"
-#: Bytes of jobs that are sent before the first is answered; every socket has a buffer for so many. A larger job
-#: is sent alone: two processes that both send more than the other reads would wait for ever.
-_AHEAD_BYTES = 48 * 2**10
+#: A larger job is sent alone: two processes that both send more than the other receives would wait for ever.
+_AHEAD_BYTES = SEND_BUFFER - 2**12
 #: Seconds in which a process that closed its connection ends.
 _GRACE_S = 2.0
 

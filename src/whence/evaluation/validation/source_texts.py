@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.evaluation.validation.target import Passage
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
+from whence.ingest.limited_process import Limits
 from whence.ingest.load_results import LoadedDocument
+from whence.ingest.reader import DocumentReader
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -40,7 +43,9 @@ class SourceTexts(NamedTuple):
     """True when a document without a text is a fault."""
 
 
-def read_documents(passages: Iterable[Passage], roots: Sequence[Path]) -> dict[str, str]:
+def read_documents(
+    passages: Iterable[Passage], roots: Sequence[Path], reader: DocumentReader
+) -> dict[str, str]:
     """Read the files of passages as indexing does, and return the texts of their documents by id.
 
     Cost: linear in these files; other files below the roots are not read.
@@ -55,7 +60,7 @@ def read_documents(passages: Iterable[Passage], roots: Sequence[Path]) -> dict[s
     texts: dict[str, str] = {}
     for name, ids in wanted.items():
         for path in _files(name, roots):
-            for item in load([path], chunker=chunker):
+            for item in load([path], chunker=chunker, reader=reader):
                 if not isinstance(item, LoadedDocument):
                     continue
                 # A file on its own has its name as id, a record the same id as ever.
@@ -131,6 +136,7 @@ def read_source_texts(
     *,
     required: bool = True,
     check_files: bool = False,
+    limits: Limits | None = None,
 ) -> SourceTexts:
     """Collect the source texts of passages.
 
@@ -140,11 +146,13 @@ def read_source_texts(
         pages: Web pages by address.
         required: Whether the roots must have every document.
         check_files: Whether the addresses of passages that are no web addresses must be files.
+        limits: Limits of reading one file; the default ones when None.
 
     Raises:
         BadInput: The roots are required and have none of the documents.
     """
-    texts = read_documents(passages, roots)
+    with closing(DocumentReader(limits or Limits())) as reader:
+        texts = read_documents(passages, roots, reader)
     if required and roots and passages and not texts:
         raise BadInput(
             "the sources hold none of the documents that were found",

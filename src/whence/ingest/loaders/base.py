@@ -30,7 +30,8 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
 
     A file is one document, which `parse_file` returns; or, if `records` and `parse_record` are given, a file of
     records, each of which is a document. All three raise `BadInput` for input that they cannot read, and import
-    the libraries that they need when they are called.
+    the libraries that they need when they are called. `parse_file` runs in a process with limits, see `reader`;
+    the other two run in the process that indexes.
     """
 
     name: str
