@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test proofs check format docs bench bench-quality bench-answers mutants gate integration-retrieval lock clean
+.PHONY: help setup dev demo test frameworks proofs check format docs bench bench-quality bench-answers mutants gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -36,6 +36,9 @@ demo: setup ## Index the example handbook and ask it four questions
 
 test: dev ## Run all tests, on as many cores as there are, up to four
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
+
+frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, each in an environment of its own
+	$(BIN)/python -m pytest -m frameworks tests/frameworks
 
 PROOF_SEARCHES ?= 100000
 proofs: dev ## The long proofs: 100,000 random searches compared with each document's tags

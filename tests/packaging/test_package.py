@@ -17,10 +17,12 @@ import whence
 from whence.schema.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Their frameworks are tested in environments of their own.
+FRAMEWORKS = {f"whence.integrations.{name}" for name in ("haystack", "langchain", "llama_index")}
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(whence.__path__, "whence.")
-    if not module.name.endswith("__main__")
+    if not module.name.endswith("__main__") and module.name not in FRAMEWORKS
 )
 HEAVY = {
     "numpy",

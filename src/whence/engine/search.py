@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whence.engine.snapshot_reading import SnapshotChoice, search_snapshot
+from whence.flow.context import CURRENT_TRACE, TraceContext, within_trace
 from whence.retrieval.pipeline import (
     RERANK_BUDGET_S,
     check_budget,
@@ -17,10 +18,11 @@ from whence.retrieval.pipeline import (
 )
 from whence.retrieval.services import RetrievalClients, Timeouts
 from whence.schema.access import Access
+from whence.schema.places import locate
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
-    from whence.retrieval.results import SearchReport
+    from whence.retrieval.results import RetrievalResult, SearchReport
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,8 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     distinct: bool = True
     """Whether passages that say the same take one place, and the newest edition goes first. In a snapshot of
     code every copy takes its own."""
+    locations: bool = False
+    """Whether hits state where they stand in their files; reads whole documents."""
     snapshot: SnapshotChoice | None = None
     """Snapshot of code to search instead of the collection."""
 
@@ -80,17 +84,40 @@ async def run_search(session: EngineSession, query: SearchQuery) -> SearchReport
             texts_port="text-fetcher",
             token_codes=query.rerank,
         )
-        return await search(
-            services,
-            query.query,
-            top_k=query.top_k,
-            threshold=query.threshold,
-            rerank=query.rerank,
-            no_reranker=absent,
-            exact=query.exact,
-            distinct=query.distinct and query.snapshot is None,
-        )
+        trace = CURRENT_TRACE.get() or TraceContext.new()
+        with within_trace(trace):
+            report = await search(
+                services,
+                query.query,
+                top_k=query.top_k,
+                threshold=query.threshold,
+                rerank=query.rerank,
+                no_reranker=absent,
+                exact=query.exact,
+                distinct=query.distinct and query.snapshot is None,
+            )
+            results = report.results
+            if query.locations:
+                results = await _located(services, results)
+        return msgspec.structs.replace(report, results=results, trace_id=trace.trace_id)
 
     if query.snapshot is None:
         return await run(query.collection)
     return await search_snapshot(await session.code_store(), query.snapshot, run)
+
+
+async def _located(
+    services: RetrievalClients, results: list[RetrievalResult]
+) -> list[RetrievalResult]:
+    """Return hits with their locations; one that was removed meanwhile has none."""
+    texts = await services.fetch([one.chunk.id for one in results], with_places=True)
+    found = []
+    for one in results:
+        text = texts.get(one.chunk.id)
+        start = None if text is None else text.char_start
+        if text is None or start is None:
+            found.append(one)
+            continue
+        place = locate(text.places, start, start + len(text.content))
+        found.append(msgspec.structs.replace(one, location=place))
+    return found

@@ -74,6 +74,12 @@ class SearchBody(_Body, frozen=True, kw_only=True):
     rerank_budget_s: Annotated[
         float, msgspec.Meta(gt=0, description="Time limit of reranking in seconds.")
     ] = RERANK_BUDGET_S
+    locations: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Add to each hit where it stands in its file, and the W3C `trace_id` of the search."
+        ),
+    ] = False
     snapshot: Annotated[
         str, msgspec.Meta(description="Snapshot of code to search: id, head sha, branch or tag.")
     ] = ""

@@ -76,7 +76,8 @@ class Service:
             with self._operation("retrieval", options["collection"]) as told:
                 told.queried(body.query)
                 report = await self._engine.search_report(SearchQuery(**options, snapshot=choice))
-        return search_document(body.query, body.mode, report)
+        document = search_document(body.query, body.mode, report)
+        return document | {"trace_id": report.trace_id} if body.locations else document
 
     async def ask(
         self,

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from whence.schema.places import Location
 from whence.schema.search import Correction, Degradation, GraphUse
 
 #: Scores below it are weak, as those of most passages for queries without an answer, see `fusion`. It is also
@@ -62,6 +63,8 @@ class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     """Set when the hits were reranked."""
     duplicates: tuple[Duplicate, ...] = ()
     """Passages with nearly the same words, best ranked first."""
+    location: Location | None = None
+    """Where the passage stands in its file; None unless asked for."""
     weak: bool = False
     """Whether the score is below 0.5; always computed from it."""
 
@@ -90,5 +93,7 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """The query that was searched for, with the corrections."""
     corrections: tuple[Correction, ...] = ()
     """Misspelt words and what was searched for instead."""
+    trace_id: str = ""
+    """W3C trace id of its messages, in spans and logs: 32 hexadecimal digits; empty when there were none."""
     best_score: float | None = None
     """The highest score, 0 to 1, whether or not it reaches the threshold; None when nothing has a score."""

@@ -1,0 +1,1 @@
+"""Retrievers for other frameworks; each module needs the extra of its name."""
