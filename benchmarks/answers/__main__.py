@@ -5,8 +5,9 @@
 
 The documents are fetched by package name and version and indexed by the installed command; both are kept in the
 home. Every question goes through `Engine.ask` with its defaults, after one that warms the models. Constants are
-chosen on the split `choose`; only figures of `judge` are reported. `--calibrate` prints for each floor what it
-would refuse, from the scores of all answers; `whence.models.evidence_choice.FLOOR` was chosen so.
+chosen on the split `choose`; only figures of `judge` are reported. `--calibrate` asks the questions of each set
+of the documents of another one, too, and prints for each floor what it would refuse;
+`whence.models.evidence_choice.FLOOR` was chosen so.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,22 @@ def prepared(options: argparse.Namespace) -> tuple[list[DocumentSet], dict[str, 
     return there, missing
 
 
+async def foreign_scores(
+    questions: Sequence[Question], names: Sequence[str], home: Path
+) -> list[float]:
+    """Ask the answerable questions of each set of the set half-way round; return the scores, warm or not.
+
+    A few have an answer there as well, so that the share that is refused is less than what it should be.
+    """
+    others = dict(zip(names, [*names[len(names) // 2 :], *names], strict=False))
+    async with Engine(home=home) as engine:
+        return [
+            (await engine.ask(one.question, collection=others[one.set])).score or 0.0
+            for one in questions
+            if one.answerable and others[one.set] != one.set
+        ]
+
+
 async def measure(questions: list[Question], home: Path, verbose: bool) -> list[Verdict]:
     """Ask every question once, the models warm; cost: a search and an answer each."""
     verdicts = []
@@ -126,6 +144,11 @@ def main() -> int:
         if options.split in (None, one.split)
     ]
     verdicts = asyncio.run(measure(asked, options.home / "whence", options.verbose))
+    foreign = (
+        asyncio.run(foreign_scores(asked, [one.name for one in there], options.home / "whence"))
+        if options.calibrate
+        else []
+    )
     names = {one.id: one.set for one in asked}
     groups = {one.name: [v for v in verdicts if names[v.id] == one.name] for one in there}
     groups["**all**"] = verdicts
@@ -134,15 +157,19 @@ def main() -> int:
             "sets": {name: summary(found) for name, found in groups.items()},
             "left_out": missing,
             "split": options.split,
-            "floors": floors(verdicts) if options.calibrate else [],
+            "floors": floors(verdicts, foreign) if options.calibrate else [],
         }
         print(json.dumps(document, indent=2))
     else:
         print(table(groups))
         if options.calibrate:
-            print("\n| floor | unanswerable refused | wrongly refused |\n|---|---|---|")
-            for floor, refused, wrongly in floors(verdicts):
-                print(f"| {floor:.2f} | {refused:.0%} | {wrongly:.0%} |")
+            print(
+                "\n| floor | unanswerable refused | questions of another set refused | wrongly refused |"
+            )
+            print("|---|---|---|---|")
+            for row in floors(verdicts, foreign):
+                floor, *shares = row.values()
+                print(f"| {floor:.2f} | " + " | ".join(f"{one:.0%}" for one in shares) + " |")
     return 0
 
 

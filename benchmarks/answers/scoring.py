@@ -21,7 +21,7 @@ _FENCED = re.compile(r"^ *(```+|~~~+).*?^ *\1`* *$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)(?!_)")
 #: What a reader must not see, by name. Code is looked at for the first three only: it may show the others.
 _MARKUP = {
-    "role": re.compile(r"(?<![\w`]):[a-z][a-z0-9:+.-]*:`|\{[a-z][a-z0-9:+.-]*\}`"),
+    "role": re.compile(r"(?<![\w`]):[a-z][a-z0-9:+.-]*:`|(?<!\S)\{[a-z][a-z0-9:+.-]*\}`[^`\n]"),
     "target": re.compile(r"^\([^\s()]+\)=", re.MULTILINE),
     "double backticks": re.compile(r"(?<!`)``(?!`)"),
     "reference": re.compile(r"`__?(?!\w)|\|\w[^|\n]*\|_"),
@@ -154,19 +154,22 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     }
 
 
-def floors(verdicts: Sequence[Verdict]) -> list[tuple[float, float, float]]:
-    """Return for each floor the share of unanswerable questions refused, and of the others wrongly refused.
+def floors(verdicts: Sequence[Verdict], foreign: Sequence[float]) -> list[dict[str, float]]:
+    """Return for each floor which shares of questions it would refuse.
 
-    What is refused for another reason than its score, such as a name that no passage has, scores 0.
+    Args:
+        verdicts: Of all questions. What is refused for another reason than its score, such as a name that no
+            passage has, scores 0.
+        foreign: Scores of questions that were asked of documents about something else.
     """
+    own = [one.score for one in verdicts if one.answerable]
+    other = [one.score for one in verdicts if not one.answerable]
+    kinds = {"unanswerable": other, "of another set": foreign, "wrongly": own}
     steps = [round(0.02 * step, 2) for step in range(10, 36)]
     return [
-        (
-            floor,
-            _share(one.score < floor for one in verdicts if not one.answerable),
-            _share(one.score < floor for one in verdicts if one.answerable),
-        )
-        for floor in steps
+        {"floor": step}
+        | {kind: _share(one < step for one in found) for kind, found in kinds.items()}
+        for step in steps
     ]
 
 

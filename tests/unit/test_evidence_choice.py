@@ -91,6 +91,20 @@ async def test_code_that_a_passage_cuts_is_shown_whole(text: str, shown: str) ->
     assert markers_of(answer) == (1,)
 
 
+async def test_a_row_about_the_name_asked_for_answers() -> None:
+    """What a name of code stands before answers a question about it sooner than other texts do."""
+    table = (
+        "| Code | Remedy |\n|---|---|\n| ERR_BUSY_PIER | Take another name. |\n| ERR_SUNK | Dive. |"
+    )
+    about, other = [
+        await choose(f"{name} solve", table, "The ERR_LOST flag.")
+        for name in ("ERR_BUSY_PIER", "ERR_LOST")
+    ]
+
+    assert "Take another name" in about.spans[0].text
+    assert about.score > other.score + 0.05
+
+
 @pytest.mark.parametrize(("thing", "answered"), [("teleport", False), ("rebase", True)])
 async def test_a_thing_that_no_passage_has_is_no_subject(thing: str, answered: bool) -> None:
     """Words that are in every passage do not answer a question about a word that is in none."""

@@ -18,6 +18,7 @@ TEXTS = {
     "Connection pooling keeps connections open. A convection oven is hot.": DocumentTags(),
     "A remote file is good. The field of a form has a size.": DocumentTags(),
     "Release 2.4 has the option --max-requests.": DocumentTags(),
+    "Each recipient has a recipient_delimiter.": DocumentTags(),
     "The canary sings.": DocumentTags(("secret",)),
 }
 
@@ -49,6 +50,8 @@ async def store() -> MemoryStore:
         ("Midlewear order", "Middleware order"),
         ("MAX_UPLOAD_SZIE", "MAX_UPLOAD_SIZE"),
         ("--max-requets", "--max-requests"),
+        # The stem is that of a word which is there.
+        ("recipiant_delimiter", "recipient_delimiter"),
         ("two mirgations and conections", "two migrations and connections"),
         ("the fiel of a form", "the file of a form"),
         # A quoted word, a number, a version, a word with digits, and a word of a dictionary are kept.

@@ -41,9 +41,9 @@ _MAX_CHARACTERS = 500
 _COSINE_WEIGHT = 0.6
 #: Weight of a word above a unit, relative to a word in it.
 _CONTEXT_WEIGHT = 0.6
-#: Least score of an answer: with a reader, with an embedder alone, and by words alone. The first was chosen on
-#: 100 questions with and 28 without an answer, in the middle of the range, .40 to .48, that refuses 89 % of the
-#: latter and 2 % of the others (`python -m benchmarks.answers --split choose --calibrate`).
+#: Least score of an answer: with a reader, with an embedder alone, and by words alone. The first lies in the
+#: range, .40 to .50, that refuses 3 % of 118 questions with an answer and 83 to 87 % of the same questions
+#: asked of other documents (`python -m benchmarks.answers --split choose --calibrate`).
 FLOOR = 0.45
 FLOOR_WITHOUT_READER = 0.43
 FLOOR_OF_WORDS = 0.37
@@ -81,6 +81,8 @@ _DUPLICATE = 0.9
 _MIN_LETTERS = 8
 #: A text of no more words that its headings have, too, says nothing.
 _TITLE_WORDS = 12
+#: Added to the score of a unit that is about a name of code, a setting or an option of the question.
+_SUBJECT_NAMED = 0.1
 #: Taken from the score when no passage has any word of the question; for some of the words, as large a part.
 _UNSEEN = 0.05
 #: The same for each word with a capital.
@@ -212,6 +214,10 @@ async def _weigh(
     for row, part in enumerate(parts):
         question = _part(part, spans)
         scores, nearness = _scores(question, spans, reading, row)
+        scores = [
+            min(1.0, score + _SUBJECT_NAMED * _is_about(question, span))
+            for score, span in zip(scores, spans, strict=True)
+        ]
         weighed.append((question, scores, _order(question, spans, nearness, request)))
     if reading is None:
         return _Weighed(weighed, None, FLOOR_OF_WORDS)
@@ -515,6 +521,13 @@ def _head(span: Span) -> str:
     if span.unit.kind == "row":
         return span.text.strip("| \t").partition("|")[0]
     return span.unit.context[-1] if span.unit.context else span.section.rsplit(" > ", 1)[-1]
+
+
+def _is_about(question: _Part, span: Span) -> bool:
+    """Return whether a span is about a symbol of the question: that is its term or its first cell."""
+    symbols = question.asked.symbols
+    head = fold(_head(span)) if symbols else ""
+    return any(_names(head, one) for one in symbols)
 
 
 def _names(head: str, symbol: str) -> bool:

@@ -68,7 +68,8 @@ async def check_spelling(
     targets: dict[str, str] = {}
     for word in misspelt:
         similar = await store.similar_words(collection, word, access)
-        nearest = nearest_word(word, similar)
+        # A part of an identifier may stand in a document as it is.
+        nearest = None if word.casefold() in similar else nearest_word(word, similar)
         if nearest is not None:
             targets[word] = nearest
     corrected = {token.text: replace_parts(token, targets) for token in missing if not token.quoted}
@@ -100,11 +101,14 @@ def _is_absent(token: QueryToken, absent: frozenset[str]) -> bool:
 
 
 def _absent_parts(tokens: Iterable[QueryToken], absent: frozenset[str]) -> dict[str, None]:
-    """Return the words that may be corrected, each once; none of a token with a digit."""
+    """Return the words that may be corrected, each once; none of a token with a digit.
+
+    Of an identifier that no chunk has, any word may be: `recipiant` has the stem of `recipient`.
+    """
     return {
         word: None
         for token in tokens
         if not (token.quoted or any(char.isdigit() for char in token.text))
         for _, word in token.parts
-        if word in absent and max_edits(word)
+        if (word in absent or (len(token.parts) > 1 and "-" not in token.text)) and max_edits(word)
     }

@@ -25,7 +25,8 @@ _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 #: The line before or after code in a text.
 FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_LINE_BEFORE = re.compile(r"^([ \t]*)\S.*\n\Z", re.MULTILINE)
+_LINE_BEFORE = re.compile(r"\S[ \t]*\n\Z")
+_NOTHING_FOLLOWS = re.compile(r"[`~]*[ \t]*(?:\n[ \t]*(?:\n|\Z)|\Z)")
 _ITEM = re.compile(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+\S")
 _TABLE = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
 _RULE = re.compile(r"(?=[ \t:|=+~^-]*+\Z).*?[-=~^]{3}")
@@ -34,22 +35,18 @@ _RULE = re.compile(r"(?=[ \t:|=+~^-]*+\Z).*?[-=~^]{3}")
 def begins_in_code(text: str) -> bool:
     r"""Return whether a text begins inside of code: a passage may begin there if the code is longer than one.
 
-    The line before code follows an empty one or a term, which is indented less; the line after it follows the
-    code.
+    The line before code follows an empty one or a term. The line after code follows the code, and an empty one
+    follows it.
 
     >>> begins_in_code("x = 1\n```\n\nThen:"), begins_in_code("Then:\n\n```\nx = 1")
     (True, False)
     >>> begins_in_code("break\n    ```\n    break [n]\n    ```")
     False
     """
-    fences = list(FENCE_LINE.finditer(text))
-    before = _LINE_BEFORE.search(text, 0, fences[0].start()) if fences else None
-    if before is None:
+    first = FENCE_LINE.search(text)
+    if first is None or not _LINE_BEFORE.search(text, 0, first.start()):
         return False
-    if len(before[1]) >= _spaces(text, *fences[0].span()):
-        return True
-    # The first line of a passage has lost its indent: it is code unless the fences are pairs.
-    return before.start() == 0 and len(fences) % 2 == 1
+    return _NOTHING_FOLLOWS.match(text, first.end()) is not None
 
 
 class Block(NamedTuple):
@@ -86,7 +83,8 @@ def split_blocks(text: str, headings: Sequence[str] = ()) -> list[Block]:
         text: The text.
         headings: Lines that are headings, though nothing marks them as such.
 
-    >>> [(text[b.start:b.end], b.kind) for b in split_blocks(text := "port\n    The port.\n\n- one\n- two")]
+    >>> text = "port\n    The port.\n\n- one\n- two"
+    >>> [(text[b.start:b.end], b.kind) for b in split_blocks(text)]
     [('port', 'term'), ('The port.', 'prose'), ('- one', 'item'), ('- two', 'item')]
     """
     lines = _with_first_indent(list(_lines(text, frozenset(headings))))
@@ -94,7 +92,8 @@ def split_blocks(text: str, headings: Sequence[str] = ()) -> list[Block]:
     open_kind: str = ""
     for place, line in enumerate(lines):
         following = lines[place + 1] if place + 1 < len(lines) else None
-        if line.kind == "blank":
+        blank = not text[line.start : line.end].strip()
+        if line.kind == "blank" or (blank and open_kind != "code"):
             open_kind = ""
             continue
         start = line.start + _spaces(text, line.start, line.end)

@@ -144,7 +144,7 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
         if tag not in _BLOCKS and not _holds_block(child):
             words.append(_inline(child))
             continue
-        text.add_paragraph(_TEX_QUOTES.sub("\u201c\\1\u201d", "".join(words)))
+        text.add_paragraph(_quoted("".join(words)))
         words = []
         anchor, own = text.anchor, _anchor(child)
         text.anchor = own or anchor
@@ -152,7 +152,11 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
         # What follows a heading belongs to it; what follows any other element does not.
         if own and tag not in _HEADINGS:
             text.anchor = anchor
-    text.add_paragraph(_TEX_QUOTES.sub("\u201c\\1\u201d", "".join(words)))
+    text.add_paragraph(_quoted("".join(words)))
+
+
+def _quoted(words: str) -> str:
+    return _TEX_QUOTES.sub("\u201c\\1\u201d", words)
 
 
 def _anchor(node: LexborNode) -> str:
@@ -240,7 +244,7 @@ def _write_definition(
 def _term(node: LexborNode) -> str:
     """Return a term; the signature of a function is code."""
     if _SIGNATURES.isdisjoint(_classes(node)):
-        return _inline(node)
+        return _quoted(_inline(node))
     return code_span(collapse_spaces(_inline(node, has_code=False)))
 
 
