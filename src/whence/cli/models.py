@@ -16,8 +16,8 @@ def install(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME|FOLDER|ZIP]",
-            help="A cross-encoder: a name on flashrank's hub, a folder or an archive of one.",
+            metavar="[NAME|hf:OWNER/NAME|FOLDER|ZIP]",
+            help="A cross-encoder or embedder: a name on flashrank's hub, one on Hugging Face's, a folder or an archive.",
         ),
     ] = None,
     source: Annotated[
@@ -30,9 +30,10 @@ def install(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing on success.")] = False,
 ) -> int:
-    """Install the local model, or a cross-encoder, and check the hashes.
+    """Install the local model, or a cross-encoder or embedder, and check the hashes.
 
     An installed cross-encoder is the reranker of WHENCE_RERANKER=auto, and decides the order alone.
+    WHENCE_EMBEDDER=onnx:NAME uses an installed embedder.
     """
     from whence.models.cross_encoders import install_cross_encoder
     from whence.models.installation import install_models

@@ -1,7 +1,8 @@
-"""Installation of cross-encoders: from flashrank's hub by name, or from a folder or archive.
+"""Installation of cross-encoders and embedders: from a hub by name, or from a folder or archive.
 
-A cross-encoder is a folder in flashrank's layout: one `.onnx` graph and four files of a tokenizer. It is loaded
-once before it gets its name, so that what is installed works.
+A cross-encoder is a folder in flashrank's layout, one `.onnx` graph and four files of a tokenizer, or any other
+one with a graph and a tokenizer; an embedder has the layout of sentence-transformers. A model is loaded once
+before it gets its name, so that what is installed works.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from whence.models.hub import fetch_hub_model
 from whence.models.installation import InstallReport
 from whence.models.installed import (
     CROSS_ENCODER,
     MANIFEST,
     MODELS,
+    ONNX_EMBEDDER,
+    ONNX_RERANKER,
     file_sha256,
     install_target,
     write_manifest,
@@ -28,6 +32,8 @@ from whence.models.weights import RERANKER_NAME
 from whence.schema.errors import BadInput, ModelMissing, Unavailable
 
 _HUB_TIMEOUT_S: Final = 20.0
+#: Before the name of a model on a hub with Hugging Face's API.
+_HUB: Final = "hf:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
 
@@ -45,20 +51,20 @@ def install_cross_encoder(
     hub_url: str | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> InstallReport:
-    """Install a cross-encoder; it replaces an installed one of the same name.
+    """Install a cross-encoder or an embedder; it replaces an installed one of the same name.
 
     Args:
-        what: A name on flashrank's hub, a folder, or a `.zip` archive of one.
+        what: A name on flashrank's hub, `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION` of Hugging Face's, a
+            folder, or a `.zip` archive of one.
         target: Folder to install into; see `installed.install_target` for the default.
-        hub_url: Address of an archive with `{}` for the name; None for flashrank's own.
+        hub_url: Address of an archive with `{}` for the name, or of a hub with Hugging Face's API; None for the
+            usual one.
         progress: Called with the bytes done and the bytes in all.
 
     Raises:
         BadInput: It is neither a name nor a folder nor an archive, or it holds no cross-encoder.
         Unavailable: The hub does not answer.
     """
-    from whence.models.flashrank_reranker import load_cross_encoder, model_file
-
     start = time.monotonic()
     place = install_target() if target is None else Path(target).expanduser()
     try:
@@ -76,11 +82,12 @@ def install_cross_encoder(
             raise BadInput(f"{name!r} cannot be the name of a cross-encoder", hint="rename it")
         (folder / MANIFEST).unlink(missing_ok=True)
         try:
-            load_cross_encoder(folder).score("a question", "a passage")
-            revision = file_sha256(folder / model_file(folder))[:12]
+            kind, revision = _tried(folder)
         except ModelMissing as error:
-            raise BadInput(f"{what} is no cross-encoder: {error.message}") from error
-        write_manifest(folder, name, kind=CROSS_ENCODER, revision=revision, origin=origin)
+            raise BadInput(
+                f"{what} is no cross-encoder: {error.message}", hint=error.hint
+            ) from error
+        write_manifest(folder, name, kind=kind, revision=revision, origin=origin)
         final = place / name
         if final.exists():
             final.rename(staging / f"{name}.old")
@@ -96,10 +103,36 @@ def install_cross_encoder(
     )
 
 
+def _tried(folder: Path) -> tuple[str, str]:
+    """Use a model once; return its kind, and the digest of what decides its results, shortened.
+
+    Raises:
+        ModelMissing: It cannot be used.
+    """
+    from whence.models.flashrank_reranker import (
+        load_cross_encoder,
+        load_onnx_cross_encoder,
+        model_file,
+    )
+    from whence.models.onnx_embedder import OnnxEmbedder
+    from whence.models.onnx_folder import OnnxFolder
+
+    if (folder / "modules.json").is_file() or (folder / "1_Pooling").is_dir():
+        return ONNX_EMBEDDER, OnnxEmbedder(str(folder)).load().revision
+    if (folder / "onnx").is_dir():
+        files = OnnxFolder(str(folder))
+        load_onnx_cross_encoder(files).score("a question", "a passage")
+        return ONNX_RERANKER, files.digest()[:12]
+    load_cross_encoder(folder).score("a question", "a passage")
+    return CROSS_ENCODER, file_sha256(folder / model_file(folder))[:12]
+
+
 def _fetched(
     what: str, staging: Path, hub_url: str | None, progress: Callable[[int, int], None]
 ) -> tuple[Path, str]:
     """Put the files into a folder of the staging folder; return it and where they come from."""
+    if what.startswith(_HUB):
+        return fetch_hub_model(what.removeprefix(_HUB), staging, progress, hub_url=hub_url)
     path = Path(what).expanduser()
     if path.is_dir():
         path = path.resolve()
@@ -112,7 +145,9 @@ def _fetched(
         return _unpacked(archive, staging, what), "flashrank's hub"
     raise BadInput(
         f"there is no cross-encoder, folder or archive {what!r}",
-        hint="one of " + ", ".join(hub_models()) + ", or a folder or .zip with one",
+        hint="one of "
+        + ", ".join(hub_models())
+        + ", hf:OWNER/NAME, or a folder or .zip with a model",
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from whence.models.endpoints import endpoint_of
-from whence.models.installed import find_model, installed_cross_encoders
+from whence.models.installed import ONNX_RERANKER, find_model, installed_models
 from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing
@@ -171,10 +171,9 @@ def make_reranker(
     settings = settings or ModelSettings()
     if setting == "none":
         return MissingReranker("reranking is switched off (WHENCE_RERANKER=none)")
-    if setting == "auto" and (
-        installed := installed_cross_encoders(settings.home, settings.models)
-    ):
-        setting = str(installed[0])
+    if setting == "auto" and (installed := installed_models(settings.home, settings.models)):
+        folder, kind = installed[0]
+        setting = f"onnx:{folder}" if kind == ONNX_RERANKER else str(folder)
     if setting in ("auto", RERANKER_NAME):
         try:
             find_model(EMBEDDER_NAME, settings.home, settings.models)
@@ -193,7 +192,10 @@ def make_reranker(
     from whence.models.cross_encoders import hub_models
     from whence.models.flashrank_reranker import FlashrankReranker
 
-    names = [folder.name for folder in installed_cross_encoders(settings.home, settings.models)]
+    names = [
+        f"onnx:{folder.name}" if kind == ONNX_RERANKER else folder.name
+        for folder, kind in installed_models(settings.home, settings.models)
+    ]
     if name == "onnx" and model:
         return FlashrankReranker(
             model, settings.home, models=settings.models, threads=settings.threads, kind="onnx"

@@ -102,10 +102,8 @@ class FlashrankReranker:
         with self._loading:
             if self._encoder is None and self._kind == "onnx":
                 files = OnnxFolder(self._name, self._home, self._models)
-                tokenizer = files.tokenizer()
-                tokenizer.enable_truncation(max_length=files.max_tokens())
+                self._encoder = load_onnx_cross_encoder(files)
                 self.revision = files.digest()[:12]
-                self._encoder = _CrossEncoder(files.graph, tokenizer)
             elif self._encoder is None:
                 folder = self._folder()
                 self._encoder = load_cross_encoder(folder)
@@ -175,6 +173,17 @@ def load_cross_encoder(folder: Path) -> _CrossEncoder:
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelMissing(f"the reranker in {folder} cannot be loaded: {first_line}") from error
     return _CrossEncoder(folder / graph, tokenizer)
+
+
+def load_onnx_cross_encoder(files: OnnxFolder) -> _CrossEncoder:
+    """Load a model from a folder that need not have flashrank's layout.
+
+    Raises:
+        ModelMissing: A file is absent or damaged, or cannot be loaded.
+    """
+    tokenizer = files.tokenizer()
+    tokenizer.enable_truncation(max_length=files.max_tokens())
+    return _CrossEncoder(files.graph, tokenizer)
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:

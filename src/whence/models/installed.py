@@ -41,8 +41,10 @@ MANIFEST: Final = "manifest.json"
 #: Folder of models; when set, no other is searched.
 _MODELS_VARIABLE: Final = "WHENCE_MODELS"
 
-#: Kind of a folder that the user installed as a reranker.
+#: Kinds of folders that the user installed: a reranker in flashrank's layout, and any other ONNX models.
 CROSS_ENCODER: Final = "cross-encoder"
+ONNX_RERANKER: Final = "onnx-reranker"
+ONNX_EMBEDDER: Final = "onnx-embedder"
 
 ModelState = Literal["ready", "missing", "damaged", "outdated"]
 
@@ -65,7 +67,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     license: str = "Apache-2.0"
     origin: str = "sentence-transformers/all-MiniLM-L6-v2"
     kind: str = "embedder"
-    """`embedder` or `cross-encoder`."""
+    """`embedder`, `cross-encoder`, `onnx-reranker` or `onnx-embedder`."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,14 +146,19 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def installed_cross_encoders(home: Path | None = None, models: Path | None = None) -> list[Path]:
-    """Return the folders of the installed cross-encoders, in the order of the search, then by name."""
-    found: dict[str, Path] = {}
+def installed_models(
+    home: Path | None = None,
+    models: Path | None = None,
+    kinds: Collection[str] = (CROSS_ENCODER, ONNX_RERANKER),
+) -> list[tuple[Path, str]]:
+    """Return the folders that the user installed and their kinds, in the order of the search, then by name."""
+    found: dict[str, tuple[Path, str]] = {}
     for folder in model_folders(home, models):
         for path in sorted(folder.glob(f"*/{MANIFEST}")):
             with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-                if msgspec.json.decode(path.read_bytes(), type=Manifest).kind == CROSS_ENCODER:
-                    found.setdefault(path.parent.name, path.parent)
+                kind = msgspec.json.decode(path.read_bytes(), type=Manifest).kind
+                if kind in kinds:
+                    found.setdefault(path.parent.name, (path.parent, kind))
     return list(found.values())
 
 
@@ -165,10 +172,11 @@ def write_manifest(
 ) -> None:
     """Record all files of a folder in its manifest; `origin` of a model whose licence is not known here."""
     records = {}
-    for path in sorted(folder.iterdir()):
-        if path.name != MANIFEST:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != MANIFEST:
             status = path.stat()
-            records[path.name] = FileRecord(file_sha256(path), status.st_size, status.st_mtime_ns)
+            name = path.relative_to(folder).as_posix()
+            records[name] = FileRecord(file_sha256(path), status.st_size, status.st_mtime_ns)
     manifest = Manifest(model=model, revision=revision, files=records, kind=kind)
     if origin:
         manifest = msgspec.structs.replace(manifest, origin=origin, license="")
@@ -231,8 +239,9 @@ def _digests(manifest: Manifest) -> dict[str, str]:
 def model_status(
     home: Path | None = None, models: Path | None = None, *, rehash: bool = False
 ) -> list[ModelStatus]:
-    """Return the state of every model and installed cross-encoder; a missing or damaged one raises no error."""
-    names = (*MODELS, *(folder.name for folder in installed_cross_encoders(home, models)))
+    """Return the state of every model, installed ones included; a missing or damaged one raises no error."""
+    own = installed_models(home, models, (CROSS_ENCODER, ONNX_RERANKER, ONNX_EMBEDDER))
+    names = (*MODELS, *(folder.name for folder, _ in own))
     return [_status(name, home, models, rehash=rehash) for name in names]
 
 

@@ -117,6 +117,11 @@ class OnnxEmbedder:
         self._known = self._loaded = None
         await self._workers.aclose()
 
+    def load(self) -> EmbeddingModel:
+        """Load the model and compute one vector, so that what is missing is known; return its identity."""
+        self._load()
+        return self.model
+
     def _read(self) -> _Known:
         """Read the files but the weights, once; hash the weights."""
         with self._loading:
