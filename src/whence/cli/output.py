@@ -49,8 +49,12 @@ def json_text(document: Any) -> str:
     wire = msgspec.json.encode(document, order="deterministic")
     text = msgspec.json.format(wire, indent=2).decode("utf-8", "replace")
     # Those that JSON need not escape stand in strings only.
-    escaped = CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    return escaped + "\n"
+    return escape_controls(text) + "\n"
+
+
+def escape_controls(text: str) -> str:
+    """Escape control characters as JSON, N-Quads and Turtle do in strings, so that the meaning is equal."""
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def one_line(text: str) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whence.cli.options import ReaderAccess
-from whence.cli.output import console, facts_table, fail, print_json, say
-from whence.cli.session import as_json, run_with_engine
+from whence.cli.output import console, escape_controls, facts_table, fail, print_json, say
+from whence.cli.session import as_json, run_with_engine, settings_of
 from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput
 
@@ -50,9 +50,11 @@ def explain(
         reads=f"answer {answer_id!r}",
     )
     if sparql is not None:
-        from whence.provenance.render.rdf import run_sparql
+        from whence.provenance.render.sparql import answer_sparql
 
-        print_json(run_sparql(trace.triples, sparql))
+        settings = settings_of(context)
+        seconds, memory = settings.sparql_timeout, settings.sparql_memory
+        print_json(answer_sparql(trace.triples, sparql, seconds=seconds, memory=memory))
     elif chosen == "json":
         from whence.provenance.render.json import to_json
 
@@ -62,7 +64,7 @@ def explain(
 
         console().print(to_tree(trace))
     else:
-        say(render_trace(trace, chosen))
+        say(escape_controls(render_trace(trace, chosen)))
     return 1 if trace.integrity is not None and not trace.integrity.ok else 0
 
 

@@ -129,6 +129,19 @@ SETTINGS: Final = (
         "Most text, with its structure, that is taken from one document: `64MB`, `512KB`.",
         "64MB",
     ),
+    Setting(
+        "sparql_timeout",
+        "WHENCE_SPARQL_TIMEOUT",
+        "Seconds that a query of `whence explain --sparql` may take.",
+        "10",
+        most=86_400,
+    ),
+    Setting(
+        "sparql_memory",
+        "WHENCE_SPARQL_MEMORY",
+        "Memory that such a query may take: `512MB`, `2GB`; at least `128MB`.",
+        "512MB",
+    ),
     Setting("collection", "WHENCE_COLLECTION", "Collection that commands work on.", "default"),
     Setting("models", "WHENCE_MODELS", "Folder of local models in place of the usual ones."),
     Setting(
@@ -384,6 +397,7 @@ class Settings:
     cohere_api_key = _Value["str | None"]()
     cohere_base_url = _Value["str | None"]()
     ollama_host = _Value["str | None"]()
+    sparql_timeout = _Value[int]()
     model_timeout = _Value["int | None"]()
     embedder_max_tokens = _Value["int | None"]()
     embedder_batch = _Value["int | None"]()
@@ -420,6 +434,11 @@ class Settings:
     def document_limits(self) -> Limits:
         """Limits of reading one document."""
         return parse_limits(self.get)
+
+    @property
+    def sparql_memory(self) -> int:
+        """Bytes of memory that a SPARQL query may take."""
+        return parse_size("sparql_memory", str(self.get("sparql_memory")), least=2**27)
 
     @property
     def trace_dir(self) -> Path | None:
