@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.flow.settings import SETTINGS, Settings, export_dotenv, mask_url
+from whence.flow.setting_values import mask_url
+from whence.flow.settings import SETTINGS, Settings, export_dotenv
 from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, write_value
 from whence.ingest.limited_process import Limits
 from whence.schema.errors import ConfigError, NotFound

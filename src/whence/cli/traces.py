@@ -50,10 +50,12 @@ def explain(
         reads=f"answer {answer_id!r}",
     )
     if sparql is not None:
+        from whence.flow.setting_values import parse_size
         from whence.provenance.render.sparql import answer_sparql
 
         settings = settings_of(context)
-        seconds, memory = settings.sparql_timeout, settings.sparql_memory
+        seconds, given = settings.sparql_timeout, settings.get("sparql_memory") or ""
+        memory = parse_size("sparql_memory", given, least=2**27)
         print_json(answer_sparql(trace.triples, sparql, seconds=seconds, memory=memory))
     elif chosen == "json":
         from whence.provenance.render.json import to_json

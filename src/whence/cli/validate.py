@@ -183,7 +183,7 @@ async def _open_target(
     from whence.engine.engine import Engine
     from whence.engine.evaluation_targets import EngineTarget
     from whence.flow.read_only import read_only_store
-    from whence.flow.settings import mask_url
+    from whence.flow.setting_values import mask_url
 
     where = mask_url(settings.database_url) if settings.database_url else "embedded"
     async with (

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from whence.schema.errors import ConfigError
 
 if TYPE_CHECKING:
     from whence.ingest.limited_process import Limits
 
+#: Stands for a secret that is shown.
+MASK: Final = "***"
 _DURATION: Final = re.compile(r"(\d{1,7})([hdw])\Z")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
 _MOST_HOURS: Final = 24 * 36_525
@@ -70,3 +73,17 @@ def is_on(name: str, value: str) -> bool:
     if value not in ("on", "off"):
         raise ConfigError(f"{name} must be on or off, not {value!r}")
     return value == "on"
+
+
+def mask_url(url: str) -> str:
+    """Return an address without its credentials: user, password and query values are masked."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return MASK
+    host = parts.netloc.rpartition("@")[2]
+    netloc = f"{MASK}@{host}" if "@" in parts.netloc else host
+    query = re.sub(r"=[^&]*", f"={MASK}", parts.query)
+    masked = urlunsplit((parts.scheme, netloc, parts.path, query, ""))
+    # urlunsplit drops the slashes of an address without a host.
+    return f"{parts.scheme}://" if masked == f"{parts.scheme}:" else masked

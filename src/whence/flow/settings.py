@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
-from urllib.parse import urlsplit, urlunsplit
 
 from whence.flow.definition import nearest
-from whence.flow.setting_values import is_on, parse_duration, parse_limits
+from whence.flow.setting_values import MASK, is_on, mask_url, parse_duration, parse_limits
 from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, read_dotenv, read_toml
 from whence.schema.errors import ConfigError
 
@@ -28,7 +27,6 @@ Origin = Literal["option", "environment", ".env", "whence.toml", "home", "defaul
 
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
-_MASK: Final = "***"
 
 
 class Setting(NamedTuple):
@@ -436,11 +434,6 @@ class Settings:
         return parse_limits(self.get)
 
     @property
-    def sparql_memory(self) -> int:
-        """Bytes of memory that a SPARQL query may take."""
-        return parse_size("sparql_memory", str(self.get("sparql_memory")), least=2**27)
-
-    @property
     def trace_dir(self) -> Path | None:
         """Folder of pipeline traces, absolute; None when none are written."""
         chosen = self.get("trace_dir")
@@ -492,7 +485,7 @@ class Settings:
         for one in SETTINGS:
             value = values.get(one.name, "")
             if value and one.secret:
-                value = _MASK
+                value = MASK
             elif value and (one.schemes or "://" in value):
                 value = mask_url(value)
             found.append(ResolvedSetting(one.name, one.variable, value, self.origin(one.name)))
@@ -525,20 +518,6 @@ def _first_values(
             if value and name not in values:
                 values[name], origins[name] = value, origin
     return values, origins
-
-
-def mask_url(url: str) -> str:
-    """Return an address without its credentials: user, password and query values are masked."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return _MASK
-    host = parts.netloc.rpartition("@")[2]
-    netloc = f"{_MASK}@{host}" if "@" in parts.netloc else host
-    query = re.sub(r"=[^&]*", f"={_MASK}", parts.query)
-    masked = urlunsplit((parts.scheme, netloc, parts.path, query, ""))
-    # urlunsplit drops the slashes of an address without a host.
-    return f"{parts.scheme}://" if masked == f"{parts.scheme}:" else masked
 
 
 def check_name(name: str, where: str) -> None:
@@ -576,7 +555,7 @@ def _check_value(name: str, value: str, origin: Origin) -> None:
         raise ConfigError(
             f"the setting {name} ({origin}) must start with"
             f" {' or '.join(f'{one}://' for one in schemes)}:"
-            f" {mask_url(value) if mark else _MASK}",
+            f" {mask_url(value) if mark else MASK}",
             hint=f"correct {_written(setting, origin)}",
         )
 
