@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from whence.cli import diff
 from whence.cli.output import console, fail, headline, note, plain_table
+from whence.engine.comparison import Cause, Comparison, Difference
 
 
 def test_lines_are_not_wrapped_in_a_pipe(
@@ -75,3 +77,27 @@ def test_notes_are_wrapped_between_words(
     assert " ".join(" ".join(lines).split()) == text
     assert (len(lines) > 1) is terminal
     assert lines[-1].split()[-1] == "a" * 32
+
+
+def test_a_comparison_of_two_orders_begins_where_they_differ(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What both lists begin with is counted, so that the difference is among the lines that are shown."""
+    same = [f"passage {number}" for number in range(19)]
+    difference = Difference(
+        stage="exploration",
+        what="order",
+        before=[*same, "a", "b"],
+        after=[*same, "b", "a"],
+        cause=Cause(kind="statistics"),
+    )
+    diff._print_comparison(Comparison(identical=False, answer_changed=False, differs=(difference,)))
+    shown = capsys.readouterr().out.splitlines()
+
+    assert [" ".join(line.split()) for line in shown[-5:]] == [
+        "the first 19 are the same",
+        "before a",
+        "b",
+        "now b",
+        "a",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -129,7 +130,14 @@ def _print_cause(out: Console, cause: Cause) -> None:
 
 def _print_difference(out: Console, difference: Difference) -> None:
     out.print(difference.what, style="bold", markup=False)
-    for name, value in (("before", difference.before), ("now", difference.after)):
+    before, after = difference.before, difference.after
+    if isinstance(before, list) and isinstance(after, list):
+        pairs = zip(before, after, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if same:
+            out.print(f"  {'':7}the first {same} are the same")
+        before, after = before[same:], after[same:]
+    for name, value in (("before", before), ("now", after)):
         lines = _lines(value)
         for number, line in enumerate(lines[:_MAX_LINES]):
             out.print(f"  {name if number == 0 else '':7}{line}", markup=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from whence.answering.state import collect_answer
 from whence.engine.as_of import client_at, recorded_moment, refuse_code
 from whence.engine.changes import find_change_log
 from whence.engine.comparison import Comparison, Run, compare
-from whence.engine.trace_access import answer_not_found, find_trace, refused_alike
+from whence.engine.trace_access import ReadableTrace, answer_not_found, find_trace, refused_alike
 from whence.provenance.redaction import chunk_ids
 from whence.provenance.trace import read_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
@@ -86,10 +86,7 @@ async def diff_answers(
 
 async def _load(session: EngineSession, answer_id: str, access: Access) -> tuple[TraceRecord, Run]:
     """Load an answer all of whose candidates the reader may see."""
-    async with refused_alike():
-        loaded = await find_trace(session, answer_id, access)
-        if not chunk_ids(loaded.trace) <= loaded.visible:
-            raise answer_not_found(answer_id)
+    loaded = await refused_alike(_find_whole(session, answer_id, access))
     record = loaded.record
     if record.answer is None or not isinstance(record.settings.get("doc_limit"), int):
         raise BadInput(
@@ -97,6 +94,13 @@ async def _load(session: EngineSession, answer_id: str, access: Access) -> tuple
             hint=f"`whence explain {answer_id}` shows where",
         )
     return record, Run(trace=loaded.trace, answer=record.answer, access=record.access)
+
+
+async def _find_whole(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
+    loaded = await find_trace(session, answer_id, access)
+    if not chunk_ids(loaded.trace) <= loaded.visible:
+        raise answer_not_found(answer_id)
+    return loaded
 
 
 async def _net(

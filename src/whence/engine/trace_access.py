@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from whence.engine.decoy import decoy_trace
 from whence.provenance.redaction import chunk_ids, redact_trace
 from whence.provenance.trace import PassageName, Trace, read_trace
 from whence.retrieval.pipeline import check_text
@@ -17,12 +17,15 @@ from whence.schema.access import Access
 from whence.schema.errors import NotFound
 from whence.schema.integrity import Integrity
 from whence.store.protocols import SupportsIntegrity
+from whence.store.trace_body import read_record
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.provenance.outcome import WhyNot
     from whence.schema.document_rag import TraceRecord
     from whence.store.protocols import Store, TraceStore
+
+T = TypeVar("T")
 
 #: How long to wait for the trace of an answer of this engine that is not stored yet, in seconds.
 _RECORDER_TIMEOUT_S = 3.0
@@ -44,25 +47,25 @@ class ReadableTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of its chunks that the reader may see."""
 
 
-@asynccontextmanager
-async def refused_alike() -> AsyncIterator[None]:
+async def refused_alike(loading: Awaitable[T]) -> T:
     """Let a refusal take as long as that of an answer that does not exist.
 
-    A hidden trace is read before it is refused, a missing one is not. Both are refused at the next multiple of
-    a time that is longer than the reading.
+    For a missing trace a decoy is read; traces have many sizes, so the refusal comes at the next multiple of a
+    time that is longer than the reading.
     """
     started = time.monotonic()
     try:
-        yield
-    except NotFound:
-        await asyncio.sleep(_REFUSAL_STEP_S - (time.monotonic() - started) % _REFUSAL_STEP_S)
-        raise
+        return await loading
+    except NotFound as error:
+        refused = NotFound(error.message, hint=error.hint)
+    # What was read is freed with the first error, before the wait: that takes time, too.
+    await asyncio.sleep(_REFUSAL_STEP_S - (time.monotonic() - started) % _REFUSAL_STEP_S)
+    raise refused
 
 
 async def load_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
     """Load the trace of an answer for a reader; see `find_trace`. Hidden and missing take equally long."""
-    async with refused_alike():
-        return await find_trace(session, answer_id, access)
+    return await refused_alike(find_trace(session, answer_id, access))
 
 
 async def find_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
@@ -78,16 +81,19 @@ async def find_trace(session: EngineSession, answer_id: str, access: Access) -> 
     # Who waits for a trace learns that it comes.
     timeout_s = _RECORDER_TIMEOUT_S if asked is not None and access.covers(asked) else 0.0
     record = await _record(store, answer_id, access, timeout_s)
-    if record is None or not access.covers(record.access):
-        raise answer_not_found(answer_id)
-    session.recent_answers.pop(answer_id, None)
+    is_known = record is not None and access.covers(record.access)
+    if is_known:
+        session.recent_answers.pop(answer_id, None)
+    if record is None or not is_known:
+        # The same work as for a trace that is hidden since.
+        record = read_record(decoy_trace(session.settings.collection))
     triples = [triple for event in record.events for triple in event.triples]
-    trace = read_trace(triples, answer_id)
+    trace = read_trace(triples, record.answer_id)
     named = chunk_ids(trace)
     visible = await store.visible_chunks(record.collection, sorted(named), access)
     if named - visible:
         visible |= await _deleted(store, record.collection, trace, named - visible, access)
-    if not visible.issuperset(trace.used):
+    if not is_known or not visible.issuperset(trace.used):
         raise answer_not_found(answer_id)
     return ReadableTrace(record=record, trace=trace, visible=visible)
 
