@@ -10,6 +10,7 @@ from whence.answering.prompts import COMPLETE_QUESTION, TEMPLATES, write_request
 from whence.engine.replay import replay_request
 from whence.processors.document_rag import DocumentRagProcessor
 from whence.provenance.render import render_trace
+from whence.provenance.render.json import trace_summary
 from whence.provenance.trace import read_trace
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
@@ -105,6 +106,7 @@ async def test_the_trace_has_both_questions() -> None:
     trace = read_trace([t for one in record.events for t in one.triples], record.answer_id)
     assert (trace.question, trace.question_used) == (NEXT, f"{LEAVE} {NEXT}")
     assert f"completed: {LEAVE}" in render_trace(trace, "tree")
+    assert trace_summary(trace)["question_used"] == trace.question_used
     assert record.question == NEXT
     again = replay_request(record)
     assert (again.question, again.history) == (NEXT, (LEAVE,))

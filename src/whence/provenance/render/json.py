@@ -23,6 +23,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
     return {
         "answer_id": trace.answer_id,
         "question": trace.question,
+        "question_used": trace.question_used or trace.question,
         "asked_at": trace.asked_at,
         "access": None if trace.access is None else trace.access.by_option(),
         "graph": GRAPH_RETRIEVAL,
