@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,16 @@ from whence.engine.engine import Engine
 from whence.gateway.app import gateway
 from whence.gateway.auth import Authenticator, Caller, token_digest
 from whence.gateway.service import Service
+from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.access import Access
+from whence.schema.prompt import PromptResult
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres
 
 FINANCE = Access(frozenset({"finance", "hr"}), frozenset({"pii"}), 2)
 CALLERS = {
-    "public": Caller("public", Access.public(), may_write=True),
+    "open": Caller("open", Access.public(), may_write=True),
     "finance": Caller("finance", FINANCE, may_write=True),
     "intranet": Caller("intranet", Access.public(), speaks_for_others=True, may_write=True),
     "reader": Caller("reader", FINANCE),
@@ -56,10 +59,41 @@ class Client:
         return [one["document_id"] for one in found.json().get("documents", [])]
 
 
+class Model:
+    """A language model that completes questions and answers from the first document."""
+
+    model = "llm"
+    is_language_model = True
+
+    async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
+        """Yield pieces and the result."""
+        pieces = {
+            "complete-question": ["How many days ", "do contractors get?"],
+            "extract-concepts": ["leave"],
+        }.get(request.template_id, ["Employees get thirty ", "days of leave a year [1", "][9]."])
+        for piece in pieces:
+            yield WritePiece(text=piece)
+        text = "".join(pieces)
+        yield WritePiece(result=PromptResult(text=text, in_token=7, out_token=2, model=self.model))
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
 @pytest.fixture
-async def client(tmp_path: Path, database_url: str) -> AsyncIterator[Client]:
+def writer() -> Any:
+    """Give the writer of the gateway."""
+    return "extractive"
+
+
+@pytest.fixture
+async def client(tmp_path: Path, database_url: str, writer: Any) -> AsyncIterator[Client]:
     """Give a client of a gateway with an empty database."""
-    models: dict[str, Any] = {"embedder": HashEmbedder(), "reranker": "none"}
+    models: dict[str, Any] = {
+        "embedder": HashEmbedder(),
+        "reranker": "none",
+        "writer": writer,
+    }
     async with Engine(home=tmp_path / "home", database_url=database_url, **models) as engine:
         tokens = {token_digest(name): caller for name, caller in CALLERS.items()}
         rights = Authenticator(Access.public(), tokens)
@@ -71,7 +105,7 @@ async def client(tmp_path: Path, database_url: str) -> AsyncIterator[Client]:
 
 async def test_a_document_is_stored_listed_shown_replaced_and_removed(client: Client) -> None:
     """The life of a document; its id is the path that the form names."""
-    stored = await client.store("public", ("guides/a b.md", "# Leave\n\nThirty days."))
+    stored = await client.store("open", ("guides/a b.md", "# Leave\n\nThirty days."))
     assert stored.status_code == 201
     assert stored.json()["documents"]["added"] == 1
     listed = (await client("GET", WIKI)).json()
@@ -86,11 +120,11 @@ async def test_a_document_is_stored_listed_shown_replaced_and_removed(client: Cl
     assert (await client("GET", f"{WIKI}/{chunk}")).json() == shown
     found = await client("POST", "/v1/search", json={"query": "thirty days"})
     assert found.json()["hits"][0]["document_id"] == "guides/a b.md"
-    again = await client.store("public", ("guides/a b.md", "# Leave\n\nThirty days."))
+    again = await client.store("open", ("guides/a b.md", "# Leave\n\nThirty days."))
     assert (again.status_code, again.json()["documents"]["unchanged"]) == (200, 1)
-    changed = await client.store("public", ("guides/a b.md", "Forty days."))
+    changed = await client.store("open", ("guides/a b.md", "Forty days."))
     assert (changed.status_code, changed.json()["documents"]["updated"]) == (200, 1)
-    removed = await client("DELETE", f"{WIKI}/guides/a%20b.md", "public")
+    removed = await client("DELETE", f"{WIKI}/guides/a%20b.md", "open")
     assert removed.json() == {
         "collection": "wiki",
         "document_id": "guides/a b.md",
@@ -103,7 +137,7 @@ async def test_a_document_is_stored_listed_shown_replaced_and_removed(client: Cl
 async def test_pages_of_documents(client: Client) -> None:
     """Pages follow one another by id, without gaps."""
     names = [f"{n}.md" for n in range(5)]
-    await client.store("public", *((name, f"Text {name}.") for name in names))
+    await client.store("open", *((name, f"Text {name}.") for name in names))
     seen: list[str] = []
     page = (await client("GET", f"{WIKI}?limit=2")).json()
     while True:
@@ -118,7 +152,7 @@ async def test_pages_of_documents(client: Client) -> None:
 
 async def test_writing_needs_a_token_that_may_write(client: Client) -> None:
     """Others are refused, and nothing is stored or removed."""
-    await client.store("public", ("a.md", "Text."))
+    await client.store("open", ("a.md", "Text."))
     for token, status in (("", 401), ("reader", 403), ("wrong", 401)):
         assert (await client.store(token, ("b.md", "Text."))).status_code == status
         assert (await client("DELETE", f"{WIKI}/a.md", token)).status_code == status
@@ -136,7 +170,7 @@ async def test_a_writer_stores_for_readers_of_its_own_tags(client: Client) -> No
     assert hidden.json()["error"]["code"] == "bad_input"
     for fields in ({"acl": "board"}, {"label": "secret"}, {"clearance": "3"}):
         assert (await client.store("finance", ("e.md", "E."), **fields)).status_code == 403
-    assert (await client.store("public", ("e.md", "E."), acl="hr")).status_code == 403
+    assert (await client.store("open", ("e.md", "E."), acl="hr")).status_code == 403
     assert await client.ids() == []
     assert (await client("GET", WIKI)).status_code == 404
     assert await client.ids("finance") == ["a.md", "b.md", "c.md"]
@@ -149,14 +183,14 @@ async def test_a_writer_stores_for_readers_of_its_own_tags(client: Client) -> No
 async def test_hidden_documents_look_as_if_missing(client: Client) -> None:
     """What a caller may not see can be neither shown, removed nor replaced; counts leave it out."""
     await client.store("finance", ("a.md", "Hidden words."))
-    await client.store("public", ("b.md", "Public words."))
+    await client.store("open", ("b.md", "Public words."))
     (row,) = (await client("GET", "/v1/collections")).json()["collections"]
     assert row["documents"] == 1
     for method in ("GET", "DELETE"):
-        told = [await client(method, f"{WIKI}/{name}", "public") for name in ("a.md", "z.md")]
+        told = [await client(method, f"{WIKI}/{name}", "open") for name in ("a.md", "z.md")]
         assert [one.status_code for one in told] == [404, 404]
         assert told[0].text.replace("a.md", "z.md") == told[1].text
-    refused = await client.store("public", ("a.md", "Other words."))
+    refused = await client.store("open", ("a.md", "Other words."))
     assert refused.status_code == 422
     assert "Hidden words." in (await client("GET", f"{WIKI}/a.md", "finance")).json()["text"]
 
@@ -183,7 +217,7 @@ async def test_names_that_are_no_relative_paths(client: Client) -> None:
     """A name that leaves the folder, or that indexing would pass over, is refused."""
     outside = ("../a.md", "/a.md", ".a.md", "a/../b.md", "a//b.md", "a\\b.md", " ", "n" * 256)
     for name in (*outside, "node_modules/a.md"):
-        refused = await client.store("public", ("ok.md", "Text."), (name, "Text."))
+        refused = await client.store("open", ("ok.md", "Text."), (name, "Text."))
         assert refused.status_code == 400, name
     assert await client.ids() == []
 
@@ -191,21 +225,21 @@ async def test_names_that_are_no_relative_paths(client: Client) -> None:
 async def test_malformed_forms(client: Client) -> None:
     """A form without files, with unknown fields, twice the same name, or of another type is refused."""
     one = ("a.md", "Text.")
-    assert (await client.store("public", one, acll="x")).status_code == 400
-    assert (await client.store("public", one, one)).status_code == 400
-    assert (await client.store("public", one, ("a.md/b.md", "Text."))).status_code == 400
-    assert (await client.store("public", one, clearance="high")).status_code == 400
-    assert (await client("POST", WIKI, "public", data={"acl": "x"})).status_code == 400
-    assert (await client("POST", WIKI, "public", json={})).status_code == 400
-    assert (await client.store("public", one, collection="A B")).status_code == 400
-    assert (await client.store("public", ("a.exe", "x"))).status_code == 422
-    assert (await client.store("public", ("a.pdf", "no PDF"))).status_code == 422
+    assert (await client.store("open", one, acll="x")).status_code == 400
+    assert (await client.store("open", one, one)).status_code == 400
+    assert (await client.store("open", one, ("a.md/b.md", "Text."))).status_code == 400
+    assert (await client.store("open", one, clearance="high")).status_code == 400
+    assert (await client("POST", WIKI, "open", data={"acl": "x"})).status_code == 400
+    assert (await client("POST", WIKI, "open", json={})).status_code == 400
+    assert (await client.store("open", one, collection="A B")).status_code == 400
+    assert (await client.store("open", ("a.exe", "x"))).status_code == 422
+    assert (await client.store("open", ("a.pdf", "no PDF"))).status_code == 422
     assert await client.ids() == []
 
 
 async def test_reports_name_no_path_of_the_server(client: Client) -> None:
     """A failure names the file as the form does; where the server keeps it meanwhile is not told."""
-    told = await client.store("public", ("guides/a.pdf", "no PDF"), ("b.md", "Text."))
+    told = await client.store("open", ("guides/a.pdf", "no PDF"), ("b.md", "Text."))
     assert told.status_code == 201
     assert [one["path"] for one in told.json()["failures"]] == ["guides/a.pdf"]
     assert "whence-upload" not in told.text
@@ -213,7 +247,7 @@ async def test_reports_name_no_path_of_the_server(client: Client) -> None:
 
 async def test_a_chat_is_the_answer_of_ask(client: Client) -> None:
     """Text, citations and trace of a chat equal those of `/v1/ask`; a follow-up has both questions."""
-    await client.store("public", ("a.md", "# Leave\n\nEmployees get thirty days of leave a year."))
+    await client.store("open", ("a.md", "# Leave\n\nEmployees get thirty days of leave a year."))
     question = "How many days of leave do employees get?"
     plain = (await client("POST", "/v1/ask", json={"question": question})).json()
     chat = {"model": "wiki", "messages": [{"role": "user", "content": question}]}
@@ -232,6 +266,26 @@ async def test_a_chat_is_the_answer_of_ask(client: Client) -> None:
     told = (await client("POST", "/v1/chat/completions", json=chat)).json()["whence"]
     assert told["question"] == "And for contractors?"
     assert told["question_used"] == f"{question} And for contractors?"
+
+
+@pytest.mark.parametrize("writer", [Model()])
+async def test_a_chat_with_a_language_model(client: Client, writer: Any) -> None:
+    """It completes the follow-up; its tokens are the usage; pieces of a stream are the checked answer."""
+    await client.store("open", ("a.md", "# Leave\n\nEmployees get thirty days of leave a year."))
+    asked = ("How many days of leave do we get?", "And contractors?")
+    chat: dict[str, Any] = {
+        "model": "wiki",
+        "messages": [{"role": "user", "content": one} for one in asked],
+    }
+    told = (await client("POST", "/v1/chat/completions", json=chat)).json()
+    assert told["whence"]["question_used"] == "How many days do contractors get?"
+    assert told["usage"] == {"prompt_tokens": 21, "completion_tokens": 6, "total_tokens": 27}
+    text = told["choices"][0]["message"]["content"]
+    assert text == "Employees get thirty days of leave a year [1]."
+    streamed = (await client("POST", "/v1/chat/completions", json=chat | {"stream": True})).text
+    chunks = [json.loads(one[6:]) for one in streamed.split("\n\n") if one.startswith("data: {")]
+    deltas = [one["choices"][0]["delta"] for one in chunks]
+    assert "".join(one.get("content", "") for one in deltas) == text
 
 
 def _stages(tree: str) -> list[str]:

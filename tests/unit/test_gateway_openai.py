@@ -125,6 +125,22 @@ async def test_chunks_of_a_stream(
     assert include_usage or not any("usage" in one for one in chunks)
 
 
+async def test_a_stream_without_pieces_has_the_whole_text(
+    http: httpx.AsyncClient, engine: StubEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no piece brought comes with the answer, so the text is complete in any case."""
+
+    async def ask(chunk_callback: Any, **given: Any) -> Any:
+        await chunk_callback("Thirty", False)
+        return await StubEngine.ask(engine, **given)
+
+    monkeypatch.setattr(engine, "ask", ask)
+    body = {"model": "wiki", "messages": ASKED, "stream": True}
+    chunks = chunks_of((await http.post(CHAT, json=body)).text)
+    texts = [one["choices"][0]["delta"].get("content", "") for one in chunks]
+    assert [one for one in texts if one] == ["Thirty", " days."]
+
+
 async def test_a_failure_within_a_stream(http: httpx.AsyncClient, engine: StubEngine) -> None:
     """A failure after the status is an error that the official client raises."""
     engine.failure = DeadlineExceeded("too late")
