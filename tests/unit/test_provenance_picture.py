@@ -247,6 +247,9 @@ def test_a_scale_reaches_from_zero_to_one_at_least() -> None:
     assert (widened.low, widened.high) == (-1.0, 2.6)
     assert [place for place, one in enumerate(widened.bins) if any(one)] == [0, 22, 39]
     assert make_picture(_trace(scores="--"), 99).scale is None
+    short = make_picture(_trace(scores="98"), 99).scale
+    assert short is not None
+    assert (short.low, short.high) == (0.0, 1.0)
 
 
 def test_groups_show_the_nearest_and_count_the_others() -> None:

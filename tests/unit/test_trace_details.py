@@ -12,7 +12,13 @@ from tests.support.traces import code_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
-from whence.provenance.erasing import ERASED, corrections_of, erase_corrections, erase_texts
+from whence.provenance.erasing import (
+    ERASED,
+    corrections_of,
+    erase_corrections,
+    erase_texts,
+    erased_chunks,
+)
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.redaction import WITHHELD, chunk_ids, redact_trace
 from whence.provenance.render.rdf import (
@@ -154,6 +160,16 @@ def test_a_failure_alone_lacks_its_question() -> None:
     ]
 
 
+def test_a_second_question_is_one_fault() -> None:
+    """It has no parent, as the first has none."""
+    kind = iri(STAGE_TYPES["question"])
+    other = Triple(iri(f"{URIS.question}/again"), iri(ns.RDF_TYPE), kind, ns.GRAPH_RETRIEVAL)
+    found = check_trace(read_trace([*_chain(["a"]), other], "id"))
+
+    assert "duplicate_stage" in {one.code for one in found}
+    assert other.s.iri not in {one.where for one in found if one.code == "wrong_parent"}
+
+
 # --- the tree ---------------------------------------------------------------------------------------
 
 
@@ -219,6 +235,19 @@ def test_a_message_that_names_the_document_of_a_hidden_citation_is_withheld(
     assert reasons == ({late.reason} if shown else {WITHHELD})
 
 
+def test_a_document_without_a_name_withholds_nothing() -> None:
+    """Though the chunk of it that is hidden may be the only one."""
+    rows = [
+        CandidateRecord(chunk_id="chunk-1", rank=1),
+        CandidateRecord(chunk_id="chunk-2", rank=2, document_id="B.md"),
+    ]
+    late = Degradation(stage="s", code="c", reason="the words were late")
+    triples = _chain(["chunk-1", "chunk-2"], rows, run=StageRun(degraded=(late,)))
+    seen = redact_trace(read_trace(triples), frozenset(["chunk-2"]))
+
+    assert {one.reason for stage in seen.stages for one in stage.run.degraded} == {late.reason}
+
+
 def _record(triples: list[Triple], answer: Answer | None = None) -> TraceRecord:
     event = ExplainEvent(
         answer_id="id", stage="s", sequence=0, explain_id="", triples=tuple(triples)
@@ -247,6 +276,22 @@ def test_a_record_is_read_by_its_own_id() -> None:
     assert corrections_of(record) == tuple(corrections)
     erased = erase_texts(record, is_erased=lambda chunk, _: chunk == "a", erased_at=NOW)
     assert "So." not in {one.o.value for one in erased.events[0].triples}
+
+
+def test_erased_chunks_are_known_afterwards() -> None:
+    """Those and no others; a chunk of which no document is known is asked for without one."""
+    rows = [CandidateRecord(chunk_id="a", rank=1, document_id="A")]
+    asked: set[tuple[str, str]] = set()
+
+    def is_erased(chunk_id: str, document_id: str) -> bool:
+        asked.add((chunk_id, document_id))
+        return chunk_id == "a"
+
+    erased = erase_texts(_record(_chain([*"ab"], rows)), is_erased=is_erased, erased_at=NOW)
+    trace = read_trace(erased.events[0].triples)
+
+    assert erased_chunks(trace) == {"a"}
+    assert asked == {("a", "A"), ("b", "")}
 
 
 def test_what_is_left_of_a_citation() -> None:

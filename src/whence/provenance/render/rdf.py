@@ -286,9 +286,8 @@ def _position(query: str, word: str) -> str:
     at = query.upper().find(word.upper())
     if at < 0:
         return ""
-    line = query.count("\n", 0, at) + 1
-    column = at - (query.rfind("\n", 0, at) + 1) + 1
-    return f" (line {line}, column {column})"
+    lines = query[: at + 1].split("\n")
+    return f" (line {len(lines)}, column {len(lines[-1])})"
 
 
 def _first_line(error: Exception) -> str:
