@@ -116,9 +116,19 @@ def test_passages_of_other_subjects_are_no_editions(other: Passage) -> None:
         (passage("leave.md", status="archived"), passage("b.md", title="Archived")),
         (passage("plan-1900.md"), passage("plan-2.md")),
         (passage("plan-2.0.md"), passage("plan-2024.md")),
+        (passage("plan.md", version="1.2.3.4.5"), passage("plan.md", version="1.2.3.4.6")),
         (passage("a.md", replaced_by="b"), passage("c.md", title="B 2")),
     ],
-    ids=["numbers", "titles", "no path", "status", "first year", "release and year", "another"],
+    ids=[
+        "numbers",
+        "titles",
+        "no path",
+        "status",
+        "first year",
+        "release and year",
+        "parts",
+        "another",
+    ],
 )
 def test_documents_without_a_name_in_common_are_no_editions(one: Passage, other: Passage) -> None:
     """A name is what remains without numbers; a status is no name, and a year is no release."""

@@ -12,6 +12,7 @@ from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.hybrid import SearchParameters, SearchService
 from whence.retrieval.links import Neighbourhood, walk_scores
 from whence.retrieval.pipeline import find_candidates, passage_of, read_passages
+from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.rerank import score_documents
 from whence.retrieval.services import (
     Deadline,
@@ -147,6 +148,37 @@ async def test_a_model_of_token_codes_gets_texts_and_codes() -> None:
         *[("1", 0.5, None), ("0", 0.25, None)]
     ]
     assert (reply.revision, reply.unscored) == ("r", ())
+
+
+async def test_passages_without_a_valid_score_come_last() -> None:
+    """In the order they were sent, with the score 0, and are named; a negative score is valid."""
+
+    class Model:
+        model = "m"
+
+        async def score(self, query: str, texts: Sequence[str]) -> list[float | None]:
+            return [-0.5, None, 0.25, None]
+
+    documents = tuple(RerankItem(id=str(place), text="t") for place in range(4))
+    request = RerankRequest(queries=(RerankItem(id="0", text="q"),), documents=documents, limit=3)
+    reply = await score_documents(Model(), request)  # type: ignore[arg-type]
+
+    found = [(one.document_id, one.score) for one in (*reply.results, *reply.others)]
+    assert found == [("2", 0.25), ("0", -0.5), ("1", 0.0), ("3", 0.0)]
+    assert (len(reply.results), reply.unscored) == (3, ("1", "3"))
+
+
+def test_of_equal_ranks_and_scores_the_earlier_ranking_wins() -> None:
+    """The one that ranked a candidate best counts, not the one that found it first."""
+
+    def ranking(names: str) -> Ranking:
+        return Ranking([Candidate(chunk_id=n, document_id="d", score=0.5, rank=1) for n in names])
+
+    rankings = [("one", ranking("xya")), ("two", ranking("b")), ("three", ranking("a"))]
+    pooled = pool_candidates(rankings, limit=9)
+
+    assert "".join(one.chunk_id for one in pooled) == "xbay"
+    assert pooled[2].concepts == ("one", "three")
 
 
 def _clients(context: StubContext, **options: Any) -> RetrievalClients:

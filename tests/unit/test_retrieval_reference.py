@@ -857,6 +857,7 @@ def test_names_of_modes_and_matches() -> None:
             f"use one of {names}",
         )
     check_budget(MAX_BUDGET_S)
+    check_budget(0.001)
     for bad in (0.0, MAX_BUDGET_S + 0.1):
         with pytest.raises(BadInput, match="the time for reranking must be above 0 and at most"):
             check_budget(bad)
