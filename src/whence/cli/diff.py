@@ -22,7 +22,7 @@ _CAUSES = {
     "documents": "documents changed",
     "settings": "other settings",
     "models": "another model or version of Whence, or a model that does not repeat itself",
-    "rights": "other rights",
+    "rights": "other rights of the reader, or other tags of documents",
     "erased": "a document was erased",
     "statistics": "the statistics of the collection, which scores depend on",
 }
