@@ -135,6 +135,21 @@ def test_a_new_token_is_stored_as_a_digest(file: Path) -> None:
     assert [one.name for one in file.parent.iterdir()] == ["tokens.toml"]
 
 
+def test_a_new_token_grants_nothing_by_itself(tmp_path: Path) -> None:
+    """Without rights a token reads public documents for ever; folders on the way are made for the owner."""
+    file = tmp_path / "new" / "home" / "tokens.toml"
+    new_token(file, "plain", NOBODY)
+    (caller,) = watch_tokens(file, required=True).read().values()
+    assert caller == Caller("plain", Access.public())
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    end = datetime(2026, 12, 1, 0, 0, 0, 5, tzinfo=UTC)
+    _, entry = new_token(file, "ends", NOBODY, expires=end)
+    assert entry.expires == end.replace(microsecond=0)
+    assert [entry.is_expired(end.replace(microsecond=0, second=s)) for s in (0, 1)] == [True, True]
+    assert not entry.is_expired(datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC))
+    assert not read_tokens(file)["plain"].is_expired(end)
+
+
 def test_what_a_person_wrote_stays(file: Path) -> None:
     """Comments, order and entries of a file survive; a link leads to it still."""
     text = (
