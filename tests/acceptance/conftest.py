@@ -81,7 +81,7 @@ class Cli:
 
     def environment(self, **extra: str) -> dict[str, str]:
         """Return the environment of a command: the caller's without Whence's settings and the terminal size."""
-        ours = ("WHENCE_", "OPENAI_", "COHERE_", "COLUMNS", "LINES")
+        ours = ("WHENCE_", "OPENAI_", "COHERE_", "OLLAMA_", "COLUMNS", "LINES")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         return clean | {"WHENCE_HOME": str(self.home)} | extra
 

@@ -5,6 +5,9 @@ In: a setting such as `openai:gpt-4o-mini` and a `ModelSettings`. Out: objects o
 - `protocols` (open first): `Embedder`, `Reranker`, `Writer` and the requests of a writer.
 - `factory`: from a setting to a model; other packages add models through entry points.
 - `local_embedder`, `flashrank_reranker`, `extractive_writer`: on this machine.
-- `openai`, `api_embedder`: behind an API.
-- `installation`, `installed`: putting the local models in place, and finding and checking them.
+- `onnx_embedder`, `onnx_folder`: any ONNX model from a folder.
+- `endpoints`, `api_client`: which server a role asks, with which key, and how.
+- `openai`, `api_embedder`, `text_limits`, `http_reranker`: models behind it.
+- `installation`, `cross_encoders`, `hub`: putting local models in place.
+- `installed`: finding and checking them.
 """
