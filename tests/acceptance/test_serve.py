@@ -241,7 +241,39 @@ def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
     async def use() -> None:
         async with Client(f"{gateway.url}/mcp", mode=mode) as client:
             listed = await client.list_tools()
-            assert [tool.name for tool in listed.tools] == ["search", "ask", "explain", "why_not"]
+            names = ["search", "fetch", "ask", "explain", "why_not", "expand"]
+            assert [tool.name for tool in listed.tools] == names
+            found = await client.call_tool("search", {"query": QUESTION})
+            first = found.structured_content["results"][0]
+            assert set(first) == {"id", "title", "url", "text"}
+            assert all(one["url"] for one in found.structured_content["results"])
+            read = (await client.call_tool("fetch", {"id": first["id"]})).structured_content
+            assert set(read) == {"id", "title", "text", "url", "metadata"}
+            assert first["text"] in read["text"]
+            assert read["url"] == first["url"]
+            place = read["metadata"]["passage"]["location"]
+            assert read["text"][place["char_start"] : place["char_end"]] == first["text"]
+            by_url = await client.call_tool("fetch", {"id": first["url"]})
+            assert by_url.structured_content["text"] == read["text"]
+            hidden = await client.call_tool(
+                "fetch", {"id": "finance/salary-bands.md", "collection": "serve"}
+            )
+            missing = await client.call_tool(
+                "fetch", {"id": "finance/none.md", "collection": "serve"}
+            )
+            assert hidden.is_error
+            assert hidden.content[0].text.replace("salary-bands", "none") == missing.content[0].text
+            resources = (await client.list_resources()).resources
+            assert f"whence://serve/{read['metadata']['document_id']}" in {
+                str(one.uri) for one in resources
+            }
+            assert not any("salary" in str(one.uri) for one in resources)
+            (content,) = (await client.read_resource(first["url"])).contents
+            assert content.text == read["text"]
+            assert (await client.list_resource_templates()).resource_templates
+            (prompt,) = (await client.list_prompts()).prompts
+            given = await client.get_prompt(prompt.name, {"question": QUESTION})
+            assert first["text"] in given.messages[0].content.text
             asked = await client.call_tool("ask", {"question": QUESTION})
             assert asked.structured_content["citations"]
             given = {"answer_id": asked.structured_content["answer_id"]}
@@ -251,6 +283,28 @@ def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
             assert missed.structured_content["stage"]
             failed = await client.call_tool("ask", {"question": " "})
             assert failed.is_error
+
+    asyncio.run(use())
+
+
+def test_official_client_reads_code(gateway: Gateway, releases: Any) -> None:
+    """A snapshot of code is searched, expanded and read by the ids that the search returns."""
+    from mcp import Client
+
+    async def use() -> None:
+        async with Client(f"{gateway.url}/mcp") as client:
+            snapshot = {"snapshot": "release-1.1"}
+            found = await client.call_tool("search", {"query": "depot", **snapshot})
+            first = found.structured_content["results"][0]
+            given = {"nodes": [first["id"]], "direction": "both", **snapshot}
+            around = (await client.call_tool("expand", given)).structured_content
+            assert first["id"] in [one["id"] for one in around["nodes"]]
+            assert len(around["nodes"]) > 1
+            read = await client.call_tool("fetch", {"id": first["id"], **snapshot})
+            assert read.structured_content["text"] == first["text"]
+            assert read.structured_content["url"] == first["url"]
+            refused = await client.call_tool("expand", {"nodes": [first["id"]]})
+            assert "no snapshot is named" in refused.content[0].text
 
     asyncio.run(use())
 
@@ -267,7 +321,8 @@ def test_official_client_over_standard_input(indexed: Any) -> None:
         )
         async with Client(stdio_client(parameters)) as client:
             found = await client.call_tool("search", {"query": HIDDEN, "threshold": 0})
-            assert found.structured_content["hits"]
+            texts = [one["text"] for one in found.structured_content["results"]]
+            assert any("salar" in text.lower() for text in texts)
 
     asyncio.run(use())
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from whence.gateway.auth import Caller
-from whence.gateway.mcp import HANDSHAKE_REVISIONS, REVISIONS, TOOLS, Mcp
+from whence.gateway.mcp import HANDSHAKE_REVISIONS, REVISIONS, Mcp
+from whence.gateway.mcp_tools import TOOLS
 from whence.gateway.server import serve_stdio
 from whence.schema import Access
 from whence.schema.errors import NotFound
@@ -26,8 +29,24 @@ META = {
 class StubService:
     """Searches at once, and never finds a trace."""
 
+    collection = "notes"
+
     async def search(self, caller: Caller, body: Any) -> dict[str, Any]:
-        return {"query": body.query, "reader": sorted(caller.access.acl_tags)}
+        chunk = {"id": "c1", "content": body.query, "metadata": {"title": "T", "heading": "H"}}
+        return {"hits": [{"document_id": "a b.md", "chunk": chunk}]}
+
+    async def show(self, caller: Caller, collection: str, item: str, access: Access) -> Any:
+        raise NotFound(f"no document {item!r}")
+
+    async def collections(self, access: Access) -> list[Any]:
+        return [SimpleNamespace(name=name) for name in ("b", "a")]
+
+    async def documents(
+        self, caller: Caller, collection: str, access: Access, limit: int, after: str
+    ) -> list[Any]:
+        ids = [f"{n:03}" for n in range(150)]
+        rest = [one for one in ids if one > after][:limit]
+        return [SimpleNamespace(document_id=one, title="") for one in rest]
 
     async def trace(self, caller: Caller, body: Any) -> Any:
         raise NotFound(f"no answer {body.answer_id}", hint="ask first")
@@ -92,13 +111,67 @@ async def test_enveloped_results_have_their_required_fields() -> None:
     assert told["supportedVersions"] == [MODERN]
 
 
-async def test_tool_reads_with_the_rights_of_its_caller() -> None:
-    """The result of a tool has both forms, and the caller's rights reach the tool."""
+async def test_results_of_a_tool() -> None:
+    """The result of a tool has both forms; a result of a search has a URL also where its document has none."""
     params = {"name": "search", "arguments": {"query": "leave"}}
     told = await result(message("tools/call", params))
-    assert told["structuredContent"] == {"query": "leave", "reader": []}
+    expected = {"id": "c1", "title": "T: H", "url": "whence://notes/a%20b.md", "text": "leave"}
+    assert told["structuredContent"] == {"results": [expected]}
     assert json.loads(told["content"][0]["text"]) == told["structuredContent"]
     assert told["isError"] is False
+
+
+async def test_resources_come_in_pages() -> None:
+    """Pages of resources have each document once, by collection and id."""
+    found: list[str] = []
+    cursor, pages = {}, 0
+    while pages == 0 or cursor:
+        told = await result(message("resources/list", cursor))
+        found += [one["uri"] for one in told["resources"]]
+        cursor = {"cursor": told["nextCursor"]} if "nextCursor" in told else {}
+        pages += 1
+    assert pages == 3
+    assert found == [f"whence://{name}/{n:03}" for name in "ab" for n in range(150)]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "words"),
+    [
+        ("resources/read", {"uri": "whence://notes/x"}, "no document 'x'"),
+        ("resources/read", {"uri": "file:///etc/passwd"}, "is no document"),
+        ("resources/read", {"uri": 3}, "uri must be a text"),
+        ("resources/read", {}, "uri must be a text"),
+        ("resources/list", {"cursor": "x"}, "is no document"),
+        ("prompts/get", {"name": "x"}, "unknown prompt 'x'"),
+        ("prompts/get", {"name": "answer_with_citations"}, "argument `question`"),
+        ("prompts/get", {"name": "answer_with_citations", "arguments": []}, "argument `question`"),
+        ("prompts/get", {"name": "answer_with_citations", "arguments": [1]}, "must be an object"),
+    ],
+)
+async def test_failures_of_resources_and_prompts(
+    method: str, params: dict[str, Any], words: str
+) -> None:
+    """What cannot be read is an error of the protocol with a reason, in every revision."""
+    status, document = await call(message(method, params))
+    assert document is not None
+    assert words in document["error"]["message"]
+    assert document["error"]["code"] == (-32002 if words.startswith("no document") else -32602)
+    name = params.get("uri") or params.get("name")
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": str(name)}
+    status, document = await call(message(method, params | {"_meta": META}), headers)
+    assert (status, document and document["error"]["code"]) == (400, -32602)
+
+
+async def test_names_in_headers_may_be_encoded() -> None:
+    """The header that repeats an address may have it in base64; another address is refused."""
+    uri = "whence://notes/gebühren.md"
+    params = {"uri": uri, "_meta": META}
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "resources/read"}
+    codes = []
+    for name in (f"=?base64?{base64.b64encode(uri.encode()).decode()}?=", "=?base64?!?=", "other"):
+        _, document = await call(message("resources/read", params), headers | {"mcp-name": name})
+        codes.append(document and document["error"]["code"])
+    assert codes == [-32602, -32020, -32020]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +204,7 @@ async def test_failures_of_tools_are_results(params: dict[str, Any], words: str)
         (message("ping", [1]), -32602),
         (message("tools/call", {"name": "rm"}), -32602),
         (message("tools/call", {"name": ["a"]}), -32602),
-        (message("resources/list"), -32601),
+        (message("logging/setLevel"), -32601),
         (message("server/discover"), -32601),
     ],
 )

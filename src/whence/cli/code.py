@@ -11,16 +11,13 @@ from rich.markup import escape
 from whence.cli.options import ReaderAccess, RequiredSnapshot, TraceFile
 from whence.cli.output import console, note, print_json
 from whence.cli.session import as_json, run_with_engine
-from whence.engine.json_documents import select_fields
+from whence.engine.json_documents import expand_document, select_fields
 
 if TYPE_CHECKING:
     from whence.engine.node_texts import FetchReport
     from whence.schema.graph import ExpandResponse
     from whence.schema.texts import TextBudget
 
-_REPLY_FIELDS = ("snapshot_id", "seeds", "truncated", "reason")
-_NODE_FIELDS = ("id", "local_id", "depth", "parent_id")
-_EDGE_FIELDS = ("from_id", "to_id", "relation", "stored_relation")
 _REPORT_FIELDS = ("snapshot_id", "node_texts", "used")
 _DECISION_FIELDS = ("id", "action", "reason")
 _PRIORITIZE_HELP = (
@@ -64,11 +61,7 @@ def expand(
         trace=trace,
     )
     if as_json(context):
-        parts = {
-            "nodes": [select_fields(one, _NODE_FIELDS) for one in reply.nodes],
-            "edges": [select_fields(one, _EDGE_FIELDS) for one in reply.edges],
-        }
-        print_json(select_fields(reply, _REPLY_FIELDS) | parts)
+        print_json(expand_document(reply))
     else:
         _print_graph(reply)
     return 0

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from whence.provenance.outcome import WhyNot
     from whence.retrieval.results import SearchReport
     from whence.schema.document_rag import Answer
+    from whence.schema.graph import ExpandResponse
 
 _CITATION = (
     *("marker", "chunk_id", "document_id", "title", "source_file", "source_url"),
@@ -63,6 +64,20 @@ def document_json(document: DocumentText) -> dict[str, Any]:
         for chunk in document.chunks
     ]
     return {**{name: getattr(document, name) for name in names}, "chunks": chunks}
+
+
+def expand_document(reply: ExpandResponse) -> dict[str, Any]:
+    """Return the JSON document of a neighbourhood of code nodes."""
+    return {
+        **select_fields(reply, ("snapshot_id", "seeds", "truncated", "reason")),
+        "nodes": [
+            select_fields(one, ("id", "local_id", "depth", "parent_id")) for one in reply.nodes
+        ],
+        "edges": [
+            select_fields(one, ("from_id", "to_id", "relation", "stored_relation"))
+            for one in reply.edges
+        ],
+    }
 
 
 def why_not_document(told: WhyNot) -> dict[str, Any]:

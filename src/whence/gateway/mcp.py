@@ -1,4 +1,4 @@
-"""The Model Context Protocol: search, ask, explain and why-not as tools of an assistant.
+"""The Model Context Protocol: messages of assistants and their answers; `mcp_tools` has what is offered.
 
 Transports: HTTP (one JSON-RPC message a POST, no session) and standard input and output (one message a line).
 Revisions up to 2025-11-25 begin with a handshake; from 2026-07-28 on every request carries its revision in an
@@ -8,24 +8,26 @@ the tests, as a client.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import base64
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from whence.gateway.auth import Caller
 from whence.gateway.failures import as_whence_error
-from whence.gateway.requests import (
-    AskBody,
-    ExplainBody,
-    SearchBody,
-    WhyNotBody,
-    decode_json,
-    parse_body,
+from whence.gateway.mcp_tools import (
+    PROMPTS,
+    TEMPLATES,
+    TOOLS,
+    list_resources,
+    make_prompt,
+    read_resource,
 )
+from whence.gateway.requests import decode_json, parse_body
 from whence.gateway.service import Service
-from whence.provenance.render import render_trace
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, NotFound, WhenceError
 from whence.schema.version import VERSION
 
 #: Revisions that begin with `initialize`, newest first.
@@ -40,15 +42,24 @@ _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _SERVER: Final = "io.modelcontextprotocol/serverInfo"
 
 _PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD = -32700, -32600, -32601
-_INVALID_PARAMS = -32602
+_INVALID_PARAMS, _INTERNAL = -32602, -32603
+#: A resource that does not exist, until 2025-11-25; later revisions have invalid parameters.
+_NO_RESOURCE = -32002
 _HEADER_MISMATCH, _UNSUPPORTED_REVISION = -32020, -32022
+#: Methods that name something, by the parameter that the header `Mcp-Name` repeats.
+_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_BASE64 = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=\Z")
+_LISTS: Final[Mapping[str, dict[str, Any]]] = {
+    "prompts/list": PROMPTS,
+    "resources/templates/list": TEMPLATES,
+}
 #: Time for which clients may cache the list of tools.
 _TTL_MS: Final = 3_600_000
 
 _INSTRUCTIONS = (
-    "Search and ask the documents indexed by Whence. `ask` returns an answer whose markers [1], [2] refer to its"
+    "Search and ask the documents indexed by Whence. `search` finds passages, `fetch` reads a whole document. `ask` returns an answer whose markers [1], [2] refer to its"
     " citations; `explain` shows which passages were considered, kept and dropped, and why; `why_not` returns the"
-    " reason for one passage. Only documents that the caller may see are used."
+    " reason for one passage; `expand` follows dependencies of code. Only documents that the caller may see are used."
 )
 
 
@@ -57,53 +68,6 @@ class McpReply(msgspec.Struct, frozen=True):
 
     status: int
     document: dict[str, Any] | None = None
-
-
-class Tool(msgspec.Struct, frozen=True):
-    """A tool and the function it calls."""
-
-    name: str
-    title: str
-    body: type[Any]
-    """Struct of the arguments; its docstring is the description."""
-    call: Callable[[Service, Caller, Any], Awaitable[Any]]
-
-    def description(self) -> dict[str, Any]:
-        """Return the tool as `tools/list` shows it."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "description": (self.body.__doc__ or "").strip(),
-            "inputSchema": _input_schema(self.body),
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        }
-
-
-async def _explain(service: Service, caller: Caller, body: ExplainBody) -> dict[str, Any]:
-    from whence.provenance.render.json import trace_summary
-
-    trace = await service.trace(caller, body)
-    # The tree has the content of the triples in a twentieth of the size.
-    return trace_summary(trace) | {"tree": render_trace(trace, "tree")}
-
-
-TOOLS: Final = (
-    Tool("search", "Search passages", SearchBody, lambda s, caller, body: s.search(caller, body)),
-    Tool("ask", "Ask a question", AskBody, lambda s, caller, body: s.ask(caller, body)),
-    Tool("explain", "Explain an answer", ExplainBody, _explain),
-    Tool(
-        "why_not",
-        "Why a passage is not in an answer",
-        WhyNotBody,
-        lambda s, caller, body: s.why_not(caller, body),
-    ),
-)
-
-
-def _input_schema(body: type[Any]) -> dict[str, Any]:
-    (schema,), parts = msgspec.json.schema_components([body], ref_template="#/$defs/{name}")
-    own = dict(parts.pop(body.__name__) if "$ref" in schema else schema)
-    return own | ({"$defs": parts} if parts else {})
 
 
 class _ProtocolError(Exception):
@@ -165,9 +129,35 @@ class Mcp:
             result = {"tools": [tool.description() for tool in TOOLS]} | (kept if enveloped else {})
         elif method == "tools/call":
             result = await self._call(params, caller)
+        elif method in _LISTS:
+            result = _LISTS[method] | (kept if enveloped else {})
+        elif method in ("resources/list", "resources/read", "prompts/get"):
+            result = await self._read(method, params, caller, enveloped=enveloped)
         else:
             raise _ProtocolError(_NO_METHOD, f"unknown method {method!r}")
         return result | ({"resultType": "complete"} if enveloped else {})
+
+    async def _read(
+        self, method: str, params: Mapping[str, Any], caller: Caller, *, enveloped: bool
+    ) -> dict[str, Any]:
+        """Return documents or a prompt; what cannot be returned is an error of the protocol."""
+        try:
+            if method == "resources/list":
+                # Two callers see different lists.
+                private = {"ttlMs": 0, "cacheScope": "private"} if enveloped else {}
+                cursor = _text(params, "cursor", "")
+                return await list_resources(self._service, caller, cursor) | private
+            if method == "resources/read":
+                private = {"ttlMs": 0, "cacheScope": "private"} if enveloped else {}
+                return await read_resource(self._service, caller, _text(params, "uri")) | private
+            return await make_prompt(self._service, caller, params)
+        except NotFound as error:
+            missing = _INVALID_PARAMS if enveloped else _NO_RESOURCE
+            raise _ProtocolError(missing, error.message) from error
+        except BadInput as error:
+            raise _ProtocolError(_INVALID_PARAMS, error.message) from error
+        except WhenceError as error:
+            raise _ProtocolError(_INTERNAL, error.message) from error
 
     async def _call(self, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Call a tool; an error inside it is a result with `isError`, for the assistant to act on."""
@@ -216,13 +206,32 @@ def _check(
         raise _unsupported(meta[_REVISION])
 
 
+def _text(params: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    given = params.get(name, default)
+    if not isinstance(given, str):
+        raise BadInput(f"the parameter {name} must be a text")
+    return given
+
+
 def _check_headers(message: Mapping[str, Any], headers: Mapping[str, str], revision: str) -> None:
     routes = {"mcp-protocol-version": revision, "mcp-method": message["method"]}
-    if message["method"] == "tools/call":
-        routes["mcp-name"] = str(message["params"].get("name"))
+    if message["method"] in _NAMED:
+        named = (message.get("params") or {}).get(_NAMED[message["method"]])
+        routes["mcp-name"] = str(named)
     for name, wanted in routes.items():
-        if headers.get(name) != wanted:
+        if _header_text(headers.get(name)) != wanted:
             raise _ProtocolError(_HEADER_MISMATCH, f"the header {name} is not {wanted!r}")
+
+
+def _header_text(value: str | None) -> str | None:
+    """Return the text of a header, which may be in base64; None when it is malformed."""
+    encoded = _BASE64.match(value or "")
+    if encoded is None:
+        return value
+    try:
+        return base64.b64decode(encoded[1], validate=True).decode("utf-8")
+    except ValueError:
+        return None
 
 
 def _unsupported(revision: str) -> _ProtocolError:
@@ -251,4 +260,7 @@ def _server() -> dict[str, str]:
 
 
 def _about() -> dict[str, Any]:
-    return {"capabilities": {"tools": {}}, "instructions": _INSTRUCTIONS}
+    return {
+        "capabilities": {"prompts": {}, "resources": {}, "tools": {}},
+        "instructions": _INSTRUCTIONS,
+    }

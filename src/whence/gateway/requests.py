@@ -90,6 +90,41 @@ class SearchBody(_Body, frozen=True, kw_only=True):
     access: _Access = None
 
 
+class FetchBody(_Body, frozen=True, kw_only=True):
+    """Read a whole document, or the text of a code node, by an id or URL that `search` returned."""
+
+    id: Annotated[str, msgspec.Meta(description="Id or URL of a result, or id of a document.")]
+    collection: _Collection = ""
+    snapshot: Annotated[
+        str, msgspec.Meta(description="Snapshot of a code node: id, head sha, branch or tag.")
+    ] = ""
+    set: Annotated[str, msgspec.Meta(description="Set of snapshots.")] = ""
+    snapshot_source: Annotated[
+        str, msgspec.Meta(description="Member of the set: primary or secondary.")
+    ] = ""
+    access: _Access = None
+
+
+class ExpandBody(_Body, frozen=True, kw_only=True):
+    """Find what code nodes of a snapshot depend on, or what depends on them."""
+
+    nodes: Annotated[list[str], msgspec.Meta(description="Ids to start from.", min_length=1)]
+    snapshot: Annotated[
+        str, msgspec.Meta(description="Snapshot to read: id, head sha, branch or tag.")
+    ] = ""
+    set: Annotated[str, msgspec.Meta(description="Set of snapshots.")] = ""
+    snapshot_source: Annotated[
+        str, msgspec.Meta(description="Member of the set: primary or secondary.")
+    ] = ""
+    max_depth: Annotated[int, msgspec.Meta(ge=1, description="Most steps from a node.")] = 2
+    max_nodes: Annotated[int, msgspec.Meta(ge=1, description="Most nodes in all.")] = 120
+    relations: Annotated[
+        list[str], msgspec.Meta(description="Relations to follow, e.g. ReadsFrom; all when empty.")
+    ] = []
+    direction: Annotated[str, msgspec.Meta(description="out, in or both.")] = "out"
+    access: _Access = None
+
+
 class AskBody(_Body, frozen=True, kw_only=True):
     """Answer a question from documents, with citations."""
 

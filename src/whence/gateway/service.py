@@ -9,13 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whence.engine.json_documents import answer_document, search_document, why_not_document
+from whence.engine.json_documents import (
+    answer_document,
+    expand_document,
+    search_document,
+    why_not_document,
+)
 from whence.engine.search import SearchQuery
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.gateway.admission import Admission
 from whence.gateway.auth import Caller
-from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
+from whence.gateway.requests import (
+    AskBody,
+    ExpandBody,
+    ExplainBody,
+    FetchBody,
+    SearchBody,
+    WhyNotBody,
+)
 from whence.gateway.spans import Operation, Spans
+from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
@@ -43,6 +56,8 @@ FORMATS = tuple(MEDIA_TYPES)
 _TIMEOUT_S = 30.0
 #: Time limit of storing files, in seconds.
 _UPLOAD_S = 900.0
+#: Most characters of a code node.
+_NODE_CHARS = 1_000_000
 
 
 class Service:
@@ -63,21 +78,48 @@ class Service:
         self._admission = Admission(concurrent)
         self._spans = spans or Spans()
 
+    @property
+    def collection(self) -> str:
+        """The collection that is read by requests that name none."""
+        return self._collection
+
     async def search(self, caller: Caller, body: SearchBody) -> dict[str, Any]:
         """Search."""
         async with self._admission.admit("search", caller.share, _TIMEOUT_S):
             options = self._options(caller, body)
-            names = {
-                "snapshot": options.pop("snapshot"),
-                "set_name": options.pop("set"),
-                "source": options.pop("snapshot_source"),
-            }
-            choice = SnapshotChoice(**names) if any(names.values()) else None
+            choice = _choice(body)
+            for name in ("snapshot", "set", "snapshot_source"):
+                del options[name]
             with self._operation("retrieval", options["collection"]) as told:
                 told.queried(body.query)
                 report = await self._engine.search_report(SearchQuery(**options, snapshot=choice))
         document = search_document(body.query, body.mode, report)
         return document | {"trace_id": report.trace_id} if body.locations else document
+
+    async def expand(self, caller: Caller, body: ExpandBody) -> dict[str, Any]:
+        """Return the dependencies around nodes of code."""
+        async with self._admission.admit("expand", caller.share, _TIMEOUT_S):
+            reply = await self._engine.code.expand(
+                body.nodes,
+                snapshot=_choice(body) or SnapshotChoice(),
+                max_depth=body.max_depth,
+                max_nodes=body.max_nodes,
+                relations=body.relations,
+                direction=body.direction,
+                access=caller.access_for(body.access),
+            )
+        return expand_document(reply)
+
+    async def node_text(self, caller: Caller, body: FetchBody) -> dict[str, Any]:
+        """Return the text of a node of code, within a budget that holds any node."""
+        async with self._admission.admit("fetch", caller.share, _TIMEOUT_S):
+            report = await self._engine.code.fetch(
+                [body.id],
+                budget=TextBudget(kind="chars", limit=_NODE_CHARS),
+                snapshot=_choice(body) or SnapshotChoice(),
+                access=caller.access_for(body.access),
+            )
+        return {"snapshot_id": report.snapshot_id, "node_texts": report.node_texts}
 
     async def ask(
         self,
@@ -191,3 +233,9 @@ class Service:
             "access": caller.access_for(body.access),
             "collection": body.collection or self._collection,
         }
+
+
+def _choice(body: SearchBody | FetchBody | ExpandBody) -> SnapshotChoice | None:
+    """Return the snapshot of code that a body names; None when it names none."""
+    names = {"snapshot": body.snapshot, "set_name": body.set, "source": body.snapshot_source}
+    return SnapshotChoice(**names) if any(names.values()) else None
