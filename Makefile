@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test frameworks proofs check format docs bench bench-quality bench-answers mutants gate integration-retrieval lock clean
+.PHONY: help setup dev demo test frameworks proofs check format docs bench bench-quality bench-answers mutants fuzz gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -69,6 +69,10 @@ bench-answers: dev ## Ask our questions about documentation from package indexes
 MUTANTS ?=
 mutants: dev ## Change the code in small ways and list what no test notices; all takes hours: MUTANTS="--sample 100"
 	$(BIN)/python tools/mutants.py $(MUTANTS)
+
+FUZZ_SECONDS ?= 600
+fuzz: dev ## Give mutated inputs to every decoder for ten minutes: FUZZ_SECONDS=60, FUZZ="--target html"
+	$(BIN)/python tools/fuzz.py --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 gate: setup ## Refuse what makes retrieval of the example handbook worse
 	@tools/gate.sh

@@ -414,7 +414,7 @@ def parse_filter_options(options: Iterable[str]) -> dict[str, Any]:
 def _json_option(option: str) -> Any:
     try:
         return msgspec.json.decode(option)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise BadInput(f"{option[:100]!r} is not JSON: {error}", hint=_ALLOWED) from error
 
 
