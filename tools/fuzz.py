@@ -16,7 +16,6 @@ import os
 import random
 import re
 import resource
-import struct
 import sys
 import tempfile
 import time
@@ -39,7 +38,8 @@ STUCK_S = 20.0
 MEMORY = 512 * 2**20
 #: Inputs of one process.
 BATCH = 2_000
-_STATE = struct.Struct("qdd")
+#: Number of the input, when it began, most seconds; each is written at once, which `struct` does not do.
+_NUMBER, _BEGAN, _MOST = range(3)
 _TOKEN = re.compile(rb"[A-Za-z_]{2,20}|\d+|[^\w\s]{1,4}")
 _ODD = (
     b"\0", b"\xff", b"\xed\xa0\x80", b"\\ud800", b"\xe2\x80\xae", b"\x1b[2J", b"9" * 400, b"-1", b"1e999", b"NaN",
@@ -101,8 +101,8 @@ def run_batch(
     target: Target, inputs: Inputs, first: int, count: int
 ) -> tuple[int, float, list[Finding]]:
     """Try inputs in a process of its own; return the next number, the most seconds and the findings."""
-    shared = mmap.mmap(-1, _STATE.size)
-    _STATE.pack_into(shared, 0, first, time.monotonic(), 0.0)
+    shared = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+    shared[_NUMBER], shared[_BEGAN] = first, time.monotonic()
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -117,37 +117,35 @@ def run_batch(
     for line in reported:
         number, _, what = line.partition(" ")
         findings.append(Finding(target.name, int(number), what))
-    number, _, slowest = _STATE.unpack_from(shared, 0)
+    number, slowest = int(shared[_NUMBER]), shared[_MOST]
     if status:
         what = f"ended with signal {status & 127}" if status & 127 else f"ended with {status >> 8}"
         findings.append(Finding(target.name, number, what))
     return number + 1, slowest, findings
 
 
-def _wait(child: int, shared: mmap.mmap) -> int:
+def _wait(child: int, shared: memoryview[float]) -> int:
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return status
-        _, began, _ = _STATE.unpack_from(shared, 0)
-        if time.monotonic() - began > STUCK_S:
+        if time.monotonic() - shared[_BEGAN] > STUCK_S:
             os.kill(child, 9)
             return os.waitpid(child, 0)[1]
         time.sleep(0.01)
 
 
 def _work(
-    target: Target, inputs: Inputs, numbers: Sequence[int], shared: mmap.mmap, writer: int
+    target: Target, inputs: Inputs, numbers: Sequence[int], shared: memoryview[float], writer: int
 ) -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    slowest = 0.0
     for number in numbers:
         data = inputs.make(number)
-        _STATE.pack_into(shared, 0, number, time.monotonic(), slowest)
+        shared[_NUMBER], shared[_BEGAN] = number, time.monotonic()
         begin = time.process_time()
         try:
             target.decode(data)
@@ -159,12 +157,11 @@ def _work(
             words = " ".join(str(error).split())[:80]
             what = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {words}"
         seconds = time.process_time() - begin
-        slowest = max(slowest, seconds)
+        shared[_MOST] = max(shared[_MOST], seconds)
         if seconds > SLOW_S:
             what = f"took {seconds:.1f} s {what}"
         if what:
             os.write(writer, f"{number} {what}\n".encode("utf-8", "replace"))
-    _STATE.pack_into(shared, 0, numbers[-1], time.monotonic(), slowest)
 
 
 def try_target(

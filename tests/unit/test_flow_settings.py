@@ -156,6 +156,7 @@ def test_folders_are_absolute(tmp_path: Path) -> None:
         ('home = {a = "b"}', "home in .* must be one text or number"),
         ("home = 2027-01-02", "home in .* must be one text or number"),
         ("home =", "is not valid TOML"),
+        (f"home = {'1' * 5000}", "is not valid TOML"),
         ('broker = "kafka://x"', "must start with memory:// or pulsar://"),
         ('database_url = "mysql://x"', "postgresql://"),
         ('collection = "No Such"', "not a valid collection name"),

@@ -106,6 +106,12 @@ def test_the_body_begins_after_the_closing_line() -> None:
     assert text[read_front_matter(text).end :] == "Body."
 
 
+def test_toml_with_a_number_of_too_many_digits_is_refused() -> None:
+    """A number that Python does not convert is a fault of the document."""
+    with pytest.raises(BadInput):
+        read_front_matter(f"+++\nclearance = {'1' * 5000}\n+++\nBody.")
+
+
 def test_toml_is_read_whole() -> None:
     """Front matter between lines of plus signs is TOML, with dates as text."""
     text = '+++\ntitle = "T"\ndate = 2024-03-01\nacl = ["finance"]\n+++\nBody.'

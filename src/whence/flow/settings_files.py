@@ -89,7 +89,7 @@ def _text_of(file: Path) -> str:
 def _parse(file: Path, text: str) -> Mapping[str, Any]:
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{file} is not valid TOML: {error}", hint="correct that line, or remove the file"
         ) from error

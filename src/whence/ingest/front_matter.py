@@ -76,7 +76,7 @@ def _looks_like_front_matter(block: str, fence: str) -> bool:
 def _read_toml(block: str) -> dict[str, Any]:
     try:
         values = tomllib.loads(block)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"the front matter is not TOML: {error}") from error
     return {key: _to_json(value) for key, value in values.items()}
 
