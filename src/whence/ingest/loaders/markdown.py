@@ -65,8 +65,8 @@ def write_markdown(text: str, start: int = 0) -> TextBuilder:
 
     above = text.count("\n", 0, start)
     builder = TextBuilder()
-    tree = SyntaxTreeNode(_parser().parse(plain_markdown(text[start:])))
     try:
+        tree = SyntaxTreeNode(_parser().parse(plain_markdown(text[start:])))
         _Writer(builder, above + 1).write(tree)
     except RecursionError as error:
         raise BadInput("is nested too deeply") from error
