@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from whence.ingest.field_validation import merge_tags, parse_tags
 from whence.ingest.front_matter import read_front_matter
+from whence.ingest.loaders.markdown import write_markdown
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput
 
@@ -166,3 +167,9 @@ def test_a_reader_of_joined_tags_may_read_by_either(
         assert not set(own.acl) & set(given_.acl)
         return
     assert (reader.allows(own) and reader.allows(given_)) or not reader.allows(joined)
+
+
+def test_markdown_with_many_nested_marks_is_refused() -> None:
+    """Emphasis in emphasis, deeper than can be read, is a fault of the document."""
+    with pytest.raises(BadInput, match="nested too deeply"):
+        write_markdown("*a _b " * 600 + "_ *" * 600)
