@@ -18,7 +18,7 @@ class SetStore:
         self.error = error
         self.kept: dict[str, TraceRecord] = {}
 
-    async def record_trace(self, record: TraceRecord, *, without: object = None) -> bool:
+    async def record_trace(self, record: TraceRecord) -> bool:
         if self.error:
             raise self.error
         return self.kept.setdefault(record.answer_id, record) is record

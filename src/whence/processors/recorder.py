@@ -43,14 +43,16 @@ class RecorderProcessor(Processor):
 
     async def handle(self, message: TraceRecord, context: Context) -> None:
         """Write one trace; on an error of the store the worker tries again."""
-        erased: frozenset[str] | None = None
+        # A store that never refuses need not take the argument.
+        without: dict[str, Collection[str]] = {}
         while True:
             try:
-                await self._store.record_trace(message, without=erased)
+                await self._store.record_trace(message, **without)
             except ErasedMeanwhile as found:
-                erased = found.documents.union(erased or ())
+                erased = found.documents.union(without.get("without", ()))
                 message = erase_documents_of(message, erased, self._clock().isoformat())
                 message = await erase_lost_words(self._store, message)
+                without["without"] = erased
             else:
                 return
 

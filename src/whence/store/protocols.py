@@ -403,7 +403,8 @@ class TraceStore(Protocol):
 
         Args:
             record: The trace.
-            without: Erased documents whose words it no longer has; None when that was not looked at.
+            without: Erased documents whose words it no longer has; None when that was not looked at. It is
+                only given after `ErasedMeanwhile`.
 
         Raises:
             BadInput: It cannot be stored unchanged.
