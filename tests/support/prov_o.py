@@ -46,13 +46,13 @@ def _shapes(name: str) -> rdflib.Graph:
 def violations(text: str, shapes: str = "shapes.ttl") -> str:
     """Return what our shapes report of Turtle or TriG; empty when they hold."""
     with warnings.catch_warnings():
-        # rdflib reads TriG by a name of its own that it has deprecated.
-        warnings.filterwarnings("ignore", message=r"Dataset\.", category=DeprecationWarning)
+        # rdflib and pyshacl use names of rdflib that it has deprecated.
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
         dataset = rdflib.Dataset(default_union=True).parse(data=text, format="trig")
-    graph = rdflib.Graph()
-    for triple in dataset.triples((None, None, None)):
-        graph.add(triple)
-    conforms, _, report = pyshacl.validate(graph, shacl_graph=_shapes(shapes))
+        graph = rdflib.Graph()
+        for triple in dataset.triples((None, None, None)):
+            graph.add(triple)
+        conforms, _, report = pyshacl.validate(graph, shacl_graph=_shapes(shapes))
     return "" if conforms else report
 
 
