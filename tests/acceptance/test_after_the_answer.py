@@ -12,7 +12,7 @@ QUESTION = "How many days of annual leave do employees get?"
 
 @pytest.fixture(scope="module")
 def answer(cli: Any, handbook: Path) -> Any:
-    """Give an answer that anybody may read."""
+    """Return an answer that anybody may read."""
     result = cli("ask", QUESTION, "--json")
     assert result.code == 0, result.err
     return result.json

@@ -31,7 +31,7 @@ def chat_service(before_answer: Callable[[int], None]) -> AbstractContextManager
 
 @pytest.fixture
 def bikes(own: Any, tmp_path: Path) -> Any:
-    """Give the command on a home with one document."""
+    """Return the command on a home with one document."""
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "bikes.md").write_text("# Bikes\n\nCompany bikes are free for employees.\n")

@@ -29,7 +29,7 @@ HIDDEN = {"role": "user", "content": "What are the salary bands for engineers?"}
 def gateway(
     cli: Any, handbook: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
-    """Give a gateway with the handbook, a token that writes and one of finance."""
+    """Return a gateway with the handbook, a token that writes and one of finance."""
     tokens = tmp_path_factory.mktemp("tokens") / "tokens.toml"
     rights = {
         WRITER: ("writer", "write = true"),
@@ -49,7 +49,7 @@ def gateway(
 
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[openai.OpenAI]:
-    """Give the stock client of a reader without a token."""
+    """Return the stock client of a reader without a token."""
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="public", max_retries=0) as client:
         yield client
 

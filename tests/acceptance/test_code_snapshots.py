@@ -220,7 +220,7 @@ CHUNKS = "code/chunks.json"
 
 
 def chunks(*items: dict[str, Any]) -> Callable[[Files], object]:
-    """Give a change that puts these chunks into a bundle."""
+    """Return a change that puts these chunks into a bundle."""
     return lambda files: files.update({CHUNKS: json.dumps(items).encode()})
 
 

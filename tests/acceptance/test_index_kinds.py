@@ -81,7 +81,7 @@ FAILED = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a file of every kind, good and bad."""
+    """Return a folder with a file of every kind, good and bad."""
     folder = tmp_path_factory.mktemp("kinds")
     files = {name: content for name, (content, _) in KINDS.items()}
     files |= {name: content for name, (content, _) in FAILED.items()} | LYING | SKIPPED

@@ -29,7 +29,7 @@ HIDDEN = "What are the salary bands for engineers?"
 
 @pytest.fixture(scope="module")
 def indexed(cli: Any) -> Any:
-    """Give the command on a home with the handbook in a collection of its own."""
+    """Return the command on a home with the handbook in a collection of its own."""
     done = cli("index", HANDBOOK, "--collection", "serve", "--json")
     assert done.code == 0, done.err
     return cli
@@ -37,7 +37,7 @@ def indexed(cli: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a tokens file with a token for finance."""
+    """Return a tokens file with a token for finance."""
     tokens = tmp_path_factory.mktemp("tokens") / "tokens.toml"
     digest = hashlib.sha256(SECRET.encode()).hexdigest()
     tokens.write_text(f'[tokens.desk]\nsha256 = "{digest}"\nacl = ["finance"]\nclearance = 3\n')
@@ -46,14 +46,14 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[Issuer]:
-    """Give an identity provider."""
+    """Return an identity provider."""
     with running_issuer() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def gateway(indexed: Any, tokens: Path, issuer: Issuer) -> Iterator[Gateway]:
-    """Give a gateway with a token for finance and an identity provider whose group `books` is finance."""
+    """Return a gateway with a token for finance and an identity provider whose group `books` is finance."""
     mapping = tokens.with_name("groups.toml")
     mapping.write_text("[groups.books]\nacl = ['finance']\nclearance = 3\n")
     sign_in = ("--oidc-issuer", issuer.url, "--oidc-audience", AUDIENCE, "--oidc-mapping", mapping)
@@ -366,7 +366,7 @@ def test_stopping_ends_open_requests_first(indexed: Any) -> None:
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    """Give a real browser; skips where there is none."""
+    """Return a real browser; skips where there is none."""
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not program or not driver:
         pytest.skip("no chromium and chromedriver on this machine")

@@ -58,18 +58,18 @@ def on_terminal(
 
 
 def lines_of(written: str) -> list[str]:
-    """Give the lines as they were left standing, without colours."""
+    """Return the lines as they were left standing, without colours."""
     return _CONTROL.sub("", written).replace("\r", "").split("\n")
 
 
 def letters(text: str) -> str:
-    """Give what is not drawing or space."""
+    """Return what is not drawing or space."""
     return "".join(char for char in text if char.isalnum())
 
 
 @pytest.fixture(scope="module")
 def answer(cli: Any, handbook: Path) -> str:
-    """Give the id of an answer."""
+    """Return the id of an answer."""
     told = cli("ask", QUESTION, "--json")
     assert told.code == 0, told.err
     answer_id: str = told.json["answer_id"]
@@ -78,7 +78,7 @@ def answer(cli: Any, handbook: Path) -> str:
 
 @pytest.fixture
 def crowded(tmp_path: Path) -> Path:
-    """Give a folder with a document of a long name, and some that are no documents."""
+    """Return a folder with a document of a long name, and some that are no documents."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / ("a-very-long-name-" * 8 + ".md")).write_text("# Leave\n\nAsk in time.\n")

@@ -230,7 +230,7 @@ def test_an_unavailable_embedder_is_exit_four(cli: Any, handbook: Path) -> None:
 
 @pytest.fixture(scope="module")
 def qdrant(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Give the address of a collection of Qdrant in a folder, made with the local model."""
+    """Return the address of a collection of Qdrant in a folder, made with the local model."""
     from qdrant_client import AsyncQdrantClient, models
 
     from whence.flow.resources import Resources

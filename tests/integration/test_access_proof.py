@@ -65,7 +65,7 @@ async def fill(store: Any, corpus: AccessCorpus, name: str) -> None:
 
 
 def request(corpus: AccessCorpus, name: str, number: int, access: Access) -> SearchRequest:
-    """Give a random question of a reader; every tenth has filters, every seventh wants all of its words."""
+    """Return a random question of a reader; every tenth has filters, every seventh wants all of its words."""
     mode = MODES[number % 3]
     return SearchRequest(
         access=access,
@@ -81,7 +81,7 @@ def request(corpus: AccessCorpus, name: str, number: int, access: Access) -> Sea
 
 
 def expected(corpus: AccessCorpus, asked: SearchRequest) -> Set[str]:
-    """Give the documents that a search may find."""
+    """Return the documents that a search may find."""
     names = corpus.kept(corpus.visible(asked.access), asked.filters)
     if asked.mode != "bm25":
         return names
@@ -200,7 +200,7 @@ NOW = 1_800_000_000
 
 
 def mapping_of_groups() -> str:
-    """Give a mapping by which groups grant any rights of a reader."""
+    """Return a mapping by which groups grant any rights of a reader."""
     levels = (0, 1, 2, 2**31 - 1)
     groups: dict[str, Any] = {f"tag-{number}": {"acl": [tag]} for number, tag in enumerate(TAGS)}
     groups |= {f"label-{number}": {"labels": [tag]} for number, tag in enumerate(TAGS)}
@@ -210,7 +210,7 @@ def mapping_of_groups() -> str:
 
 
 def groups_of(access: Access) -> list[str]:
-    """Give the groups of a reader with these rights."""
+    """Return the groups of a reader with these rights."""
     tags = {one for one in access.acl_tags if not one.startswith("group-")}
     groups = [one if one in PLAIN else f"tag-{TAGS.index(one)}" for one in sorted(tags)]
     groups += ["thousands"] if tags != access.acl_tags else []
@@ -219,7 +219,7 @@ def groups_of(access: Access) -> list[str]:
 
 
 def token_of(access: Access) -> str:
-    """Give the token of a reader, as an identity provider signs it."""
+    """Return the token of a reader, as an identity provider signs it."""
     claims = {"iss": "proof", "aud": AUDIENCE, "sub": "reader", "exp": NOW + 1}
     return sign(claims | {"groups": groups_of(access)}, "ed", "EdDSA")
 

@@ -36,7 +36,7 @@ async def store_one(store: PostgresStore, name: str, tags: DocumentTags) -> None
 
 
 async def found(store: PostgresStore, access: Access = READER) -> set[str]:
-    """Give what both legs find, which must be the same."""
+    """Return what both legs find, which must be the same."""
     dense = await store.search_dense("c", VECTOR, limit=50, access=access)
     words = await store.search_lexical("c", "red", limit=50, access=access)
     assert {hit.document_id for hit in dense} == {hit.document_id for hit in words}

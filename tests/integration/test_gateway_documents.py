@@ -82,13 +82,13 @@ class Model:
 
 @pytest.fixture
 def writer() -> Any:
-    """Give the writer of the gateway."""
+    """Return the writer of the gateway."""
     return "extractive"
 
 
 @pytest.fixture
 async def client(tmp_path: Path, database_url: str, writer: Any) -> AsyncIterator[Client]:
-    """Give a client of a gateway with an empty database."""
+    """Return a client of a gateway with an empty database."""
     models: dict[str, Any] = {
         "embedder": HashEmbedder(),
         "reranker": "none",

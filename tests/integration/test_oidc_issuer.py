@@ -23,7 +23,7 @@ from whence.schema.errors import ConfigError, Unavailable
 
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
-    """Give a running issuer with one key."""
+    """Return a running issuer with one key."""
     with running_issuer() as running:
         yield running
 
@@ -40,13 +40,13 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Give the clock of the keys."""
+    """Return the clock of the keys."""
     return Clock()
 
 
 @pytest.fixture
 def check(issuer: Issuer, clock: Clock) -> JwtCheck:
-    """Give a check of the issuer's tokens."""
+    """Return a check of the issuer's tokens."""
     return JwtCheck(issuer.url, AUDIENCE, IssuerKeys(issuer.url, clock), GroupRights("groups"))
 
 

@@ -23,7 +23,7 @@ MODEL = HashEmbedder(8).model
 
 
 async def document() -> EmbeddedDocument:
-    """Give a document of one chunk."""
+    """Return a document of one chunk."""
     vectors = await HashEmbedder(8).embed(["words"])
     draft = DocumentDraft(document_id="d", chunks=(ChunkDraft(content="words"),), digest="x")
     return EmbeddedDocument(draft=draft, vectors=vectors)

@@ -77,7 +77,7 @@ IDS = [chunk_key(NAME, f"doc-{number:02}", 0) for number in range(SIZE)]
 
 
 def _document(number: int) -> EmbeddedDocument:
-    """Give a document that bears a name of its own and mentions that of the next."""
+    """Return a document that bears a name of its own and mentions that of the next."""
     names = [f"{'open' if not _hidden(n) else 'quokka'}name{n:02}" for n in (number, number + 1)]
     kind = "hidden" if _hidden(number) else "open"
     title = f"Ledger {names[0]}"
@@ -93,7 +93,7 @@ def _document(number: int) -> EmbeddedDocument:
 
 
 def _source_file(number: int) -> EmbeddedDocument:
-    """Give a document that defines a symbol."""
+    """Return a document that defines a symbol."""
     name = f"doc-{number:02}"
     draft = DocumentDraft(
         document_id=name,
@@ -344,7 +344,7 @@ async def _check_all(store: PostgresStore) -> None:
 
 
 def _reported(log: pytest.LogCaptureFixture) -> set[str]:
-    """Give the reads that the second line withheld something of."""
+    """Return the reads that the second line withheld something of."""
     return {
         str(getattr(one, "read", ""))
         for one in log.records

@@ -19,7 +19,7 @@ class TestPostgresFilters(FilterSuite):
 
     @pytest.fixture
     def store(self, postgres_store: PostgresStore) -> PostgresStore:
-        """Give an empty store."""
+        """Return an empty store."""
         return postgres_store
 
     async def test_metadata_of_a_former_version_is_indexed(

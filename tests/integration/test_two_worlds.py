@@ -164,7 +164,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 async def _told(read: Read, store: PostgresStore, name: str) -> Any:
-    """Give the result, or what the error says."""
+    """Return the result, or what the error says."""
     try:
         return await read(store, name)
     except WhenceError as error:
@@ -233,7 +233,7 @@ async def test_graph_walks_do_not_depend_on_hidden_nodes(
 
 
 def _calls(engine: Engine) -> Iterator[Callable[[str], Awaitable[Any]]]:
-    """Give ways to ask; each is given the snapshot."""
+    """Return ways to ask; each is given the snapshot."""
     for most, depth, direction in ((2, 1, "out"), (3, 9, "out"), (9, 9, "both"), (9, 1, "in")):
         yield lambda snapshot, most=most, depth=depth, direction=direction: engine.code.expand(
             ["C0001"],

@@ -24,7 +24,7 @@ def test_every_command_has_a_heading_and_examples() -> None:
 
 
 def commands_of(page: str) -> list[str]:
-    """Give the command lines of a page of the documentation."""
+    """Return the command lines of a page of the documentation."""
     text = (DOCS / page).read_text().replace("\\\n", " ")
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]

@@ -34,13 +34,13 @@ from whence.schema.errors import (
 
 @pytest.fixture
 def engine() -> StubEngine:
-    """Give the engine behind the gateway."""
+    """Return the engine behind the gateway."""
     return StubEngine()
 
 
 @pytest.fixture
 async def http(engine: StubEngine) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client of a gateway with one token, two places, and bodies up to a kilobyte."""
+    """Return a client of a gateway with one token, two places, and bodies up to a kilobyte."""
     async with client_of(engine) as client:
         yield client
 
@@ -487,7 +487,7 @@ def test_every_error_class_has_a_status() -> None:
 
 
 def read_events(raw: bytes) -> list[tuple[str, Any]]:
-    """Give the events of a body, without comments."""
+    """Return the events of a body, without comments."""
     events = []
     for block in raw.decode().split("\n\n"):
         fields = dict(

@@ -32,7 +32,7 @@ SECRET = "correct horse"
 
 
 def rights(*, require_token: bool = False) -> Authenticator:
-    """Give rights with one token."""
+    """Return rights with one token."""
     return Authenticator(
         Access.public(), {token_digest(SECRET): FINANCE}, require_token=require_token
     )

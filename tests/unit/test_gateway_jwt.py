@@ -39,7 +39,7 @@ CLAIMS = {"iss": ISSUER, "aud": AUDIENCE, "sub": "anna", "iat": NOW, "exp": NOW 
 
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
-    """Give a file with one key of each kind."""
+    """Return a file with one key of each kind."""
     file = tmp_path / "keys.json"
     file.write_text(json.dumps({"keys": KEYS}))
     return file
@@ -47,14 +47,14 @@ def key_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def check(key_file: Path) -> JwtCheck:
-    """Give a check whose clock stands still, without a mapping."""
+    """Return a check whose clock stands still, without a mapping."""
     return check_with(key_file)
 
 
 def check_with(
     key_file: Path, claim: str = "groups", mapping: Path | None = None, **options: Any
 ) -> JwtCheck:
-    """Give a check."""
+    """Return a check."""
     rights = GroupRights(claim, mapping)
     return JwtCheck(ISSUER, AUDIENCE, KeyFile(key_file), rights, clock=lambda: NOW, **options)
 

@@ -22,13 +22,13 @@ ASKED = [{"role": "user", "content": "How long?"}]
 
 @pytest.fixture
 def engine() -> StubEngine:
-    """Give the engine behind the gateway."""
+    """Return the engine behind the gateway."""
     return StubEngine()
 
 
 @pytest.fixture
 async def http(engine: StubEngine) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client of the gateway."""
+    """Return a client of the gateway."""
     async with client_of(engine) as client:
         yield client
 

@@ -26,7 +26,7 @@ ORIGIN = "https://chat.example"
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client of a gateway whose flow runs elsewhere."""
+    """Return a client of a gateway whose flow runs elsewhere."""
     async with client_of(StubEngine(), origins=[ORIGIN]) as client:
         yield client
 

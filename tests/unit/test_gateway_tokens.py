@@ -21,7 +21,7 @@ NOBODY = AccessBody()
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Give the path of a tokens file, which does not exist."""
+    """Return the path of a tokens file, which does not exist."""
     return tmp_path / "tokens.toml"
 
 
