@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import random
 import re
+import threading
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -342,6 +344,63 @@ async def test_recorders_append_one_after_the_other(database_url: str, tmp_path:
     assert report.ok
     assert head is not None
     assert head.number == _TRACES
+
+
+class _BusyKey(ChainKey):
+    """The key of a folder in which another process records a trace whenever the newest entry is read."""
+
+    def __init__(self, folder: Path, database_url: str) -> None:
+        super().__init__(folder)
+        self.reads = 0
+        self._url = database_url
+
+    def head(self) -> ChainEntry | None:
+        self.reads += 1
+        other = threading.Thread(target=lambda: asyncio.run(self._record()))
+        other.start()
+        other.join()
+        return super().head()
+
+    async def _record(self) -> None:
+        async with PostgresStore.open(self._url, key=ChainKey(self.folder)) as store:
+            await store.record_trace(_record(1 + self.reads))
+
+
+async def test_traces_are_whole_while_others_are_recorded(
+    database_url: str, tmp_path: Path
+) -> None:
+    """A trace that is recorded during a check is no fault of it."""
+    folder = tmp_path / "integrity"
+    async with PostgresStore.open(database_url, key=ChainKey(folder)) as store:
+        await store.record_trace(_record(1))
+    busy = _BusyKey(folder, database_url)
+    async with PostgresStore.open(database_url, key=busy) as store:
+        one, everything = await store.check_trace("answer-1"), await store.check_traces()
+
+    assert (one.faults, everything.faults) == ((), ())
+    assert busy.reads >= 2
+
+
+async def test_the_newest_entry_is_read_whole(tmp_path: Path) -> None:
+    """Who reads the newest entry waits for who writes it; a file that has no entry yet counts as none."""
+    key = ChainKey(tmp_path)
+    entry = ChainEntry(
+        number=1, kind="record", answer_id="a", digest=b"", written_at="", previous=b"", hash=b"h"
+    )
+    key.remember(entry)
+    with (tmp_path / "head.json").open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        whole = file.read()
+        file.truncate(20)
+        reading = asyncio.create_task(asyncio.to_thread(key.head))
+        done, _ = await asyncio.wait([reading], timeout=0.1)
+        file.seek(0)
+        file.write(whole)
+
+    assert not done
+    assert await reading == entry
+    (tmp_path / "head.json").write_bytes(b"")
+    assert key.head() is None
 
 
 async def test_a_cut_chain_stays_cut(database_url: str, key: ChainKey) -> None:

@@ -87,11 +87,15 @@ class ChainKey:
             ConfigError: The file is damaged.
         """
         try:
-            return self._decode(self._head.read_bytes())
+            with self._head.open("rb") as file:
+                # Not while another process writes it.
+                fcntl.flock(file, fcntl.LOCK_SH)
+                held = file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._unreadable(self._head.name, error) from error
+        return self._decode(held) if held else None
 
     def remember(self, entry: ChainEntry) -> None:
         """Keep an entry as the newest, unless a newer one is kept already."""

@@ -178,41 +178,45 @@ class TraceChain:
         Raises:
             NotFound: There is no such trace and no entry of one.
         """
-        async with self._pool.connection() as connection, snapshot(connection):
-            check = _Check(self._key)
-            row = await connection.fetchrow(_TRACE, answer_id)
-            if await connection.fetchval(_TABLE) is None:
-                return check.without_table(int(row is not None))
-            entries = await connection.fetch(_OF_ANSWER, answer_id)
-            if row is None and not entries:
-                raise NotFound(
-                    f"there is no answer {answer_id!r}", hint="`whence ask` prints the id"
-                )
-            for one in entries:
-                check.entry(_entry(one, one["previous"]))
-            if row is not None:
-                has_chain = await connection.fetchrow(_LAST) is not None
-                check.trace(row, has_chain=has_chain)
-            check.missing()
+        check = _Check(self._key)
+        async with self._pool.connection() as connection:
+            async with snapshot(connection):
+                row = await connection.fetchrow(_TRACE, answer_id)
+                if await connection.fetchval(_TABLE) is None:
+                    return check.without_table(int(row is not None))
+                entries = await connection.fetch(_OF_ANSWER, answer_id)
+                if row is None and not entries:
+                    raise NotFound(
+                        f"there is no answer {answer_id!r}", hint="`whence ask` prints the id"
+                    )
+                for one in entries:
+                    check.entry(_entry(one, one["previous"]))
+                if row is not None:
+                    has_chain = await connection.fetchrow(_LAST) is not None
+                    check.trace(row, has_chain=has_chain)
+                check.missing()
             await check.head(connection)
         return check.result(1)
 
     async def check_all(self) -> Integrity:
         """Check all traces, all entries and the head. Cost: linear in all triples; memory: in the entries."""
-        async with self._pool.connection() as connection, snapshot(connection):
-            check = _Check(self._key)
-            traces, number, previous = 0, 0, None
-            if await connection.fetchval(_TABLE) is None:
-                return check.without_table(await connection.fetchval("SELECT count(*) FROM trace"))
-            async for row in _batches(connection, _ENTRIES, _BEFORE_ALL, "number"):
-                if row["number"] != number + 1:
-                    check.fault("", f"the chain has no entry {number + 1}")
-                check.entry(_entry(row, previous))
-                number, previous = row["number"], row["hash"]
-            async for row in _batches(connection, _TRACES, "", "answer_id"):
-                traces += 1
-                check.trace(row, has_chain=previous is not None)
-            check.missing()
+        check = _Check(self._key)
+        async with self._pool.connection() as connection:
+            async with snapshot(connection):
+                traces, number, previous = 0, 0, None
+                if await connection.fetchval(_TABLE) is None:
+                    return check.without_table(
+                        await connection.fetchval("SELECT count(*) FROM trace")
+                    )
+                async for row in _batches(connection, _ENTRIES, _BEFORE_ALL, "number"):
+                    if row["number"] != number + 1:
+                        check.fault("", f"the chain has no entry {number + 1}")
+                    check.entry(_entry(row, previous))
+                    number, previous = row["number"], row["hash"]
+                async for row in _batches(connection, _TRACES, "", "answer_id"):
+                    traces += 1
+                    check.trace(row, has_chain=previous is not None)
+                check.missing()
             await check.head(connection)
         return check.result(traces)
 
@@ -302,6 +306,7 @@ class _Check:
                 self.fault(answer_id, "the trace is gone")
 
     async def head(self, connection: Connection) -> None:
+        """Look for the newest entry that is known here, after the reading: entries may have come meanwhile."""
         try:
             head = None if self._key is None else self._key.head()
         except ConfigError as error:
