@@ -37,7 +37,7 @@ demo: setup ## Index the example handbook and ask it four questions
 test: dev ## Run all tests, on as many cores as there are, up to four
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
 
-frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, each in an environment of its own
+frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, and the conformance suite of MCP, in environments of their own
 	$(BIN)/python -m pytest -m frameworks tests/frameworks
 
 PROOF_SEARCHES ?= 100000

@@ -31,7 +31,7 @@ from whence.gateway import events
 from whence.gateway.auth import AccessBody
 from whence.gateway.failures import STATUSES
 from whence.gateway.mcp import REVISIONS
-from whence.gateway.mcp_tools import TOOLS
+from whence.gateway.mcp_offer import TOOLS
 from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
 from whence.gateway.operations import GATEWAY_METRICS
 from whence.gateway.requests import AskBody, SearchBody

@@ -237,6 +237,12 @@ def test_sign_in_that_does_not_fit(indexed: Any, options: list[str], words: str)
 def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
     """The official client lists and calls the tools, with the newest revision and the handshake."""
     from mcp import Client
+    from mcp_types import PromptReference
+
+    stages: list[tuple[float, float | None, str | None]] = []
+
+    async def on_progress(done: float, total: float | None, what: str | None) -> None:
+        stages.append((done, total, what))
 
     async def use() -> None:
         async with Client(f"{gateway.url}/mcp", mode=mode) as client:
@@ -274,8 +280,15 @@ def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
             (prompt,) = (await client.list_prompts()).prompts
             given = await client.get_prompt(prompt.name, {"question": QUESTION})
             assert first["text"] in given.messages[0].content.text
-            asked = await client.call_tool("ask", {"question": QUESTION})
+            ref = PromptReference(name=prompt.name)
+            completed = await client.complete(ref, {"name": "collection", "value": "ser"})
+            assert "serve" in completed.completion.values
+            asked = await client.call_tool(
+                "ask", {"question": QUESTION}, progress_callback=on_progress
+            )
             assert asked.structured_content["citations"]
+            labels = ["query processing", "retrieval", "reranking", "generation"]
+            assert stages == [(n, 4, label) for n, label in enumerate(labels, 1)]
             given = {"answer_id": asked.structured_content["answer_id"]}
             explained = await client.call_tool("explain", given)
             assert explained.structured_content["complete"] is True

@@ -17,7 +17,8 @@ from whence.gateway.spans import Spans
 from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema import Access, Answer, Citation, Term, Triple
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
-from whence.store.protocols import ListedCollection
+from whence.schema.places import DocumentText
+from whence.store.protocols import ListedCollection, ListedDocument
 
 SECRET = "correct horse"
 FINANCE = Access(frozenset({"finance"}), frozenset(), 2)
@@ -82,6 +83,14 @@ class StubEngine:
             for name, needed in COLLECTIONS.items()
             if access.covers(needed) and (not names or name in names)
         ]
+
+    async def documents(self, access: Access, **given: Any) -> list[ListedDocument]:
+        return [ListedDocument(document_id="a.md")]
+
+    async def show(self, item: str, access: Access, *, collection: str) -> DocumentText:
+        return DocumentText(
+            document_id=item, source_file=item, source_url="", title="", text="Text", chunks=()
+        )
 
     async def embedding_model(self) -> EmbeddingModel:
         return MODEL

@@ -13,13 +13,14 @@ import pytest
 
 from whence.gateway.auth import Caller
 from whence.gateway.mcp import HANDSHAKE_REVISIONS, REVISIONS, Mcp
-from whence.gateway.mcp_tools import TOOLS
+from whence.gateway.mcp_offer import TOOLS, DocumentOffer
 from whence.gateway.server import serve_stdio
 from whence.schema import Access
 from whence.schema.errors import NotFound
 
 CALLER = Caller("", Access.public())
 MODERN = "2026-07-28"
+MODERN_KEY = "io.modelcontextprotocol/protocolVersion"
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -34,6 +35,11 @@ class StubService:
     async def search(self, caller: Caller, body: Any) -> dict[str, Any]:
         chunk = {"id": "c1", "content": body.query, "metadata": {"title": "T", "heading": "H"}}
         return {"hits": [{"document_id": "a b.md", "chunk": chunk}]}
+
+    async def ask(self, caller: Caller, body: Any, *, on_stage: Any) -> dict[str, Any]:
+        for stage in ("", "/grounding", "/exploration", "/focus", "/synthesis"):
+            await on_stage((), f"urn:trustgraph:docrag:a1{stage}")
+        return {"answer": body.question}
 
     async def show(self, caller: Caller, collection: str, item: str, access: Access) -> Any:
         raise NotFound(f"no document {item!r}")
@@ -64,7 +70,7 @@ async def call(
     raw: bytes, headers: dict[str, str] | None = None
 ) -> tuple[int, dict[str, Any] | None]:
     """Return the status and document of a reply."""
-    reply = await Mcp(StubService()).answer(raw, CALLER, headers)  # type: ignore[arg-type]
+    reply = await Mcp(DocumentOffer(StubService())).answer(raw, CALLER, headers)  # type: ignore[arg-type]
     return reply.status, reply.document
 
 
@@ -244,14 +250,101 @@ async def test_envelope_and_headers_must_agree(
     assert document is not None
     assert (found, document["error"]["code"]) == (status, code)
     if code == -32022:
-        assert document["error"]["data"]["supported"] == list(REVISIONS)
+        assert document["error"]["data"]["supported"] == [MODERN]
 
 
 async def test_unknown_revision_in_the_header() -> None:
-    """A client that claims an unknown revision gets the list of supported ones."""
-    _, document = await call(message("tools/list"), {"mcp-protocol-version": "1.0"})
+    """A client that claims an unknown revision gets 400 and the list of supported ones."""
+    status, document = await call(message("tools/list"), {"mcp-protocol-version": "1.0"})
     assert document is not None
-    assert document["error"]["code"] == -32022
+    assert (status, document["error"]["code"]) == (400, -32022)
+    assert document["error"]["data"] == {"supported": list(REVISIONS), "requested": "1.0"}
+
+
+@pytest.mark.parametrize("params", [None, {}, {"_meta": {}}, {"_meta": {**META, MODERN_KEY: 3}}])
+async def test_a_header_demands_its_envelope(params: dict[str, Any] | None) -> None:
+    """A request whose header names the newest revision and that has no envelope is malformed."""
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
+    status, document = await call(message("tools/list", params), headers)
+    assert (status, document and document["error"]["code"]) == (400, -32602)
+
+
+async def test_a_missing_resource_is_named() -> None:
+    """The error of a resource that does not exist has its address."""
+    _, document = await call(message("resources/read", {"uri": "whence://notes/x"}))
+    assert document is not None
+    assert document["error"]["data"] == {"uri": "whence://notes/x"}
+
+
+PROMPT = {"type": "ref/prompt", "name": "answer_with_citations"}
+TEMPLATE = {"type": "ref/resource", "uri": "whence://{collection}/{+document}"}
+
+
+@pytest.mark.parametrize(
+    ("ref", "argument", "known", "values"),
+    [
+        (PROMPT, ("collection", ""), {}, ["a", "b"]),
+        (PROMPT, ("collection", "b"), {}, ["b"]),
+        (PROMPT, ("question", "b"), {}, []),
+        (TEMPLATE, ("collection", "a"), {}, ["a"]),
+        (TEMPLATE, ("document", "14"), {"collection": "a"}, [f"14{n}" for n in range(10)]),
+        (TEMPLATE, ("document", "14"), {}, []),
+    ],
+)
+async def test_completions(
+    ref: dict[str, Any], argument: tuple[str, str], known: dict[str, Any], values: list[str]
+) -> None:
+    """Arguments of the prompt and the template are completed by what the caller may see."""
+    params = {"ref": ref, "argument": dict(zip(("name", "value"), argument, strict=True))}
+    told = await result(message("completion/complete", params | {"context": {"arguments": known}}))
+    assert told == {"completion": {"values": values, "hasMore": False}}
+
+
+async def test_completions_end_at_a_hundred() -> None:
+    """At most a hundred values are told, and that there are more."""
+    argument = {"name": "document", "value": ""}
+    params = {"ref": TEMPLATE, "argument": argument, "context": {"arguments": {"collection": "a"}}}
+    told = (await result(message("completion/complete", params)))["completion"]
+    assert (told["values"], told["hasMore"]) == ([f"{n:03}" for n in range(100)], True)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"ref": {"type": "ref/prompt", "name": "x"}}, "unknown prompt"),
+        ({"ref": {"type": "ref/resource", "uri": "x"}}, "ref names no"),
+        ({"ref": "x"}, "ref must be an object"),
+        ({"ref": PROMPT, "argument": {"name": "collection"}}, "value must be a text"),
+        ({"ref": PROMPT, "argument": {"value": ""}}, "name must be a text"),
+    ],
+)
+async def test_malformed_completions(params: dict[str, Any], words: str) -> None:
+    """A completion of something unknown is refused with the reason."""
+    asked = {"argument": {"name": "collection", "value": ""}} | params
+    _, document = await call(message("completion/complete", asked))
+    assert document is not None
+    assert (document["error"]["code"], words in document["error"]["message"]) == (-32602, True)
+
+
+ASKED = {"name": "ask", "arguments": {"question": "q"}, "_meta": {"progressToken": "t"}}
+
+
+async def test_stages_of_a_question_are_told() -> None:
+    """Each stage of a question is told to a client that gave a token; others get the reply alone."""
+    told: list[dict[str, Any]] = []
+
+    async def notify(notification: dict[str, Any]) -> None:
+        told.append(notification)
+
+    mcp = Mcp(DocumentOffer(StubService()))  # type: ignore[arg-type]
+    for meta in ({}, {"progressToken": None}, {"progressToken": True}):
+        await mcp.answer(message("tools/call", ASKED | {"_meta": meta}), CALLER, None, notify)
+    assert told == []
+    await mcp.answer(message("tools/call", ASKED), CALLER, None, notify)
+    assert {one["method"] for one in told} == {"notifications/progress"}
+    shown = [tuple(one["params"].values()) for one in told]
+    labels = ("query processing", "retrieval", "reranking", "generation")
+    assert shown == [("t", n, 4, label) for n, label in enumerate(labels, 1)]
 
 
 async def test_lines_are_answered_until_the_end() -> None:

@@ -33,10 +33,18 @@ from starlette.staticfiles import StaticFiles
 
 from whence.gateway.auth import Authenticator, Caller
 from whence.gateway.documents import DocumentRoutes
-from whence.gateway.events import EVENT_STREAM, STREAM_HEADERS, OnStage, OnText, stream_events
+from whence.gateway.events import (
+    EVENT_STREAM,
+    STREAM_HEADERS,
+    OnStage,
+    OnText,
+    stream_events,
+    stream_messages,
+)
 from whence.gateway.failures import JsonResponse, handle_error, handle_http_error
 from whence.gateway.host_check import MAX_BODY, HostCheck
-from whence.gateway.mcp import Mcp
+from whence.gateway.mcp import Mcp, McpReply, Notify
+from whence.gateway.mcp_offer import DocumentOffer
 from whence.gateway.oidc import METADATA_PATH, RESOURCES, ProtectedResource
 from whence.gateway.openai.routes import OpenAiRoutes
 from whence.gateway.openapi import openapi
@@ -69,7 +77,7 @@ class _Routes:
         self.registry = self._operations.registry
         self._service = service
         self._auth = auth
-        self._mcp = Mcp(service)
+        self._mcp = Mcp(DocumentOffer(service))
 
     def routes(self) -> list[Route | Mount]:
         """Return the routing table."""
@@ -135,7 +143,15 @@ class _Routes:
 
     async def mcp(self, request: Request) -> Response:
         caller = await self._caller(request)
-        reply = await self._mcp.answer(await read_body(request), caller, dict(request.headers))
+        body, headers = await read_body(request), dict(request.headers)
+        takes_events = EVENT_STREAM in headers.get("accept", "")
+
+        async def answer(notify: Notify) -> McpReply:
+            return await self._mcp.answer(body, caller, headers, notify if takes_events else None)
+
+        reply = await stream_messages(answer)
+        if not isinstance(reply, McpReply):
+            return StreamingResponse(reply, media_type=EVENT_STREAM, headers=STREAM_HEADERS)
         if reply.document is None:
             return Response(status_code=reply.status)
         return JsonResponse(reply.document, reply.status)

@@ -1,4 +1,6 @@
-"""Streams a question as server-sent events.
+"""Streams of server-sent events: a question, or the messages of a protocol before its reply.
+
+Events of a question:
 
 | Event | Data |
 |---|---|
@@ -11,11 +13,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import Any, Final, Protocol
 
 from whence.gateway.failures import JsonResponse, as_whence_error, error_document
+from whence.gateway.mcp import McpReply, Notify
 from whence.provenance.render.json import triple_to_json
 from whence.provenance.terms import stage_from_uri
 from whence.schema.terms import Triple
@@ -109,7 +112,15 @@ async def stream_events(
         await events.put(last)
         await events.put(None)
 
-    task = asyncio.create_task(run())
+    async with aclosing(_drain(events, asyncio.create_task(run()), ping_s)) as encoded:
+        async for each in encoded:
+            yield each
+
+
+async def _drain(
+    events: asyncio.Queue[bytes | None], task: asyncio.Task[None], ping_s: float
+) -> AsyncGenerator[bytes]:
+    """Yield what a task puts into a queue, until None; closing the iterator cancels the task."""
     try:
         while True:
             try:
@@ -125,3 +136,47 @@ async def stream_events(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+async def stream_messages(
+    answer: Callable[[Notify], Awaitable[McpReply]],
+) -> McpReply | AsyncIterator[bytes]:
+    """Return the reply to a message; when notifications come first, an iterator of all their events.
+
+    Args:
+        answer: Answers the message; sends notifications.
+    """
+    events: asyncio.Queue[bytes | None] = asyncio.Queue(_BACKLOG)
+    replies: list[McpReply] = []
+    is_told = False
+
+    async def notify(message: dict[str, Any]) -> None:
+        nonlocal is_told
+        is_told = True
+        await events.put(_event("message", message))
+
+    async def run() -> None:
+        try:
+            replies.append(await answer(notify))
+            if is_told:
+                await events.put(_event("message", replies[0].document))
+        finally:
+            await events.put(None)
+
+    task = asyncio.create_task(run())
+    try:
+        first = await events.get()
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if first is None:
+        await task
+        return replies[0]
+
+    async def rest(first: bytes) -> AsyncIterator[bytes]:
+        yield first
+        async with aclosing(_drain(events, task, _PING_S)) as encoded:
+            async for each in encoded:
+                yield each
+
+    return rest(first)

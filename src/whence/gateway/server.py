@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
@@ -143,14 +143,18 @@ async def serve_stdio(service: Service, caller: Caller, source: BinaryIO, sink: 
     Messages are processed concurrently; each reply is one line.
     """
     from whence.gateway.mcp import Mcp
+    from whence.gateway.mcp_offer import DocumentOffer
 
-    mcp = Mcp(service)
+    mcp = Mcp(DocumentOffer(service))
+
+    async def send(document: dict[str, Any]) -> None:
+        sink.write(msgspec.json.encode(document) + b"\n")
+        sink.flush()
 
     async def answer(line: bytes) -> None:
-        reply = await mcp.answer(line, caller)
+        reply = await mcp.answer(line, caller, notify=send)
         if reply.document is not None:
-            sink.write(msgspec.json.encode(reply.document) + b"\n")
-            sink.flush()
+            await send(reply.document)
 
     async def answer_all() -> None:
         async with asyncio.TaskGroup() as answering:

@@ -1,4 +1,4 @@
-"""What an assistant is offered over the Model Context Protocol: tools, documents as resources, and a prompt.
+"""What Whence offers over the Model Context Protocol: tools, documents as resources, and a prompt.
 
 `search` and `fetch` have the shapes that connectors of chat products require: a result has an id, a title, a
 text and a URL that is never empty. A document without an address on the web has the URL of its resource,
@@ -7,13 +7,14 @@ text and a URL that is never empty. A document without an address on the web has
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
 from whence.gateway.auth import Caller
+from whence.gateway.failures import as_whence_error
 from whence.gateway.requests import (
     AskBody,
     ExpandBody,
@@ -21,11 +22,18 @@ from whence.gateway.requests import (
     FetchBody,
     SearchBody,
     WhyNotBody,
+    parse_body,
 )
 from whence.gateway.service import Service
 from whence.provenance.render import render_trace
+from whence.provenance.terms import stage_from_uri
+from whence.schema.document_rag import STAGE_LABELS
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.places import DocumentText, locate
+
+if TYPE_CHECKING:
+    from whence.gateway.mcp import Progress
+    from whence.schema.terms import Triple
 
 _SCHEME: Final = "whence"
 _TEXT: Final = "text/plain"
@@ -33,6 +41,16 @@ _TEXT: Final = "text/plain"
 _PAGE: Final = 100
 #: Passages of the prompt.
 _PASSAGES: Final = 8
+#: Stages of a question, each of which is told when it ends.
+_STAGES: Final = 4
+#: Completions that are looked for: one more than the protocol allows says that there are more.
+_COMPLETIONS: Final = 101
+
+_INSTRUCTIONS: Final = (
+    "Search and ask the documents indexed by Whence. `search` finds passages, `fetch` reads a whole document. `ask` returns an answer whose markers [1], [2] refer to its"
+    " citations; `explain` shows which passages were considered, kept and dropped, and why; `why_not` returns the"
+    " reason for one passage; `expand` follows dependencies of code. Only documents that the caller may see are used."
+)
 
 _PROMPT: Final = """\
 Answer the question from the passages below and from nothing else. After each sentence put the numbers of the passages that \
@@ -48,7 +66,7 @@ class Tool(msgspec.Struct, frozen=True):
     title: str
     body: type[Any]
     """Struct of the arguments; its docstring is the description."""
-    call: Callable[[Service, Caller, Any], Awaitable[Any]]
+    call: Callable[[Service, Caller, Any, Progress], Awaitable[Any]]
 
     def description(self) -> dict[str, Any]:
         """Return the tool as `tools/list` shows it."""
@@ -70,7 +88,9 @@ def _input_schema(body: type[Any]) -> dict[str, Any]:
 # Tools
 
 
-async def _search(service: Service, caller: Caller, body: SearchBody) -> dict[str, Any]:
+async def _search(
+    service: Service, caller: Caller, body: SearchBody, _: object = None
+) -> dict[str, Any]:
     found = await service.search(caller, body)
     collection = found.get("snapshot_id") or body.collection or service.collection
     return {"results": [_result(hit, collection) for hit in msgspec.to_builtins(found["hits"])]}
@@ -88,7 +108,9 @@ def _result(hit: Mapping[str, Any], collection: str) -> dict[str, Any]:
     }
 
 
-async def _fetch(service: Service, caller: Caller, body: FetchBody) -> dict[str, Any]:
+async def _fetch(
+    service: Service, caller: Caller, body: FetchBody, _: object = None
+) -> dict[str, Any]:
     if body.snapshot or body.set:
         return await _fetch_node(service, caller, body)
     collection, item = body.collection or service.collection, body.id
@@ -131,7 +153,24 @@ async def _fetch_node(service: Service, caller: Caller, body: FetchBody) -> dict
     }
 
 
-async def _explain(service: Service, caller: Caller, body: ExplainBody) -> dict[str, Any]:
+async def _ask(
+    service: Service, caller: Caller, body: AskBody, progress: Progress
+) -> dict[str, Any]:
+    ended = 0
+
+    async def on_stage(_: tuple[Triple, ...], uri: str) -> None:
+        nonlocal ended
+        stage = stage_from_uri(uri)
+        if stage != "question":
+            ended += 1
+            await progress(ended, _STAGES, STAGE_LABELS.get(stage, stage))
+
+    return await service.ask(caller, body, on_stage=on_stage)
+
+
+async def _explain(
+    service: Service, caller: Caller, body: ExplainBody, _: object
+) -> dict[str, Any]:
     from whence.provenance.render.json import trace_summary
 
     trace = await service.trace(caller, body)
@@ -142,21 +181,41 @@ async def _explain(service: Service, caller: Caller, body: ExplainBody) -> dict[
 TOOLS: Final = (
     Tool("search", "Search passages", SearchBody, _search),
     Tool("fetch", "Read a document", FetchBody, _fetch),
-    Tool("ask", "Ask a question", AskBody, lambda s, caller, body: s.ask(caller, body)),
+    Tool("ask", "Ask a question", AskBody, _ask),
     Tool("explain", "Explain an answer", ExplainBody, _explain),
     Tool(
         "why_not",
         "Why a passage is not in an answer",
         WhyNotBody,
-        lambda s, caller, body: s.why_not(caller, body),
+        lambda s, caller, body, _: s.why_not(caller, body),
     ),
     Tool(
         "expand",
         "Dependencies of code",
         ExpandBody,
-        lambda s, caller, body: s.expand(caller, body),
+        lambda s, caller, body, _: s.expand(caller, body),
     ),
 )
+
+
+async def _call(
+    tool: Tool, service: Service, caller: Caller, arguments: Mapping[str, Any], progress: Progress
+) -> dict[str, Any]:
+    """Call a tool; an error is a result for the assistant to act on."""
+    try:
+        body = parse_body(arguments, tool.body)
+        found = await tool.call(service, caller, body, progress)
+    except Exception as error:  # noqa: BLE001 - reported in the result
+        fault = as_whence_error(error)
+        words = f"error: {fault.message}" + (f"\nhint: {fault.hint}" if fault.hint else "")
+        return {"content": [{"type": "text", "text": words}], "isError": True}
+    document = msgspec.to_builtins(found)
+    text = msgspec.json.encode(document).decode("utf-8", "replace")
+    return {
+        "content": [{"type": "text", "text": text}],
+        "structuredContent": document,
+        "isError": False,
+    }
 
 
 # Resources
@@ -185,17 +244,8 @@ def _parse_uri(uri: str) -> tuple[str, str]:
     return collection, unquote(document_id)
 
 
-async def list_resources(service: Service, caller: Caller, cursor: str) -> dict[str, Any]:
-    """Return a page of the documents that the caller may see, by collection and id.
-
-    Args:
-        service: Reads them.
-        caller: Who asks.
-        cursor: `nextCursor` of the page before; empty for the first.
-
-    Raises:
-        BadInput: The cursor is none.
-    """
+async def _list_resources(service: Service, caller: Caller, cursor: str) -> dict[str, Any]:
+    """Return a page of the documents that the caller may see, by collection and id."""
     access = caller.access_for(None)
     reached, after = _parse_uri(cursor) if cursor else ("", "")
     found: list[dict[str, Any]] = []
@@ -219,25 +269,15 @@ async def list_resources(service: Service, caller: Caller, cursor: str) -> dict[
     return {"resources": found}
 
 
-TEMPLATES: Final = {
-    "resourceTemplates": [
-        {
-            "uriTemplate": "whence://{collection}/{+document}",
-            "name": "document",
-            "title": "Text of a document",
-            "mimeType": _TEXT,
-        }
-    ]
+_TEMPLATE: Final = {
+    "uriTemplate": "whence://{collection}/{+document}",
+    "name": "document",
+    "title": "Text of a document",
+    "mimeType": _TEXT,
 }
 
 
-async def read_resource(service: Service, caller: Caller, uri: str) -> dict[str, Any]:
-    """Return the text of a document.
-
-    Raises:
-        BadInput: The address is none of a document.
-        NotFound: There is no such document, or the caller may not see it.
-    """
+async def _read_resource(service: Service, caller: Caller, uri: str) -> dict[str, Any]:
     collection, document_id = _parse_uri(uri)
     document: DocumentText = await service.show(
         caller, collection, document_id, caller.access_for(None)
@@ -247,35 +287,29 @@ async def read_resource(service: Service, caller: Caller, uri: str) -> dict[str,
 
 # Prompts
 
-PROMPTS: Final = {
-    "prompts": [
-        {
-            "name": "answer_with_citations",
-            "title": "Answer with citations",
-            "description": "Passages for a question, and the request to answer from them with citations.",
-            "arguments": [
-                {"name": "question", "description": "The question.", "required": True},
-                {"name": "collection", "description": "Collection to search.", "required": False},
-            ],
-        }
-    ]
-}
+_PROMPT_NAME: Final = "answer_with_citations"
+_PROMPTS: Final = (
+    {
+        "name": _PROMPT_NAME,
+        "title": "Answer with citations",
+        "description": "Passages for a question, and the request to answer from them with citations.",
+        "arguments": [
+            {"name": "question", "description": "The question.", "required": True},
+            {"name": "collection", "description": "Collection to search.", "required": False},
+        ],
+    },
+)
 
 
-async def make_prompt(
-    service: Service, caller: Caller, params: Mapping[str, Any]
+def _check_prompt(name: object) -> None:
+    if name != _PROMPT_NAME:
+        raise BadInput(f"unknown prompt {name!r}; the prompt is {_PROMPT_NAME}")
+
+
+async def _make_prompt(
+    service: Service, caller: Caller, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the messages of a prompt, with the passages that the caller may see.
-
-    Raises:
-        BadInput: There is no such prompt, or an argument is missing or wrong.
-        WhenceError: As for a search.
-    """
-    name, arguments = params.get("name"), params.get("arguments") or {}
-    if name != "answer_with_citations":
-        raise BadInput(f"unknown prompt {name!r}; the prompt is answer_with_citations")
-    if not isinstance(arguments, Mapping):
-        raise BadInput("the arguments of a prompt must be an object")
+    """Return the messages of the prompt, with the passages that the caller may see."""
     question, collection = arguments.get("question"), arguments.get("collection", "")
     if not isinstance(question, str) or not isinstance(collection, str):
         raise BadInput("the prompt needs a text as its argument `question`")
@@ -291,3 +325,72 @@ async def make_prompt(
         "description": "Answer with citations",
         "messages": [{"role": "user", "content": {"type": "text", "text": text}}],
     }
+
+
+async def _complete(
+    service: Service, caller: Caller, name: str, begun: str, known: Mapping[str, Any]
+) -> list[str]:
+    """Return names of collections, or ids of documents of a known one, that the caller may see."""
+    access = caller.access_for(None)
+    if name == "collection":
+        names = sorted(one.name for one in await service.collections(access))
+        return [one for one in names if one.startswith(begun)]
+    collection = known.get("collection")
+    if name != "document" or not isinstance(collection, str):
+        return []
+    # Ids that begin alike stand together; the one before them is their beginning itself.
+    documents = await service.documents(caller, collection, access, _COMPLETIONS, begun)
+    ids = [one.document_id for one in documents]
+    return [one for one in ids if one.startswith(begun)]
+
+
+class DocumentOffer:
+    """Offers what a service does with documents."""
+
+    instructions = _INSTRUCTIONS
+    templates: Sequence[dict[str, Any]] = (_TEMPLATE,)
+    prompts: Sequence[dict[str, Any]] = _PROMPTS
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._tools = {tool.name: tool for tool in TOOLS}
+        self.tools: Sequence[dict[str, Any]] = tuple(tool.description() for tool in TOOLS)
+
+    async def call(
+        self, caller: Caller, name: str, arguments: Mapping[str, Any], progress: Progress
+    ) -> dict[str, Any]:
+        """Return the result of a tool."""
+        tool = self._tools.get(name)
+        if tool is None:
+            raise BadInput(f"unknown tool {name!r}; the tools are {', '.join(self._tools)}")
+        return await _call(tool, self._service, caller, arguments, progress)
+
+    async def resources(self, caller: Caller, cursor: str) -> dict[str, Any]:
+        """Return a page of documents."""
+        return await _list_resources(self._service, caller, cursor)
+
+    async def read(self, caller: Caller, uri: str) -> dict[str, Any]:
+        """Return the text of a document."""
+        return await _read_resource(self._service, caller, uri)
+
+    async def prompt(
+        self, caller: Caller, name: str, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the messages of the prompt."""
+        _check_prompt(name)
+        return await _make_prompt(self._service, caller, arguments)
+
+    async def complete(
+        self,
+        caller: Caller,
+        ref: Mapping[str, Any],
+        name: str,
+        begun: str,
+        known: Mapping[str, Any],
+    ) -> list[str]:
+        """Return names of collections or ids of documents; none for other arguments."""
+        if ref.get("type") == "ref/prompt":
+            _check_prompt(ref.get("name"))
+        elif ref.get("uri") != _TEMPLATE["uriTemplate"]:
+            raise BadInput("the parameter ref names no prompt and no template of this server")
+        return await _complete(self._service, caller, name, begun, known)
