@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
 
 from whence.engine.evidence_verifier import faults
 from whence.evaluation.beir import read_qrels
 from whence.evaluation.gate.schema import load_baseline, load_policy, load_suite
 from whence.evaluation.validation.suite import parse_suite
 from whence.flow.loader import parse_flow
+from whence.flow.settings import Settings
 from whence.gateway import requests as bodies
+from whence.gateway.auth import Caller
+from whence.gateway.documents import files_of, tags_for
+from whence.gateway.group_rights import GroupRights
+from whence.gateway.jwt_check import JwtCheck
+from whence.gateway.key_sets import KeyFile
+from whence.gateway.mcp import Mcp
+from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
+from whence.gateway.openai.embeddings import texts_of
+from whence.gateway.service import Service
 from whence.gateway.tokens_file import read_tokens
 from whence.ingest.bundles.archive import BundleLimits
 from whence.ingest.bundles.bundle import open_bundle
@@ -25,8 +39,9 @@ from whence.ingest.loader_registry import detect_loader, loaders_by_suffix
 from whence.ingest.sources import SourceFile
 from whence.provenance.render.rdf import run_sparql
 from whence.provenance.trace import read_trace
+from whence.schema.access import Access
 from whence.schema.codec import decode_as
-from whence.schema.errors import WhenceError
+from whence.schema.errors import NotFound, WhenceError
 from whence.schema.filters import parse_filter_options, parse_filters
 from whence.schema.message import message_types
 from whence.schema.terms import Triple
@@ -39,15 +54,16 @@ class Target(NamedTuple):
     name: str
     decode: Callable[[bytes], object]
     documented: tuple[type[Exception], ...] = (WhenceError,)
-    batch: int = 0
-    """Inputs of one process; 0 for the usual number."""
+    most_bytes: int = 20_000
+    """Length of the longest input."""
 
 
 def _file(read: Callable[[Path], object], suffix: str = "") -> Callable[[bytes], object]:
     """Return a decoder of bytes from one of a file."""
 
     def decode(data: bytes) -> object:
-        path = Path(tempfile.gettempdir()) / f"whence-fuzz-input{suffix}"
+        path = Path(tempfile.gettempdir()) / f"{os.getpid()}{suffix}"
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
         path.chmod(0o600)
         return read(path)
@@ -146,30 +162,120 @@ def _suite(data: bytes) -> object:
     return parse_suite(data.decode("utf-8", "replace"), "suite")
 
 
+def _result(coroutine: Coroutine[Any, Any, object]) -> object:
+    """Return the result of what waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("it waits")
+
+
+_READER = Caller("reader", Access(frozenset({"staff"})))
+_KEYS = Path(__file__).resolve().parent.parent / "tests/fuzz/corpus/jwks/keys.json"
+
+
+class _Nothing:
+    """A service without documents."""
+
+    collection = "default"
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, object]]:
+        async def refuse(*_: object) -> object:
+            raise NotFound(name)
+
+        return refuse
+
+
+_MCP = Mcp(cast("Service", _Nothing()))
+
+
+def _mcp(data: bytes) -> object:
+    return _result(_MCP.answer(data, _READER))
+
+
+def _chat(data: bytes) -> object:
+    document = bodies.decode_json(data)
+    if isinstance(document, dict) and "input" in document:
+        return texts_of(bodies.parse_body(document, EmbeddingsBody))
+    body = bodies.parse_body(document, ChatBody)
+    return body.asked(), body.notes()
+
+
+def _form(data: bytes) -> object:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": data, "more_body": False}
+
+    async def read() -> object:
+        kind = (b"content-type", b"multipart/form-data; boundary=B")
+        request = Request({"type": "http", "headers": [kind]}, receive)
+        async with request.form(max_files=100, max_fields=100, max_part_size=4096) as fields:
+            return tags_for(_READER, fields), list(files_of(fields))
+
+    return _result(read())
+
+
+@cache
+def _jwt_check() -> JwtCheck:
+    """Return a check with the keys of a seed; the token of another seed is signed with one of them."""
+    keys, rights = KeyFile(_KEYS), GroupRights("groups")
+    return JwtCheck("urn:issuer", "whence", keys, rights, clock=lambda: 1.8e9)
+
+
+def _jwt(data: bytes) -> object:
+    return _result(_jwt_check().caller(data.decode("utf-8", "replace")))
+
+
+def _groups(path: Path) -> object:
+    return GroupRights("groups", path).granted({"groups": ["finance", "other"]})
+
+
+def _settings(path: Path) -> object:
+    """Read settings from a file that is named as the one in a working folder."""
+    settings = Settings.load(options={"home": "/nowhere"}, environ={}, folder=path.parent)
+    path.unlink()
+    return settings.describe()
+
+
+#: Beyond this size some grammars of tree-sitter take over a second, see the threat model.
+_MOST_CODE = 4_000
+_CODE = {
+    "c": ".c", "cpp": ".cpp", "csharp": ".cs", "go": ".go", "java": ".java", "javascript": ".js",
+    "python": ".py", "rust": ".rs", "typescript": ".tsx",
+}  # fmt: skip
+
 TARGETS = (
     Target("messages", _all(lambda kind, data: decode_as(data, kind), _MESSAGES)),
     Target("html", _document(".html")),
     Target("markdown", _document(".md")),
-    Target("rst", _document(".rst"), batch=300),
+    Target("rst", _document(".rst")),
     Target("text", _document(".txt")),
-    Target("docx", _document(".docx"), batch=300),
-    Target("pdf", _document(".pdf"), batch=300),
-    Target("python", _document(".py")),
+    Target("docx", _document(".docx")),
+    Target("pdf", _document(".pdf")),
+    *(Target(name, _document(suffix), most_bytes=_MOST_CODE) for name, suffix in _CODE.items()),
     Target("sql", _document(".sql")),
     Target("records", _file(_records, ".jsonl")),
     Target("frontmatter", _front_matter),
     Target("filters", _filters),
     Target("tokens", _file(read_tokens, ".toml")),
-    Target("flow", parse_flow, batch=300),
+    Target("flow", parse_flow),
     Target("suite", _suite),
     Target("gatesuite", _file(load_suite, ".json")),
     Target("baseline", _file(load_baseline, ".json")),
     Target("policy", _file(load_policy, ".json")),
     Target("bodies", _all(_body, _BODIES)),
+    Target("chat", _chat),
+    Target("mcp", _mcp),
+    Target("form", _form, (WhenceError, MultiPartException)),
+    Target("jwks", _file(KeyFile, ".json")),
+    Target("jwt", _jwt),
+    Target("groups", _file(_groups, ".toml")),
+    Target("dotenv", _file(_settings, "/.env")),
+    Target("settings", _file(_settings, "/whence.toml")),
     Target("clearance", _clearance),
-    Target("bundle", _file(_bundle, ".zip"), batch=300),
+    Target("bundle", _file(_bundle, ".zip")),
     Target("qrels", _file(read_qrels, ".tsv")),
-    Target("evidence", _evidence, batch=100),
+    Target("evidence", _evidence),
     Target("trace", _trace),
-    Target("sparql", _sparql, batch=100),
+    Target("sparql", _sparql),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "CORPUS", tmp_path)
     monkeypatch.setattr(fuzz, "FOUND", tmp_path / "found")
     monkeypatch.setattr(fuzz, "SLOW_S", 0.2)
-    monkeypatch.setattr(fuzz, "STUCK_S", 5.0)
+    monkeypatch.setattr(fuzz, "STUCK_S", 0.5)
+    monkeypatch.setattr(fuzz, "HUNG_S", 3.0)
+    monkeypatch.setattr(fuzz, "_FIRST_BATCH", 100)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "seed").write_bytes(b'{"key": [1, 2]}')
 
@@ -39,8 +42,13 @@ def die(data: bytes) -> None:
 
 
 def work(data: bytes) -> None:
-    end = time.process_time() + (0.25 if len(data) > 250 else 0)
+    end = time.process_time() + (0.25 if len(data) > 2_000 else 0)
     while time.process_time() < end:
+        pass
+
+
+def spin(data: bytes) -> None:
+    while len(data) > 200:
         pass
 
 
@@ -59,28 +67,71 @@ def fill(data: bytes) -> None:
         (crash, "KeyError at test_fuzz.py"),
         (die, "ended with signal 9"),
         (work, "took 0."),
+        (spin, "ended with signal 27"),
         (hang, "ended with signal 9"),
         (fill, "MemoryError"),
     ],
 )
-def test_what_a_decoder_does_wrong_is_found(decode: object, words: str) -> None:
+def test_what_a_decoder_does_wrong_is_found(decode: Callable[[bytes], None], words: str) -> None:
     """Errors that are not documented, dead processes, time and memory; each once, with its input."""
-    target = Target("own", decode, batch=150 if decode is die else 60)  # type: ignore[arg-type]
+    target = Target("own", decode)
     lines: list[str] = []
-    findings = fuzz.try_target(target, 0.0, 0, lines.append)
+    tally = fuzz.Tally()
+    fuzz.Run([target], {"own": tally}, lines.append).go_on(lambda: True)
 
-    assert [words in one.what for one in findings] == ([True] if words else [])
-    for one in findings:
-        made = fuzz.Inputs("own").make(one.number)
-        assert (fuzz.FOUND / f"own-{one.number}").read_bytes() == made
+    assert [words in what for what in tally.findings.values()] == ([True] if words else [])
+    assert len(lines) == len(tally.findings)
+    for number in tally.findings:
+        made = fuzz.Inputs(target).make(number)
+        assert (fuzz.FOUND / f"own-{number}").read_bytes() == made
 
 
-def test_every_target_has_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_that_of_the_processor() -> None:
+    """A decoder that waits is not slow; the slowest input, the memory and all processor seconds are kept."""
+
+    def wait(data: bytes) -> None:
+        time.sleep(0.3 if data == b'{"key": [1, 2]}' else 0)
+
+    tally = fuzz.Tally()
+    fuzz.Run([Target("own", wait)], {"own": tally}, print).go_on(lambda: True)
+    assert tally.tried == 100
+    assert tally.findings == {}
+    assert 0 < tally.slowest_s < 0.2
+    assert 0 < tally.seconds < 5
+    assert 2**20 < tally.memory < 2**29
+
+
+def test_a_run_goes_on_where_the_one_before_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No input is tried twice; what is slow gets fewer inputs and more time than what is quick."""
+    (fuzz.CORPUS / "slow").mkdir()
+    (fuzz.CORPUS / "slow" / "seed").write_bytes(b"x")
+    monkeypatch.setattr(fuzz, "_BATCH_S", 0.05)
+
+    def work_on(_: bytes) -> None:
+        end = time.process_time() + 0.002
+        while time.process_time() < end:
+            pass
+
+    tallies = {"own": fuzz.Tally(), "slow": fuzz.Tally()}
+    targets = [Target("own", refuse, documented=(BadInput,)), Target("slow", work_on)]
+    for most in (1_000, 2_000):
+        before = {name: one.next for name, one in tallies.items()}
+        fuzz.Run(targets, tallies, print).go_on(
+            lambda most=most: sum(one.tried for one in tallies.values()) >= most  # type: ignore[misc]
+        )
+        assert all(one.next > before[name] for name, one in tallies.items())
+    quick, slow = tallies["own"], tallies["slow"]
+    assert quick.tried == quick.next > 2 * slow.tried
+    assert slow.seconds > 2 * quick.seconds
+
+
+def test_every_target_has_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each decoder takes its seeds, or refuses them as it documents; all seeds take less than 200 kB."""
     corpus = Path(__file__).resolve().parents[1] / "fuzz" / "corpus"
     monkeypatch.setattr(fuzz, "CORPUS", corpus)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for target in TARGETS:
-        for seed in fuzz.Inputs(target.name).seeds:
+        for seed in fuzz.Inputs(target).seeds:
             try:
                 target.decode(seed)
             except target.documented:
