@@ -349,8 +349,9 @@ def metrics() -> str:
         "# Metrics\n\n`whence run --metrics [HOST:]PORT` serves these at `/metrics`, and the probes `/live` and"
         " `/ready`. `whence serve`\nhas the same paths, and `whence_http_*` for its own requests. With"
         " `OTEL_EXPORTER_OTLP_ENDPOINT` set and the extra\n`otel` installed, every message handled is a span too,"
-        " and so is every search, question and embedding of `whence serve`,\nwith the attributes `gen_ai.*` of"
-        " OpenTelemetry.\n\n" + table(("Metric", "Meaning"), rows)
+        " and so is every search, question and embedding\nthat `whence serve` is asked for. Questions, searches, embeddings"
+        " and prompts have the attributes `gen_ai.*` of OpenTelemetry.\n\n"
+        + table(("Metric", "Meaning"), rows)
     )
 
 

@@ -7,17 +7,24 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from whence.answering.trace_recorder import Sources
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Headers
 from whence.flow.client import FlowClient
+from whence.flow.context import Observer
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
+from whence.flow.telemetry.monitor import FlowSpans
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
@@ -60,7 +67,10 @@ def models() -> dict[str, Any]:
 
 @asynccontextmanager
 async def house(
-    *flows: str, objects: dict[str, Any] | None = None, settings: Settings | None = None
+    *flows: str,
+    objects: dict[str, Any] | None = None,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
 ) -> AsyncIterator[FlowClient]:
     """Run flows side by side with a transport each; yield a client."""
     broker = MemoryBroker()
@@ -70,7 +80,7 @@ async def house(
         for name in flows:
             transport = MemoryTransport(broker=broker)
             stack.push_async_callback(transport.aclose)
-            running = run_flow(load_flow(name), transport, resources)
+            running = run_flow(load_flow(name), transport, resources, observer=observer)
             await stack.enter_async_context(running)
         mine = MemoryTransport(broker=broker)
         stack.push_async_callback(mine.aclose)
@@ -130,6 +140,72 @@ async def test_explain_events_are_published() -> None:
         assert {one.headers[Headers.TYPE] for one in heard} == {ExplainEvent.TYPE}
         traces = {one.headers[Headers.TRACEPARENT].split("-")[1] for one in heard}
         assert len(traces) == 1
+
+
+@pytest.mark.parametrize("captures", [False, True])
+async def test_spans_of_a_flow_have_the_names_of_the_conventions(captures: bool) -> None:
+    """Messages to models, searches and questions have OpenTelemetry's attributes; texts on request only."""
+    kept = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    observer = FlowSpans("all-in-one", provider, captures=captures).handling
+    async with house("all-in-one", observer=observer) as client:
+        await fill(client)
+        kept.clear()
+        await ask(client, streaming=True, answer_id="a1")
+    spans = {one.name: dict(one.attributes or {}) for one in kept.get_finished_spans()}
+    shown = {
+        name.removeprefix("process "): {
+            key.removeprefix("gen_ai."): value
+            for key, value in facts.items()
+            if key.startswith("gen_ai.") and "text" not in key and "messages" not in key
+        }
+        for name, facts in spans.items()
+    }
+    known = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_")}
+    used = {key for facts in spans.values() for key in facts if key.startswith("gen_ai.")}
+    whence = {"provider.name": "whence"}
+    stop = {"response.finish_reasons": ("stop",)}
+
+    assert used <= known
+    assert shown["document-rag"] == {
+        "operation.name": "invoke_workflow", "workflow.name": "document-rag", "data_source.id": "default",
+        "response.id": "a1", "response.model": "stub-echo", **whence, **stop,
+    }  # fmt: skip
+    assert shown["prompt"] == {
+        "operation.name": "chat", "response.model": "stub-echo", **whence, **stop,
+        "usage.input_tokens": ANY, "usage.output_tokens": ANY,
+    }  # fmt: skip
+    assert shown["search"] == {
+        "operation.name": "retrieval",
+        "data_source.id": "default",
+        **whence,
+    }
+    assert shown["embedding"] == {
+        "operation.name": "embeddings", "request.model": ANY, "embeddings.dimension.count": ANY, **whence,
+    }  # fmt: skip
+    assert shown["text-fetcher"] == shown["recorder"] == {}
+    assert ("porter" in str(spans["process document-rag"])) is captures
+    for name in ("document-rag", "prompt", "search"):
+        assert ("archive" in str(spans[f"process {name}"])) is captures
+    assert "archive" not in str(spans["process embedding"])
+
+
+async def test_a_failed_message_names_its_error() -> None:
+    """The span of a message that failed has the operation and the code of the error."""
+    kept = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    objects = models() | {"embedder": HashEmbedder(error=Unavailable("gone"))}
+    observer = FlowSpans("all-in-one", provider).handling
+    async with house("all-in-one", objects=objects, observer=observer) as client:
+        with pytest.raises(Unavailable):
+            await client.call("embedding", EmbeddingRequest(texts=("a",)), EmbeddingResponse)
+    failed, *_ = [one for one in kept.get_finished_spans() if one.name == "process embedding"]
+
+    assert failed.attributes is not None
+    assert failed.attributes["error.type"] == "unavailable"
+    assert failed.attributes["gen_ai.operation.name"] == "embeddings"
 
 
 async def test_indexing_again_changes_nothing() -> None:

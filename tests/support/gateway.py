@@ -10,10 +10,10 @@ import httpx
 import numpy as np
 
 from whence.engine.search import SearchQuery
+from whence.flow.telemetry.genai import Spans
 from whence.gateway.app import gateway
 from whence.gateway.auth import Authenticator, Caller, token_digest
 from whence.gateway.service import Service
-from whence.gateway.spans import Spans
 from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema import Access, Answer, Citation, Term, Triple
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse

@@ -227,7 +227,7 @@ def test_observers_nest_their_spans() -> None:
     provider = TracerProvider()
     both = observe_with([FlowSpans("qa", provider).handling, FlowMetrics("qa").handling])
     assert both is not None
-    with both("search", "s.v1", PLACE) as place:
+    with both("search", "s.v1", PLACE, []) as place:
         assert place.trace_id == PLACE.trace_id
         assert place.span_id != PLACE.span_id
     assert observe_with([]) is None

@@ -15,9 +15,9 @@ from tests.support.gateway import SECRET, StubEngine, client_of
 
 from whence.flow.context import CURRENT_TRACE
 from whence.flow.runtime import FlowHealth
+from whence.flow.telemetry.genai import Spans
 from whence.flow.telemetry.metrics import FlowMetrics
 from whence.gateway.server import read_origin
-from whence.gateway.spans import Spans
 from whence.schema.errors import ConfigError, Unavailable
 
 HEAD = {"Authorization": f"Bearer {SECRET}"}

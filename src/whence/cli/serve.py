@@ -201,9 +201,9 @@ async def _with_service(
 ) -> None:
     from whence.broker.connect import in_process
     from whence.engine.engine import Engine
+    from whence.flow.telemetry.genai import Spans
     from whence.flow.telemetry.monitor import start_telemetry
     from whence.gateway.service import Service
-    from whence.gateway.spans import Spans
     from whence.models.onnx_sessions import usable_cores
 
     waits = settings.writer != "extractive"

@@ -116,8 +116,9 @@ class Replica:
         assert processor is not None, "start comes first"
         trace = TraceContext.read(delivery.headers)
         observed: AbstractContextManager[TraceContext] = nullcontext(trace)
+        exchange: list[Message] = []
         if self._observer is not None:
-            observed = self._observer(self._definition.name, self._type.TYPE, trace)
+            observed = self._observer(self._definition.name, self._type.TYPE, trace, exchange)
         with observed as trace:
             # A topic has one type, so the header is optional.
             name = delivery.headers.get(Headers.TYPE) or self._type.TYPE
@@ -127,6 +128,7 @@ class Replica:
                     hint="send it to the topic of the service that takes this type",
                 )
             message = decode_as(delivery.payload, self._type)
+            exchange[:] = (message,)
             context = FlowContext(
                 transport=self._transport,
                 trace=trace,
@@ -140,13 +142,17 @@ class Replica:
             if isinstance(processor, StreamingProcessor):
                 async with closing(processor.handle_stream(message, context)) as replies:
                     async for reply in replies:
+                        exchange[1:] = (reply,)
                         outgoing = self._outgoing(reply, trace)
                         yield outgoing
                         if outgoing.end:
                             return
                 return
             only = await processor.handle(message, context)
-            last = None if only is None else self._outgoing(only, trace)
+            last = None
+            if only is not None:
+                exchange[1:] = (only,)
+                last = self._outgoing(only, trace)
         if last is not None:
             yield last
 

@@ -97,9 +97,11 @@ def within_trace(trace: TraceContext | None) -> Iterator[None]:
 
 
 #: Observes one message within a `with` block. Arguments: name of the processor, type of the message, trace
-#: context of the message. The block's value is the trace context for all work on the message; exceptions
-#: pass through.
-Observer: TypeAlias = Callable[[str, str, TraceContext], AbstractContextManager[TraceContext]]
+#: context of the message, and a list that holds the message and its last reply as they become known. The
+#: block's value is the trace context for all work on the message; exceptions pass through.
+Observer: TypeAlias = Callable[
+    [str, str, TraceContext, list[Message]], AbstractContextManager[TraceContext]
+]
 
 
 class FlowContext(msgspec.Struct, frozen=True, eq=False, kw_only=True):

@@ -17,6 +17,7 @@ from whence.engine.json_documents import (
 )
 from whence.engine.search import SearchQuery
 from whence.engine.snapshot_reading import SnapshotChoice
+from whence.flow.telemetry.genai import Operation, Spans
 from whence.gateway.admission import Admission
 from whence.gateway.auth import Caller
 from whence.gateway.requests import (
@@ -27,7 +28,6 @@ from whence.gateway.requests import (
     SearchBody,
     WhyNotBody,
 )
-from whence.gateway.spans import Operation, Spans
 from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:
@@ -138,7 +138,13 @@ class Service:
                     **options, chunk_callback=on_text, explain_callback=on_stage
                 )
                 document = answer_document(answer)
-                told.answered(document)
+                told.answered(
+                    answer.text,
+                    answer.model,
+                    answer.in_token,
+                    answer.out_token,
+                    answer.answer_id,
+                )
         return document
 
     def check_ask(self, caller: Caller, body: AskBody) -> None:
@@ -210,11 +216,8 @@ class Service:
         async with self._admission.admit("embed", caller.share, _TIMEOUT_S):
             counts, most = await self._engine.count_tokens(texts)
             model = await self._engine.embedding_model()
-            facts = {
-                "gen_ai.request.model": model.name,
-                "gen_ai.embeddings.dimension.count": model.dimension,
-            }
-            with self._spans.operation("embeddings", model.name, **facts) as told:
+            with self._spans.operation("embeddings", model.name) as told:
+                told.embedded(model)
                 if counts is not None:
                     told.note(**{"gen_ai.usage.input_tokens": sum(counts)})
                 return await self._engine.embed(texts, purpose), counts, most

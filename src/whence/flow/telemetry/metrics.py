@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -29,6 +29,7 @@ from whence.flow.hosts import LOOPBACK, host_name
 from whence.flow.runtime import FlowHealth
 from whence.flow.supervisor import State
 from whence.schema.errors import ConfigError, Unavailable
+from whence.schema.message import Message
 from whence.schema.version import VERSION
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ class FlowMetrics(Collector):
         self._health = health
 
     @contextmanager
-    def handling(self, processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
+    def handling(
+        self, processor: str, message: str, trace: TraceContext, exchange: Sequence[Message] = ()
+    ) -> Iterator[TraceContext]:
         """Time one message; `outcome` is `done`, or the class of the error that ended it."""
         started = self._monotonic()
         outcome = "done"

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.flow.context import Observer, TraceContext
+from whence.flow.telemetry.genai import Operation, captures_texts, error_type
 from whence.schema.errors import missing_extra
+from whence.schema.message import Message
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -24,14 +26,23 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 class FlowSpans:
-    """Records a span for every message."""
+    """Records a span for every message.
 
-    def __init__(self, flow: str, provider: TracerProvider) -> None:
+    Args:
+        flow: Name of the flow.
+        provider: Records them.
+        captures: Whether texts are recorded.
+    """
+
+    def __init__(self, flow: str, provider: TracerProvider, *, captures: bool = False) -> None:
         self._flow = flow
         self._tracer = provider.get_tracer("whence")
+        self._captures = captures
 
     @contextmanager
-    def handling(self, processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
+    def handling(
+        self, processor: str, message: str, trace: TraceContext, exchange: Sequence[Message] = ()
+    ) -> Iterator[TraceContext]:
         """Record a span as a child of the message's trace context and as the parent of all work on it."""
         from opentelemetry.trace import SpanKind, StatusCode
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -58,9 +69,13 @@ class FlowSpans:
                 trace, span_id=f"{own.span_id:016x}", flags=f"{own.trace_flags:02x}"
             )
         except Exception as error:
+            span.set_attribute("error.type", error_type(error))
             span.set_status(StatusCode.ERROR, type(error).__name__)
             raise
         finally:
+            if exchange and span.is_recording():
+                told = Operation(span, captures=self._captures)
+                told.handled(exchange[0], exchange[1] if len(exchange) > 1 else None)
             span.end()
 
 
@@ -85,10 +100,12 @@ def observe_with(observers: Sequence[Observer]) -> Observer | None:
     """Return several observers as one, the outermost first; None when there are none."""
 
     @contextmanager
-    def observe(processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
+    def observe(
+        processor: str, message: str, trace: TraceContext, exchange: list[Message]
+    ) -> Iterator[TraceContext]:
         with ExitStack() as stack:
             for observer in observers:
-                trace = stack.enter_context(observer(processor, message, trace))
+                trace = stack.enter_context(observer(processor, message, trace, exchange))
             yield trace
 
     return observe if observers else None
@@ -155,7 +172,7 @@ def start_telemetry(
     with ExitStack() as stack:
         if provider is not None:
             stack.callback(provider.shutdown)
-            observers.append(FlowSpans(flow, provider).handling)
+            observers.append(FlowSpans(flow, provider, captures=captures_texts()).handling)
         if not metrics_address and not counts:
             yield FlowMonitor(observe_with(observers), provider=provider)
             return
