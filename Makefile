@@ -34,7 +34,8 @@ demo: setup ## Index the example handbook and ask it four questions
 	@$(BIN)/whence --home $(HOME_OF_DEMO) demo
 
 test: dev ## Run all tests, on as many cores as there are, up to four
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
+	@# Each process would compile all tests anew where Python may not keep them: 9 s each.
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
 
 frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, and the conformance suite of MCP, in environments of their own
 	$(BIN)/python -m pytest -m frameworks tests/frameworks

@@ -60,7 +60,7 @@ async def test_a_document_is_visible_when_a_search_finds_it(engine: Engine) -> N
     """For random readers the explanation agrees with a real search, and so do its rules."""
     rng = random.Random(5)
     seen = []
-    for _ in range(25):
+    for _ in range(10):
         reader = random_reader(rng)
         found = await found_by(engine, reader)
         for number in range(DOCUMENTS):
@@ -80,12 +80,12 @@ async def test_a_preview_is_what_happens(engine: Engine) -> None:
     rng = random.Random(3)
     store = await engine._session.store()
     asked = {}
-    for number in range(DOCUMENTS):
+    for number in range(0, DOCUMENTS, 2):
         reader = random_reader(rng)
         answer = await engine.ask(f"How many boxes holds the shelf number {number}?", access=reader)
         asked[answer.answer_id] = reader
     changes = 0
-    for _ in range(12):
+    for _ in range(4):
         names = sorted(rng.sample([f"shelf/{n:02}" for n in range(DOCUMENTS)], rng.choice((1, 3))))
         new = random_tags(rng)
         change = TagChange(acl=new.acl, labels=new.labels, clearance=new.clearance)
@@ -105,7 +105,7 @@ async def test_a_preview_is_what_happens(engine: Engine) -> None:
             one: "shown" if now[one] else "hidden" for one in asked if now[one] != shown[one]
         }
         changes += len(preview.answers)
-    assert changes > 3
+    assert changes > 1
 
 
 async def is_shown(engine: Engine, answer_id: str, reader: Access) -> bool:

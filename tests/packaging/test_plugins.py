@@ -1,21 +1,24 @@
 """Each plug-in of `examples/plugins` works where it is installed from its own distribution.
 
 The wheel of Whence and the plug-ins are installed into an environment of their own, so that nothing but entry
-points joins them.
+points joins them. What `requirements.lock` names is linked there from the environment of the tests.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from whence.models.installed import install_target
 
@@ -28,20 +31,31 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plugins"), pytest.mark.
 Run = Callable[..., Any]
 
 
+def link(distribution: metadata.Distribution, packages: Path) -> None:
+    """Make the modules and the metadata of a distribution importable from another environment."""
+    for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+        if not (packages / top).exists():
+            (packages / top).symlink_to(str(distribution.locate_file(top)))
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of programs of an environment with Whence's wheel and all plug-ins."""
+    """Return the programs of an environment with Whence's wheel, its locked dependencies and all plug-ins."""
     folder = tmp_path_factory.mktemp("environment")
     wheels = folder / "wheels"
     sources = [ROOT, *(PLUGINS / kind for kind in KINDS)]
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", wheels, *sources], check=True)
-    venv.create(folder / "venv", with_pip=True)
+    venv.create(folder / "venv")
     programs = folder / "venv" / "bin"
-    install = [programs / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
-    lock = ROOT / "requirements.lock"
-    subprocess.run([*install, "--require-hashes", "-r", lock], check=True)
-    subprocess.run([*install, "--no-index", *wheels.glob("*.whl")], check=True)
+    (packages,) = (folder / "venv").glob("lib/python*/site-packages")
+    for line in re.findall(r"^\S+==[^\\]+", (ROOT / "requirements.lock").read_text(), re.MULTILINE):
+        locked = Requirement(line)
+        if locked.marker is None or locked.marker.evaluate():
+            link(metadata.distribution(locked.name), packages)
+    pip = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
+    options = ["--no-deps", "--no-compile", "--no-index"]
+    subprocess.run([*pip, *options, *wheels.glob("*.whl")], check=True)
     return programs
 
 
