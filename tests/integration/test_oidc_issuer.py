@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 from tests.support.issuer import AUDIENCE, Issuer, public_jwk, running_issuer
 
 from whence.flow.settings import Settings
@@ -17,7 +19,8 @@ from whence.gateway.auth import InvalidToken
 from whence.gateway.group_rights import GroupRights
 from whence.gateway.jwt_check import JwtCheck
 from whence.gateway.key_sets import GRACE_S, INTERVAL_S, REFRESH_S, IssuerKeys
-from whence.gateway.oidc import public_url_of, sign_in
+from whence.gateway.oidc import ProtectedResource, public_url_of, sign_in
+from whence.schema.access import Access
 from whence.schema.errors import ConfigError, Unavailable
 
 
@@ -32,7 +35,7 @@ class Clock:
     """Seconds that a test moves."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = 1_000.0
 
     def __call__(self) -> float:
         return self.now
@@ -70,6 +73,7 @@ async def test_keys_are_fetched_once(issuer: Issuer, check: JwtCheck) -> None:
     callers = await asyncio.gather(*(check.caller(token) for token in tokens))
     assert [one.name for one in callers] == [f"oidc:reader-{number}" for number in range(20)]
     assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
+    assert issuer.encodings == {"identity"}
 
 
 async def test_rotation_under_load(issuer: Issuer, check: JwtCheck, clock: Clock) -> None:
@@ -87,6 +91,75 @@ async def test_rotation_under_load(issuer: Issuer, check: JwtCheck, clock: Clock
     assert results == [True, False] * 10
     # One because the keys were old, one because that of the old token is unknown now.
     assert fetches(issuer) == 4
+
+
+async def test_ages_to_the_second(issuer: Issuer, check: JwtCheck, clock: Clock) -> None:
+    """Keys are fetched again when they are older than their age, and used until the end of the grace."""
+    token = issuer.token()
+    await check.caller(token)
+    clock.now += REFRESH_S
+    await check.caller(token)
+    assert fetches(issuer) == 1
+    assert await is_refused(check, issuer.token("b"))
+    clock.now += INTERVAL_S
+    assert await is_refused(check, issuer.token("b"))
+    assert fetches(issuer) == 3
+    issuer.is_down = True
+    clock.now += GRACE_S
+    await check.caller(token)
+    clock.now += 1
+    with pytest.raises(Unavailable):
+        await check.caller(token)
+
+
+async def test_keys_of_the_start_are_used(issuer: Issuer) -> None:
+    """The server that fetched the keys when it started does not ask again with the first token."""
+    keys = IssuerKeys(issuer.url)
+    await keys.check()
+    assert await keys.matching("a", "RS256")
+    assert fetches(issuer) == 1
+
+
+async def test_a_slash_at_the_end(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The documents of an issuer with a path and a slash at its end lie below the path."""
+    url = f"{issuer.url}/realms/X/"
+    about = {"issuer": url, "jwks_uri": f"{issuer.url}/keys"}
+    published = {
+        "/realms/X/.well-known/openid-configuration": about,
+        "/keys": {"keys": issuer.keys},
+    }
+    monkeypatch.setattr(issuer, "documents", lambda: published)
+    assert await IssuerKeys(url).matching("a", "RS256")
+
+
+async def test_a_slow_issuer(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An issuer that does not answer in time is as one that is down; the log says why."""
+    monkeypatch.setattr("whence.gateway.key_sets._TIMEOUT_S", 0.05)
+    issuer.delay_s = 0.3
+    with pytest.raises(Unavailable):
+        await IssuerKeys(issuer.url).matching("a", "RS256")
+    assert "TimeoutError" in caplog.text
+
+
+async def test_a_proxy_leads_to_an_issuer_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An issuer on the network is reached through the proxy that the environment names."""
+    asked: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        monkeypatch.delenv("https_proxy", raising=False)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(Unavailable):
+            await IssuerKeys("https://id.example").matching("a", "RS256")
+    assert asked[0].startswith(b"CONNECT id.example:443")
 
 
 async def test_a_set_without_keys(issuer: Issuer, check: JwtCheck, clock: Clock) -> None:
@@ -164,11 +237,14 @@ async def test_a_request_that_ends_early_leaves_the_keys_to_others(
         ({"issuer": "https://evil.example"}, "calls itself 'https://evil.example'"),
         ({"issuer": None}, "calls itself None"),
         ({"issuer": "{url}/"}, "calls itself"),
-        ({"jwks_uri": "http://keys.example/keys"}, "jwks_uri"),
+        ({"jwks_uri": "http://keys.example/keys"}, r"^the address of its keys \(jwks_uri\) is"),
         ({"jwks_uri": "file:///etc/passwd"}, "jwks_uri"),
         ({"jwks_uri": "https://user:secret@keys.example"}, "jwks_uri"),
         ({"jwks_uri": 3}, "jwks_uri"),
-        ({"jwks_uri": "{url}/.well-known/openid-configuration"}, "no list `keys`"),
+        (
+            {"jwks_uri": "{url}/.well-known/openid-configuration"},
+            "^http://.*/openid-configuration is no JSON Web Key Set: it has no list `keys`",
+        ),
     ],
 )
 async def test_documents_that_are_not_the_issuers(
@@ -208,6 +284,13 @@ async def test_an_issuer_elsewhere_has_no_keys_on_this_machine(
     with pytest.raises(ConfigError, match="without https"):
         await IssuerKeys("https://id.example").check()
 
+    async def get_more(client: object, url: str) -> Any:
+        return {"keys": [public_jwk("a")]} if url == "https://keys.example" else about
+
+    about["jwks_uri"] = "https://keys.example"
+    monkeypatch.setattr("whence.gateway.key_sets._get", get_more)
+    assert await IssuerKeys("https://id.example").matching("a", "RS256")
+
 
 async def test_a_huge_document_is_not_read(issuer: Issuer) -> None:
     """A document over a megabyte, a nested one and one that is no JSON are refused."""
@@ -216,6 +299,15 @@ async def test_a_huge_document_is_not_read(issuer: Issuer) -> None:
         issuer.about = data  # type: ignore[assignment]
         with pytest.raises(ConfigError, match=words):
             await IssuerKeys(issuer.url).check()
+    issuer.about = [3]  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match="calls itself None"):
+        await IssuerKeys(issuer.url).check()
+    about = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys", "x": ""}
+    about["x"] = "x" * (2**20 - len(json.dumps(about)))
+    issuer.about = about
+    issuer.keys = []
+    with pytest.raises(ConfigError, match=f"^{issuer.url} has no key"):
+        await IssuerKeys(issuer.url).check()
 
 
 async def test_an_issuer_that_is_down_at_the_start(
@@ -238,7 +330,7 @@ async def test_an_issuer_that_is_down_at_the_start(
 )  # fmt: skip
 def test_the_address_of_an_issuer(url: str) -> None:
     """The issuer is reached by https, or on this machine."""
-    with pytest.raises(ConfigError, match="issuer"):
+    with pytest.raises(ConfigError, match=r"^the issuer is"):
         IssuerKeys(url)
 
 
@@ -256,6 +348,7 @@ SET = {"oidc_issuer": "https://id.example", "oidc_audience": "whence"}
         ({**SET, "oidc_clock_skew": "-1"}, "oidc_clock_skew"),
         ({**SET, "oidc_clock_skew": "601"}, "oidc_clock_skew"),
         ({**SET, "oidc_clock_skew": "1m"}, "oidc_clock_skew"),
+        ({**SET, "oidc_clock_skew": "0060"}, "oidc_clock_skew"),
         ({**SET, "oidc_scopes": 'a "b"'}, "oidc_scopes"),
         ({**SET, "oidc_scopes": "ä"}, "oidc_scopes"),
         ({**SET, "public_url": "https://a@wiki.example/"}, "public_url"),
@@ -282,13 +375,41 @@ async def test_a_file_in_place_of_discovery(issuer: Issuer, tmp_path: Path) -> N
     assert (await check.caller(issuer.token(iss="our-issuer"))).name == "oidc:anna"
     assert await is_refused(check, issuer.token())
     assert issuer.asked == []
-    assert resource.issuer == "our-issuer"
+    assert (resource.issuer, resource.scopes) == ("our-issuer", ())
+    more = {"oidc_groups_claim": "roles", "oidc_scopes": "openid X", "oidc_clock_skew": "600"}
+    check, resource, _ = sign_in(Settings(values | more)) or (None, None, None)
+    assert check is not None
+    assert resource is not None
+    late = issuer.token(iss="our-issuer", roles=["a"], exp=int(time.time()) - 500)
+    assert (await check.caller(late)).access == Access(frozenset({"a"}))
+    assert resource.scopes == ("openid", "X")
+
+
+def test_the_address_in_the_metadata() -> None:
+    """The address of a server is that of the request, with the brackets of an address of version 6."""
+    known = ProtectedResource("https://id.example")
+    for host, base in (
+        (b"[::1]:9420", "http://[::1]:9420"),
+        (b"wiki.example", "http://wiki.example"),
+        (b"wiki.example:x", "http://wiki.example"),
+        (None, "http://"),
+    ):
+        headers = [] if host is None else [(b"host", host)]
+        scope = {
+            "type": "http",
+            "scheme": "http",
+            "path": "/",
+            "headers": headers,
+            "query_string": b"",
+        }
+        scope |= {"server": ("127.0.0.1", 9420), "method": "GET"}
+        assert known.metadata(Request(scope), "/mcp")["resource"] == f"{base}/mcp"
 
 
 def test_without_an_issuer_nothing_is_checked() -> None:
     """Without settings there is no check, and the address of the server is that of each request."""
     assert sign_in(Settings({})) is None
     assert public_url_of(Settings({})) == ""
-    assert (
-        public_url_of(Settings({"public_url": "https://wiki.example/"})) == "https://wiki.example"
-    )
+    for path in ("", "/X"):
+        url = f"https://wiki.example{path}"
+        assert public_url_of(Settings({"public_url": f"{url}/"})) == url

@@ -64,6 +64,8 @@ class Issuer:
         self.keys: list[dict[str, Any]] = [public_jwk("a")]
         self.is_down = False
         self.asked: list[str] = []
+        self.encodings: set[str | None] = set()
+        self.delay_s = 0.0
 
     def claims(self, **claims: Any) -> dict[str, Any]:
         """Return claims that are valid now, with those given; None leaves one out."""
@@ -87,6 +89,8 @@ def running_issuer() -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             issuer.asked.append(self.path)
+            issuer.encodings.add(self.headers.get("Accept-Encoding"))
+            time.sleep(issuer.delay_s)
             found = None if issuer.is_down else issuer.documents().get(self.path)
             data = found if isinstance(found, bytes) else json.dumps(found).encode()
             self.send_response(503 if issuer.is_down else 200 if found is not None else 404)

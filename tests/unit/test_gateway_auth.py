@@ -40,7 +40,7 @@ def rights(*, require_token: bool = False) -> Authenticator:
 
 async def test_no_token_means_public() -> None:
     """Without a token only public documents are visible."""
-    assert (await rights().caller(None)).access_for(None) == Access.public()
+    assert await rights().caller(None) == Caller("", Access.public())
     assert (await Authenticator(Access.public()).caller(None)).access == Access.public()
 
 
@@ -58,9 +58,11 @@ async def test_a_token_grants_the_rights_of_its_entry() -> None:
 
 @pytest.mark.parametrize("sent", [f"Basic {SECRET}", "Bearer wrong", "Bearer", "Bearer  ", SECRET])
 async def test_an_unknown_token_is_refused(sent: str) -> None:
-    """An unknown token is refused, not treated as no token."""
+    """An unknown token is refused, not treated as no token, also when it is no text."""
     with pytest.raises(Unauthorized):
         await rights().caller(sent)
+    with pytest.raises(InvalidToken):
+        await rights().caller("Bearer \udcff")
 
 
 async def test_clients_that_need_a_key_read_without_a_token() -> None:

@@ -356,6 +356,41 @@ async def test_keys_that_are_not_for_signatures(tmp_path: Path) -> None:
         KeyFile(file)
 
 
+async def test_each_key_is_tried_when_a_token_names_none(tmp_path: Path) -> None:
+    """A token without a key name is checked by every key of its kind; one that names a key, by that alone."""
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps({"keys": [public_jwk("other"), public_jwk("a")]}))
+    assert await check_with(file).caller(sign(CLAIMS, kid=None))
+    assert await refusal(check_with(file), sign(CLAIMS, kid="other"))
+    assert await KeyFile(file).matching("none", "RS256") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        ("[]", "{file} is no JSON Web Key Set: it has no list `keys`", ""),
+        ('{"keys": 3}', "{file} is no JSON Web Key Set: it has no list `keys`", ""),
+        (
+            '{"keys": []}',
+            "{file} has no key for signatures",
+            "the algorithms are ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512",
+        ),
+        ("{", "the keys in {file} are malformed", 'a JSON Web Key Set is {"keys": [...]}'),
+    ],
+)
+def test_a_malformed_key_file(tmp_path: Path, text: str, words: str, hint: str) -> None:
+    """A file without keys is refused with its name and what a correct one has."""
+    file = tmp_path / "keys.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        KeyFile(file)
+    assert refused.value.message.startswith(words.format(file=file))
+    assert refused.value.hint == hint or not hint
+    file.unlink()
+    with pytest.raises(ConfigError, match=f"cannot read the keys in {file}: No such file"):
+        KeyFile(file)
+
+
 async def test_a_key_is_bound_to_its_stated_algorithm(tmp_path: Path) -> None:
     """A key whose `alg` is stated checks no other algorithm."""
     file = tmp_path / "keys.json"
@@ -430,7 +465,12 @@ async def test_malformed_groups_refuse_the_token(
     key_file: Path, claim: str, claims: dict[str, Any]
 ) -> None:
     """A claim of another type refuses the token; nobody silently reads with fewer rights."""
-    assert "group" in await refusal(check_with(key_file, claim), sign(CLAIMS | claims))
+    words = await refusal(check_with(key_file, claim), sign(CLAIMS | claims))
+    assert words in (
+        "the groups of the token are neither a list of strings nor a string",
+        "the groups are not in the token, because there are too many",
+        "the token names a group that is no access tag",
+    )
 
 
 MAPPING = """
@@ -486,8 +526,9 @@ async def test_a_malformed_mapping(key_file: Path, tmp_path: Path, text: str) ->
     file.write_text(text)
     with pytest.raises(Unavailable):
         await check.caller(token)
-    with pytest.raises(ConfigError, match=r"groups\.toml"):
+    with pytest.raises(ConfigError, match=r"groups\.toml") as refused:
         GroupRights("groups", file)
+    assert refused.value.message.startswith(("the grants of groups in", str(file)))
     file.write_text("")
     assert (await check.caller(token)).access == Access.public()
 

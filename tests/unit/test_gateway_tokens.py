@@ -11,6 +11,7 @@ import pytest
 
 from whence.gateway.auth import AccessBody, Authenticator, Caller, InvalidToken, token_digest
 from whence.gateway.tokens_file import new_token, read_tokens, revoke_token, watch_tokens
+from whence.gateway.watched_file import WatchedFile
 from whence.schema import Access
 from whence.schema.errors import BadInput, ConfigError, NotFound, Unavailable
 
@@ -42,7 +43,8 @@ def test_callers_are_read(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "what"), [(0o600, None), (0o640, "read"), (0o604, "read"), (0o620, "change")]
+    ("mode", "what"),
+    [(0o600, None), (0o640, "read"), (0o604, "read"), (0o601, "read"), (0o620, "change")],
 )
 def test_a_tokens_file_of_all_users_is_reported(
     file: Path, caplog: pytest.LogCaptureFixture, mode: int, what: str | None
@@ -52,11 +54,32 @@ def test_a_tokens_file_of_all_users_is_reported(
     file.chmod(mode)
     watch_tokens(file, required=True).read()
     told = [record.getMessage() for record in caplog.records]
+    read_tokens(file)
+    assert [record.getMessage() for record in caplog.records] == told * 2
     assert told == (
         []
         if what is None
         else [f"other users can {what} the tokens in {file}; run: chmod 600 {file}"]
     )
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [(0o645, False), (0o664, True), (0o646, True)])
+def test_a_file_that_others_may_read(
+    file: Path, caplog: pytest.LogCaptureFixture, mode: int, is_told: bool
+) -> None:
+    """A file without secrets may be read by all users, and is parsed once; a change by others is reported."""
+    parsed: list[bytes] = []
+
+    def parse(data: bytes) -> int:
+        parsed.append(data)
+        return len(parsed)
+
+    file.write_text("x")
+    file.chmod(mode)
+    watched = WatchedFile(file, parse, what="grants", hint="")
+    assert [watched.read(), watched.read()] == [1, 1]
+    told = [f"other users can change the grants in {file}; run: chmod 644 {file}"]
+    assert [record.getMessage() for record in caplog.records] == (told if is_told else [])
 
 
 @pytest.mark.parametrize(
@@ -79,8 +102,11 @@ def test_malformed_tokens_are_refused(file: Path, text: str, named: str) -> None
     file.write_text(text)
     with pytest.raises(ConfigError, match=named):
         watch_tokens(file, required=True).read()
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError) as refused:
         new_token(file, "c", NOBODY)
+    assert refused.value.message.startswith((f"the tokens in {file} are malformed", f"{file}: "))
+    is_about_one = "'" in named
+    assert is_about_one or refused.value.hint.startswith("a caller is [tokens.NAME]")
     assert file.read_text() == text
 
 
@@ -150,6 +176,31 @@ def test_a_new_token_grants_nothing_by_itself(tmp_path: Path) -> None:
     assert not read_tokens(file)["plain"].is_expired(end)
 
 
+def test_a_new_token_has_what_it_is_given(file: Path) -> None:
+    """All rights, the time and the random part of a token are those that are given."""
+    made = datetime(2026, 11, 1, 10, 0, 0, 7, tzinfo=UTC)
+    given = AccessBody(["a"], ["internal"], 3)
+    asked: list[int] = []
+
+    def random(count: int) -> str:
+        asked.append(count)
+        return "random"
+
+    token, entry = new_token(
+        file, "app", given, write=True, speaks_for_others=True, now=lambda: made, random=random
+    )
+    assert (token, asked) == ("whence_random", [32])
+    assert read_tokens(file) == {"app": entry}
+    assert entry.fields() == {
+        "acl": ["a"], "labels": ["internal"], "clearance": 3, "speaks_for_others": True, "write": True,
+        "created": "2026-11-01T10:00:00Z", "expires": None,
+    }  # fmt: skip
+    (caller,) = watch_tokens(file, required=True).read().values()
+    access = Access(frozenset({"a"}), frozenset({"internal"}), 3)
+    assert caller == Caller("app", access, speaks_for_others=True, may_write=True)
+    assert file.read_text().startswith("[tokens.app]")
+
+
 def test_what_a_person_wrote_stays(file: Path) -> None:
     """Comments, order and entries of a file survive; a link leads to it still."""
     text = (
@@ -196,8 +247,14 @@ def test_a_name_is_used_once(file: Path) -> None:
     before = file.read_text()
     with pytest.raises(BadInput, match="already"):
         new_token(file, "desk", AccessBody(["b"]))
-    with pytest.raises(NotFound, match="'other'"):
+    new_token(file, "second", NOBODY)
+    before = file.read_text()
+    with pytest.raises(NotFound, match="'other'") as refused:
         revoke_token(file, "other")
+    assert refused.value.hint == "the tokens are desk, second"
+    with pytest.raises(NotFound) as refused:
+        revoke_token(file.with_name("none.toml"), "other")
+    assert refused.value.hint == "the tokens are none"
     assert file.read_text() == before
     assert read_tokens(file)["desk"].sha256 == token_digest(token)
 

@@ -290,7 +290,7 @@ def _public_key(stated: Any) -> PublicKey | None:
     try:
         # Only what is public: with a private member it would be another kind of key.
         members = {name: getattr(one, name) for name in _MEMBERS[one.kty]}
-        key = PyJWK(members, min(algorithms)).key
+        key = PyJWK(members).key
     except (InvalidKeyError, ValueError, KeyError):
         return None
     if one.kty == "RSA" and key.key_size < _LEAST_RSA_BITS:
