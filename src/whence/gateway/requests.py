@@ -33,6 +33,11 @@ _Access = Annotated[
     AccessBody | None,
     msgspec.Meta(description="Rights to read with, within those of the token."),
 ]
+_Snapshot = Annotated[
+    str, msgspec.Meta(description="Snapshot of code to read: id, head sha, branch or tag.")
+]
+_Set = Annotated[str, msgspec.Meta(description="Set of snapshots.")]
+_Member = Annotated[str, msgspec.Meta(description="Member of the set: primary or secondary.")]
 _Question = Annotated[str, msgspec.Meta(description="The question.")]
 _Exact = Annotated[
     bool, msgspec.Meta(description="Search for all words as they are; quoted words always are.")
@@ -80,13 +85,9 @@ class SearchBody(_Body, frozen=True, kw_only=True):
             description="Add to each hit where it stands in its file, and the W3C `trace_id` of the search."
         ),
     ] = False
-    snapshot: Annotated[
-        str, msgspec.Meta(description="Snapshot of code to search: id, head sha, branch or tag.")
-    ] = ""
-    set: Annotated[str, msgspec.Meta(description="Set of snapshots.")] = ""
-    snapshot_source: Annotated[
-        str, msgspec.Meta(description="Member of the set: primary or secondary.")
-    ] = ""
+    snapshot: _Snapshot = ""
+    set: _Set = ""
+    snapshot_source: _Member = ""
     access: _Access = None
 
 
@@ -95,13 +96,9 @@ class FetchBody(_Body, frozen=True, kw_only=True):
 
     id: Annotated[str, msgspec.Meta(description="Id or URL of a result, or id of a document.")]
     collection: _Collection = ""
-    snapshot: Annotated[
-        str, msgspec.Meta(description="Snapshot of a code node: id, head sha, branch or tag.")
-    ] = ""
-    set: Annotated[str, msgspec.Meta(description="Set of snapshots.")] = ""
-    snapshot_source: Annotated[
-        str, msgspec.Meta(description="Member of the set: primary or secondary.")
-    ] = ""
+    snapshot: _Snapshot = ""
+    set: _Set = ""
+    snapshot_source: _Member = ""
     access: _Access = None
 
 
@@ -109,13 +106,9 @@ class ExpandBody(_Body, frozen=True, kw_only=True):
     """Find what code nodes of a snapshot depend on, or what depends on them."""
 
     nodes: Annotated[list[str], msgspec.Meta(description="Ids to start from.", min_length=1)]
-    snapshot: Annotated[
-        str, msgspec.Meta(description="Snapshot to read: id, head sha, branch or tag.")
-    ] = ""
-    set: Annotated[str, msgspec.Meta(description="Set of snapshots.")] = ""
-    snapshot_source: Annotated[
-        str, msgspec.Meta(description="Member of the set: primary or secondary.")
-    ] = ""
+    snapshot: _Snapshot = ""
+    set: _Set = ""
+    snapshot_source: _Member = ""
     max_depth: Annotated[int, msgspec.Meta(ge=1, description="Most steps from a node.")] = 2
     max_nodes: Annotated[int, msgspec.Meta(ge=1, description="Most nodes in all.")] = 120
     relations: Annotated[
