@@ -100,8 +100,9 @@ def test_a_file_that_others_may_read(
 def test_malformed_tokens_are_refused(file: Path, text: str, named: str) -> None:
     """A malformed file is refused, the error names the fault, and no command changes it."""
     file.write_text(text)
-    with pytest.raises(ConfigError, match=named):
+    with pytest.raises(ConfigError, match=named) as refused:
         watch_tokens(file, required=True).read()
+    assert str(file) in refused.value.message
     with pytest.raises(ConfigError) as refused:
         new_token(file, "c", NOBODY)
     assert refused.value.message.startswith((f"the tokens in {file} are malformed", f"{file}: "))
@@ -301,3 +302,5 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot (read|write) the tokens in .*tokens\.toml"):
         new_token(tmp_path / "file" / "tokens.toml", "a", NOBODY)
+    with pytest.raises(ConfigError, match="cannot read the tokens in"):
+        watch_tokens(tmp_path / "file" / "tokens.toml", required=False).read()
