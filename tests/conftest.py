@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import itertools
 import logging
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     All that need a broker share it; those of a file of commands share what they indexed.
     """
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
         if item.get_closest_marker("pulsar"):
             item.add_marker(pytest.mark.xdist_group("pulsar"))
         elif item.path.parent.name == "acceptance":
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of all later searches for garbage: each would look at a million objects."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +90,8 @@ async def _prepare(home: Path) -> None:
 
     async with EmbeddedServer(home) as server, _admin(server) as admin:
         await (await PostgresStore.connect(server.url())).aclose()
+        # From its next start on, in all copies: it survives a kill, and no test cuts the power.
+        await admin.execute("ALTER SYSTEM SET fsync = off")
         await admin.execute("CREATE DATABASE migrated")
         await (await PostgresStore.connect(server.url("migrated"))).aclose()
 
@@ -94,26 +104,36 @@ def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def new_home(common_folder: Path) -> Callable[[Path], Path]:
+def made_once(common_folder: Path) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return a function that gives a folder of a name, made once for the run by a given function."""
+
+    def folder(name: str, make: Callable[[Path], object]) -> Path:
+        place = common_folder / name
+        with (common_folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not place.exists():
+                unfinished = common_folder / f"unfinished-{name}"
+                make(unfinished)
+                unfinished.rename(place)
+        return place
+
+    return folder
+
+
+def copy_home(home: Path, place: Path) -> Path:
+    """Copy a home whose server does not run, with its owners: root's server runs as somebody else."""
+    subprocess.run(["cp", "-a", f"{home}/.", str(place)], check=True)
+    return place
+
+
+@pytest.fixture(scope="session")
+def new_home(made_once: Callable[..., Path]) -> Callable[[Path], Path]:
     """Return a function that copies an empty, migrated home, made once for the run.
 
     It saves the first start, which takes 2 s of a core; tests of the first start itself use an empty folder.
     """
-    common = common_folder
-    home = common / "prepared-home"
-    with (common / "prepared-home.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not home.exists():
-            unfinished = common / "home-being-prepared"
-            asyncio.run(_prepare(unfinished))
-            unfinished.rename(home)
-
-    def copy(place: Path) -> Path:
-        # With its owners: a server that is started by root runs as somebody else.
-        subprocess.run(["cp", "-a", f"{home}/.", str(place)], check=True)
-        return place
-
-    return copy
+    home = made_once("prepared-home", lambda place: asyncio.run(_prepare(place)))
+    return partial(copy_home, home)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from tests.conftest import copy_home
 from tests.support.fake_bundles import write_fake_bundles
 from tests.support.fork_server import ForkServer
 
@@ -20,6 +21,7 @@ from whence.cli.commands import COMMANDS
 from whence.store.postgres.server.server import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[2]
+HANDBOOK = ROOT / "examples" / "handbook"
 WHENCE = Path(sys.executable).parent / "whence"
 #: Modules that most commands load, except ONNX Runtime, which starts a thread and so must not be forked.
 PRELOAD = (
@@ -159,22 +161,28 @@ def new_cli(loaded: ForkServer, common_folder: Path) -> Callable[[Path], Cli]:
 @pytest.fixture(scope="session")
 def cli(
     tmp_path_factory: pytest.TempPathFactory,
+    made_once: Callable[..., Path],
     new_home: Callable[[Path], Path],
     new_cli: Callable[[Path], Cli],
 ) -> Iterator[Cli]:
-    """Return the command on a home shared by all tests of the session, whose server keeps running."""
-    home = new_home(tmp_path_factory.mktemp("home"))
+    """Return the command on a home shared by all tests of the session, whose server keeps running.
+
+    Its default collection has the example handbook, which is indexed once for all sessions.
+    """
+
+    def index(place: Path) -> None:
+        result = new_cli(new_home(place))("index", HANDBOOK, "--json")
+        assert result.code == 0, result.err
+
+    home = copy_home(made_once("handbook-home", index), tmp_path_factory.mktemp("home"))
     with running_server(home):
         yield new_cli(home)
 
 
 @pytest.fixture(scope="session")
 def handbook(cli: Cli) -> Path:
-    """Index the example handbook into the default collection; return its folder."""
-    folder = ROOT / "examples" / "handbook"
-    result = cli("index", folder, "--json")
-    assert result.code == 0, result.err
-    return folder
+    """Return the folder of the example handbook, which the default collection has."""
+    return HANDBOOK
 
 
 @pytest.fixture

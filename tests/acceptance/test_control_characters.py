@@ -60,11 +60,11 @@ def assert_clean(*outputs: str) -> None:
 
 
 COMMANDS = (
-    "search QUESTION", "search QUESTION --mode bm25", "search QUESTION --filter nokey=1", "ask QUESTION",
+    "search QUESTION", "search QUESTION --filter nokey=1", "ask QUESTION",
     "ask QUESTION --stream", "explain ANSWER", "explain ANSWER --format nquads", "explain ANSWER --format trig",
     "explain ANSWER --format turtle", "explain ANSWER --format jsonld", "explain ANSWER --format svg",
     "explain ANSWER --format evidence", "show RECORD", "show zebra", "why-not RECORD --answer ANSWER",
-    "why-not zebra --answer ANSWER", "diff ANSWER OTHER", "replay ANSWER", "changes", "access RECORD",
+    "diff ANSWER OTHER", "replay ANSWER", "changes", "access RECORD",
     "collections", "status", "verify", "erase RECORD --dry-run", "search HOSTILE", "show HOSTILE",
     "explain HOSTILE", "erase HOSTILE", "ask HOSTILE", "index HOSTILE", "access HOSTILE",
 )  # fmt: skip
@@ -87,10 +87,11 @@ def test_no_control_character_is_printed(cli: Any, hostile: tuple[str, ...], com
     if words[0] not in ("status", "collections", "verify", "explain", "diff", "replay"):
         words += ["--collection", "hostile"]
     plain = cli(*words)
-    as_json = cli(*words, "--json")
-
     assert "Traceback" not in plain.err
-    assert_clean(plain.out, plain.err, as_json.out, as_json.err)
+    assert_clean(plain.out, plain.err)
+    if "--format" not in words:
+        as_json = cli(*words, "--json")
+        assert_clean(as_json.out, as_json.err)
     if command in ON_TERMINAL:
         for stream in ("stdout", "stderr"):
             shown = on_terminal(cli, words, 100, stream=stream)

@@ -105,10 +105,12 @@ def everything(path: str, body: dict[str, Any]) -> Answer:
 
 
 @pytest.mark.models
-def test_the_page_on_models_works_as_printed(own: Any, tmp_path: Path) -> None:
+def test_the_page_on_models_works_as_printed(served: Any, tmp_path: Path, documents: Path) -> None:
     """Every command of the page exits with 0 on servers that answer as those that it names."""
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    checkout = tmp_path / "checkout"
+    (checkout / "docs").mkdir(parents=True)
+    documents.rename(checkout / "docs" / "how-to")
     blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     folder = minilm_folder(tmp_path / "mini")
     with Server(everything) as server:
@@ -118,7 +120,7 @@ def test_the_page_on_models_works_as_printed(own: Any, tmp_path: Path) -> None:
             env |= {"OLLAMA_HOST": server.host, "OPENAI_BASE_URL": f"{server.url}/v1"}
             commands = [line for line in block.splitlines() if line.startswith("whence ")]
             for line in commands:
-                result = own(*shlex.split(line)[1:], cwd=root, env=env)
+                result = served(*shlex.split(line)[1:], cwd=checkout, env=env)
                 assert result.code == 0, (line, result.err)
 
     assert len(blocks) == 6

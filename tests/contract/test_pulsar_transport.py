@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -31,7 +32,8 @@ async def transport_factory(pulsar_broker: TestBroker) -> AsyncIterator[PulsarFa
 class TestPulsarTransport(TransportSuite):
     """All behaviours, over a network."""
 
-    exit_runs = 10
+    #: The full measure is ten thousand.
+    soak_messages = int(os.environ.get("WHENCE_TEST_SOAK", "2000"))
 
     async def test_a_client_reconnects(self, transport_factory: TransportFactory) -> None:
         """34: After a cut a client reconnects; its deliveries stay valid and arrive once."""

@@ -38,10 +38,10 @@ pytestmark = [
 ]
 
 #: Questions of each fault; the full measure is a thousand.
-QUESTIONS = int(os.environ.get("WHENCE_TEST_QUESTIONS", "150"))
-DOCUMENT_COUNT = int(os.environ.get("WHENCE_TEST_DOCUMENTS", "400"))
+QUESTIONS = int(os.environ.get("WHENCE_TEST_QUESTIONS", "80"))
+DOCUMENT_COUNT = int(os.environ.get("WHENCE_TEST_DOCUMENTS", "200"))
 #: Processes killed while documents are stored.
-KILLS = int(os.environ.get("WHENCE_TEST_KILLS", "8"))
+KILLS = int(os.environ.get("WHENCE_TEST_KILLS", "4"))
 #: What a caller allows for one question, in seconds.
 PATIENCE_S = 60.0
 DOCUMENTS = {
@@ -231,12 +231,12 @@ async def test_a_processor_hangs(house: House) -> None:
     await house.start("prompt@2", hang=True)
     await house.fill()
 
-    await house.ask_many(16, timeout_s=8.0)
+    await house.ask_many(8, timeout_s=5.0)
     first = Counter(house.ends)
     await house.kill("prompt@2")
     await house.ask_many(8)
 
-    assert sum(first.values()) == 16
+    assert sum(first.values()) == 8
     assert first["answered"]
     assert first["deadline_exceeded"]
     assert set(first) == {"answered", "deadline_exceeded"}
@@ -270,7 +270,7 @@ async def test_poison_messages_end_with_the_deadline(house: House) -> None:
         return reply.outcomes[0].outcome
 
     restarting = asyncio.create_task(restart())
-    poison = asyncio.create_task(ingest("poison.md", f"say {POISON}", 10.0))
+    poison = asyncio.create_task(ingest("poison.md", f"say {POISON}", 5.0))
     others = [ingest(name, text, PATIENCE_S) for name, text in texts.items()]
     outcomes = Counter(await asyncio.gather(*others))
     refused = await poison
@@ -377,8 +377,11 @@ async def test_documents_are_stored_once_while_processors_die(
 
 
 @pytest.fixture
-def broker_to_kill() -> Iterator[TestBroker]:
-    """Yield a broker of this test alone: after a kill it may be slow until its next clean start."""
+def broker_to_kill(pulsar_broker: TestBroker) -> Iterator[TestBroker]:
+    """Yield the broker of the session, or one of this test alone where that is not ours."""
+    if pulsar_broker.is_ours:
+        yield pulsar_broker
+        return
     with running_broker(own=True) as broker:
         yield broker
 
@@ -425,6 +428,7 @@ async def streaming(broker: TestBroker) -> AsyncIterator[set[bytes]]:
         await reader.aclose()
 
 
+@pytest.mark.last  # after a kill it may be slow until its next clean start
 @pytest.mark.timeout(600)
 async def test_the_broker_is_killed(broker_to_kill: TestBroker, database_url: str) -> None:
     """After a kill -9 of the broker every question ends, with an answer if the broker is back in time.

@@ -155,7 +155,7 @@ class LifecycleSuite:
         assert b"after" in await acked(subscription, 1)
 
     async def test_soak(self, transport: Transport, topic: str) -> None:
-        """39: Each of ten thousand messages arrives once, and none is left."""
+        """39: Each of many messages arrives once, and none is left."""
         subscription = await transport.subscribe(topic, "g", prefetch=100)
         total = self.soak_messages
         counts = dict.fromkeys(range(total), 0)
