@@ -26,6 +26,7 @@ from whence.gateway.group_rights import GroupRights
 from whence.gateway.jwt_check import JwtCheck
 from whence.gateway.key_sets import KeyFile
 from whence.gateway.mcp import Mcp
+from whence.gateway.mcp_offer import DocumentOffer
 from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
 from whence.gateway.openai.embeddings import texts_of
 from whence.gateway.service import Service
@@ -187,7 +188,7 @@ class _Nothing:
         return refuse
 
 
-_MCP = Mcp(cast("Service", _Nothing()))
+_MCP = Mcp(DocumentOffer(cast("Service", _Nothing())))
 
 
 def _mcp(data: bytes) -> object:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
@@ -278,6 +278,7 @@ WORDS = st.lists(
 
 
 @given(st.lists(WORDS.map(" ".join), max_size=4), WORDS.map(" ".join))
+@example(documents=["the the the"], query="")  # a passage without terms
 async def test_extractive_quotes_are_always_verbatim(documents: list[str], query: str) -> None:
     """For any question and documents, quotes occur in their documents and markers refer to them."""
     request = WriteRequest(template_id="document-prompt", query=query, documents=tuple(documents))

@@ -283,7 +283,8 @@ def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:
     absent = terms.difference(*said)
     names = {term for one in read_question(request.query).names for term in content_terms(one)}
     weights = inverse_document_frequencies(said)
-    most = max(weights.values())
+    # Passages of stop words alone have no terms.
+    most = max(weights.values(), default=1.0)
     # All others are in every passage: the question is about what is absent.
     about = overlap(terms, absent, weights, most) >= _ABSENT_SHARE
     return (
