@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -345,6 +346,52 @@ async def test_stages_of_a_question_are_told() -> None:
     shown = [tuple(one["params"].values()) for one in told]
     labels = ("query processing", "retrieval", "reranking", "generation")
     assert shown == [("t", n, 4, label) for n, label in enumerate(labels, 1)]
+
+
+class SlowService(StubService):
+    """Never ends a search; records that it was cancelled."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.cancelled: list[str] = []
+
+    async def search(self, caller: Caller, body: Any) -> dict[str, Any]:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(body.query)
+            raise
+        raise AssertionError
+
+
+async def test_a_request_that_is_taken_back_ends() -> None:
+    """On standard input a client ends its request by a notification, and gets no reply to it."""
+    service, sink = SlowService(), io.BytesIO()
+    source, feed = os.pipe()
+    search = {"name": "search", "arguments": {"query": "q"}}
+    with os.fdopen(source, "rb") as reading, os.fdopen(feed, "wb", buffering=0) as writing:
+        serving = asyncio.create_task(serve_stdio(service, CALLER, reading, sink))  # type: ignore[arg-type]
+        writing.write(message("tools/call", search, id=7) + b"\n")
+        await service.begun.wait()
+        for params in (
+            {"requestId": 8},
+            {"requestId": [7]},
+            {"requestId": "7"},
+            [],
+            {"requestId": 7},
+        ):
+            assert service.cancelled == []
+            notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+            writing.write(json.dumps(notification).encode() + b"\n" + message("ping") + b"\n")
+            while sink.getvalue().count(b"\n") == 0:
+                await asyncio.sleep(0)
+            sink.seek(0)
+            sink.truncate()
+        writing.close()
+        await asyncio.wait_for(serving, 10)
+    assert service.cancelled == ["q"]
+    assert sink.getvalue() == b""
 
 
 async def test_lines_are_answered_until_the_end() -> None:

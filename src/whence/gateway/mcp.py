@@ -110,6 +110,8 @@ class McpReply(msgspec.Struct, frozen=True):
 
     status: int
     document: dict[str, Any] | None = None
+    cancels: str | int | None = None
+    """Id of the request that the message takes back."""
 
 
 class ProtocolError(Exception):
@@ -132,6 +134,7 @@ class Mcp:
         caller: Caller,
         headers: Mapping[str, str] | None = None,
         notify: Notify | None = None,
+        begin: Callable[[str | int], None] | None = None,
     ) -> McpReply:
         """Answer one message.
 
@@ -140,6 +143,7 @@ class Mcp:
             caller: Who sent it.
             headers: Those of its HTTP request, with names in small letters; None without HTTP.
             notify: Sends notifications before the reply; None when the client cannot take any.
+            begin: Called with the id of a sound request before it is answered.
         """
         try:
             message = decode_json(raw)
@@ -151,12 +155,13 @@ class Mcp:
             )
             return _failed(None, refused, status=400)
         if "id" not in message:
-            # Notifications of clients need no action.
-            return McpReply(202)
+            return McpReply(202, cancels=_cancelled(message))
         stated = (headers or {}).get(_REVISION_HEADER)
         enveloped = _REVISION in _meta(message) or stated in ENVELOPE_REVISIONS
         try:
             _check(message, headers, enveloped=enveloped)
+            if begin is not None:
+                begin(message["id"])
             result = await self._result(message, caller, notify, enveloped=enveloped)
         except ProtocolError as refused:
             status = 404 if refused.code == _NO_METHOD else 400
@@ -280,6 +285,15 @@ def _progress(token: object, notify: Notify | None) -> Progress:
         await notify({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 
     return progress
+
+
+def _cancelled(notification: Mapping[str, Any]) -> str | int | None:
+    """Return the id of the request that a notification takes back; others need no action."""
+    params = notification.get("params")
+    if notification["method"] != "notifications/cancelled" or not isinstance(params, dict):
+        return None
+    named = params.get("requestId")
+    return named if type(named) in (str, int) else None
 
 
 def _text(params: Mapping[str, Any], name: str, default: str | None = None) -> str:

@@ -140,7 +140,8 @@ async def serve_http(
 async def serve_stdio(service: Service, caller: Caller, source: BinaryIO, sink: BinaryIO) -> None:
     """Serve the Model Context Protocol, one message a line, until end of file or a signal.
 
-    Messages are processed concurrently; each reply is one line.
+    Messages are processed concurrently; each reply is one line. A request that its client takes back ends
+    without one.
     """
     from whence.gateway.mcp import Mcp
     from whence.gateway.mcp_offer import DocumentOffer
@@ -151,8 +152,23 @@ async def serve_stdio(service: Service, caller: Caller, source: BinaryIO, sink: 
         sink.write(msgspec.json.encode(document) + b"\n")
         sink.flush()
 
+    running: dict[str | int, asyncio.Task[Any] | None] = {}
+
     async def answer(line: bytes) -> None:
-        reply = await mcp.answer(line, caller, notify=send)
+        begun: list[str | int] = []
+
+        def begin(message_id: str | int) -> None:
+            begun.append(message_id)
+            running[message_id] = asyncio.current_task()
+
+        try:
+            reply = await mcp.answer(line, caller, notify=send, begin=begin)
+        finally:
+            for one in begun:
+                running.pop(one, None)
+        taken_back = None if reply.cancels is None else running.get(reply.cancels)
+        if taken_back is not None:
+            taken_back.cancel()
         if reply.document is not None:
             await send(reply.document)
 
