@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.base_size import BASE_LIMIT
 
 from whence.models.installed import install_target
 
@@ -38,7 +39,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", sorted(FURTHER))
 def test_a_framework(name: str, wheel: Path, tmp_path: Path) -> None:
-    """The example prints three passages with file and line, and all checks of the framework pass."""
+    """The example prints three passages with file and line, and all checks of the framework pass.
+
+    The base, as pip resolves it, is under its limit.
+    """
     venv.create(tmp_path / "venv", with_pip=True)
     programs = tmp_path / "venv" / "bin"
     install = [programs / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
@@ -58,6 +62,10 @@ def test_a_framework(name: str, wheel: Path, tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    base = json.loads(run(programs / "python", ROOT / "tests" / "support" / "base_size.py"))
+    assert sum(base["sizes"].values()) < BASE_LIMIT, base["sizes"]
+    assert not base["absent"]
 
     run(programs / "whence", "demo")
     printed = run(programs / "python", ROOT / "examples" / "frameworks" / f"{name}_retriever.py")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -361,6 +362,16 @@ def test_settings_that_do_not_fit(values: dict[str, str], words: str) -> None:
     """A missing or malformed setting is an error that names it."""
     with pytest.raises(ConfigError, match=words):
         sign_in(Settings(values, dict.fromkeys(values, "option")))
+
+
+@pytest.mark.parametrize("package", ["jwt", "cryptography"])
+def test_without_its_packages_the_extra_is_named(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An issuer needs the packages of an extra, and the error names it before anything is served."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=r"pip install 'whence\[oidc\]'"):
+        sign_in(Settings({"oidc_issuer": "https://id.example", "oidc_audience": AUDIENCE}))
 
 
 async def test_a_file_in_place_of_discovery(issuer: Issuer, tmp_path: Path) -> None:

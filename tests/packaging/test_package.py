@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.support.base_size import BASE_LIMIT, base_size
 
 import whence
 from whence.schema.version import VERSION
@@ -78,6 +79,18 @@ def test_the_public_names_are_fixed() -> None:
 def test_importing_loads_nothing_heavy(statement: str) -> None:
     """The command line starts without models, database drivers or RDF."""
     assert not loaded_by(statement) & HEAVY
+
+
+def test_the_base_is_small() -> None:
+    """The base takes less than 300 MB without Python's compiled files; no extra is part of it."""
+    sizes, absent = base_size()
+    # The lock files leave it out, with hf-xet and what else it requires alone: pip installs these.
+    hub = 20_000_000 if absent == ["huggingface-hub"] else 0
+
+    assert sum(sizes.values()) + hub < BASE_LIMIT, sorted(sizes.items(), key=lambda one: -one[1])
+    assert hub or not absent
+    assert not {"cryptography", "tree-sitter", "opentelemetry-sdk", "qdrant-client"} & set(sizes)
+    assert {"pulsar-client", "asyncpg", "pgvector", "rdflib", "flashrank", "tenacity"} <= set(sizes)
 
 
 def test_torch_is_never_a_dependency() -> None:

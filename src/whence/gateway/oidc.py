@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from whence.flow.hosts import host_name
 from whence.gateway.group_rights import GroupRights
 from whence.gateway.jwt_check import JwtCheck
 from whence.gateway.key_sets import IssuerKeys, KeyFile
-from whence.schema.errors import ConfigError
+from whence.schema.errors import ConfigError, missing_extra
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -90,7 +91,7 @@ def sign_in(settings: Settings) -> tuple[JwtCheck, ProtectedResource, IssuerKeys
         The check, what clients are told, and the keys when they are fetched from the issuer.
 
     Raises:
-        ConfigError: A setting is missing or malformed, or a file cannot be read.
+        ConfigError: A setting is missing or malformed, a file cannot be read, or the extra `oidc` is absent.
     """
     issuer, audience = settings.get("oidc_issuer"), settings.get("oidc_audience")
     given = [name for name in _OTHERS if settings.origin(name) != "default"]
@@ -103,6 +104,8 @@ def sign_in(settings: Settings) -> tuple[JwtCheck, ProtectedResource, IssuerKeys
             "the audience of tokens is not set: those for other servers would be accepted",
             hint="add --oidc-audience, the name of this server at the issuer",
         )
+    if find_spec("jwt") is None or find_spec("cryptography") is None:
+        raise missing_extra("oidc", "checking tokens of an issuer")
     mapping, file = settings.get("oidc_mapping"), settings.get("oidc_jwks")
     fetched = None if file else IssuerKeys(issuer)
     rights = GroupRights(

@@ -8,6 +8,7 @@ have files of other names.
 
 from __future__ import annotations
 
+import binascii
 import fcntl
 import logging
 import os
@@ -25,14 +26,15 @@ from whence.schema.errors import ConfigError
 from whence.schema.integrity import ChainEntry
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-        Ed25519PrivateKey,
-        Ed25519PublicKey,
-    )
+    from nacl.signing import SigningKey, VerifyKey
 
 logger = logging.getLogger(__name__)
 
 _KEY, _TRUSTED, _HEAD = "key.pem", "trusted", "head.json"
+#: Lines around the base64 of a private key (RFC 7468, section 10).
+_FIRST_LINE, _LAST_LINE = b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----"
+#: What precedes the 32 bytes of an Ed25519 key in PKCS 8 (RFC 8410, section 7).
+_PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
 #: Only the owner may sign.
 _FOLDER_MODE, _KEY_MODE = 0o700, 0o600
 
@@ -53,7 +55,7 @@ class ChainKey:
 
     def sign(self, hash_: bytes) -> bytes:
         """Return the signature of a hash, 64 bytes; none when there is no key and none can be made."""
-        return b"" if self._private is None else self._private.sign(hash_)
+        return b"" if self._private is None else self._private.sign(hash_).signature
 
     @property
     def trusted(self) -> tuple[str, ...]:
@@ -72,10 +74,10 @@ class ChainKey:
         trusted = self.trusted
         if not trusted:
             return None
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from nacl.signing import VerifyKey
 
         try:
-            keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(one)) for one in trusted]
+            keys = [VerifyKey(bytes.fromhex(one)) for one in trusted]
         except ValueError as error:
             raise self._unreadable(_TRUSTED, error) from error
         return lambda hash_, signature: any(_verifies(key, hash_, signature) for key in keys)
@@ -113,7 +115,7 @@ class ChainKey:
             os.close(descriptor)
 
     @cached_property
-    def _private(self) -> Ed25519PrivateKey | None:
+    def _private(self) -> SigningKey | None:
         path = self.folder / _KEY
         try:
             if not path.exists():
@@ -148,35 +150,35 @@ def _head_name(url: str) -> str:
     return f"head-{sha256(where.encode()).hexdigest()[:16]}.json"
 
 
-def _read_key(path: Path) -> Ed25519PrivateKey | None:
+def _read_key(path: Path) -> SigningKey | None:
     """Read a private key; None when there is no file, or it belongs to somebody else."""
     try:
         data = path.read_bytes()
     except (FileNotFoundError, PermissionError):
         return None
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    wrong = ConfigError(
-        f"{path} is not an Ed25519 key", hint="restore it from a backup, or remove it for a new one"
-    )
+    text = data.strip().removeprefix(_FIRST_LINE).removesuffix(_LAST_LINE)
     try:
-        key = load_pem_private_key(data, password=None)
-    except (ValueError, TypeError) as error:
-        raise wrong from error
-    if not isinstance(key, Ed25519PrivateKey):
-        raise wrong
-    return key
+        key = binascii.a2b_base64(b"".join(text.split()), strict_mode=True)
+    except binascii.Error:
+        key = b""
+    if not key.startswith(_PKCS8) or len(key) != len(_PKCS8) + 32:
+        raise ConfigError(
+            f"{path} is not an Ed25519 key",
+            hint="restore it from a backup, or remove it for a new one",
+        )
+    from nacl.signing import SigningKey
+
+    return SigningKey(key[len(_PKCS8) :])
 
 
 def _make_key(path: Path) -> None:
     """Write a new key, unless another process was first; its public key is trusted from now on."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from nacl.signing import SigningKey
 
     path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-    key = Ed25519PrivateKey.generate()
-    data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key = SigningKey.generate()
+    text = binascii.b2a_base64(_PKCS8 + bytes(key))
+    data = b"%s\n%s%s\n" % (_FIRST_LINE, text, _LAST_LINE)
     # Linked under its name when it is whole; `mkstemp` gives it mode 600.
     descriptor, name = tempfile.mkstemp(dir=path.parent)
     try:
@@ -191,15 +193,15 @@ def _make_key(path: Path) -> None:
         file.write(f"{_public_hex(key)}\n")
 
 
-def _public_hex(key: Ed25519PrivateKey) -> str:
-    return key.public_key().public_bytes_raw().hex()
+def _public_hex(key: SigningKey) -> str:
+    return bytes(key.verify_key).hex()
 
 
-def _verifies(key: Ed25519PublicKey, hash_: bytes, signature: bytes) -> bool:
-    from cryptography.exceptions import InvalidSignature
+def _verifies(key: VerifyKey, hash_: bytes, signature: bytes) -> bool:
+    from nacl.exceptions import BadSignatureError
 
     try:
-        key.verify(signature, hash_)
-    except InvalidSignature:
+        key.verify(hash_, signature)
+    except (BadSignatureError, ValueError):  # another length is no signature
         return False
     return True
