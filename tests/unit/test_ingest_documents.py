@@ -95,7 +95,7 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.png", b"\x89PNG", "unknown file format"),
+        ("a.png", b"\x89PNG", "unknown file format .png"),
         ("noext", b"text", "unknown file format"),
         ("a.md", b"", "empty"),
         ("a.md", b" \n\t\n", "contains no text"),

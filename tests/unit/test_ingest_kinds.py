@@ -17,10 +17,10 @@ from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
 from whence.ingest.documents import KnownSources, count, load
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped, Unchanged
 from whence.ingest.loader_registry import detect_loader, loader_for, loaders_by_suffix
-from whence.ingest.loaders import source_code as code
+from whence.ingest.loaders import base
 from whence.ingest.sources import SourceFile, suffix_of
 from whence.schema.access import DocumentTags
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, ModelMissing
 
 
 def words(texts: Sequence[str]) -> list[int]:
@@ -392,16 +392,30 @@ def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file whose library is not installed fails with the extra to install; others are read."""
-    code._parser.cache_clear()
+    """A file that needs an absent extra is skipped, and the reason names the extra; others are read."""
+    base._is_installed.cache_clear()
     monkeypatch.setitem(sys.modules, "tree_sitter_rust", None)
     (tmp_path / "a.rs").write_text("fn f() {}")
     (tmp_path / "b.md").write_text("Words.")
-    failed, read = load([tmp_path], chunker=Chunker(words))
+    skipped, read = load([tmp_path], chunker=Chunker(words))
+    base._is_installed.cache_clear()
 
-    assert isinstance(failed, LoadFailure)
-    assert "pip install 'whence[code]'" in failed.reason
+    assert isinstance(skipped, Skipped)
+    assert skipped.reason == "Rust, which pip install 'whence[code]' reads"
+    assert skipped.document_id == "a.rs", "what is stored of it must not be pruned"
     assert isinstance(read, LoadedDocument), read
+
+
+def test_a_missing_model_stops_the_run(tmp_path: Path) -> None:
+    """A missing model is one error, not a failure of each document."""
+
+    def count_tokens(text: str) -> int:
+        raise ModelMissing("the model is not installed")
+
+    (tmp_path / "a.md").write_text("Words of a text. " * 99)
+
+    with pytest.raises(ModelMissing):
+        list(load([tmp_path], chunker=Chunker(count_tokens)))
 
 
 def test_folders_of_programs_are_ignored(tmp_path: Path) -> None:

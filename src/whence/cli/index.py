@@ -132,6 +132,8 @@ def _print_report(report: IndexReport) -> None:
         "time": time,
     }
     out.print(facts_table(facts))
+    if not any(getattr(counts, name) for name in _COUNTS):
+        note("note: the paths contain no files")
     note_some("failed", [f"{one.path}: {one.reason}" for one in report.failures], _MAX_FAILURES)
     if report.kept:
         note(

@@ -132,9 +132,9 @@ def facts_table(facts: Mapping[str, object]) -> Table:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """Return names with their counts, the highest first; zeros are left out."""
+    """Return counts with their names, the highest first; zeros are left out."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return "; ".join(f"{name} {count:,}" for name, count in ordered if count)
+    return "; ".join(f"{count:,} {name}" for name, count in ordered if count)
 
 
 def note_some(prefix: str, lines: Sequence[str], most: int) -> None:

@@ -233,6 +233,8 @@ class _IndexRun:
                     self._ids.add(item.document_id)
             else:
                 self.report.documents.skipped += 1
+                if item.document_id is not None:
+                    self._ids.add(item.document_id)
                 reasons = self.report.skipped
                 reasons[item.reason] = reasons.get(item.reason, 0) + 1
             if batch.full or self._stopped:

@@ -25,7 +25,7 @@ from whence.ingest.reading_process import failure_reason, read_document
 from whence.ingest.sources import SourceFile, find_files, validate_paths
 from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, ModelMissing
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.places import Place, place_of
 from whence.schema.version import VERSION
@@ -276,6 +276,8 @@ class _LoadRun:
         is_small = source.loader.is_plain and len(source.data) <= _SMALL_BYTES
         if self._reader is None or is_small or source.record or self._is_known(source, stored):
             return False
+        if not source.loader.is_installed:
+            return False
         self._reader.submit(source.file, source.data)
         return True
 
@@ -291,10 +293,15 @@ class _LoadRun:
                 self._discard()
             reason = f"the id {document_id!r} is in {self._loaded[document_id]} already"
             return LoadFailure(path=item.display_path, reason=reason, document_id=document_id)
+        is_known = self._is_known(item, stored)
+        if not is_known and not item.loader.is_installed:
+            reason = f"{kind}, which pip install 'whence[{item.loader.extra}]' reads"
+            return Skipped(path=item.display_path, reason=reason, document_id=document_id)
         try:
-            parsed = None if self._is_known(item, stored) else self._parse(item, was_sent)
+            parsed = None if is_known else self._parse(item, was_sent)
             draft = None if parsed is None else self._drafted(parsed, item.digest)
-        except ReaderStopped:
+        except (ReaderStopped, ModelMissing):
+            # Without its model no document can be cut into chunks.
             raise
         except Exception as error:  # noqa: BLE001 - the failure of this document alone
             return _failure(item.display_path, document_id, error)

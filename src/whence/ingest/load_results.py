@@ -34,10 +34,12 @@ class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or record without a document: an unknown format, or no text."""
+    """A file or record that is not read: its format is unknown or needs an extra, or it has no text."""
 
     path: str
     reason: str
+    document_id: str | None = None
+    """Given if the document may be stored already and must not be considered deleted."""
 
 
 LoadResult = LoadedDocument | Unchanged | LoadFailure | Skipped

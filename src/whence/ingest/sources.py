@@ -15,6 +15,8 @@ from whence.schema.errors import BadInput
 
 #: A shorter ASCII path is always a valid id.
 _VALID_ID_LENGTH = 512
+#: A longer suffix is part of a name and is not reported as a format.
+_SUFFIX_LENGTH = 8
 _ARCHIVES = frozenset(
     {".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".7z", ".rar", ".zst", ".jar"}
     | {".war"}
@@ -137,7 +139,9 @@ def _source(
 ) -> SourceFile | LoadFailure | Skipped:
     if suffix not in suffixes:
         archive = suffix in _ARCHIVES
-        reason = "an archive, unpack it first" if archive else "unknown file format"
+        kind = suffix if len(suffix) <= _SUFFIX_LENGTH else ""
+        unknown = f"unknown file format {kind}".rstrip()
+        reason = "an archive, unpack it first" if archive else unknown
         return Skipped(path=display_path(path), reason=reason)
     if not document_id.isascii() or len(document_id) > _VALID_ID_LENGTH or not document_id.strip():
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -51,6 +53,15 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a file that begins like an HTML page is read as one."""
     version: str = ""
     """Changes when the loader reads the same bytes in another way; known files are then read again."""
+    module: str = ""
+    """Module without which nothing can be read; empty if the base installation has all."""
+    extra: str = ""
+    """Extra of Whence that brings the module."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the module of an extra is installed; true without one."""
+        return not self.module or _is_installed(self.module)
 
     def parse(self, file: SourceFile, data: bytes) -> ParsedDocument:
         """Parse a file."""
@@ -62,3 +73,8 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput(
                 f"is {self.name}, which needs {package}: pip install {package}"
             ) from error
+
+
+@cache
+def _is_installed(module: str) -> bool:
+    return find_spec(module) is not None

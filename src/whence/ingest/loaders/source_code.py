@@ -316,5 +316,12 @@ def _block(
 
 
 LOADERS = tuple(
-    Loader(name=each.name, suffixes=each.suffixes, parse_file=load_code) for each in _LANGUAGES
+    Loader(
+        name=each.name,
+        suffixes=each.suffixes,
+        parse_file=load_code,
+        module=each.module,
+        extra="code",
+    )
+    for each in _LANGUAGES
 )
