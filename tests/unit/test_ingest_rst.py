@@ -66,6 +66,7 @@ def test_roles_and_inline_markup_become_words(source: str, expected: str) -> Non
         ("- a\n\n  - b\n- c", "- a\n  - b\n- c"),
         ("== ==\nx  y\n== ==\n1  2\n== ==", "| x | y |\n|---|---|\n| 1 | 2 |"),
         ("+---+---+\n| a | b |\n+===+===+\n| 1 | c |\n|   | d |\n+---+---+", "| a | b |\n|---|---|\n| 1 | c d |"),
+        (".. tabs::\n\n   .. code-tab:: ini\n\n      a\\b = *\n\n.. tab:: Mac\n\n   .. unknown::\n\n.. tab:: Linux\n\n   x", "```ini\na\\b = *\n```\n\nLinux: x"),
         (".. list-table:: T\n   :header-rows: 1\n\n   * - A\n     - B\n   * - 1\n     - 2", "T\n\n| A | B |\n|---|---|\n| 1 | 2 |"),
         ('.. csv-table::\n   :header: A, B\n\n   "1, 2", 3', "| A | B |\n|---|---|\n| 1, 2 | 3 |"),
         (":orphan:\n\n:Author: Me", "- Author: Me"),

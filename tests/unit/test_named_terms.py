@@ -24,6 +24,8 @@ from whence.text.named_terms import NamedTerm, named_terms, nearest_term
         ("What does the retry option do?", []),
         ("What new features were added in Django 9.3?", ["9.3"]),
         ("What changed in Fastify 8?", ["8"]),
+        ("What does fastify 8 remove?", ["8"]),
+        ("Are the removed 8 files back?", []),
         ("How do I deploy with Gunicorn?", ["Gunicorn"]),
         ("Does it support LDAP logins?", ["LDAP"]),
         # Ordinary words may have synonyms; a capital begins a sentence, or every word of a title.

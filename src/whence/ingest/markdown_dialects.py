@@ -28,6 +28,8 @@ _TARGET = re.compile(r"\([^\s()]+\)=[ \t]*$")
 _CODE = frozenset(
     ["code", "code-block", "sourcecode", "code-cell", "parsed-literal", "literalinclude", "prompt"]
 )
+#: Other directives whose content is code, such as `pip-cli` and `code-tab`.
+_CODE_NAME = re.compile(r"(?:^|-)(?:code|cli|console|shell|terminal)(?:-|$)")
 _EMPTY = frozenset(
     [
         "toctree",
@@ -87,7 +89,7 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
     fences: list[str] = []
     code: _Code | None = None
     has_options = False
-    for each in lines:
+    for number, each in enumerate(lines):
         bare = each.strip()
         if code is not None:
             yield code.line(_dedented(each, 4 * len(margins)))
@@ -100,15 +102,19 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
         marked, fence = _INDENTED.match(line), _FENCE.match(line)
         has_options = has_options and bool(_OPTION.match(line))
         if marked and (marked[2] or marked[3]):
+            below = next(filter(str.strip, lines[number + 1 :]), "")
+            is_empty = len(below) - len(below.lstrip(" ")) < indent + 4
             margins.append(indent)
-            yield f"{marked[1]}{_lead(marked[2] or '', marked[3] or '')}"
+            yield f"{marked[1]}{_lead(marked[2] or '', marked[3] or '', is_empty=is_empty)}"
         elif fences and _closes(bare, fences[-1]):
             fences.pop()
             yield ""
         elif fence is None:
             yield "" if has_options or _TARGET.match(line) else line
         else:
-            written, is_code, is_kept = _opened(fence[2], fence[3])
+            below = next(filter(str.strip, lines[number + 1 :]), fence[2]).strip()
+            is_empty = _closes(below, fence[2])
+            written, is_code, is_kept = _opened(fence[2], fence[3], is_empty=is_empty)
             has_options = fence[3].startswith("{")
             if is_code:
                 code = _Code(fence[2], is_kept, has_options)
@@ -137,12 +143,12 @@ def _fence(mark: str) -> str:
     return mark.replace(":", "`")
 
 
-def _opened(mark: str, info: str) -> tuple[str, bool, bool]:
+def _opened(mark: str, info: str, *, is_empty: bool) -> tuple[str, bool, bool]:
     """Return what the line that opens a fence becomes, whether its body is code, and whether that is kept."""
     directive = _DIRECTIVE.match(info)
     if directive:
         name = directive[1].lower().rpartition(":")[2]
-        if name in _CODE:
+        if name in _CODE or _CODE_NAME.search(name):
             return f"{_fence(mark)}{directive[2]}", True, True
         if name in _EMPTY:
             return "", True, False
@@ -150,21 +156,26 @@ def _opened(mark: str, info: str) -> tuple[str, bool, bool]:
             return f"{_fence(mark)}{RST}", True, True
         words = directive[2]
         if name in _ADMONITIONS and name != "admonition":
-            return f"{_lead(name, '')}{words}", False, True
+            return f"{_lead(name, '', is_empty=is_empty and not words)}{words}", False, True
         if name in VERSION_WORDS:
             version, _, rest = words.partition(" ")
-            return f"{_lead('', f'{VERSION_WORDS[name]} {version}')}{rest}", False, True
-        return (_lead("", words) if words else ""), False, True
+            said = f"{VERSION_WORDS[name]} {version}"
+            return f"{_lead('', said, is_empty=is_empty and not rest)}{rest}", False, True
+        return (_lead("", words, is_empty=is_empty) if words else ""), False, True
     if not mark.startswith(":"):
         return f"{mark}{info}", True, True
     container = _CONTAINER.match(info)
     if container is None:
         return "", False, True
     title = next(filter(None, container.groups()[1:]), "")
-    return _lead(container[1] if container[1].lower() in _ADMONITIONS else "", title), False, True
+    kind = container[1] if container[1].lower() in _ADMONITIONS else ""
+    return _lead(kind, title, is_empty=is_empty), False, True
 
 
-def _lead(kind: str, title: str) -> str:
+def _lead(kind: str, title: str, *, is_empty: bool) -> str:
+    """Return the words before a block, marked as such; its title alone if nothing is in it."""
+    if is_empty:
+        return title and f"{title.rstrip('.')}."
     name = kind.split(maxsplit=1)[0].lower() if kind else ""
     words = title or _WORDS.get(name, name.replace("-", " ").capitalize())
     return f"{LEAD}{words}{LEAD}" if words else ""

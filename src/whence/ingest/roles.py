@@ -38,6 +38,28 @@ _LOOKS_LIKE_CODE = re.compile(
     r"[\w.$]+(?:\(\)?|\.\w++|_(?:[^\W_]++_?|_))|--?\w[\w-]*$|[A-Z][A-Z0-9_]+$"
 )
 _IDENTIFIER = re.compile(r"[\w.:$]+\Z")
+#: Roles, literals and links of reStructuredText that no parser of the text has read.
+_LEFT_OVER = re.compile(
+    r"(?<![\w`:]):(?P<role>[A-Za-z][\w:+.-]{0,80}):`(?:(?P<text>[^\s`](?:[^`]{0,200}[^\s`])?)`(?!`))?"
+    r"|(?<!`)``(?P<literal>[^`\n]{1,200})``(?!`)"
+    r"|(?<![\w`])`(?P<words>[^\s`<>][^`<>]{0,200}?)\s*<[^<>\s`]{1,500}>`__?(?!\w)"
+)
+
+
+def without_left_over_roles(text: str) -> str:
+    """Return prose without roles, literals and links that its own page shows as they are.
+
+    >>> without_left_over_roles("See :mod:`asyncio`, :ref:`the loop <x>` and :mod:` alone.")
+    'See `asyncio`, the loop and  alone.'
+    """
+    return _LEFT_OVER.sub(_shown_left_over, text) if "`" in text else text
+
+
+def _shown_left_over(match: re.Match[str]) -> str:
+    if not match["role"]:
+        return match["words"] or f"`{match['literal']}`"
+    shown, is_code = shown_role(match["role"], match["text"] or "")
+    return f"`{shown}`" if is_code and shown else shown
 
 
 def unescape(text: str) -> str:

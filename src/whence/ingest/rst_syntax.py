@@ -64,7 +64,7 @@ _ADMONITIONS = {
     "danger": "Danger", "error": "Error", "hint": "Hint", "attention": "Attention", "seealso": "See also",
 }  # fmt: skip
 _CODE = _names(
-    """code code-block sourcecode literal-block prompt doctest testcode testoutput ipython console terminal
+    """code code-block code-tab sourcecode literal-block prompt doctest testcode testoutput ipython console terminal
     productionlist highlight-block shell program-output command-output math jsonschema graphql snippet example run"""
 )
 #: The directive's argument is no text; its body is.
@@ -79,6 +79,8 @@ _TITLED = _names(
     """admonition sidebar topic rubric centered tab tab-item group-tab dropdown card grid-item-card details collapse
     grid-item toggle step question faq"""
 )
+#: Their title leads to the body, and is nothing without one.
+_TABS = _names("tab tab-item group-tab")
 #: They describe an object even without a body; others without one are marks for references.
 _OBJECTS = _names(
     """function class method staticmethod classmethod attribute data exception decorator decoratormethod property
@@ -223,7 +225,7 @@ class _Directive:
         body = self._body()
         if not title:
             return body
-        if self._name in ("admonition", "topic", "sidebar") and body:
+        if self._name in _TABS or (body and self._name in ("admonition", "topic", "sidebar")):
             return self._led("".join(node.astext() for node in self._inline(title)), body)
         return [self._paragraph(title), *body]
 

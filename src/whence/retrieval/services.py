@@ -312,10 +312,10 @@ class RetrievalClients:
         return Spelling() if isinstance(found, WhenceError) else found.spelling
 
     async def occurs(self, term: str) -> bool:
-        """Look for a term in the chunks that have all of its words; in too many of them it may occur."""
+        """Look for a term in the best chunks that have all of its words."""
         words = replace(self, mode="bm25", match="all", filters=None)
         found = (await words.search([Query(term, None, _MOST_WITH_WORDS)]))[0]
-        if isinstance(found, WhenceError) or len(found.candidates) >= _MOST_WITH_WORDS:
+        if isinstance(found, WhenceError):
             return True
         texts = await words.fetch([one.chunk_id for one in found.candidates])
         return any(term.casefold() in one.content.casefold() for one in texts.values())

@@ -30,7 +30,7 @@ _VERSION = re.compile(r"v?\d+(?:\.\d+)+")
 _WHOLE_VERSION = re.compile(r"v?\d{1,3}")
 #: Questions about what a release brought, in which a whole number after a name is a release.
 _ABOUT_RELEASE = re.compile(
-    r"\b(?:new|news|chang\w+|features?|added|removed|release\w*|deprecat\w+|upgrad\w+|migrat\w+)\b",
+    r"\b(?:new|news|chang\w+|features?|added|remove[ds]?|drop(?:s|ped)?|introduc\w+|release\w*|deprecat\w+|upgrad\w+|migrat\w+)\b",
     re.IGNORECASE,
 )
 _KINDS = """argument attribute class command decorator directive extension field flag function header hook key macro
@@ -153,7 +153,9 @@ def _as_version(
         named = is_named and (token.text in missing or about_release)
         return NamedTerm(token.text, "version", product) if named else None
     if about_release and before and _WHOLE_VERSION.fullmatch(token.text):
+        # What a release brought does not count things: `removed 3 files`.
         follows = before.lower() not in FUNCTION_WORDS and before.isalpha()
+        follows = follows and not _ABOUT_RELEASE.fullmatch(before)
         return NamedTerm(token.text, "version", product) if follows else None
     return None
 

@@ -15,6 +15,7 @@ from whence.ingest.decoding import decode_as, decode_text
 from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.loaders.base import Loader
+from whence.ingest.roles import without_left_over_roles
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder, code_span, collapse_spaces
 from whence.schema.errors import BadInput
@@ -37,6 +38,8 @@ _TOOLS = (
     " .navfooter, .navheader, .cookie-banner, .cookie-consent, #cookie-banner, #cookie-consent, .sr-only,"
     " .visually-hidden, .screen-reader-text, .noprint"
 )
+#: Never shown, unless it is a block, which a script may show: the panel of a tab.
+_INVISIBLE = "[style*='display:none' i], [style*='display: none' i]"
 #: All that a link to a heading shows.
 _LINK_SIGNS = frozenset(["¶", "#", "§", "🔗", "⚓", "↑", "^", "[source]", "[edit]", "[docs]"])
 _EDIT_LINK = re.compile(
@@ -76,6 +79,9 @@ _CODE = _tags("code tt kbd samp")
 _SIGNATURES = _tags("sig sig-object")
 _LANGUAGE = re.compile(r"(?:^|\s)(?:highlight|language|lang|brush)[-:]\s?([\w+#.-]{1,20})")
 _NO_LANGUAGE = _tags("default none text plain plaintext output notranslate source")
+#: Level of a title that is a bold paragraph: below all headings.
+_TITLE_LEVEL = 6
+_MOST_TITLE_WORDS = 24
 #: Terms that are marks of a list.
 _MARKS = _tags("- * \u2022 \u2013")
 #: Most rows or columns that a cell spans.
@@ -182,6 +188,8 @@ def _write_block(text: TextBuilder, node: LexborNode, tag: str) -> None:
         _write_list(text, node, tag)
     elif "admonition-title" in _classes(node):
         text.lead_in(_inline(node))
+    elif tag == "p" and _is_title(node):
+        text.add_heading(_TITLE_LEVEL, _inline(node, has_code=False))
     else:
         write_html(text, node)
 
@@ -267,8 +275,15 @@ def _write_table(text: TextBuilder, table: LexborNode) -> None:
     text.add_table(_grid(rows), has_header=is_head and len(rows) > 1)
 
 
+def _is_title(paragraph: LexborNode) -> bool:
+    """Return whether a paragraph is a title that is not marked as such, like a question of a list of them."""
+    words = collapse_spaces(paragraph.text())
+    is_short = 1 < len(words.split()) <= _MOST_TITLE_WORDS and not words.endswith((".", ":", "!"))
+    return is_short and _is_bold(paragraph)
+
+
 def _is_bold(cell: LexborNode) -> bool:
-    """Return whether all words of a cell are bold, as in headers that are not marked as such."""
+    """Return whether all words of an element are bold."""
     bold = cell.css_first("strong, b")
     words = collapse_spaces(cell.text())
     return bold is not None and bool(words) and collapse_spaces(bold.text()) == words
@@ -324,7 +339,8 @@ def _classes(node: LexborNode) -> frozenset[str]:
 def _inline(node: LexborNode, *, has_code: bool = True) -> str:
     """Return the text of an element, with space around blocks and line breaks, and code in backticks."""
     if node.tag == "-text":
-        return node.text_content or ""
+        words = node.text_content or ""
+        return without_left_over_roles(words) if has_code else words
     if node.tag in ("br", "hr"):
         return "\n"
     if node.tag in ("-comment", "_comment", "!--"):
@@ -378,6 +394,9 @@ def _remove_tools(page: LexborHTMLParser) -> None:
         ids = {node.mem_id for node in found}
         # A removed node must not be touched again.
         for node in [each for each in found if not _has_ancestor(each, ids)]:
+            node.decompose()
+    for node in page.css(_INVISIBLE):
+        if node.tag not in _BLOCKS and node.tag != "body":
             node.decompose()
     for link in page.css("a"):
         words = collapse_spaces(link.text())
@@ -492,5 +511,5 @@ def _refuse_deep(page: LexborHTMLParser) -> None:
 
 
 LOADERS = (
-    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="2"),
+    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="3"),
 )

@@ -13,7 +13,7 @@ from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.rst import write_rst_into
 from whence.ingest.markdown_dialects import LEAD, RST, plain_markdown
-from whence.ingest.roles import shown_role
+from whence.ingest.roles import shown_role, without_left_over_roles
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
 from whence.schema.errors import BadInput
@@ -29,7 +29,11 @@ _HTML_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)")
 _CODE_TAGS = frozenset(["code", "kbd", "tt", "samp"])
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*+\{:?[ \t]*+(?:#(?P<id>[\w.:-]++))?[^{}`\n]*+\}[ \t]*+$")
 _INLINE_ATTRIBUTES = re.compile(r"\{:?[ \t]*[.#][\w-][^{}\n]*\}|\{%[^%\n]*%\}")
-_ROLE = re.compile(r"\{([\w:+-]+)\}$")
+#: Before code: `{role}` of MyST, `:role:` of a text that was reStructuredText once.
+_ROLE = re.compile(r"(?:\{([\w:+-]+)\}|(?<![\w`:]):([A-Za-z][\w:+.-]{0,80}):)$")
+#: After code that was a reference in reStructuredText, and the address in it.
+_REFERENCE_MARK = re.compile(r"__?(?!\w)")
+_ADDRESS = re.compile(r"\s*<[^<>\s]+>(?=\x0b*$)")
 _ALERT = re.compile(r"\[!(\w+)\][ \t]*(?:\n|$)")
 _LEAD_IN = re.compile(f"{LEAD}([^{LEAD}]*){LEAD}")
 _FOOTNOTE = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
@@ -198,7 +202,12 @@ def _inline(node: SyntaxTreeNode, *, has_code: bool = True) -> str:
     pieces: list[str] = []
     tags: list[str] = []
     at = 0
-    for child in token.children:
+    # Of emphasis that is open, whether it is the marks of two references.
+    references: list[bool] = []
+    for before, child in zip([None, *token.children], token.children, strict=False):
+        mark = _reference_mark(before, child, references)
+        if mark is not None:
+            pieces[-1] = _ADDRESS.sub("", pieces[-1].replace("`", ""))
         if child.type == "code_inline":
             at = _write_code(pieces, child, token.content, at, has_code=has_code)
         elif child.type == "html_inline":
@@ -208,9 +217,22 @@ def _inline(node: SyntaxTreeNode, *, has_code: bool = True) -> str:
         elif child.type == "image":
             pieces.append(LINE_END * child.content.count("\n"))
         elif child.content:
-            pieces.append(_INLINE_ATTRIBUTES.sub("", child.content))
+            words = child.content.removeprefix(mark or "")
+            pieces.append(without_left_over_roles(_INLINE_ATTRIBUTES.sub("", words)))
     words = "".join(pieces)
     return words + "`" * (words.count("`") % 2 if tags else 0)
+
+
+def _reference_mark(before: Token | None, child: Token, references: list[bool]) -> str | None:
+    """Return the marks of a reST reference after code, which may be read as emphasis; else None."""
+    after_code = before is not None and before.type == "code_inline"
+    if child.type in ("em_open", "strong_open"):
+        references.append(after_code and child.markup[0] == "_")
+        return child.markup if references[-1] else None
+    if child.type in ("em_close", "strong_close"):
+        return child.markup if references.pop() and after_code else None
+    found = _REFERENCE_MARK.match(child.content) if after_code else None
+    return found[0] if found else None
 
 
 def _write_code(pieces: list[str], child: Token, raw: str, at: int, *, has_code: bool) -> int:
@@ -222,7 +244,7 @@ def _write_code(pieces: list[str], child: Token, raw: str, at: int, *, has_code:
     words, is_code = child.content, has_code
     if role:
         pieces[-1] = pieces[-1][: role.start()]
-        words, shows_code = shown_role(role[1], child.content)
+        words, shows_code = shown_role(role[1] or role[2], child.content)
         is_code = has_code and shows_code
     pieces.append((code_span(words) if is_code else words) + LINE_END * broken)
     return found.end() if found else at
@@ -246,6 +268,6 @@ LOADERS = (
         suffixes=(".md", ".markdown"),
         parse_file=load_markdown,
         is_plain=True,
-        version="2",
+        version="3",
     ),
 )

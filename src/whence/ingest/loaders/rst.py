@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document, first_heading
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
+from whence.ingest.roles import without_left_over_roles
 from whence.ingest.source_lines import SourceLines
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
@@ -41,8 +41,6 @@ _FIELDS = {
     "raises": "Raises", "raise": "Raises", "except": "Raises", "exception": "Raises", "var": "", "ivar": "",
     "cvar": "", "vartype": "Type of", "returns": "Returns", "return": "Returns", "rtype": "Return type",
 }  # fmt: skip
-#: A role whose text has no end.
-_LONE_ROLE = re.compile(r"(?<![\w`]):[A-Za-z][\w:+.-]{0,80}:`")
 #: Fields that say how a page is built.
 _PAGE_FIELDS = frozenset(
     [
@@ -179,7 +177,7 @@ class _Writer:
         self._text.add_heading(self._level, words, line=self._lines.nearest(words, line))
 
     def _paragraph(self, node: nodes.Element, line: int) -> None:
-        words = _LONE_ROLE.sub("", self._inline(node))
+        words = self._inline(node)
         if words.endswith("::"):
             words = words[:-1]
         self._text.add_paragraph(words, line=self._lines.nearest(words, line))
@@ -354,7 +352,7 @@ class _Writer:
     def _inline_node(self, node: Any, *, has_code: bool) -> str:
         name = type(node).__name__
         if name == "Text":
-            return str(node.astext())
+            return without_left_over_roles(str(node.astext()))
         if name == "footnote_reference":
             number = self._footnotes.get(id(node)) or node.astext()
             return f" (note {number})" if number else ""
@@ -419,5 +417,11 @@ def _footnote_numbers(tree: Any) -> dict[int, str]:
 
 
 LOADERS = (
-    Loader(name="reStructuredText", suffixes=(".rst", ".rest"), parse_file=load_rst, is_plain=True),
+    Loader(
+        name="reStructuredText",
+        suffixes=(".rst", ".rest"),
+        parse_file=load_rst,
+        is_plain=True,
+        version="2",
+    ),
 )
