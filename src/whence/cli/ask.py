@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from whence.engine.engine import Engine
     from whence.flow.settings import Settings
-    from whence.schema.document_rag import Answer
+    from whence.schema.document_rag import Answer, Citation
 
 _FETCH_LIMIT_HELP = "Candidates before reranking; 0 for three times --doc-limit."
 _RERANK_LIMIT_HELP = "Candidates that the reranker reads; 0 for all."
@@ -196,8 +196,11 @@ def print_answer(
         out.print(answer.refusal.reason, markup=False, style="dim")
     if answer.citations:
         out.print()
-    # One line a marker, also when a marker has several quotes.
-    for citation in {one.marker: one for one in reversed(answer.citations)}.values():
+    # One line a marker, in the order of the text, also when a marker has several quotes.
+    firsts: dict[int, Citation] = {}
+    for citation in answer.citations:
+        firsts.setdefault(citation.marker, citation)
+    for citation in firsts.values():
         line = Text.assemble((f"  [{citation.marker}] ", "cyan"))
         name, source = citation.document_id, citation.source_file
         line.append_text(source_link(name, citation.source_url, citation.location, find(source)))

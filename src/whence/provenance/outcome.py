@@ -145,11 +145,11 @@ def _used(told: WhyNot) -> str:
     support, floor = told.numbers.get("support"), told.numbers.get("floor")
     if not isinstance(support, float) or not isinstance(floor, float):
         return f"{read}."
-    line = f"{read}: its best sentence answers with {support:.3f}"
+    line = f"{read}: its best sentence scores {support:.3f}"
     if support < floor:
         return f"{line}, and an answer needs {floor:.3f}."
     best = told.numbers.get("best_support")
-    other = f"; the best passage answers with {best:.3f}" if isinstance(best, float) else ""
+    other = f"; the best passage scores {best:.3f}" if isinstance(best, float) else ""
     return f"{line}, above the {floor:.3f} that an answer needs{other}."
 
 
