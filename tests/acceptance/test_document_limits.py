@@ -42,11 +42,11 @@ def test_ctrl_c_is_heard_while_a_document_is_read(
     served: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     """Exit 130 at once, not when the document is done; no process stays, no traceback is printed."""
-    (tmp_path / "bomb.html").write_bytes(BOMBS["html-attributes"].data(8))
+    (tmp_path / "bomb.rst").write_bytes(BOMBS["rst-different-sections"].data(6))
     environment = served.environment(WHENCE_DOCUMENT_TIMEOUT="600")
     monkeypatch.setattr(served, "environment", lambda **more: environment | more)
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
-    running = served.start("index", tmp_path / "bomb.html", start_new_session=True)
+    running = served.start("index", tmp_path / "bomb.rst", start_new_session=True)
     signal.signal(signal.SIGINT, ours)
     reading = busy_reader(running.pid)
     os.killpg(running.pid, signal.SIGINT)

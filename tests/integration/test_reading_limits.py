@@ -137,9 +137,7 @@ def test_small_files_that_take_much_fail_alone(readers: ReaderPool, tmp_path: Pa
     """Libraries that take too long, or too much memory, do so within the limits; neighbours are read."""
     shares = {
         "csharp-less": 1.0,
-        "html-attributes": 2.0,
         "java-less": 1.0,
-        "markdown-brackets": 1.0,
         "pdf-deflated-twice": 0.25,
         "rst-different-sections": 4.0,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.support.document_bombs import BOMBS
 from tests.support.documents import docx_file
 
 from whence.ingest.blocks import ParsedDocument
+from whence.ingest.chunking import Chunker
 from whence.ingest.decoding import MAX_LINES
 from whence.ingest.document_builder import MAX_TEXT
 from whence.ingest.loaders import html as html_loader
@@ -23,13 +25,12 @@ from whence.schema.errors import BadInput
 #: Share of the attack's size at which a bomb is read here; the other reading is of twice the size.
 SHARES = {
     "docx-paragraphs": 0.002,
-    "html-attributes": 0.02,
     "html-comments": 0.005,
     "html-headings": 0.003,
     "html-inline": 0.03,
     "html-lists": 0.003,
-    "html-many-attributes": 0.2,
     "html-nav": 0.005,
+    "markdown-brackets": 0.01,
     "markdown-emphasis": 0.005,
     "markdown-headings": 0.001,
     "markdown-newlines": 0.0005,
@@ -109,6 +110,40 @@ def test_closing_tags_without_an_element_close_nothing(monkeypatch: pytest.Monke
     monkeypatch.setattr(html_loader, "_refuse_deep", lambda _: pytest.fail("was parsed"))
     with pytest.raises(BadInput, match="leaves more than 4,096 elements open"):
         parse(".html", BOMBS["html-ruby"].data(0.2))
+
+
+@pytest.mark.parametrize("name", ["html-attributes", "html-many-attributes"])
+def test_many_attributes_are_refused_before_the_parser(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parser compares each attribute of a tag with the others; text in comments and scripts is none."""
+    good = " ".join(f'a{at}="<b>"' for at in range(1000))
+    words = "word " * 2_000
+    page = f"<p {good}>One</p><!-- <b {words}--><!--><script>if (1 <b {words}) </script><i>two</i>"
+    assert parse(".html", page.encode()).text == "One\n\ntwo"
+    monkeypatch.setattr(html_loader, "_refuse_deep", lambda _: pytest.fail("was parsed"))
+    with pytest.raises(BadInput, match="an element with more than 1,000 attributes"):
+        parse(".html", BOMBS[name].data())
+
+
+def test_links_in_many_open_brackets_are_text() -> None:
+    """Links before and beside them are read; a bracket inside twenty open ones is a character."""
+    text = parse(".md", f"[one](u) {'[' * 150}[two](u){']' * 150} [three](u)".encode()).text
+    assert text == f"one {'[' * 150}[two](u){']' * 150} three"
+
+
+def test_parsing_of_code_ends() -> None:
+    """A grammar that finds no end is stopped, and the next file is read."""
+    endless = (Path(__file__).parent.parent / "fuzz/corpus/typescript/endless.tsx").read_bytes()
+    with pytest.raises(BadInput, match="too many steps"):
+        parse(".tsx", endless)
+    assert parse(".tsx", b"function f() {}\n").blocks[0].path == ("f",)
+
+
+def test_paragraphs_that_announce_one_another_share_chunks() -> None:
+    """Text ending in a colon stays with what follows, but a thousand of these are no thousand chunks."""
+    count = Chunker(lambda texts: [len(text.split()) for text in texts])
+    assert len(count.split(parse(".md", b"a:\n\n" * 1_000))) < 10
 
 
 def test_lines_are_limited() -> None:

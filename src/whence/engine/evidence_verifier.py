@@ -126,15 +126,22 @@ def faults(evidence: Any, public_key: str) -> list[str]:
         if evidence["format"] != FORMAT:
             return ["this is no evidence of a known format"]
         return [*chain_faults(evidence, public_key), *trace_faults(evidence)]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
         return [f"the file is damaged: {type(error).__name__} {error}"]
 
 
 def main(path: str, public_key: str) -> int:
     """Print the faults, or what was shown; return the exit status."""
-    evidence = json.loads(Path(path).read_text(encoding="utf-8"))
-    found = faults(evidence, public_key)
-    sys.stdout.write("\n".join(found or [f"good: recorded {evidence['recorded_at']}"]) + "\n")
+    try:
+        evidence = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        found = [f"the file cannot be read: {type(error).__name__} {error}"]
+    else:
+        found = faults(evidence, public_key)
+    for line in found or [f"good: recorded {evidence['recorded_at']}"]:
+        # What the file says must not reach the terminal as a control character.
+        shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+        sys.stdout.write(f"{shown}\n")
     return 1 if found else 0
 
 

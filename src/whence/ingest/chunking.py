@@ -321,7 +321,11 @@ def _chunk_end(parts: Sequence[_Part], start: int, done: int, full: int, budget:
             end = first
         else:
             end = _item_border(parts, done, full, budget)
-    while end - 1 > done and parts[end - 1].announces and parts[end].block != parts[end - 1].block:
+    border = end
+    while parts[end - 1].announces and parts[end].block != parts[end - 1].block:
+        # Where all parts announce one another, a chunk for each would repeat the others as overlap.
+        if end - 1 == done:
+            return border
         if all(part.kind == "heading" for part in parts[start : end - 1]):
             break
         end -= 1

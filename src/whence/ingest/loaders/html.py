@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -98,6 +99,17 @@ _MAX_LINK_SHARE = 0.6
 _MAX_DEPTH = 256
 #: Unclosed elements; the time of the parser is quadratic in them.
 _MAX_UNCLOSED = 4096
+#: Attributes of one tag; the time of the parser is quadratic in them, and it copies them.
+_MAX_ATTRIBUTES = 1000
+#: A tag with its attributes; comments and what is no markup are passed over.
+_WHOLE_TAG = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(script|style)\b.*?(?:</\1|\Z)"
+    r"""|<[a-z][^\s/>]*+((?:[\s/]*+[^\s/>=]=?+[^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?)?)*+)""",
+    re.IGNORECASE | re.DOTALL,
+)
+_ATTRIBUTE = re.compile(
+    r"""[^\s/>=]=?+[^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?)?"""
+)
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9-]*)", re.IGNORECASE)
 #: Elements that need no closing tag.
 _UNCLOSED = _tags(
@@ -111,7 +123,7 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
     from selectolax.lexbor import LexborHTMLParser
 
     source, encoding = _decode(data)
-    _refuse_unclosed(source)
+    _refuse_costly(source)
     page = LexborHTMLParser(source)
     _refuse_deep(page)
     values = {"title": _title(page), "source_url": _canonical_url(page)}
@@ -134,7 +146,7 @@ def write_fragment(text: TextBuilder, source: str) -> None:
     """Write HTML that stands inside another format."""
     from selectolax.lexbor import LexborHTMLParser
 
-    _refuse_unclosed(source)
+    _refuse_costly(source)
     page = LexborHTMLParser(source)
     _refuse_deep(page)
     _remove_tools(page)
@@ -476,6 +488,17 @@ def _decode(data: bytes) -> tuple[str, str]:
                 name = "cp1252" if name in ("iso8859-1", "ascii") else name
                 return decode_as(data, name), name
     return decode_text(data)
+
+
+def _refuse_costly(source: str) -> None:
+    """Refuse what would take the parser much longer than other pages of the size."""
+    for tag in _WHOLE_TAG.finditer(source):
+        start, end = tag.span(2)
+        if end - start > 2 * _MAX_ATTRIBUTES:
+            many = islice(_ATTRIBUTE.finditer(source, start, end), _MAX_ATTRIBUTES, None)
+            if next(many, None) is not None:
+                raise BadInput(f"has an element with more than {_MAX_ATTRIBUTES:,} attributes")
+    _refuse_unclosed(source)
 
 
 def _refuse_unclosed(source: str) -> None:

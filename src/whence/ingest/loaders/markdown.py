@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from whence.ingest.blocks import ParsedDocument
@@ -20,11 +21,15 @@ from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
 #: Levels of nested blocks; deeper ones are not read.
 _MAX_NESTING = 100
+#: Open brackets around a link; the parser looks for the end of each of them in all of the text.
+_MAX_BRACKETS = 20
+_BRACKET = re.compile(r"!?\[|\]")
 _HTML_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)")
 _CODE_TAGS = frozenset(["code", "kbd", "tt", "samp"])
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*+\{:?[ \t]*+(?:#(?P<id>[\w.:-]++))?[^{}`\n]*+\}[ \t]*+$")
@@ -80,9 +85,46 @@ def write_markdown(text: str, start: int = 0) -> TextBuilder:
 @cache
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import image, link
 
     parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
+    for name, rule in (("link", link), ("image", image)):
+        parser.inline.ruler.at(name, _unless_crowded(rule))
     return parser.enable(["table", "strikethrough"])
+
+
+_Rule = Callable[["StateInline", bool], bool]
+
+
+def _unless_crowded(rule: _Rule) -> _Rule:
+    """Return a rule of links that does not look for the end of a bracket inside many others."""
+
+    def wrapped(state: StateInline, silent: bool) -> bool:
+        if state.src[state.pos] not in "![":
+            return False
+        return state.pos not in _crowded(state.src) and rule(state, silent)
+
+    return wrapped
+
+
+@lru_cache(maxsize=4)
+def _crowded(text: str) -> frozenset[int]:
+    """Return where brackets, or the marks of images before them, are text.
+
+    They are inside too many others, or among too many that are never closed.
+    """
+    found: list[range] = []
+    still_open: list[range] = []
+    for bracket in _BRACKET.finditer(text):
+        if bracket[0] != "]":
+            still_open.append(range(*bracket.span()))
+            if len(still_open) > _MAX_BRACKETS:
+                found.append(still_open[-1])
+        elif still_open:
+            still_open.pop()
+    if len(still_open) > _MAX_BRACKETS:
+        found += still_open
+    return frozenset(at for places in found for at in places)
 
 
 class _Writer:

@@ -15,7 +15,7 @@ from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
-from whence.schema.errors import missing_extra
+from whence.schema.errors import BadInput, missing_extra
 from whence.text.spans import Span, trimmed
 
 if TYPE_CHECKING:
@@ -105,6 +105,10 @@ _FUNCTIONS = frozenset(
 )
 _WITH_BODY = frozenset({"struct_specifier", "enum_specifier", "union_specifier", "class_specifier"})
 _WORD = re.compile(r"\w")
+#: The parser calls after each hundred steps: code needs one call for 50 to 1,000 bytes, repeated tokens one for
+#: 10. On some input the parsers of grammars do not end.
+_LEAST_CALLS, _BYTES_PER_CALL = 1000, 4
+_BLOCK = 2**16
 #: A definition nested deeper is part of the innermost section.
 _MAX_DEPTH = 40
 
@@ -153,8 +157,27 @@ def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
 
 
 def syntax_tree(text: str, suffix: str) -> Tree:
-    """Parse source code in the language of a file suffix, e.g. `.cs`."""
-    return _parser(_BY_SUFFIX[suffix]).parse(text.encode())
+    """Parse source code in the language of a file suffix, e.g. `.cs`.
+
+    Raises:
+        BadInput: The parser takes more steps than any code needs, or does not end.
+    """
+    data, parser = text.encode(), _parser(_BY_SUFFIX[suffix])
+    left = _LEAST_CALLS + len(data) // _BYTES_PER_CALL
+
+    def is_over(_offset: int, _has_error: bool) -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    def read(start: int, _point: object) -> bytes:
+        return data[start : start + _BLOCK]
+
+    try:
+        return parser.parse(read, progress_callback=is_over)
+    except ValueError as error:
+        parser.reset()
+        raise BadInput("takes too many steps to parse as source code") from error
 
 
 @cache

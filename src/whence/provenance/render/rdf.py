@@ -247,6 +247,9 @@ def _prepared(query: str) -> Any:
         ) from error
     except RecursionError as error:
         raise BadInput("the query is nested too deeply") from error
+    except ValueError as error:
+        # Of an escape such as `\U0011FFFF`, which is no character.
+        raise BadInput(f"not a SPARQL query: {_first_line(error)}") from error
     for name in _names(parsed):
         if name in {"ServiceGraphPattern", "DatasetClause"}:
             word = "SERVICE" if name == "ServiceGraphPattern" else "FROM"
