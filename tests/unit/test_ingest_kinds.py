@@ -310,6 +310,7 @@ SNIPPETS = st.lists(
 @settings(deadline=None)
 @given(st.sampled_from(NAMES), SNIPPETS | st.text(max_size=120), st.integers(16, 60))
 @example("a.rst", "Title\n=====\nTitle\n=====", 16)
+@example("a.rst", "term\n  inner term\n    words", 16)
 def test_all_text_is_in_a_chunk(name: str, text: str, window: int) -> None:
     """Blocks lie in order and hold every character that is not blank; chunks quote the text and fit."""
     text = text.replace("\r", "\n").replace("\0", "").encode("utf-8", "ignore").decode()

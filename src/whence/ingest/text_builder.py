@@ -273,8 +273,9 @@ class TextBuilder:
         for at, term in enumerate(filter(None, map(collapse_spaces, terms))):
             start = self._write(term)
             self._separator = "\n"
-            begin = self._glued[0] if self._glued and at else start
-            self._glued = (begin, line, line + at if line else 0)
+            # The terms of an outer definition that begins with this one wait, too.
+            begin, first = self._glued[:2] if self._glued else (start, line)
+            self._glued = (begin, first, line + at if line else 0)
             self._terms = (*self._terms, (start, self._length))
         self._indent = indent + DEFINITION_INDENT
         try:

@@ -38,7 +38,7 @@ _INLINE_ATTRIBUTES = re.compile(r"\{:?[ \t]*[.#][\w-][^{}\n]*\}|\{%[^%\n]*%\}")
 _ROLE = re.compile(r"(?:\{([\w:+-]+)\}|(?<![\w`:]):([A-Za-z][\w:+.-]{0,80}):)$")
 #: After code that was a reference in reStructuredText, and the address in it.
 _REFERENCE_MARK = re.compile(r"__?(?!\w)")
-_ADDRESS = re.compile(r"\s*<[^<>\s]+>(?=\x0b*$)")
+_ADDRESS = re.compile(r"(?<!\s)\s*+<[^<>\s]+>(?=\x0b*$)")
 _ALERT = re.compile(r"\[!(\w+)\][ \t]*(?:\n|$)")
 _LEAD_IN = re.compile(f"{LEAD}([^{LEAD}]*){LEAD}")
 _FOOTNOTE = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
