@@ -60,7 +60,7 @@ _COUNT_BLOCK_BYTES = 2**20
 _WINDOW_SOURCES = 512
 _WINDOW_BYTES = 4 * 2**20
 #: Plain files up to this size are parsed in this process. Starting another takes as long as parsing a hundred
-#: of them, and the worst known of this size takes 0.3 s of the processor.
+#: of them, and the worst known of this size takes less than half a second.
 _SMALL_BYTES = 8 * 2**10
 #: Files, and their bytes, that are sent to the reader before the first of them is returned.
 _AHEAD = 16
