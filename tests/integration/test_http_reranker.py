@@ -102,6 +102,28 @@ async def test_documents_are_sent_in_batches() -> None:
     assert [len(body["documents"]) for _, _, body in server.requests] == [4, 2] * 2
 
 
+async def test_options_and_lengths_that_a_server_refuses_are_left_out() -> None:
+    """A refused `top_n` is sent no more; of a text that llama-server refuses the beginning is scored."""
+
+    def strict(path: str, body: dict[str, Any]) -> Answer:
+        if "top_n" in body:
+            return 400, {}, b'{"detail": "Argument top_n is not supported by our API"}'
+        if any(len(text) > 150 for text in body["documents"]):
+            said = {"error": {"code": 500, "message": "input (702 tokens) is too large to process"}}
+            return 500, {}, json.dumps(said).encode()
+        results = [
+            {"index": n, "relevance_score": SCORES[text.split()[0]]}
+            for n, text in enumerate(body["documents"])
+        ]
+        return ok({"results": results})
+
+    with Server(strict) as server:
+        scores = await scored(server.url, "bad", "good " * 100, "fair")
+
+    assert scores == [0.125, 0.9, 0.5]
+    assert sum("top_n" in body for _, _, body in server.requests) == 1
+
+
 async def test_logits_become_scores() -> None:
     """With a score outside of 0 to 1 all scores of the call are logits, whatever their size."""
     given = [{"index": n, "relevance_score": x} for n, x in enumerate([-2.0, 0.5, 1e308, -1e308])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import openai
 import pytest
 from tests.support.model_server import Answer, Server, in_turn, ok
 
@@ -30,7 +32,9 @@ KEY = "sk-very-secret-0123"
 
 
 def at(url: str, key: str | None = KEY, timeout_s: float = 27.0) -> Endpoint:
-    return Endpoint(url=url, key=key, key_name="OPENAI_API_KEY", timeout_s=timeout_s)
+    return Endpoint(
+        url=url, key=key, key_name="OPENAI_API_KEY", timeout_s=timeout_s, role="embedder"
+    )
 
 
 def vector(text: str) -> list[float]:
@@ -435,6 +439,117 @@ async def test_writer_streams_and_quotes() -> None:
     assert result.language_model is True
     assert path == "/chat/completions"
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
+
+
+async def test_azure_is_asked_as_its_own_client_asks() -> None:
+    """An address with `api-version` keeps its query; the key is in `api-key` and in no error."""
+    said = {"error": {"message": f"no deployment for {KEY} and s-1"}}
+    refused = (404, {}, json.dumps(said).encode())
+    with Server(in_turn(openai_embeddings, openai_embeddings, refused)) as server:
+        azure = openai.AzureOpenAI(
+            api_key=KEY, azure_endpoint=server.url, api_version="2024-10-21", max_retries=0
+        )
+        await asyncio.to_thread(
+            azure.embeddings.create, model="e", input=["x"], encoding_format="float"
+        )
+        url = f"{server.url}/openai/deployments/e?api-version=2024-10-21&sig=s-1"
+        embedder = OpenAIEmbedder("e", at(url))
+        await embedder.embed(["x"])
+        with pytest.raises(Unavailable) as raised:
+            await embedder.embed(["x"])
+        await embedder.aclose()
+
+    (theirs, their_headers, their_body), (ours, headers, body), _ = server.requests
+    assert (ours, body) == (f"{theirs}&sig=s-1", their_body)
+    sent = [{k.lower(): v for k, v in one.items()} for one in (their_headers, headers)]
+    assert [one["api-key"] for one in sent] == [KEY, KEY]
+    assert not any("authorization" in one for one in sent)
+    assert not re.search(f"{KEY}|s-1", raised.value.message + raised.value.hint)
+
+
+async def test_a_refused_option_is_sent_no_more() -> None:
+    """The request is repeated without an option that a server refuses by name; later ones never have it."""
+    refusal = (400, {}, b'{"detail": "Value float for encoding_format is not supported."}')
+    with Server(in_turn(refusal, openai_embeddings)) as server:
+        embedder = OpenAIEmbedder("m", at(server.url))
+        await embedder.embed(["one"])
+        await embedder.embed(["two"])
+        await embedder.aclose()
+
+    assert ["encoding_format" in body for _, _, body in server.requests] == [True, False, False]
+
+
+async def test_a_batch_that_is_too_slow_is_sent_in_parts() -> None:
+    """A server that has no time for a batch gets an eighth of it; one text that is too slow is an error."""
+
+    def slow(path: str, body: dict[str, Any]) -> Answer:
+        if len(body["input"]) > 2 or "slow" in body["input"]:
+            time.sleep(0.8)
+        return openai_embeddings(path, body)
+
+    with Server(slow) as server:
+        embedder = OpenAIEmbedder("m", at(server.url, timeout_s=0.4))
+        rows = await embedder.embed(["x" * n for n in range(16)])
+        with pytest.raises(Unavailable) as raised:
+            await embedder.embed(["slow"])
+        await embedder.aclose()
+
+    lengths = np.array([max(n, 1) for n in range(16)], dtype=float)
+    np.testing.assert_allclose(rows[:, 0] / rows[:, 1], lengths / 3, rtol=1e-5)
+    assert "the embedder's server at" in raised.value.message
+    assert "WHENCE_MODEL_TIMEOUT" in raised.value.hint
+
+
+async def test_a_text_that_llama_cpp_refuses_is_embedded_in_parts() -> None:
+    """llama-server answers 500 to a text above its batch; that is no failure of the server."""
+    said = b'{"error": {"code": 500, "message": "input (702 tokens) is too large to process. increase the physical batch size (current batch size: 512)", "type": "server_error"}}'
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        if any(len(text) > 1000 for text in body.get("input", [])):
+            return 500, {}, said
+        return openai_embeddings(path, body)
+
+    with Server(respond) as server:
+        embedder = OpenAIEmbedder("m", at(server.url), max_tokens=400)
+        rows = await embedder.embed(["river " * 300, "short"])
+        await embedder.aclose()
+
+    assert rows.shape == (2, 3)
+    assert len(server.requests) == 4
+
+
+async def test_a_count_of_characters_is_no_count_of_tokens() -> None:
+    """Infinity counts characters in `usage`: a text within the limit is not split for it."""
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        rows = [{"index": n, "embedding": vector(text)} for n, text in enumerate(body["input"])]
+        count = sum(len(text.strip()) for text in body["input"])
+        return ok({"data": rows, "usage": {"prompt_tokens": count, "total_tokens": count}})
+
+    with Server(respond) as server:
+        embedder = OpenAIEmbedder("m", at(server.url), max_tokens=256)
+        await embedder.embed(["all of us may borrow bikes for a day " * 10])
+        await embedder.aclose()
+
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("window", "fits"), [(4096, False), (8192, True)])
+async def test_a_prompt_that_ollama_cut_is_an_error(window: int, fits: bool) -> None:
+    """Ollama reads a part of a long prompt without a word; its list of running models tells the window."""
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        if path == "/api/ps":
+            return ok({"models": [{"name": "m:latest", "context_length": window}]})
+        usage = {"choices": [], "usage": {"prompt_tokens": 4096, "completion_tokens": 2}}
+        return events(delta("Yes.", "stop"), usage)
+
+    with Server(respond) as server:
+        if fits:
+            assert (await write(f"{server.url}/v1"))[-1].result is not None
+        else:
+            with pytest.raises(BadInput, match=r"a part of the prompt.*4096 tokens"):
+                await write(f"{server.url}/v1")
 
 
 async def test_writer_reads_an_answer_that_is_not_streamed() -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from whence.models.endpoints import Endpoint
 from whence.models.rate_limits import wait_s
@@ -41,16 +41,28 @@ _DETAIL_CHARACTERS = 200
 _REFUSED = frozenset({401, 403})
 _NOT_SERVED = frozenset({404, 405})
 _BUSY = frozenset({408, 409, 425, 429})
+_FAILED: Final = 500
+#: What a server says of texts that are too long; llama.cpp says it with status 500.
+TOO_LONG: Final = re.compile(r"token|length|long|context|large|size|exceed", re.IGNORECASE)
+#: Parameter of the addresses of Azure OpenAI, which takes its key in a header of its own.
+_AZURE: Final = "api-version"
 
 
 class _Transient(Exception):
-    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, reason: str, retry_after_s: float | None = None, *, slow: bool = False
+    ) -> None:
         super().__init__(reason)
         self.retry_after_s = retry_after_s
+        self.slow = slow
 
 
 class NotServed(Unavailable):
     """The server has no such path, or no such model."""
+
+
+class TooSlow(Unavailable):
+    """The server took the request and did not answer in time."""
 
 
 class ApiClient:
@@ -61,7 +73,7 @@ class ApiClient:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._service = endpoint.service
+        self._service = f"{endpoint.role}'s server"
         parts = urlsplit(endpoint.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
@@ -72,11 +84,14 @@ class ApiClient:
         self.host = host if parts.port is None else f"{host}:{parts.port}"
         """Host and port, for traces."""
         self.address = urlunsplit((parts.scheme, self.host, parts.path.rstrip("/"), "", ""))
-        """The address without credentials, for people."""
+        """The address without credentials and query, for people."""
         self.spent = Spending()
         """What the requests cost so far, as the server says."""
         self._endpoint = endpoint
         self._login = (parts.username, parts.password or "") if parts.username else None
+        self._query = dict(parse_qsl(parts.query))
+        #: Names of optional parameters that the server refused; they are sent no more.
+        self._refused: set[str] = set()
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         #: When the server takes requests again, by the monotonic clock.
@@ -90,19 +105,22 @@ class ApiClient:
         """The address without the version of an API."""
         return re.sub(r"(/v\d+)?(/rerank)?\Z", "", self.address)
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def post(
+        self, path: str, body: Mapping[str, Any], optional: Mapping[str, Any] | None = None
+    ) -> Any:
         """Post JSON and return the JSON of the answer.
 
         Args:
             path: Appended to the address; or a whole address on the same server.
             body: What is sent.
+            optional: Is sent as well; what the server refuses by name is left out from then on.
 
         Raises:
             Unavailable: The server refuses, fails, answers not in time, or not with JSON.
             BadInput: The server rejects the request.
         """
         url = path if path.startswith(self.root) else self.address + path
-        return await self._json("POST", url, body)
+        return await self._json("POST", url, body, optional or {})
 
     async def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return what the server says of itself below its root, above `/v1`; None when it does not.
@@ -111,7 +129,7 @@ class ApiClient:
         """
         method = "POST" if body else "GET"
         try:
-            return await self._json(method, self.root + path, body, 1, _ASK_TIMEOUT_S)
+            return await self._json(method, self.root + path, body, {}, 1, _ASK_TIMEOUT_S)
         except WhenceError:
             return None
 
@@ -120,12 +138,15 @@ class ApiClient:
         method: str,
         url: str,
         body: Mapping[str, Any] | None,
+        optional: Mapping[str, Any],
         attempts: int = _ATTEMPTS,
         most_s: float = math.inf,
     ) -> Any:
         async def once() -> Any:
-            response = await self._http().request(method, url, json=body)
-            self._check(response.status_code, response.headers, response.text)
+            extra = self._accepted(optional)
+            sent = {**body, **extra} if body else None
+            response = await self._http().request(method, url, json=sent)
+            self._check(response.status_code, response.headers, response.text, extra)
             try:
                 answer = response.json()
             except (ValueError, RecursionError) as error:
@@ -138,20 +159,22 @@ class ApiClient:
             return await self._retried(once, attempts, most_s)
 
     @asynccontextmanager
-    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
-        """Post JSON and yield the open response; retries end when the response begins."""
+    async def stream(
+        self, path: str, body: Mapping[str, Any], optional: Mapping[str, Any]
+    ) -> AsyncIterator[httpx.Response]:
+        """Post as `post` does and yield the open response; retries end when the response begins."""
         import httpx
 
         async def begin() -> httpx.Response:
-            client = self._http()
-            request = client.build_request("POST", self.address + path, json=body)
+            client, extra = self._http(), self._accepted(optional)
+            request = client.build_request("POST", self.address + path, json={**body, **extra})
             response = await client.send(request, stream=True)
             if response.status_code >= 300:
                 try:
                     text = (await response.aread()).decode("utf-8", "replace")
                 finally:
                     await response.aclose()
-                self._check(response.status_code, response.headers, text)
+                self._check(response.status_code, response.headers, text, extra)
             return response
 
         self._http()
@@ -163,6 +186,9 @@ class ApiClient:
                 raise self.broken(f"the stream broke off ({_one_line(error)})") from error
             finally:
                 await response.aclose()
+
+    def _accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in optional.items() if name not in self._refused}
 
     def broken(self, what: str) -> Unavailable:
         """Return the error for an unusable answer."""
@@ -182,14 +208,22 @@ class ApiClient:
 
         if self._client is None:
             key, timeout_s = self._endpoint.key, self._endpoint.timeout_s
-            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            headers = {}
+            if key and _AZURE in self._query:
+                headers = {"api-key": key}
+            elif key:
+                headers = {"Authorization": f"Bearer {key}"}
             timeout = httpx.Timeout(timeout_s * _ATTEMPT_SHARE, connect=_CONNECT_TIMEOUT_S)
             # At the level `debug` it logs the headers of answers, which may quote a key.
             logging.getLogger("httpcore").setLevel(logging.INFO)
+            if self._query:  # It logs addresses, whose query may hold a key.
+                logging.getLogger("httpx").setLevel(logging.WARNING)
             # With the connections, a loop of its own.
             self._slots = asyncio.Semaphore(self._endpoint.concurrency)
             try:
-                self._client = httpx.AsyncClient(headers=headers, auth=self._login, timeout=timeout)
+                self._client = httpx.AsyncClient(
+                    headers=headers, auth=self._login, timeout=timeout, params=self._query
+                )
             except UnicodeEncodeError as error:
                 raise ConfigError(
                     f"{self._endpoint.key_name} holds a character that no key has",
@@ -222,15 +256,18 @@ class ApiClient:
             async with asyncio.timeout(limit_s):
                 return await retrying(self._attempt, attempt, start + limit_s)
         except _Transient as error:
-            raise self._unavailable(str(error), error.retry_after_s) from error
+            raise self._unavailable(str(error), error.retry_after_s, slow=error.slow) from error
         except TimeoutError as error:
             waited = time.monotonic() - start
-            raise self._unavailable(f"no answer within {waited:.0f} s", None) from error
+            raise self._unavailable(f"no answer within {waited:.0f} s", slow=True) from error
 
-    def _unavailable(self, reason: str, retry_after_s: float | None) -> Unavailable:
-        error = Unavailable(
+    def _unavailable(
+        self, reason: str, retry_after_s: float | None = None, *, slow: bool
+    ) -> Unavailable:
+        more = "; WHENCE_MODEL_TIMEOUT gives a slow model more seconds" if slow else ""
+        error = (TooSlow if slow else Unavailable)(
             f"the {self._service} at {self.address} is unavailable: {reason}",
-            hint="check the address and that the service runs, then try again",
+            hint=f"check the address and that the server runs, then try again{more}",
             retry_after_s=retry_after_s,
         )
         # The time limit also ends the attempts of the worker.
@@ -248,13 +285,16 @@ class ApiClient:
         try:
             return await attempt()
         except httpx.TimeoutException as error:
-            raise _Transient("it does not answer") from error
+            slow = isinstance(error, httpx.ReadTimeout)
+            raise _Transient("it does not answer", slow=slow) from error
         except httpx.TransportError as error:
             raise _Transient(_one_line(error)) from error
         except httpx.HTTPError as error:
             raise self.broken(_one_line(error)) from error
 
-    def _check(self, status: int, headers: Mapping[str, str], text: str) -> None:
+    def _check(
+        self, status: int, headers: Mapping[str, str], text: str, optional: Mapping[str, Any]
+    ) -> None:
         asked = wait_s(headers, time.time(), refused=status == 429)
         if asked is not None:
             self._ready_at = max(self._ready_at, time.monotonic() + asked)
@@ -268,7 +308,8 @@ class ApiClient:
             )
         detail = self._without_key(_error_detail(text))
         reason = f"it answered {status}" + (f": {detail}" if detail else "")
-        if status in _BUSY or status >= 500:
+        too_long = status == _FAILED and re.search(r"too (?:large|long)|exceed", detail)
+        if status in _BUSY or (status >= _FAILED and not too_long):
             raise _Transient(reason, asked)
         if status in _REFUSED | _NOT_SERVED:
             kind = NotServed if status in _NOT_SERVED else Unavailable
@@ -277,6 +318,9 @@ class ApiClient:
                 f"the {self._service} at {self.address} refused: {reason}",
                 hint=f"check {named}the address and the name of the model",
             )
+        if refused := {name for name in optional if name in detail}:
+            self._refused |= refused
+            raise _Transient(reason, 0.0)
         raise BadInput(
             f"the {self._service} at {self.address} finds the request wrong: {reason}",
             hint="check the name of the model and the length of the texts",
@@ -287,10 +331,38 @@ class ApiClient:
         if self._login:
             login = ":".join(self._login).encode()
             secrets += [self._login[1], base64.b64encode(login).decode()]
+        secrets += [value for name, value in self._query.items() if name != _AZURE]
         for secret in filter(None, secrets):
             text = text.replace(secret, "***")
         # Services quote parts of a key, e.g. sk-ab***xyz.
         return re.sub(r"\b(?:sk|co|key)-[\w*.-]+", "***", text)
+
+
+class ServedModel:
+    """A model on a server.
+
+    Args:
+        name: Name of the model there.
+        endpoint: The server.
+    """
+
+    def __init__(self, name: str, endpoint: Endpoint) -> None:
+        self._name = name
+        self._client = ApiClient(endpoint)
+
+    @property
+    def served_by(self) -> str:
+        """Model and host for traces."""
+        return f"{self._name}@{self._client.host}"
+
+    @property
+    def spent(self) -> Spending:
+        """What the requests cost so far, as the server says."""
+        return self._client.spent
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
 
 
 def _wait(state: RetryCallState) -> float:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from whence.models.api_client import ApiClient, in_order
+from whence.models.api_client import TOO_LONG, ApiClient, ServedModel, TooSlow, in_order
 from whence.models.endpoints import Endpoint
-from whence.models.spending import Spending
 from whence.models.text_limits import DEFAULT, Embedded, TextLimit, find_limit
 from whence.schema.embedding import EmbeddingModel, Purpose
 from whence.schema.errors import BadInput
@@ -37,13 +36,14 @@ _KNOWN: Final = {
     "embed-english-light-v3.0": _Known(384, 512),
     "embed-multilingual-light-v3.0": _Known(384, 512),
 }
+#: Part of a batch that is sent next to a server that was too slow for it.
+_SLOW_PART: Final = 8
 #: No model reads less: a shorter text needs no limit, in bytes of UTF-8.
 _SHORT_BYTES: Final = 100
 _WORD = re.compile(r"[A-Za-z]+|[^A-Za-z\s]")
-_TOO_LONG = re.compile(r"token|length|long|context|large|size|exceed", re.IGNORECASE)
 
 
-class ApiEmbedder(ABC):
+class ApiEmbedder(ServedModel, ABC):
     """Embeds through a server; the dimension of an unknown model is taken from its first answer.
 
     No text is read in part: one that is longer than the server's limit is halved until its parts fit, and its
@@ -68,8 +68,7 @@ class ApiEmbedder(ABC):
         max_tokens: int | None = None,
         batch: int | None = None,
     ) -> None:
-        self._name = name
-        self._client = ApiClient(endpoint)
+        super().__init__(name, endpoint)
         self._batch = batch
         known = _KNOWN.get(name)
         self._dimension = known.dimension if known else 0
@@ -86,16 +85,6 @@ class ApiEmbedder(ABC):
     def model(self) -> EmbeddingModel:
         """Identity of the vectors; the dimension of an unknown model is 0 until the first answer."""
         return EmbeddingModel(name=f"{self.provider}:{self._name}", dimension=self._dimension)
-
-    @property
-    def served_by(self) -> str:
-        """Model and host for traces."""
-        return f"{self._name}@{self._client.host}"
-
-    @property
-    def spent(self) -> Spending:
-        """What the requests cost so far, as the server says."""
-        return self._client.spent
 
     @property
     def max_tokens(self) -> int:
@@ -137,13 +126,13 @@ class ApiEmbedder(ABC):
         return vectors
 
     async def _embed_all(self, texts: list[str], purpose: Purpose) -> NDArray[np.float32]:
-        """Embed texts of one request; those that are too long in parts."""
+        """Embed texts of one request: those that are too long in parts, too many for the time in turn."""
         import numpy as np
 
         try:
             found = await self._embed_whole(texts, purpose)
         except BadInput as error:
-            if not _TOO_LONG.search(error.message):
+            if not TOO_LONG.search(error.message):
                 raise
             if len(texts) > 1:
                 one_by_one = [partial(self._embed_all, [text], purpose) for text in texts]
@@ -151,6 +140,12 @@ class ApiEmbedder(ABC):
             if not self._may_be_too_long(texts[0]):
                 raise
             return await self._embed_halves(texts[0], purpose)
+        except TooSlow:
+            if len(texts) == 1:
+                raise
+            size = self._batch = -(-len(texts) // _SLOW_PART)
+            parts = [texts[start : start + size] for start in range(0, len(texts), size)]
+            return np.concatenate([await self._embed_all(part, purpose) for part in parts])
         limit = self._limit
         # A text that may be too long comes alone; without a count the largest likely one stands for it.
         if limit and limit.cuts and self._may_be_too_long(texts[0]):
@@ -192,10 +187,6 @@ class ApiEmbedder(ABC):
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Estimate the tokens of each text; the tokenizer of the model is not available."""
         return estimated_tokens(texts)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
 
 
 def _unit_rows(rows: Any, count: int, dimension: int, client: ApiClient) -> NDArray[np.float32]:
@@ -253,7 +244,7 @@ class CohereEmbedder(ApiEmbedder):
 
     async def _request(self, texts: list[str], purpose: Purpose) -> tuple[Any, int]:
         answer = await self._client.post(
-            "/v2/embed",
+            f"{self._client.root}/v2/embed",
             {
                 "model": self._name,
                 "texts": texts,

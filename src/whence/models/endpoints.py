@@ -28,26 +28,25 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A server at a base address, with the key for it."""
 
     url: str
-    """Address with path, e.g. `https://host/v1`; may hold a user and a password."""
+    """Address with path, e.g. `https://host/v1`; may hold a user and a password, and a query."""
     key: str | None = None
-    """Sent as a bearer token and never shown."""
+    """Sent as a bearer token, or in the header `api-key` when the address has `api-version`; never shown."""
     key_name: str = ""
     """Variable of the key, for hints."""
-    service: str = "model server"
-    """What it is, for errors."""
+    role: str = "model"
+    """What the server is asked for; named in errors."""
     timeout_s: float = TIMEOUT_S
     """Longest time of a request with all its attempts, in seconds."""
     concurrency: int = CONCURRENCY
     """Most requests at the same time."""
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.service!r})"
+        return f"Endpoint({self.role!r})"
 
 
 class _Provider(NamedTuple):
     """A kind of service, and where its fallbacks stand in the settings."""
 
-    service: str
     address: str
     """Its address when none is set; empty when one must be set."""
     url: str = ""
@@ -57,17 +56,10 @@ class _Provider(NamedTuple):
 
 
 _PROVIDERS: Final = {
-    "openai": _Provider(
-        "OpenAI-compatible service",
-        "https://api.openai.com/v1",
-        "openai_base_url",
-        "openai_api_key",
-    ),
-    "cohere": _Provider(
-        "Cohere service", "https://api.cohere.com", "cohere_base_url", "cohere_api_key"
-    ),
-    "ollama": _Provider("Ollama server", "http://localhost:11434/v1", "ollama_host"),
-    "http": _Provider("rerank server", ""),
+    "openai": _Provider("https://api.openai.com/v1", "openai_base_url", "openai_api_key"),
+    "cohere": _Provider("https://api.cohere.com", "cohere_base_url", "cohere_api_key"),
+    "ollama": _Provider("http://localhost:11434/v1", "ollama_host"),
+    "http": _Provider(""),
 }
 
 
@@ -90,7 +82,7 @@ def endpoint_of(role: Role, provider: str, settings: Any) -> Endpoint:
     key, key_name = getattr(settings, f"{role}_api_key"), f"WHENCE_{role.upper()}_API_KEY"
     if not url:
         raise ConfigError(
-            f"no address of the {kind.service} is set",
+            f"no address of the {role}'s server is set",
             hint=f"set WHENCE_{role.upper()}_URL, e.g. to http://localhost:8080",
         )
     if not key and kind.key and same_origin(url, fallback):
@@ -99,7 +91,7 @@ def endpoint_of(role: Role, provider: str, settings: Any) -> Endpoint:
         url=url,
         key=key or None,
         key_name=key_name,
-        service=kind.service,
+        role=role,
         timeout_s=float(settings.model_timeout or TIMEOUT_S),
         concurrency=settings.model_concurrency or CONCURRENCY,
     )

@@ -14,15 +14,16 @@ import math
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from whence.models.api_client import ApiClient, NotServed, in_order
+from whence.models.api_client import TOO_LONG, NotServed, ServedModel, in_order
 from whence.models.endpoints import Endpoint
-from whence.models.spending import Spending
 from whence.schema.errors import BadInput, Unavailable
 
 #: Documents of one request: Cohere bills a hundred as one search.
 _BATCH: Final = 100
+#: Characters that every model reads.
+_SHORT: Final = 100
 _VERSIONED = re.compile(r"/v\d+\Z")
 
 
@@ -34,7 +35,7 @@ class _Dialect(NamedTuple):
     """Whether it speaks TEI's API."""
 
 
-class HttpReranker:
+class HttpReranker(ServedModel):
     """Scores through a server.
 
     Args:
@@ -44,8 +45,7 @@ class HttpReranker:
     """
 
     def __init__(self, name: str, endpoint: Endpoint, batch: int | None = None) -> None:
-        self._name = name
-        self._client = ApiClient(endpoint)
+        super().__init__(name, endpoint)
         self._batch = batch
         self._dialect: _Dialect | None = None
         self.revision = ""
@@ -55,16 +55,6 @@ class HttpReranker:
     def model(self) -> str:
         """Model and host for the trace."""
         return self.served_by
-
-    @property
-    def served_by(self) -> str:
-        """Model and host for the trace."""
-        return f"{self._name}@{self._client.host}"
-
-    @property
-    def spent(self) -> Spending:
-        """What the requests cost so far, as the server says."""
-        return self._client.spent
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float | None]:
         """See `Reranker.score`.
@@ -94,10 +84,6 @@ class HttpReranker:
         assert first is not None
         raise first
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
-
     def _dialects(self) -> list[_Dialect]:
         address, root = self._client.address, self._client.root
         if address.endswith("/rerank"):
@@ -126,13 +112,30 @@ class HttpReranker:
     async def _request(
         self, dialect: _Dialect, query: str, documents: Sequence[str]
     ) -> list[float | None]:
-        body: dict[str, Any] = {"query": query}
+        """Score documents of one request; of one that is too long for the model its beginning."""
+        try:
+            return await self._answer(dialect, query, documents)
+        except BadInput as error:
+            middle, text = len(documents) // 2, documents[0]
+            if not TOO_LONG.search(error.message) or (not middle and len(text) < _SHORT):
+                raise
+        if not middle:
+            return await self._request(dialect, query, [text[: len(text) // 2]])
+        parts = documents[:middle], documents[middle:]
+        found = await in_order([partial(self._request, dialect, query, part) for part in parts])
+        return [score for part in found for score in part]
+
+    async def _answer(
+        self, dialect: _Dialect, query: str, documents: Sequence[str]
+    ) -> list[float | None]:
         if dialect.texts:
             # A pair that is too long is read as far as the model reads, as the local models do.
-            body |= {"texts": list(documents), "truncate": True}
+            body = {"query": query, "texts": list(documents), "truncate": True}
+            answer = await self._client.post(dialect.url, body)
         else:
-            body |= {"model": self._name, "documents": list(documents), "top_n": len(documents)}
-        answer = await self._client.post(dialect.url, body)
+            body = {"model": self._name, "query": query, "documents": list(documents)}
+            # Voyage's client names it `top_k`; without it all are ranked.
+            answer = await self._client.post(dialect.url, body, {"top_n": len(documents)})
         if isinstance(answer, dict):
             answer = answer.get("results", answer.get("data"))
         if not isinstance(answer, list):

@@ -6,11 +6,9 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from whence.models.api_client import ApiClient
+from whence.models.api_client import ServedModel
 from whence.models.api_embedder import ApiEmbedder
-from whence.models.endpoints import Endpoint
 from whence.models.protocols import WritePiece, WriteRequest
-from whence.models.spending import Spending
 from whence.schema.embedding import Purpose
 from whence.schema.errors import BadInput
 from whence.schema.prompt import PromptResult, Quote
@@ -19,7 +17,7 @@ from whence.text.claims import Source, read_claims
 if TYPE_CHECKING:
     import httpx
 
-#: Parameters that some models and servers reject; omitted when an error names one of them.
+#: Parameters that some models and servers reject.
 _OPTIONAL: dict[str, Any] = {"temperature": 0, "stream_options": {"include_usage": True}}
 
 
@@ -32,12 +30,14 @@ class OpenAIEmbedder(ApiEmbedder):
 
     async def _request(self, texts: list[str], purpose: Purpose) -> tuple[Any, int]:
         answer = await self._client.post(
-            "/embeddings", {"model": self._name, "input": texts, "encoding_format": "float"}
+            "/embeddings", {"model": self._name, "input": texts}, {"encoding_format": "float"}
         )
         items = answer.get("data") if isinstance(answer, dict) else None
         usage = answer.get("usage") if isinstance(answer, dict) else None
         counted = _count(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
-        return self._in_order(items, len(texts)), counted or 0
+        # Infinity counts characters.
+        exact = counted != sum(len(text.strip()) for text in texts)
+        return self._in_order(items, len(texts)), (counted or 0) if exact else 0
 
     def _in_order(self, items: Any, count: int) -> list[Any]:
         """Return the vectors in the order of the texts; the API numbers them."""
@@ -52,29 +52,17 @@ class OpenAIEmbedder(ApiEmbedder):
         return [by_number[number] for number in range(count)]
 
 
-class OpenAIWriter:
+class OpenAIWriter(ServedModel):
     """Writes through `/chat/completions`, streaming."""
 
     is_language_model = True
-
-    def __init__(self, name: str, endpoint: Endpoint) -> None:
-        self._name = name
-        self._client = ApiClient(endpoint)
+    #: Whether the server, like Ollama, says how much of a prompt a model reads; asked with the first answer.
+    _lists_windows = True
 
     @property
     def model(self) -> str:
         """Model and host for the trace."""
         return self.served_by
-
-    @property
-    def served_by(self) -> str:
-        """Model and host for the trace."""
-        return f"{self._name}@{self._client.host}"
-
-    @property
-    def spent(self) -> Spending:
-        """What the requests cost so far, as the server says."""
-        return self._client.spent
 
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield pieces of text as they come, then the whole result.
@@ -92,6 +80,7 @@ class OpenAIWriter:
                 text.append(piece)
                 yield WritePiece(text=piece)
         self._client.spent.add({"usage": usage})
+        await self._check_prompt(_count(usage.get("prompt_tokens")) or 0)
         whole = "".join(text)
         if not whole.strip():
             raise self._client.broken("it holds no text")
@@ -106,29 +95,30 @@ class OpenAIWriter:
             )
         )
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
+    async def _check_prompt(self, tokens: int) -> None:
+        """Raise `BadInput` when Ollama cut the prompt to the model's window, which its answer does not say."""
+        if not tokens or not self._lists_windows:
+            return
+        found = await self._client.ask("/api/ps")
+        running = found.get("models") if isinstance(found, dict) else None
+        self._lists_windows = isinstance(running, list)
+        for one in running if isinstance(running, list) else ():
+            window = one.get("context_length") if isinstance(one, dict) else None
+            ours = window and one.get("name") in (self._name, f"{self._name}:latest")
+            if ours and type(window) is int and tokens >= window:
+                raise BadInput(
+                    f"the writer's server at {self._client.address} read only a part of the prompt:"
+                    f" the window of {self._name} is {window} tokens",
+                    hint="start Ollama with a larger OLLAMA_CONTEXT_LENGTH, or give fewer passages (--doc-limit)",
+                )
 
     async def _events(self, request: WriteRequest) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of one answer; raise an error when it is incomplete."""
         messages = [{"role": "user", "content": request.prompt or request.query}]
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
         body: dict[str, Any] = {"model": self._name, "messages": messages, "stream": True}
-        begun = False
-        try:
-            async for event in self._stream(body | _OPTIONAL):
-                begun = True
-                yield event
-        except BadInput as error:
-            if begun or not any(name in error.message for name in _OPTIONAL):
-                raise
-            async for event in self._stream(body):
-                yield event
-
-    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events of one answer; raise an error when it is incomplete."""
-        async with self._client.stream("/chat/completions", body) as response:
+        async with self._client.stream("/chat/completions", body, _OPTIONAL) as response:
             if "event-stream" not in response.headers.get("content-type", "event-stream"):
                 yield self._event((await response.aread()).decode("utf-8", "replace"))
                 return
