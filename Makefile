@@ -34,7 +34,7 @@ demo: setup ## Index the example handbook and ask it four questions
 	@$(BIN)/whence --home $(HOME_OF_DEMO) demo
 
 test: dev ## Run all tests, on as many cores as there are, up to four
-	@# Each process would compile all tests anew where Python may not keep them: 9 s each.
+	@# Each process would compile all tests again where Python may not keep them: 9 s each.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
 
 frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, and the conformance suite of MCP, in environments of their own
@@ -84,7 +84,7 @@ docs: dev ## Renew what is written from the code: reference pages and manifests
 	$(BIN)/python tools/reference.py
 	$(BIN)/python tools/manifests.py
 
-lock: ## Pin all dependencies anew, with hashes and without addresses
+lock: ## Pin all dependencies again, with hashes and without addresses
 	@test -x $(BIN)/uv || $(PIP) install --quiet uv
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/lock.py
 

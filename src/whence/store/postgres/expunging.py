@@ -1,7 +1,7 @@
 """Remove what deleted rows left on disk: rewrite tables, renew the journal, search the files.
 
 A deleted row stays in the files of its table, of its indexes and of the write-ahead log until something else
-takes its place; samples of its values stay in the planner's statistics. `VACUUM FULL` writes the tables anew,
+takes its place; samples of its values stay in the planner's statistics. `VACUUM FULL` writes the tables again,
 `ANALYZE` takes other samples, and the journal is filled with zeros or removed by a checkpoint. Blocks that the
 file system freed are beyond the reach of a database.
 """
@@ -131,7 +131,7 @@ class _Run:
         """Rewrite all tables that hold texts of documents, renew the journal, and search the home.
 
         Other processes go on; a search waits while its table is rewritten. Cost: linear in the size of these
-        tables and of all files; vector indexes of large collections are built anew.
+        tables and of all files; vector indexes of large collections are built again.
         """
         async with self._pool.connection() as connection:
             await connection.execute(
