@@ -222,6 +222,8 @@ def test_a_search_that_takes_twice_as_long_fails(
     gate, report = json.loads(out)["gate"], json.loads(out)["report"]
 
     assert (code, gate["taxonomy"]) == (1, ["latency_regression"])
-    assert "latency_p50_ms" in {one["metric"] for one in gate["checks"] if not one["passed"]}
+    # Which of the two depends on how busy the machine was when the baseline was made.
+    failed = {one["metric"] for one in gate["checks"] if not one["passed"]}
+    assert failed & {"latency_p50_ms", "latency_p95_ms"}
     assert report["measurements"] == 2
     assert "measuring again, 2 of 2" in err
