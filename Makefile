@@ -71,7 +71,7 @@ mutants: dev ## Change the code in small ways and list what no test notices; all
 	$(BIN)/python tools/mutants.py $(MUTANTS)
 
 FUZZ_SECONDS ?= 600
-fuzz: dev ## Give mutated inputs to every decoder for ten minutes: FUZZ_SECONDS=60, FUZZ="--target html"
+fuzz: dev ## Run every decoder on mutated inputs for ten minutes: FUZZ_SECONDS=60, FUZZ="--target html"
 	$(BIN)/python tools/fuzz.py --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 gate: setup ## Refuse what makes retrieval of the example handbook worse

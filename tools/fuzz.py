@@ -1,4 +1,4 @@
-"""Give mutated inputs to every decoder: no crash, none over a second, at most 512 MB of memory.
+"""Run every decoder on mutated inputs: no crash, none over a second, at most 512 MB of memory.
 
 `python tools/fuzz.py --seconds 60` tries all targets for a time, `--inputs 10000000` until so many inputs are
 tried, `--target NAME` those that are named; `--target NAME --input FILE` gives one input. With `--tally FILE` a

@@ -276,7 +276,7 @@ def _check(
 
 
 def _progress(token: object, notify: Notify | None) -> Progress:
-    """Return what tells the progress of a request, to nobody when nobody wants to know."""
+    """Return a function that sends the progress of a request, if its client asked for it."""
 
     async def progress(done: float, total: float, what: str) -> None:
         if notify is None or type(token) not in (str, int):

@@ -3,7 +3,7 @@
 `gen_ai.*` names operation, models, tokens, answer and collection. Texts of questions, answers and queries are
 recorded only with `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`: answers have words of documents.
 The spans of the messages that a request causes are in its trace, which is the caller's (`traceparent`) if it
-sent one. Its tokens are those that its messages to writers state: whoever adds them up counts one of both.
+sent one. Its tokens are the sum of those of its messages to writers. Add up one kind, not both.
 """
 
 from __future__ import annotations
