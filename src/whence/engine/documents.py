@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from whence.engine.indexing import index_paths
 from whence.engine.results import IndexReport
-from whence.engine.show import show_document
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Purpose
 from whence.schema.errors import ConfigError, NotFound
-from whence.store.protocols import SupportsVisibleListing
+from whence.store.protocols import SupportsDocumentTexts, SupportsVisibleListing
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
@@ -39,9 +38,19 @@ class EngineDocuments:
 
         Raises:
             NotFound: There is no such item, or the reader may not see it.
+            ConfigError: The store keeps no texts of documents.
         """
         check_text("the item's id", item)
-        return await show_document(await self._session.store(), collection, item, access)
+        store: object = await self._session.store()
+        if not isinstance(store, SupportsDocumentTexts):
+            raise ConfigError(f"a {type(store).__name__} does not return texts of documents")
+        found = (await store.document_texts(collection, [item], access)).get(item)
+        if found is None:
+            raise NotFound(
+                f"there is no document or chunk {item!r} in collection {collection!r}",
+                hint="ids are in the results of `whence search --json`; give the access options of its reader",
+            )
+        return found
 
     async def collections(self) -> list[CollectionInfo]:
         """Return all collections by name; counts include hidden documents."""

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Awaitable, Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from whence.engine.decoy import decoy_trace
 from whence.provenance.redaction import chunk_ids, redact_trace
+from whence.provenance.stage_records import CandidateRecord, Selection
+from whence.provenance.stages import exploration_triples, focus_triples, synthesis_triples
 from whence.provenance.trace import PassageName, Trace, read_trace
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
+from whence.schema.document_rag import ExplainEvent, TraceRecord
 from whence.schema.errors import NotFound
 from whence.schema.integrity import Integrity
+from whence.store.chunk_ids import chunk_key
 from whence.store.protocols import SupportsIntegrity
-from whence.store.trace_body import read_record
+from whence.store.trace_body import pack, read_record
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.provenance.outcome import WhyNot
-    from whence.schema.document_rag import TraceRecord
     from whence.store.protocols import Store, TraceStore
 
 T = TypeVar("T")
@@ -36,6 +40,9 @@ _POLL_INTERVAL_S = 0.02
 _REFUSAL_STEP_S = 0.1
 #: Passages of a trace whose names are read.
 _MOST_NAMED = 100
+#: Passages of the decoy: those that a question retrieves and keeps with the default limits.
+_DECOY_CANDIDATES, _DECOY_KEPT = 60, 20
+_DECOY_ID = "decoy"
 
 
 class ReadableTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +93,7 @@ async def find_trace(session: EngineSession, answer_id: str, access: Access) -> 
         session.recent_answers.pop(answer_id, None)
     if record is None or not is_known:
         # The same work as for a trace that is hidden since.
-        record = read_record(decoy_trace(session.settings.collection))
+        record = read_record(_decoy_trace(session.settings.collection))
     triples = [triple for event in record.events for triple in event.triples]
     trace = read_trace(triples, record.answer_id)
     named = chunk_ids(trace)
@@ -96,6 +103,49 @@ async def find_trace(session: EngineSession, answer_id: str, access: Access) -> 
     if not is_known or not visible.issuperset(trace.used):
         raise answer_not_found(answer_id)
     return ReadableTrace(record=record, trace=trace, visible=visible)
+
+
+@cache
+def _decoy_trace(collection: str) -> bytes:
+    """Return the stored form of a trace of 60 passages, which no document of the collection has.
+
+    It is read in place of a missing trace, so that the refusal takes as long.
+    """
+    chunk_ids = [chunk_key(collection, f"\x01{number}", 0) for number in range(_DECOY_CANDIDATES)]
+    candidates = [
+        CandidateRecord(
+            chunk_id=chunk_id,
+            rank=rank,
+            document_id=f"\x01{rank}",
+            score=0.5,
+            dense_score=0.5,
+            sparse_score=0.5,
+            concepts=("?",),
+            digest="0" * 64,
+            rerank_rank=rank,
+            raw_score=0.5,
+            final_score=0.5,
+            reason_code="" if rank <= _DECOY_KEPT else "reranked_out",
+        )
+        for rank, chunk_id in enumerate(chunk_ids, 1)
+    ]
+    selections = [Selection(chunk_id, 0.5, 0.5) for chunk_id in chunk_ids[:_DECOY_KEPT]]
+    triples = (
+        *exploration_triples(_DECOY_ID, chunk_ids, candidates=candidates),
+        *focus_triples(_DECOY_ID, selections, candidates=candidates),
+        *synthesis_triples(_DECOY_ID, reranked=True),
+    )
+    event = ExplainEvent(
+        answer_id=_DECOY_ID, stage=_DECOY_ID, sequence=0, explain_id="", triples=triples
+    )
+    record = TraceRecord(
+        answer_id=_DECOY_ID,
+        collection=collection,
+        question="?",
+        access=Access.public(),
+        events=(event,),
+    )
+    return zlib.compress(pack(record))
 
 
 async def wait_for_traces(session: EngineSession) -> None:

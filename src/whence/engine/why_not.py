@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
+from rapidfuzz import fuzz, process
 
 from whence.answering.standing import AskedBefore, Standing, find_standing
-from whence.engine.similar_ids import similar_ids
 from whence.engine.support import weigh_passage
 from whence.engine.trace_access import ReadableTrace, load_trace
 from whence.engine.walk_outcome import walk_outcome
@@ -38,6 +38,7 @@ from whence.schema.filters import (
     parse_filters,
     to_filter_value,
 )
+from whence.store.chunk_ids import chunk_key, parse_chunk_key
 from whence.store.protocols import SupportsVisibleListing
 from whence.text.normalization import FUNCTION_WORDS
 from whence.text.spelling import query_tokens
@@ -54,6 +55,9 @@ _UNKNOWN = "There is no such passage or document, or this access may not see it.
 _MOST_RANKED = 100_000
 #: Documents, by id, that a mistyped id is compared with.
 _MOST_COMPARED = 50_000
+#: Similar ids that are named, and their least similarity, 0 to 100. Two ids of one folder about different
+#: things are about 55 alike.
+_MOST_SIMILAR, _LEAST_SIMILAR = 3, 70.0
 #: Words of a question that a passage is checked for.
 _MOST_WORDS = 32
 #: Decimal places to which scores of two times are compared, as in `engine.replay`.
@@ -113,6 +117,12 @@ class _Lookup:
     def settings(self) -> Mapping[str, Any]:
         return self.loaded.record.settings
 
+    @property
+    def filters(self) -> dict[str, Any]:
+        """Filters of the question."""
+        filters: dict[str, Any] = msgspec.json.decode(self.settings.get("filters", "{}"))
+        return filters
+
     async def find(self, item: str) -> list[str]:
         """Return the chunks that an id means: itself, or all of a document; none when it is not visible."""
         seen, found = await asyncio.gather(
@@ -131,7 +141,7 @@ class _Lookup:
                 self.collection, self.access, limit=_MOST_COMPARED
             )
             known = [one.document_id for one in listed]
-        nearest = await asyncio.to_thread(similar_ids, item, known, self.collection)
+        nearest = await asyncio.to_thread(_similar_ids, item, known, self.collection)
         chunks = await self.store.visible_chunks(self.collection, nearest.chunks, self.access)
         shown = [one for one in nearest.chunks if one in chunks] or nearest.documents
         return WhyNot(
@@ -143,7 +153,7 @@ class _Lookup:
         if not isinstance(self.settings.get("fetch_limit"), int):
             # A trace of another program: what it searched for is not known.
             return replace(told, chunk_id=chunk_ids[0])
-        filters: dict[str, Any] = msgspec.json.decode(self.settings.get("filters", "{}"))
+        filters = self.filters
         standing = await self._standing(filters)
         best = self._best(standing, chunk_ids)
         excluded = await self._excluded_by(best, filters) if filters else []
@@ -173,8 +183,7 @@ class _Lookup:
             or not isinstance(settings.get("fetch_limit"), int)
         ):
             return told
-        filters: dict[str, Any] = msgspec.json.decode(settings.get("filters", "{}"))
-        enters = await (await self._standing(filters)).enters_at(told.chunk_id)
+        enters = await (await self._standing(self.filters)).enters_at(told.chunk_id)
         limit = "doc_limit" if told.code == "over_limit" else "fetch_limit"
         return replace(told, numbers=told.numbers | {f"enters_at_{limit}": enters})
 
@@ -293,6 +302,29 @@ class _Lookup:
         return tuple(
             word for word, scores in zip(words, found, strict=True) if 0.0 in scores.values()
         )
+
+
+class _SimilarIds(NamedTuple):
+    """Ids that resemble a mistyped one, the most similar first."""
+
+    documents: list[str]
+    chunks: list[str]
+    """For the id of a chunk: the chunks of these documents with its index, which may not exist."""
+
+
+def _similar_ids(item: str, known: Sequence[str], collection: str) -> _SimilarIds:
+    """Return the documents whose ids resemble an id of a document or chunk.
+
+    Deterministic in the id and the known ones, which are sorted. Cost: linear in the known ids.
+    """
+    key = parse_chunk_key(item)
+    name = key.document_id if key else item
+    found = process.extract(
+        name, known, scorer=fuzz.WRatio, limit=_MOST_SIMILAR, score_cutoff=_LEAST_SIMILAR
+    )
+    documents = [one for one, _, _ in found]
+    chunks = [chunk_key(collection, one, key.index) for one in documents] if key else []
+    return _SimilarIds(documents, chunks)
 
 
 def _meets(filters: Filters, texts: Iterable[ChunkText]) -> bool:
