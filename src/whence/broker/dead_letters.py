@@ -65,16 +65,11 @@ class DeadLetters:
 
     Args:
         transport: The broker.
-        group: Group that reads; it remembers what was sent again or dropped. The default is the one that
-            keeps dead letters, so that the broker forgets what is done with.
         wait_s: Silence in seconds after which the topic counts as read to its end.
     """
 
-    def __init__(
-        self, transport: Transport, *, group: str = DEAD_LETTER_GROUP, wait_s: float = 1.0
-    ) -> None:
+    def __init__(self, transport: Transport, *, wait_s: float = 1.0) -> None:
         self._transport = transport
-        self._group = group
         self._wait_s = wait_s
 
     async def count(self, topic: str) -> int:
@@ -83,7 +78,7 @@ class DeadLetters:
         Raises:
             Unavailable: The broker gives no statistics.
         """
-        stats = await self._transport.stats(dead_letter_topic(full_topic(topic)), self._group)
+        stats = await self._transport.stats(dead_letter_topic(full_topic(topic)), DEAD_LETTER_GROUP)
         return stats.backlog + stats.in_flight
 
     async def list(self, topic: str, *, limit: int = 100) -> list[DeadLetter]:
@@ -155,7 +150,7 @@ class DeadLetters:
         """Yield the dead letters of a topic, each with the subscription that settles it."""
         subscription = await self._transport.subscribe(
             dead_letter_topic(full_topic(topic)),
-            self._group,
+            DEAD_LETTER_GROUP,
             mode=Mode.EXCLUSIVE,
             prefetch=limit,
             start=Start.EARLIEST,

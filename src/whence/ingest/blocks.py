@@ -55,10 +55,10 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Where the parts of the text stand in the file, by offset; empty when the format has no such places."""
 
 
-def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) -> tuple[Block, ...]:
+def prose_blocks(text: str, start: int, end: int) -> tuple[Block, ...]:
     """Return the paragraphs of plain text as blocks of sentences."""
     return tuple(
-        Block("prose", path, tuple(sentence_spans(text, *span)))
+        Block("prose", (), tuple(sentence_spans(text, *span)))
         for span in paragraphs(text, start, end)
     )
 

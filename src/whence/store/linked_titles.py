@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from whence.schema.access import Access
+from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED
 
 
 class PassageRef(msgspec.Struct, frozen=True, order=True):
@@ -31,6 +32,11 @@ class LinkTitle(msgspec.Struct, frozen=True, kw_only=True):
     in_query: bool = False
     """Whether the query mentions it."""
 
+    @property
+    def is_rare(self) -> bool:
+        """Whether few enough passages have and mention it that it links them."""
+        return 0 < len(self.titled_passages) <= MAX_TITLED and len(self.mentions) <= MAX_MENTIONS
+
 
 class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """How densely the visible passages of a collection are linked, by a sample of its documents."""
@@ -51,6 +57,19 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     def passages_per_document(self) -> float:
         """Return the passages per document, 1 or more; 0 without documents."""
         return self.chunks / self.documents if self.documents else 0.0
+
+
+def rare_titles_around(titles: Iterable[LinkTitle], chunk_ids: Collection[str]) -> list[LinkTitle]:
+    """Return the rare titles that the query mentions, or that have one of these chunks at an end."""
+    return [
+        one
+        for one in titles
+        if one.is_rare
+        and (
+            one.in_query
+            or any(ref.chunk_id in chunk_ids for ref in (*one.titled_passages, *one.mentions))
+        )
+    ]
 
 
 @runtime_checkable

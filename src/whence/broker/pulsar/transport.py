@@ -78,23 +78,18 @@ class PulsarTransport:
     Args:
         url: `pulsar://host:port` or `pulsar+ssl://host:port`, without credentials.
         options: Credentials, certificates, namespace and limits.
-        max_payload_bytes: Largest payload; the cluster's `maxMessageSize` less 16 KiB for headers.
 
     Raises:
         ConfigError: The address or an option is wrong.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        options: PulsarOptions | None = None,
-        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
-    ) -> None:
+    #: Largest payload in bytes.
+    max_payload_bytes = MAX_PAYLOAD_BYTES
+
+    def __init__(self, url: str, *, options: PulsarOptions | None = None) -> None:
         self.url = checked_url(url)
         self.options = options or PulsarOptions()
         self.clock = ShiftedClock(SystemClock())
-        self.max_payload_bytes = max_payload_bytes
         self._instance = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._client = PulsarClient(self.url, self.options)

@@ -24,15 +24,14 @@ _ROW: Final = 27.0
 #: Left ends of the columns of a passage, and the width of its bar.
 _NAME, _WHAT, _BAR, _BAR_WIDTH = _MARGIN + 58.0, 610.0, 800.0, 84.0
 _SCALE_HEIGHT: Final = 78.0
+#: Passages drawn one by one at most, beside the cited ones.
+_MOST_ROWS: Final = 26
 _STATES: Final = {"cited": "cited", "read": "kept", "dropped": "bar"}
 
 
-def to_svg(trace: Trace, *, max_rows: int = 26) -> str:
-    """Draw a trace.
-
-    Cited passages are always drawn, others up to `max_rows`, 1 or more; the scale has all.
-    """
-    return _Drawing(trace, make_picture(trace, max_rows)).render()
+def to_svg(trace: Trace) -> str:
+    """Draw a trace; cited passages are always drawn, others up to 26, and the scale has all."""
+    return _Drawing(trace, make_picture(trace, _MOST_ROWS)).render()
 
 
 class _Drawing:

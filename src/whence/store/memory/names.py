@@ -10,24 +10,13 @@ import msgspec
 from whence.schema.access import Access
 from whence.schema.filters import Filters
 from whence.schema.search import MAX_QUERY_WORDS
-from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
+from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef, rare_titles_around
 from whence.store.memory.search import MemoryPart, StoredDocument
 from whence.store.symbol_names import SymbolMatch, best_matches, is_symbol_heading, symbol_fit
 from whence.store.term_counts import DEFAULT_LANGUAGES
-from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED, MentionFinder, passage_titles
+from whence.store.title_mentions import MentionFinder, passage_titles
 from whence.store.validation import check_limit
 from whence.text.analysis import document_terms
-
-
-class _Sides(msgspec.Struct):
-    """The passages that have a title and those that mention it."""
-
-    titled_passages: list[PassageRef] = []
-    mentions: list[PassageRef] = []
-
-    def are_rare(self) -> bool:
-        """Return whether the title links anything and is rare enough."""
-        return 0 < len(self.titled_passages) <= MAX_TITLED and len(self.mentions) <= MAX_MENTIONS
 
 
 class MemoryNames(MemoryPart):
@@ -58,9 +47,9 @@ class MemoryNames(MemoryPart):
         documents = found.visible_documents(access)
         linked = {
             ref
-            for sides in _graph(documents).values()
-            if sides.are_rare() and sides.mentions
-            for ref in (*sides.titled_passages, *sides.mentions)
+            for title in _link_titles(documents)
+            if title.is_rare and title.mentions
+            for ref in (*title.titled_passages, *title.mentions)
         }
         chunks = sum(len(one.chunks) for one in documents)
         return LinkStatistics(chunks=chunks, linked=len(linked), documents=len(documents))
@@ -69,29 +58,17 @@ class MemoryNames(MemoryPart):
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
         """See `SupportsLinks`."""
-        graph = _graph(self._find(collection).visible_documents(access))
+        titles = _link_titles(self._find(collection).visible_documents(access))
         terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MAX_QUERY_WORDS]
-        asked = MentionFinder(graph).find(terms)
-        wanted = frozenset(chunk_ids)
-        return [
-            LinkTitle(
-                name=name,
-                titled_passages=tuple(sorted(sides.titled_passages)),
-                mentions=tuple(sorted(sides.mentions)),
-                in_query=name in asked,
-            )
-            for name, sides in sorted(graph.items())
-            if sides.are_rare()
-            and (
-                name in asked
-                or any(ref.chunk_id in wanted for ref in (*sides.titled_passages, *sides.mentions))
-            )
-        ]
+        asked = MentionFinder(one.name for one in titles).find(terms)
+        found = [msgspec.structs.replace(one, in_query=one.name in asked) for one in titles]
+        return rare_titles_around(found, frozenset(chunk_ids))
 
 
-def _graph(documents: Sequence[StoredDocument]) -> dict[str, _Sides]:
-    """Return both sides of every title of some documents."""
-    graph: defaultdict[str, _Sides] = defaultdict(_Sides)
+def _link_titles(documents: Sequence[StoredDocument]) -> list[LinkTitle]:
+    """Return every title of some documents, by name, with the passages at both ends of its links."""
+    titled_by: defaultdict[str, list[PassageRef]] = defaultdict(list)
+    mentioned_by: defaultdict[str, list[PassageRef]] = defaultdict(list)
     passages: list[tuple[PassageRef, tuple[str, ...]]] = []
     for document in documents:
         titled = passage_titles(document.draft, DEFAULT_LANGUAGES[0])
@@ -99,11 +76,17 @@ def _graph(documents: Sequence[StoredDocument]) -> dict[str, _Sides]:
             ref = PassageRef(chunk.text.chunk_id, chunk.text.document_id)
             passages.append((ref, passage.terms))
             for title in passage.titles:
-                graph[title].titled_passages.append(ref)
-    finder = MentionFinder(graph)
+                titled_by[title].append(ref)
+    finder = MentionFinder(titled_by)
     for ref, terms in passages:
         for title in finder.find(terms):
-            titled_by = (bearer.document_id for bearer in graph[title].titled_passages)
-            if ref.document_id not in titled_by:
-                graph[title].mentions.append(ref)
-    return dict(graph)
+            if ref.document_id not in {one.document_id for one in titled_by[title]}:
+                mentioned_by[title].append(ref)
+    return [
+        LinkTitle(
+            name=name,
+            titled_passages=tuple(sorted(titled)),
+            mentions=tuple(sorted(mentioned_by[name])),
+        )
+        for name, titled in sorted(titled_by.items())
+    ]

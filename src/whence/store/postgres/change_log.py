@@ -7,7 +7,7 @@ that finds nothing to change makes no version.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from whence.schema.access import Access, DocumentTags
@@ -16,7 +16,7 @@ from whence.store.change_log import Change, ChangeKind
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import CollectionVersion
-from whence.store.postgres.driver import Connection, writing
+from whence.store.postgres.driver import Connection, iso_utc, writing
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.validation import is_text
 
@@ -294,7 +294,7 @@ class PostgresChangeLog:
         found = [
             Change(
                 version=row["version"],
-                changed_at=_iso(row["changed_at"]),
+                changed_at=iso_utc(row["changed_at"]),
                 kind=_KINDS[row["kind"].decode()],
                 document_id=row["document_id"],
                 tags=DocumentTags(tuple(row["acl"]), tuple(row["labels"]), row["clearance"]),
@@ -304,7 +304,7 @@ class PostgresChangeLog:
             for row in allowed_rows(rows, access, "change log")
         ]
         found += [
-            Change(version=row["version"], changed_at=_iso(row["changed_at"]), kind="settings")
+            Change(version=row["version"], changed_at=iso_utc(row["changed_at"]), kind="settings")
             for row in settings
         ]
         return sorted(found, key=lambda one: (one.version, one.document_id))
@@ -315,7 +315,3 @@ class PostgresChangeLog:
         async with self._pool.connection() as connection:
             found: bool = await connection.fetchval(_WAS_HIDDEN, *values)
         return found
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat()

@@ -6,13 +6,12 @@ Writers of one collection take turns: each holds the row of the collection while
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC
 from typing import Any
 
 import msgspec
 
 from whence.schema.embedding import EmbeddingModel
-from whence.store.postgres.driver import Connection
+from whence.store.postgres.driver import Connection, iso_utc
 from whence.store.postgres.migrate import SCHEMA
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import CollectionInfo
@@ -123,7 +122,7 @@ def _info(row: Mapping[str, Any]) -> CollectionInfo:
         model=model_of(row),
         documents=row["documents"],
         chunks=row["chunks"],
-        changed_at=row["changed_at"].astimezone(UTC).isoformat() if row["changed_at"] else "",
+        changed_at=iso_utc(row["changed_at"]),
     )
 
 

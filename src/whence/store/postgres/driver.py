@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import asyncpg
@@ -59,6 +60,11 @@ class Connection(Protocol):
 
     def terminate(self) -> None:
         """Close without ending the session."""
+
+
+def iso_utc(moment: datetime | None) -> str:
+    """Return a time of a row as ISO 8601 in UTC, or an empty text for NULL."""
+    return "" if moment is None else moment.astimezone(UTC).isoformat()
 
 
 async def connect(url: str, timeout_s: float) -> Connection:

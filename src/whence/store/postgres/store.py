@@ -15,7 +15,7 @@ from whence.store.postgres.chunk_reader import PostgresTexts
 from whence.store.postgres.code import PostgresCode
 from whence.store.postgres.collections import PostgresCollections
 from whence.store.postgres.documents import PostgresDocuments
-from whence.store.postgres.driver import Connection
+from whence.store.postgres.driver import Connection, iso_utc
 from whence.store.postgres.expunging import PostgresExpunging
 from whence.store.postgres.former_documents import PostgresVersions
 from whence.store.postgres.ledger import PostgresLedger
@@ -77,17 +77,13 @@ async def overview(connection: Connection) -> StoreOverview:
         parts=dict(sorted(parts.items())),
         questions=counts["questions"],
         snapshots=counts["snapshots"],
-        asked_at=_iso(counts["asked_at"]),
-        stored_at=_iso(counts["stored_at"]),
+        asked_at=iso_utc(counts["asked_at"]),
+        stored_at=iso_utc(counts["stored_at"]),
     )
 
 
 def _part(table: str) -> str:
     return next((part for prefix, part in _PARTS if table.startswith(prefix)), "other")
-
-
-def _iso(moment: Any) -> str:
-    return moment.astimezone(UTC).isoformat() if isinstance(moment, datetime) else ""
 
 
 def _now() -> datetime:

@@ -11,12 +11,11 @@ from whence.schema.errors import CodecError, ConfigError, NotFound
 from whence.schema.integrity import ChainEntry, EntryKind, Fault, Integrity, TraceProof
 from whence.store.chain_key import ChainKey
 from whence.store.commitment import entry_hash, hash_again
-from whence.store.postgres.driver import Connection, snapshot, writing
+from whence.store.postgres.driver import Connection, iso_utc, snapshot, writing
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.trace_rows import (
     COLUMNS,
     TraceRow,
-    iso_utc,
     make_row,
     row_faults,
 )

@@ -6,13 +6,14 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import CodecError
 from whence.store.commitment import SALT_BYTES, commit
+from whence.store.postgres.driver import iso_utc
 from whence.store.trace_body import pack, read_record, unpack
 
 #: Columns of a row in the order of `TraceRow`.
@@ -93,11 +94,6 @@ def row_faults(row: Mapping[str, Any], digest: bytes) -> Iterator[str]:
 def hash_name(name: str) -> int:
     """Return the first 64 bits of the SHA-256 of a name; two names with equal ones are not to be expected."""
     return int.from_bytes(sha256(name.encode()).digest()[:8], "big", signed=True)
-
-
-def iso_utc(moment: datetime) -> str:
-    """Return a time as ISO 8601 in UTC."""
-    return moment.astimezone(UTC).isoformat()
 
 
 def _names(record: TraceRecord) -> list[int]:

@@ -14,14 +14,13 @@ from whence.schema.integrity import EntryKind, RemovedTraces
 from whence.store.chain_key import ChainKey
 from whence.store.chunk_ids import document_key, parse_chunk_key
 from whence.store.postgres.change_log import erased_documents, prune_log, was_erased_since
-from whence.store.postgres.driver import Connection, writing
+from whence.store.postgres.driver import Connection, iso_utc, writing
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.trace_chain import TraceChain, entry_columns
 from whence.store.postgres.trace_rows import (
     COLUMNS,
     CORRECTED,
     hash_name,
-    iso_utc,
     make_row,
     row_faults,
 )

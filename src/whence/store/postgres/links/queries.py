@@ -8,7 +8,7 @@ from itertools import groupby
 from whence.schema.access import Access
 from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
-from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
+from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef, rare_titles_around
 from whence.store.postgres.acl_classes import EPOCH, allowed_classes
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
@@ -140,7 +140,7 @@ class PostgresLinks:
             )
             for one in titles
         )
-        return [one for one in found if _is_rare(one) and (one.in_query or _touches(one, keys))]
+        return rare_titles_around(found, keys)
 
 
 async def _statistics(
@@ -157,15 +157,6 @@ async def _statistics(
     )
     cache.put(key, (visible, statistics), 40 * len(classes))
     return statistics
-
-
-def _is_rare(title: LinkTitle) -> bool:
-    return 0 < len(title.titled_passages) <= MAX_TITLED and len(title.mentions) <= MAX_MENTIONS
-
-
-def _touches(title: LinkTitle, chunk_ids: frozenset[str]) -> bool:
-    """Return whether one of the chunks is at an end of the title's links."""
-    return any(ref.chunk_id in chunk_ids for ref in (*title.titled_passages, *title.mentions))
 
 
 async def _titles_in(

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _SERVED = "SELECT current_setting('data_directory')"
 _PROBE_TIMEOUT_S = 5.0
+#: Waiting for the server to answer; recovering from a crash may take long.
+_START_TIMEOUT_S = 600.0
 #: A stop that takes longer has a checkpoint to write; nothing is lost when it is cut short.
 _STOP_TIMEOUT_S = 60.0
 _KILL_TIMEOUT_S = 10.0
@@ -56,7 +58,6 @@ class EmbeddedServer:
     Args:
         home: The folder; the user's data folder when None.
         lock_timeout_s: Seconds to wait for another process that starts or stops the server.
-        start_timeout_s: Seconds to wait for the server to answer; recovering from a crash may take long.
     """
 
     def __init__(
@@ -64,11 +65,9 @@ class EmbeddedServer:
         home: Path | str | None = None,
         *,
         lock_timeout_s: float = 120.0,
-        start_timeout_s: float = 600.0,
     ) -> None:
         self._home = Home(Path(home) if home is not None else default_home())
         self._lock_timeout_s = lock_timeout_s
-        self._start_timeout_s = start_timeout_s
         self._process = ServerProcess(self._home)
         self._users = FileLock(self._home.users_lock, "the last server to stop")
         self._socket_dir: Path | None = None
@@ -241,7 +240,7 @@ class EmbeddedServer:
 
     async def _wait_for_previous(self) -> bool:
         """Wait for an earlier server; return True when it answers, False when it is gone."""
-        backoff = Backoff(self._start_timeout_s, "an earlier database server to answer or to end")
+        backoff = Backoff(_START_TIMEOUT_S, "an earlier database server to answer or to end")
         no_socket_since: float | None = None
         while self._process.is_alive():
             state = await self._probe()
@@ -261,13 +260,13 @@ class EmbeddedServer:
         return False
 
     async def _wait_until_ready(self, log_size: int) -> None:
-        backoff = Backoff(self._start_timeout_s, "the database server to get ready")
+        backoff = Backoff(_START_TIMEOUT_S, "the database server to get ready")
         while await self._probe() is not _State.READY:
             if not self._process.is_alive():
                 raise self._process.failure("the database server did not start", log_size)
             if not await backoff.wait():
                 raise Unavailable(
-                    f"the database server is not ready after {self._start_timeout_s:g} s",
+                    f"the database server is not ready after {_START_TIMEOUT_S:g} s",
                     hint=f"it may still be recovering: see {self._home.log}, then try again",
                 )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from whence.schema.code import ImportReport, KindCounts, SnapshotInfo
 from whence.schema.errors import BadInput
-from whence.store.postgres.driver import Connection
+from whence.store.postgres.driver import Connection, iso_utc
 from whence.store.snapshot_documents import check_shown_name
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
 from whence.store.validation import json_text
@@ -61,7 +61,7 @@ def snapshot_record(row: Any) -> SnapshotRecord:
         edges=KindCounts(cs=row["edges_cs"], sql=row["edges_sql"]),
         refs=tuple(row["refs"]),
         active=row["active"],
-        published_at=row["published_at"].astimezone(UTC).isoformat(),
+        published_at=iso_utc(row["published_at"]),
     )
 
 
