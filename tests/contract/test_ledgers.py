@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.clock import ManualClock
 
 from whence.broker.idempotency import ClaimState, Ledger, MemoryLedger
 from whence.schema.embedding import EmbeddingModel
@@ -16,7 +17,6 @@ from whence.store.memory.store import MemoryStore
 from whence.store.postgres.ledger import PostgresLedger
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import ChunkStore
-from whence.testing.clock import ManualClock
 from whence.testing.ledger_suite import LedgerBench, LedgerSuite
 from whence.testing.store_samples import make_document
 

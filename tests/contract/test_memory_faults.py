@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.clock import ManualClock
 
 from whence.broker.delivery import IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import MemoryLedger
@@ -19,7 +20,6 @@ from whence.broker.transport import Mode, NackOutcome, RetryPolicy, Start
 from whence.broker.worker import Worker
 from whence.schema.errors import ConfigError, Overloaded, Unavailable
 from whence.schema.topics import dead_letter_topic, full_topic
-from whence.testing.clock import ManualClock
 
 TOPIC = full_topic("faults")
 FOREVER = RetryPolicy(max_attempts=1_000, base_delay_s=1.0, jitter=0.0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.clock import ManualClock
 
 from whence.broker.idempotency import ClaimState, MemoryLedger
 from whence.schema.errors import ConfigError
-from whence.testing.clock import ManualClock
 
 
 async def claim(ledger: MemoryLedger, group: str = "g", message_id: str = "m") -> ClaimState:

@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.clock import ManualClock
 
 from whence.broker.poison_messages import Decision, Probation, deaths_of
 from whence.broker.transport import Delivery, Headers
-from whence.testing.clock import ManualClock
 
 START = 1_000.0
 MAX_DEATHS = 5

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.support.clock import ManualClock
 
 from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import Claim, ClaimState, MemoryLedger
@@ -29,7 +30,6 @@ from whence.schema.errors import (
     WhenceError,
 )
 from whence.schema.topics import cancel_topic, dead_letter_topic, full_topic
-from whence.testing.clock import ManualClock
 
 TOPIC = full_topic("worked.on")
 RESULTS = full_topic("results")

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from tests.support.clock import ManualClock
 
 import whence.flow.client
 from whence.broker.clock import ShiftedClock, clock_of
@@ -39,7 +40,6 @@ from whence.schema.message import Message
 from whence.schema.texts import TextRequest
 from whence.schema.topics import cancel_topic
 from whence.store.memory.store import MemoryStore
-from whence.testing.clock import ManualClock
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 
 FLOW = load_flow("all-in-one")

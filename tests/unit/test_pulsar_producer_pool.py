@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.support.clock import ManualClock
+
 from whence.broker.pulsar.producer_pool import ProducerPool
 from whence.schema.errors import Unavailable
-from whence.testing.clock import ManualClock
 
 
 class Opened:

@@ -7,5 +7,5 @@ Open `store_suite` to write a store (then the suites of the optional protocols: 
 `hidden_suite`, `passages_suite`, `symbols_suite`, `vocabulary_suite`, `ledger_suite`), `transport_suite` to
 write a transport (it joins `delivery_suite`, `request_suite`, `lifecycle_suite` and `worker_suite`),
 `retriever_suite` to write an embedder or a store for a `Retriever`, and `stub_clients`, `stub_models` and
-`stub_context` to test a processor without services. `clock` and `samples` help with time and messages.
+`stub_context` to test a processor without services. `samples` makes messages.
 """
