@@ -30,8 +30,6 @@ from whence.schema.texts import (
 
 if TYPE_CHECKING:
     from whence.models.protocols import Embedder
-    from whence.schema.access import Access
-    from whence.schema.places import DocumentText
     from whence.store.protocols import ChunkStore
 
 #: Reasons of decisions. A hidden text is answered like one that does not exist.
@@ -148,11 +146,6 @@ async def _counted(texts: dict[str, ChunkText], embedder: Embedder | None) -> di
     }
 
 
-def _placed(text: ChunkText, document: DocumentText) -> ChunkText:
-    start = next((one.char_start for one in document.chunks if one.id == text.chunk_id), None)
-    return msgspec.structs.replace(text, char_start=start, places=document.places)
-
-
 class TextFetcherParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the text fetcher."""
 
@@ -206,44 +199,35 @@ class TextFetcherProcessor(Processor):
         if not wanted:
             return TextResponse(texts=())
         found = await self._store.chunk_texts(message.collection, wanted, message.access)
-        if message.token_codes and plan is None:
-            found = await self._with_codes(message.collection, found, message.access)
-        by_id = {text.chunk_id: text for text in found}
-        missing = tuple(chunk_id for chunk_id in wanted if chunk_id not in by_id)
-        if plan is None:
-            if message.with_places:
-                by_id = await self._with_places(message, by_id)
-            texts = tuple(by_id[chunk_id] for chunk_id in wanted if chunk_id in by_id)
-            return TextResponse(texts=texts, missing=missing)
-        return await _within_budget(plan, wanted, by_id, missing, self._embedder)
+        texts = {text.chunk_id: text for text in found}
+        missing = tuple(chunk_id for chunk_id in wanted if chunk_id not in texts)
+        if plan is not None:
+            return await _within_budget(plan, wanted, texts, missing, self._embedder)
+        if message.token_codes:
+            await self._add_codes(message, texts)
+        if message.with_places:
+            await self._add_places(message, texts)
+        return TextResponse(texts=tuple(texts.values()), missing=missing)
 
-    async def _with_codes(
-        self, collection: str, texts: list[ChunkText], access: Access
-    ) -> list[ChunkText]:
+    async def _add_codes(self, message: TextRequest, texts: dict[str, ChunkText]) -> None:
         """Add the token codes that the store keeps."""
         from whence.store.protocols import SupportsTokenCodes
 
-        if not isinstance(self._store, SupportsTokenCodes):
-            return texts
-        ids = [text.chunk_id for text in texts]
-        codes = await self._store.token_codes(collection, ids, access)
-        return [
-            msgspec.structs.replace(text, token_codes=codes.get(text.chunk_id, b""))
-            for text in texts
-        ]
+        if isinstance(self._store, SupportsTokenCodes):
+            ids = list(texts)
+            codes = await self._store.token_codes(message.collection, ids, message.access)
+            for one, code in codes.items():
+                texts[one] = msgspec.structs.replace(texts[one], token_codes=code)
 
-    async def _with_places(
-        self, message: TextRequest, texts: Mapping[str, ChunkText]
-    ) -> dict[str, ChunkText]:
-        """Return the texts with their places, as they are where the store keeps none."""
+    async def _add_places(self, message: TextRequest, texts: dict[str, ChunkText]) -> None:
+        """Add the places of texts, where the store keeps the texts of their documents."""
         from whence.store.protocols import SupportsDocumentTexts
 
-        if not isinstance(self._store, SupportsDocumentTexts):
-            return dict(texts)
-        documents = await self._store.document_texts(
-            message.collection, list(texts), message.access
-        )
-        return {
-            one: _placed(text, documents[one]) if one in documents else text
-            for one, text in texts.items()
-        }
+        if isinstance(self._store, SupportsDocumentTexts):
+            ids = list(texts)
+            documents = await self._store.document_texts(message.collection, ids, message.access)
+            for one, document in documents.items():
+                start = next((each.char_start for each in document.chunks if each.id == one), None)
+                texts[one] = msgspec.structs.replace(
+                    texts[one], char_start=start, places=document.places
+                )

@@ -399,14 +399,14 @@ class _Stage:
 
     def add_citation(self, node: Term, citation: Citation) -> None:
         """State what is quoted, and where it stands."""
-        document, quoted = citation.document_id, citation.quote
+        document, quoted, spans = citation.document_id, citation.quote, citation.highlights
         self.add_entity(node, ns.WH_CITATION_TYPE)
         self.rows += (
             (node, ns.WH_MARKER, integer(citation.marker)),
             (node, ns.WH_CHUNK, _id_term(citation.chunk_id)),
             (node, ns.WH_DOCUMENT, literal(document) if document else None),
             (node, ns.WH_QUOTE, literal(quoted) if quoted else None),
-            (node, ns.WH_HIGHLIGHTS, _json_term(citation.highlights)),
+            (node, ns.WH_HIGHLIGHTS, literal(json.dumps(spans), ns.RDF_JSON) if spans else None),
             *_location_rows(node, citation.location),
         )
 
@@ -486,10 +486,6 @@ def _location_rows(node: Term, location: Location | None) -> Iterator[_Row]:
     for field, term in ns.LOCATION_TERMS.items() if location else ():
         value = getattr(location, field)
         yield (node, term, None if value is None else scalar(value))
-
-
-def _json_term(pairs: Sequence[tuple[int, int]]) -> Term | None:
-    return literal(json.dumps(pairs), ns.RDF_JSON) if pairs else None
 
 
 def _double_or_none(value: float | None) -> Term | None:

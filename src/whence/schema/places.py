@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from whence.schema.message import Message
+
+_OFFSET = attrgetter("char_start")
 
 
 class Place(Message, frozen=True, kw_only=True, gc=False):
@@ -105,10 +108,10 @@ def place_of(places: Sequence[Place], start: int, end: int) -> Place | None:
         start: Offset of the first character of the span.
         end: Offset after its last character.
     """
-    first = bisect_right(places, start, key=_offset) - 1
+    first = bisect_right(places, start, key=_OFFSET) - 1
     if first < 0:
         return None
-    inside = places[first : max(first + 1, bisect_left(places, end, key=_offset))]
+    inside = places[first : max(first + 1, bisect_left(places, end, key=_OFFSET))]
     lined = [place for place in inside if place.line_start]
     return msgspec.structs.replace(
         places[first],
@@ -116,7 +119,3 @@ def place_of(places: Sequence[Place], start: int, end: int) -> Place | None:
         line_start=min((place.line_start for place in lined), default=0),
         line_end=max((place.line_end for place in lined), default=0),
     )
-
-
-def _offset(place: Place) -> int:
-    return place.char_start

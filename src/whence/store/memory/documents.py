@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 
 import msgspec
 import numpy as np
 
-from whence.schema.access import Access, DocumentTags
+from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.places import Place
@@ -236,30 +235,6 @@ class MemoryDocuments(MemoryPart):
     async def is_expunged(self) -> bool:
         """Return True: there are no files."""
         return True
-
-    async def collection_version(self, collection: str) -> int:
-        """Return the current version; see `SupportsChangeLog`."""
-        found = self._collections.get(collection)
-        return 0 if found is None else found.log.version
-
-    async def version_at(self, collection: str, moment: datetime) -> int:
-        """Return the version of a collection at a moment."""
-        found = self._collections.get(collection)
-        entries = [] if found is None else found.log.entries
-        earlier = (one for one in entries if datetime.fromisoformat(one.changed_at) <= moment)
-        return max((one.version for one in earlier), default=0)
-
-    async def changes(
-        self, collection: str, access: Access, *, after: int = 0, whole: bool = False
-    ) -> list[Change]:
-        """Return entries of the log that the reader may see; see `SupportsChangeLog`."""
-        found = self._collections.get(collection)
-        return [] if found is None else found.log.visible(access, after, whole=whole)
-
-    async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
-        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
-        found = self._collections.get(collection)
-        return found is not None and found.log.was_hidden(access, one, other)
 
 
 def _record(collection: MemoryCollection, effects: Effects | None) -> None:

@@ -31,7 +31,7 @@ from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.bm25 import mean_length, query_weights, share
-from whence.store.change_log import KEEP_VERSIONS
+from whence.store.change_log import KEEP_VERSIONS, Change
 from whence.store.chunk_ids import chunk_key, document_key
 from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.field_boosts import FieldBoosts
@@ -218,7 +218,7 @@ class MemoryPart:
 
 
 class MemorySearch(MemoryPart):
-    """Reads chunks; every call takes time linear in the collection."""
+    """Reads chunks and the change log; every call takes time linear in the collection."""
 
     def _requested(
         self, collection: str, chunk_ids: Sequence[str], access: Access
@@ -400,6 +400,30 @@ class MemorySearch(MemoryPart):
         """Return which of these chunks exist, hidden ones included."""
         found = self._collections.get(collection)
         return frozenset() if found is None else frozenset(found.chunks.keys() & set(chunk_ids))
+
+    async def collection_version(self, collection: str) -> int:
+        """Return the current version; see `SupportsChangeLog`."""
+        found = self._collections.get(collection)
+        return 0 if found is None else found.log.version
+
+    async def version_at(self, collection: str, moment: datetime) -> int:
+        """Return the version of a collection at a moment."""
+        found = self._collections.get(collection)
+        entries = [] if found is None else found.log.entries
+        earlier = (one for one in entries if datetime.fromisoformat(one.changed_at) <= moment)
+        return max((one.version for one in earlier), default=0)
+
+    async def changes(
+        self, collection: str, access: Access, *, after: int = 0, whole: bool = False
+    ) -> list[Change]:
+        """Return entries of the log that the reader may see; see `SupportsChangeLog`."""
+        found = self._collections.get(collection)
+        return [] if found is None else found.log.visible(access, after, whole=whole)
+
+    async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
+        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
+        found = self._collections.get(collection)
+        return found is not None and found.log.was_hidden(access, one, other)
 
 
 def _inner_products(query: NDArray[np.float32], chunks: Sequence[StoredChunk]) -> list[float]:
