@@ -199,7 +199,8 @@ class TextFetcherProcessor(Processor):
         if not wanted:
             return TextResponse(texts=())
         found = await self._store.chunk_texts(message.collection, wanted, message.access)
-        texts = {text.chunk_id: text for text in found}
+        by_id = {text.chunk_id: text for text in found}
+        texts = {chunk_id: by_id[chunk_id] for chunk_id in wanted if chunk_id in by_id}
         missing = tuple(chunk_id for chunk_id in wanted if chunk_id not in texts)
         if plan is not None:
             return await _within_budget(plan, wanted, texts, missing, self._embedder)
