@@ -45,6 +45,39 @@ def test_exit_code_and_errors_are_returned(server: ForkServer, tmp_path: Path) -
     assert b"--no" in wrong.stderr
 
 
+@pytest.mark.parametrize(
+    ("end", "code", "err"),
+    [
+        ("", 0, b""),
+        ("sys.exit()", 0, b""),
+        ("sys.exit(3)", 3, b""),
+        ("sys.exit('why')", 1, b"why\n"),
+        ("1 / 0", 1, b"ZeroDivisionError"),
+    ],
+)
+def test_exit_handlers_run_and_output_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, code: int, err: bytes
+) -> None:
+    """A run ends as a program does: threads are awaited, exit handlers run, what is printed is written."""
+    lines = (
+        "import atexit, sys, threading, time",
+        "def main():",
+        "    atexit.register(print, 'handler')",
+        "    threading.Thread(target=lambda: time.sleep(0.05) or print('thread')).start()",
+        "    print('main')",
+        f"    {end}",
+    )
+    (tmp_path / "ending.py").write_text("\n".join(lines))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path.cwd()}")
+    server = ForkServer("ending:main")
+    done = server.run(["ending"], environment=os.environ, folder=tmp_path, timeout_s=60)
+    server.close()
+
+    assert (done.returncode, done.stdout) == (code, b"main\nthread\nhandler\n")
+    assert err in done.stderr
+    assert bool(done.stderr) == bool(err)
+
+
 def test_a_run_that_does_not_end_is_killed(server: ForkServer, tmp_path: Path) -> None:
     """A run over its time limit is killed and reported, and the next run works."""
     os.mkfifo(tmp_path / "never")

@@ -6,6 +6,7 @@ anew; only what imports do is done already. Run as a module it is the process th
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -136,7 +137,38 @@ def _become(order: list[Any], streams: list[int]) -> None:
     sys.argv = words
 
 
+class _End:
+    """The last exit handler of a run: it ends the process before what is loaded is torn down.
+
+    Tearing down looks at every object, so the system would copy each page of them: two thirds of a short run.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        # Handlers are called in the opposite order.
+        atexit.register(self)
+
+    def __call__(self) -> None:
+        if self.code is not None:
+            for stream in (sys.stdout, sys.stderr):
+                if not stream.closed:
+                    stream.flush()
+            os._exit(self.code)
+
+    def after(self, run: Callable[[], None]) -> None:
+        """Run a program, which may end with `SystemExit`."""
+        self.code = 1  # also when it fails
+        try:
+            run()
+            self.code = 0
+        except SystemExit as error:
+            if error.code is None or isinstance(error.code, int):
+                self.code = error.code or 0
+            raise
+
+
 def _main() -> None:
+    end = _End()
     number, entry, *preload = sys.argv[1:]
     module, _, name = entry.partition(":")
     run: Callable[[], None] = getattr(import_module(module), name)
@@ -146,7 +178,7 @@ def _main() -> None:
     gc.collect()
     gc.freeze()
     if _serve(socket.socket(fileno=int(number))):
-        run()
+        end.after(run)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
@@ -238,7 +239,7 @@ class TypedReader:
 
     def _struct(self, node: yaml.Node, cls: type[msgspec.Struct], what: str) -> Any:
         before = len(self.problems)
-        fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
+        fields = {field.encode_name: field for field in _fields(cls)}
         required = [name for name, field in fields.items() if field.required]
         required += getattr(cls, "REQUIRED", ())
         values: dict[str, Any] = {}
@@ -353,6 +354,12 @@ def refusal(value: Any, kind: Any) -> str:
             return f"must be one of {', '.join(choices)}{nearest(value, choices)}"
         return _lower_first(error)
     return ""
+
+
+@cache
+def _fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a struct; msgspec evaluates its annotations at each call."""
+    return msgspec.structs.fields(cls)
 
 
 def _inside(name: str, what: str) -> str:
