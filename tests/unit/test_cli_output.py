@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from io import StringIO
 
@@ -11,8 +12,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from whence.cli import diff
-from whence.cli.output import console, fail, headline, note, plain_table
+from whence.cli.output import console, facts_table, fail, headline, note, plain_table
+from whence.cli.session import start_logging
 from whence.engine.comparison import Cause, Comparison, Difference
+from whence.engine.json_documents import search_document
+from whence.retrieval.results import SearchReport
+from whence.schema.search import Degradation
 
 
 def test_lines_are_not_wrapped_in_a_pipe(
@@ -38,14 +43,26 @@ def test_tables_truncate_nothing(width: int, cells: list[str]) -> None:
     """However narrow the terminal, long words are complete and numbers stay on one line."""
     written = StringIO()
     table = plain_table("name", ">chunks", "model")
-    table.add_row(cells[0], "1234567", cells[1])
+    table.add_values(cells[0], 1234567, cells[1])
     Console(file=written, width=width, color_system=None).print(table)
     lines = written.getvalue().splitlines()
 
     assert max(map(len, lines)) <= width
-    assert any("1234567" in line for line in lines)
-    said = "".join(("name", "chunks", "model", "1234567", *cells))
+    assert any("1,234,567" in line for line in lines)
+    said = "".join(("name", "chunks", "model", "1,234,567", *cells))
     assert Counter("".join(written.getvalue().split())) == Counter(said)
+    assert [line.rstrip() for line in lines] == lines
+
+
+def test_tables_print_values_as_people_read_them() -> None:
+    """Truth is yes or no, numbers have separators, nothing is a dash, and brackets of a name stay."""
+    table = facts_table({"a": True, "b": False, "c": 1186, "d": None, "e": 0.43754, "f": "[bold]x"})
+    written = StringIO()
+    Console(file=written, color_system=None).print(table)
+
+    assert written.getvalue().split() == [
+        *("a", "yes", "b", "no", "c", "1,186", "d", "-", "e", "0.4375", "f", "[bold]x")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,3 +118,65 @@ def test_a_comparison_of_two_orders_begins_where_they_differ(
         "now b",
         "a",
     ]
+
+
+def test_a_comparison_of_two_questions_states_that_they_differ(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The cause is the questions, not settings, and stages have the names that people read."""
+    cause = Cause(kind="settings")
+    differs = tuple(
+        Difference(stage=stage, what=what, before="a", after="b", cause=cause)
+        for stage, what in (("question", "question"), ("synthesis", "answer"))
+    )
+    diff._print_comparison(Comparison(identical=False, answer_changed=True, differs=differs))
+    shown = capsys.readouterr().out
+
+    assert "cause: the questions differ" in shown
+    assert "other settings" not in shown
+    assert "first difference at stage query processing" in shown
+    assert "later stages differ too: generation" in shown
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(True, 0), (False, 1)])
+def test_a_fault_is_logged_once_by_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    terminal: bool,
+    lines: int,
+) -> None:
+    """Services that report one fault make one line; none on a terminal, where the message states it."""
+    monkeypatch.delenv("WHENCE_LOG", raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    root, own = logging.getLogger(), logging.getLogger("whence")
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    monkeypatch.setattr(own, "level", own.level)
+    monkeypatch.setattr(logging.getLogger("whence.waiting"), "handlers", [])
+    start_logging()
+    for name in ("prompt", "document-rag"):
+        own.error("message given up", extra={"error": "no answer", "processor": name})
+
+    assert len(capsys.readouterr().err.splitlines()) == lines
+
+
+@pytest.mark.parametrize(
+    ("stage", "code", "label"),
+    [
+        ("prompt", "no_language_model", "generation"),
+        ("prompt", "concepts_failed", "query processing"),
+        ("embedding", "query_not_embedded", "query processing"),
+        ("search", "dense_leg_missing", "retrieval"),
+        ("text-fetch", "places_unknown", "retrieval"),
+        ("rerank", "reranker_failed", "reranking"),
+    ],
+)
+def test_notes_name_stages_as_people_do(stage: str, code: str, label: str) -> None:
+    """What was left out of an answer is told by the stage for people; the code stays for programs."""
+    fault = Degradation(stage=stage, code=code, reason="it failed")
+    (told,) = search_document("x", "hybrid", SearchReport(results=[], degraded=(fault,)))[
+        "degraded"
+    ]
+
+    assert told == {"stage": stage, "label": label, "code": code, "reason": "it failed"}

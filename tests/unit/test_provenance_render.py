@@ -194,7 +194,7 @@ def test_the_tree_lists_dropped_candidates_by_reason() -> None:
         "dropped 1: over_budget",
         "[1] policies/<",
         "within 30 days",
-        "no_language_model",
+        "note: no language model is configured",
         "embedding by all-MiniLM-L6-v2",
         "complete",
     ):

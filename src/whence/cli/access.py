@@ -71,11 +71,11 @@ def _print_explanation(found: AccessExplanation) -> None:
     out.print(f"a reader with {_rights(found.reader)} {seen} {found.document_id}", markup=False)
     table = plain_table("rule", "holds", "because")
     for one in found.rules:
-        table.add_row(one.rule, "yes" if one.holds else "no", one.reason)
+        table.add_values(one.rule, one.holds, one.reason)
     out.print(table)
     if found.chunks_visible not in {0, found.chunks} or found.visible != bool(found.chunks_visible):
         out.print(
-            f"the database was altered: a search may return {found.chunks_visible} of its {found.chunks} chunks"
+            f"the database was altered: a search may return {found.chunks_visible:,} of its {found.chunks:,} chunks"
         )
 
 
@@ -185,18 +185,20 @@ def _print_preview(found: AccessPreview) -> None:
         return
     table = plain_table("document", "tags now", "tags then")
     for one in found.documents[:_MOST]:
-        table.add_row(one.document_id, _tags_text(one.before), _tags_text(one.after))
+        table.add_values(one.document_id, _tags_text(one.before), _tags_text(one.after))
     out.print(table)
     _print_more(len(found.documents), "documents")
     table = plain_table("a reader with", ">sees more", ">sees fewer", ">recent questions")
     for reader in found.readers:
         counts = (reader.gains, reader.loses, reader.questions)
-        table.add_row(_rights(reader.reader), *map(str, counts))
+        table.add_values(_rights(reader.reader), *counts)
     out.print(table if found.readers else "no known reader would see more or fewer documents")
     if found.answers:
         table = plain_table("stored answer", "would be", "to its reader with", "question")
         for answer in found.answers[:_MOST]:
-            table.add_row(answer.answer_id, answer.change, _rights(answer.reader), answer.question)
+            table.add_values(
+                answer.answer_id, answer.change, _rights(answer.reader), answer.question
+            )
         out.print(table)
         _print_more(len(found.answers), "answers")
 

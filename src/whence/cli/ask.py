@@ -211,6 +211,6 @@ def print_answer(
         out.print(line)
     for fault in answer.degraded:
         if fault.code not in hidden_codes:
-            note(f"note: {fault.stage}: {fault.reason}")
+            note(f"note: {fault.label}: {fault.reason}")
     note(f"answer {answer.answer_id}")
     note(f"why    whence explain {answer.answer_id}")

@@ -12,8 +12,7 @@ from whence.cli.session import as_json, settings_of
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from whence.cli.tables import PlainTable
     from whence.flow.settings import Settings
 
 
@@ -71,9 +70,9 @@ def set_value(
     return 0
 
 
-def settings_table(settings: Settings) -> Table:
+def settings_table(settings: Settings) -> PlainTable:
     """Return every setting with its origin, for a terminal."""
     table = plain_table("setting", "value", "from")
     for line in settings.describe():
-        table.add_row(line.name, line.value or "-", line.origin if line.value else "-")
+        table.add_values(line.name, line.value or "-", line.origin if line.value else "-")
     return table

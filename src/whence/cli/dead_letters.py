@@ -192,5 +192,5 @@ def _print_table(found: Mapping[str, list[DeadLetter]]) -> None:
         topic = name.rsplit("/", 1)[-1]
         for one in letters:
             when = datetime.fromtimestamp(one.last_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            table.add_row(topic, one.id, when, str(one.attempts), one_line(one.reason))
+            table.add_values(topic, one.id, when, one.attempts, one_line(one.reason))
     console().print(table, markup=False)

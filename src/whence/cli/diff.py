@@ -10,6 +10,7 @@ import typer
 from whence.cli.options import ReaderAccess
 from whence.cli.output import console, plain_table, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.schema.document_rag import STAGE_LABELS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,7 +89,7 @@ def changes(
     table = plain_table("when (UTC)", "what", "document")
     for one in found:
         when = one.changed_at[:19].replace("T", " ")
-        table.add_row(when, one.kind, one.document_id or "-")
+        table.add_values(when, one.kind, one.document_id or None)
     console().print(table)
     return 0
 
@@ -105,24 +106,30 @@ def _print_comparison(report: Comparison) -> None:
         return
     out.print("the answer changed" if report.answer_changed else "the answer is the same")
     first = report.differs[0].stage
-    out.print(f"first difference at stage [bold]{first}[/]")
-    causes = dict.fromkeys(one.cause for one in report.differs)
-    for cause in causes:
-        _print_cause(out, cause)
+    out.print(f"first difference at stage [bold]{_label(first)}[/]")
+    words = dict(_CAUSES)
+    if any(one.what == "question" for one in report.differs):
+        words["settings"] = "the questions differ"
+    for cause in dict.fromkeys(one.cause for one in report.differs):
+        _print_cause(out, cause, words[cause.kind])
     for difference in report.differs:
         if difference.stage == first:
             _print_difference(out, difference)
-    later = dict.fromkeys(one.stage for one in report.differs if one.stage != first)
+    later = dict.fromkeys(_label(one.stage) for one in report.differs if one.stage != first)
     if later:
         out.print(f"later stages differ too: {', '.join(later)}; --json lists all differences")
 
 
-def _print_cause(out: Console, cause: Cause) -> None:
+def _label(stage: str) -> str:
+    return STAGE_LABELS.get(stage, stage)
+
+
+def _print_cause(out: Console, cause: Cause, words: str) -> None:
     documents = cause.documents
-    parts = [f"cause: {_CAUSES[cause.kind]}"]
+    parts = [f"cause: {words}"]
     for what in ("added", "changed", "removed"):
         names = list(getattr(documents, what))
-        more = f" and {len(names) - _MAX_LINES} more" if len(names) > _MAX_LINES else ""
+        more = f" and {len(names) - _MAX_LINES:,} more" if len(names) > _MAX_LINES else ""
         if names:
             parts.append(f"{what} {', '.join(names[:_MAX_LINES])}{more}")
     out.print("; ".join(parts), markup=False, soft_wrap=True)
@@ -142,7 +149,7 @@ def _print_difference(out: Console, difference: Difference) -> None:
         for number, line in enumerate(lines[:_MAX_LINES]):
             out.print(f"  {name if number == 0 else '':7}{line}", markup=False, soft_wrap=True)
         if len(lines) > _MAX_LINES:
-            out.print(f"  {'':7}and {len(lines) - _MAX_LINES} more")
+            out.print(f"  {'':7}and {len(lines) - _MAX_LINES:,} more")
 
 
 def _lines(value: Any) -> list[str]:

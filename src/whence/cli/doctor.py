@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from whence.cli.config import settings_table
 from whence.cli.output import console, one_line, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
+from whence.cli.tables import PlainTable
 from whence.flow.settings_files import DOTENV_NAME, read_dotenv
 from whence.schema.errors import WhenceError
 
@@ -250,13 +250,13 @@ def _print_checks(settings: Settings, checks: list[Check]) -> None:
     out = console()
     out.print(settings_table(settings))
     out.print()
-    found = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    found = PlainTable(show_header=False)
     found.add_column(no_wrap=True)
     found.add_column(no_wrap=True, style="bold")
     found.add_column(overflow="fold")
     for check in checks:
         mark = Text("ok", style="green") if check.ok else Text("fault", style="red")
-        found.add_row(mark, check.name, Text(check.detail))
+        found.add_values(mark, check.name, check.detail)
         if check.remedy:
-            found.add_row("", "", Text(check.remedy, style="yellow"))
+            found.add_values("", "", Text(check.remedy, style="yellow"))
     out.print(found)

@@ -92,7 +92,7 @@ def _print_preview(found: Sequence[ErasurePreview]) -> None:
         )
         table = plain_table("stored", ">now")
         for name in one.before.__struct_fields__:
-            table.add_row(name.replace("_", " "), str(getattr(one.before, name)))
+            table.add_values(name.replace("_", " "), getattr(one.before, name))
         out.print(table)
         _print_answers(out, one.answers)
 
@@ -102,7 +102,7 @@ def _print_answers(out: Console, answers: Sequence[AnswerWithWords]) -> None:
         table = plain_table("answer", "text", ">citations", "question")
         for one in answers[:_MOST]:
             falls = "erased" if one.falls else "stays"
-            table.add_row(one.answer_id, falls, str(one.citations), one.question)
+            table.add_values(one.answer_id, falls, one.citations, one.question)
         out.print(table)
     if len(answers) > _MOST:
         out.print(f"{len(answers) - _MOST:,} more answers; --json lists all")
@@ -114,7 +114,7 @@ def _print_erased(done: Sequence[Erasure]) -> None:
         table = plain_table("stored", "before", "after")
         for name in one.before.__struct_fields__:
             counts = (getattr(side, name) for side in (one.before, one.after))
-            table.add_row(name.replace("_", " "), *(str(count) for count in counts))
+            table.add_values(name.replace("_", " "), *counts)
         out.print(f"erased {one.document_id} from {one.collection}", markup=False, soft_wrap=True)
         out.print(table)
         _print_answers(out, one.answers)

@@ -163,5 +163,5 @@ def _print_scores(document: dict[str, Any]) -> None:
     for mode, scores in document["modes"].items():
         shares = (scores.ndcg_at_10, scores.recall_at_100, scores.mrr_at_10)
         times = (scores.latency_ms.p50, scores.latency_ms.p95)
-        table.add_row(mode, *(f"{x:.4f}" for x in shares), *(f"{x:.1f}" for x in times))
+        table.add_values(mode, *(f"{x:.4f}" for x in shares), *(f"{x:.1f}" for x in times))
     out.print(table)

@@ -203,11 +203,10 @@ def _print_gate(document: dict[str, Any]) -> None:
     verdict, report = document["gate"], document["report"]
     table = plain_table("check", "current", "baseline", "delta", "threshold", "")
     for check in verdict.checks:
-        before = "-" if check.baseline is None else f"{check.baseline:.4g}"
         limit = f"{'≥' if check.direction == 'min' else '≤'} {check.threshold:.4g}"
-        passed = "ok" if check.passed else "[red]fail[/]"
-        delta = "-" if check.delta is None else f"{check.delta:+.4g}"
-        table.add_row(check.metric, f"{check.current:.4g}", before, delta, limit, passed)
+        passed = Text("ok") if check.passed else Text("fail", "red")
+        delta = None if check.delta is None else f"{check.delta:+.4g}"
+        table.add_values(check.metric, check.current, check.baseline, delta, limit, passed)
     out = console()
     out.print(table)
     _print_legs(report["legs"], out)
@@ -237,7 +236,7 @@ def _print_legs(legs: dict[str, Any], out: Console) -> None:
         now = leg.current
         shares = ("-",) * 3 if now is None else (now.recall_at_k, now.mrr, now.ndcg_at_k)
         cells = (one if isinstance(one, str) else f"{one:.4f}" for one in shares)
-        table.add_row(name, *cells, " ".join(leg.worse))
+        table.add_values(name, *cells, " ".join(leg.worse))
     out.print(table)
 
 
@@ -278,15 +277,15 @@ def compare(
 
 def _print_comparison(comparison: Comparison) -> None:
     out = console()
-    compared = f"{comparison.queries} queries, k {comparison.k}"
+    compared = f"{comparison.queries:,} queries, k {comparison.k}"
     numbers = ("A", "B", "B - A", "95 %", "p", "better", "worse", "equal")
     table = plain_table(compared, *(f">{name}" for name in numbers))
     for name, one in comparison.measures.items():
         span = f"{one.interval.low:+.4f} {one.interval.high:+.4f}"
-        counts = (str(one.better), str(one.worse), str(one.equal))
+        counts = (one.better, one.worse, one.equal)
         star = " *" if one.significant else ""
         values = (f"{one.a:.4f}", f"{one.b:.4f}", f"{one.delta:+.4f}", span)
-        table.add_row(name, *values, f"{one.p_value:.4f}{star}", *counts)
+        table.add_values(name, *values, f"{one.p_value:.4f}{star}", *counts)
     out.print(table)
     for query in comparison.differences[:_MAX_DIFFERENCES]:
         ranks = f"first hit {query.hit_rank_a or '-'} -> {query.hit_rank_b or '-'}"

@@ -116,7 +116,7 @@ def _boosts(given: list[str] | None) -> dict[str, int] | None:
 def _print_report(report: IndexReport) -> None:
     counts = report.documents
     table = plain_table(*(f">{name}" for name in _COUNTS))
-    table.add_row(*(f"{getattr(counts, name):,}" for name in _COUNTS))
+    table.add_values(*(getattr(counts, name) for name in _COUNTS))
     out = console()
     out.print(f"collection [bold]{report.collection}[/]", markup=True)
     out.print(table)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
-    from rich.table import Table
 
+    from whence.cli.tables import PlainTable
     from whence.schema.search import Correction
 
 #: Columns of output that is not for a terminal.
@@ -99,16 +99,16 @@ def note_corrections(question_used: str, corrections: Sequence[Correction]) -> N
         note(one_line(f"searched for: {question_used} ({words} not found; {hint})"))
 
 
-def plain_table(*names: str) -> Table:
+def plain_table(*names: str) -> PlainTable:
     """Return a table without borders; long cells are wrapped, never cut.
 
     Args:
         names: Column headings; `>` before a name aligns the column right and does not wrap it, for numbers.
             A column `snapshot` is not wrapped either, so that its ids can be copied.
     """
-    from rich.table import Table
+    from whence.cli.tables import PlainTable
 
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = PlainTable()
     for name in names:
         if name.startswith(">"):
             table.add_column(name[1:], justify="right", no_wrap=True)
@@ -119,15 +119,14 @@ def plain_table(*names: str) -> Table:
     return table
 
 
-def facts_table(facts: Mapping[str, object]) -> Table:
+def facts_table(facts: Mapping[str, object]) -> PlainTable:
     """Return a table of names and values without headings; facts with an empty value are left out."""
-    from rich.table import Table
-    from rich.text import Text
+    from whence.cli.tables import PlainTable
 
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = PlainTable(show_header=False)
     for name, value in facts.items():
-        if str(value):
-            table.add_row(name, Text(str(value)))
+        if value != "":
+            table.add_values(name, value)
     return table
 
 

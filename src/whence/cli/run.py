@@ -65,7 +65,7 @@ def _print_flow(definition: FlowDefinition) -> None:
     out = console()
     table = plain_table("processor", "type", "replicas", "concurrency")
     for one in definition.processors:
-        table.add_row(one.name, one.type, str(one.replicas), str(one.concurrency))
+        table.add_values(one.name, one.type, one.replicas, one.concurrency)
     out.print(f"flow [bold]{definition.name}[/]: {definition.description}", soft_wrap=True)
     out.print(table)
     for interface in definition.interfaces:

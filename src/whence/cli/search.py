@@ -134,7 +134,7 @@ def _print(
             f" --threshold {lower:g} shows it"
         )
     for fault in report.degraded:
-        note(f"note: {fault.stage}: {fault.reason}")
+        note(f"note: {fault.label}: {fault.reason}")
 
 
 def _print_hits(report: SearchReport) -> None:

@@ -37,8 +37,8 @@ def settings_of(context: typer.Context, **options: str | None) -> Settings:
 def start_logging(default_level: str = "") -> None:
     """Send log records to stderr, from the level in `WHENCE_LOG` or the default on.
 
-    Without a default, commands log only Whence's own errors, such as failures of services, each on one line:
-    their output states what went wrong.
+    Without a default, output of commands states what went wrong: on a terminal nothing is logged, elsewhere
+    Whence's own errors, such as failures of services, each once and on one line.
     """
     import logging
 
@@ -55,7 +55,9 @@ def start_logging(default_level: str = "") -> None:
     quiet = not (os.environ.get("WHENCE_LOG") or default_level)
     log_to_stderr(level, tracebacks=not quiet)
     if quiet:
-        logging.getLogger("whence").setLevel(logging.ERROR)
+        logging.getLogger("whence").setLevel(
+            logging.CRITICAL if sys.stderr.isatty() else logging.ERROR
+        )
     if not os.environ.get("WHENCE_LOG"):
         # A command that waits for another process reports it, so that it does not seem to hang.
         waiting = logging.getLogger("whence.waiting")

@@ -107,13 +107,13 @@ def _print_overview(overview: SnapshotOverview) -> None:
         return
     table = plain_table("repository", "refs", "snapshot", "status", ">nodes", ">edges")
     for one in overview.snapshots:
-        table.add_row(
-            escape(one.info.repo),
-            escape(", ".join(one.refs)),
+        table.add_values(
+            one.info.repo,
+            ", ".join(one.refs),
             one.info.snapshot_id,
             _status(one),
-            str(one.nodes.total),
-            str(one.edges.total),
+            one.nodes.total,
+            one.edges.total,
         )
     out = console()
     out.print(table)
@@ -173,13 +173,13 @@ def import_bundles(
 def _print_import(result: ImportResult) -> None:
     table = plain_table("repository", "branch", "snapshot", ">nodes", ">edges", ">embedded")
     for one in result.imports:
-        table.add_row(
-            escape(one.repo),
-            escape(one.branch),
+        table.add_values(
+            one.repo,
+            one.branch,
             one.snapshot_id,
-            str(sum(one.nodes.values())),
-            str(sum(one.edges.values())),
-            "unchanged" if one.unchanged else str(one.embedded),
+            sum(one.nodes.values()),
+            sum(one.edges.values()),
+            "unchanged" if one.unchanged else one.embedded,
         )
     out = console()
     out.print(table)

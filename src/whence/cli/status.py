@@ -12,8 +12,7 @@ from whence.cli.output import console, facts_table, note, plain_table, print_jso
 from whence.cli.session import as_json, run_with_engine, settings_of, start_logging
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from whence.cli.tables import PlainTable
     from whence.flow.settings import Settings
     from whence.flow.status import FlowStatus
     from whence.store.protocols import CollectionInfo, Store, StoreOverview
@@ -94,8 +93,8 @@ def _print_store(overview: StoreOverview, collections: list[CollectionInfo]) -> 
     facts = {
         "database": f"{overview.server}{pgvector}, {size(overview.bytes)}",
         "by part": ", ".join(sizes),
-        "documents": f"{documents}{_when(overview.stored_at)}",
-        "questions": f"{overview.questions}{_when(overview.asked_at)}",
+        "documents": f"{documents:,}{_when(overview.stored_at)}",
+        "questions": f"{overview.questions:,}{_when(overview.asked_at)}",
         "snapshots": overview.snapshots,
     }
     console().print(facts_table(facts))
@@ -130,7 +129,7 @@ def _print_fleet(fleet: FlowStatus | None) -> None:
             None if one.oldest_age_s is None else f"{one.oldest_age_s:.1f} s",
             one.dead_letters,
         )
-        table.add_row(one.group, *("-" if cell is None else str(cell) for cell in cells))
+        table.add_values(one.group, *cells)
     out.print(table)
     for line in fleet.notes:
         note(f"note: {line}")
@@ -148,12 +147,12 @@ def collections(context: typer.Context) -> int:
     return 0
 
 
-def collections_table(found: list[CollectionInfo]) -> Table:
+def collections_table(found: list[CollectionInfo]) -> PlainTable:
     """Return collections as a table."""
     table = plain_table("collection", ">documents", ">chunks", ">size", "model", "changed")
     for one in found:
         model = f"{one.model.name} {one.model.precision}".strip()
         changed = one.changed_at[:16].replace("T", " ")
         taken = f"~{size(one.bytes)}" if one.bytes else ""
-        table.add_row(one.name, str(one.documents), str(one.chunks), taken, model, changed)
+        table.add_values(one.name, one.documents, one.chunks, taken, model, changed)
     return table

@@ -10,6 +10,7 @@ from whence.cli.options import ReaderAccess
 from whence.cli.output import console, escape_controls, facts_table, fail, print_json, say
 from whence.cli.session import as_json, run_with_engine, settings_of
 from whence.provenance.render import render_trace
+from whence.schema.document_rag import STAGE_LABELS
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -109,14 +110,11 @@ def _print_outcome(told: WhyNot) -> None:
     out = console()
     out.print(told.reason, style="bold", markup=False, soft_wrap=True)
     names = " > ".join(dict.fromkeys(filter(None, (told.title, told.heading))))
-    for line in (names, told.chunk_id, f"{told.stage}: {told.code}"):
+    for line in (names, told.chunk_id, f"{STAGE_LABELS.get(told.stage, told.stage)}: {told.code}"):
         if line:
             out.print(line, markup=False, soft_wrap=True)
-    numbers = {
-        name.replace("_", " "): f"{value:.4g}" if isinstance(value, float) else value
-        for name, value in told.numbers.items()
-        if value is not None
-    }
+    known = ((name, value) for name, value in told.numbers.items() if value is not None)
+    numbers = {name.replace("_", " "): value for name, value in known}
     out.print(facts_table(numbers))
     if told.refusal is not None:
         out.print(f"no answer: {told.refusal.reason}", markup=False, soft_wrap=True)

@@ -285,9 +285,9 @@ def _print_report(report: ValidationReport) -> None:
     table.columns[1].max_width = 60
     for result in report.results:
         mark = Text("ok", "green") if result.passed else Text("fail", "red")
-        best = f"{max(row.score for row in result.results):.3f}" if result.results else "-"
-        count, latency = str(len(result.results)), f"{result.latency_ms:.1f}"
-        table.add_row(mark, Text(one_line(result.query_text)), count, best, latency)
+        best = f"{max(row.score for row in result.results):.3f}" if result.results else None
+        count, latency = len(result.results), f"{result.latency_ms:.1f}"
+        table.add_values(mark, one_line(result.query_text), count, best, latency)
     out.print(table)
     for result in report.results:
         if not result.passed:
@@ -295,11 +295,11 @@ def _print_report(report: ValidationReport) -> None:
     for warning in report.warnings:
         note(f"note: {warning}")
     say(
-        f"{report.passed_queries} of {report.total_queries} queries pass,"
+        f"{report.passed_queries:,} of {report.total_queries:,} queries pass,"
         f" {report.demands.min_pass:.0%} are required"
     )
     rows = sum(len(result.results) for result in report.results)
-    say(f"{report.sources_compared} of {rows} results compared with their sources")
+    say(f"{report.sources_compared:,} of {rows:,} results compared with their sources")
     for name, times in report.latency.items():
         say(f"{name:<10} {_spread(times)}")
     if report.sequence is not None:

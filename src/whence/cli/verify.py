@@ -56,6 +56,6 @@ def _print(report: Integrity) -> None:
         out.print(f"{fault.answer_id or 'chain'}: {fault.what}", markup=False, soft_wrap=True)
     for what in report.unchecked:
         out.print(f"not checked: {what}", style="dim", markup=False, soft_wrap=True)
-    traces = "1 trace" if report.traces == 1 else f"{report.traces} traces"
-    found = "as recorded" if report.ok else f"{len(report.faults)} faults"
+    traces = "1 trace" if report.traces == 1 else f"{report.traces:,} traces"
+    found = "as recorded" if report.ok else f"{len(report.faults):,} faults"
     out.print(f"{traces}: {found}", style="green" if report.ok else "bold red")

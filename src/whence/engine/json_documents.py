@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from whence.retrieval.results import SearchReport
     from whence.schema.document_rag import Answer
     from whence.schema.graph import ExpandResponse
+    from whence.schema.search import Degradation
 
 _CITATION = (
     *("marker", "chunk_id", "document_id", "title", "source_file", "source_url"),
@@ -41,12 +42,16 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "highlights": answer_highlights(answer),
         "unsupported": answer.unsupported,
         "model": answer.model,
-        "degraded": [select_fields(one, ("stage", "reason", "code")) for one in answer.degraded],
+        "degraded": _degraded(answer.degraded),
         "stages": [select_fields(one, _STAGE) for one in answer.stages],
         "in_token": answer.in_token,
         "out_token": answer.out_token,
         "latency_ms": answer.latency_ms,
     }
+
+
+def _degraded(faults: Iterable[Degradation]) -> list[dict[str, Any]]:
+    return [select_fields(one, ("stage", "label", "reason", "code")) for one in faults]
 
 
 def document_json(document: DocumentText) -> dict[str, Any]:
@@ -138,7 +143,7 @@ def search_document(
         "hits": report.results,
         "best_score": report.best_score,
         "message": message or result_message(report),
-        "degraded": report.degraded,
+        "degraded": _degraded(report.degraded),
         "graph": report.graph,
         "reranker": report.reranker,
         "latency_ms": report.latency_ms,

@@ -33,6 +33,26 @@ class Degradation(Message, frozen=True, kw_only=True, gc=False):
     code: str = "degraded"
     """Identifier, e.g. `reranker_failed`, `no_language_model`."""
 
+    @property
+    def label(self) -> str:
+        """The field's term for the stage, e.g. `generation`; of an unknown stage its name."""
+        if self.code in _QUERY_CODES:
+            return "query processing"
+        return _DEGRADED_LABELS.get(self.stage, self.stage)
+
+
+#: The field's terms for what failed.
+_DEGRADED_LABELS = {
+    "embedding": "query processing",
+    "search": "retrieval",
+    "exploration": "retrieval",
+    "text-fetch": "retrieval",
+    "rerank": "reranking",
+    "prompt": "generation",
+}
+#: Faults of the writer before it writes the answer.
+_QUERY_CODES = frozenset({"concepts_failed", "completion_failed"})
+
 
 def truncate_query(query: str) -> tuple[str, tuple[Degradation, ...]]:
     """Return the query cut to `MAX_QUERY_CHARS`, and a degradation when it was cut."""

@@ -14,20 +14,37 @@ _SPECIAL = frozenset(' "=\\')
 
 
 def log_to_stderr(level: str, *, tracebacks: bool = True) -> None:
-    """Log to stderr from a level on, unless logging is configured already."""
-    handler = StderrLog(sys.stderr)
+    """Log to stderr from a level on, unless logging is configured already.
+
+    Without tracebacks, each fault is logged once, however many services report it.
+    """
+    handler = StderrLog(sys.stderr, repeats=tracebacks)
     handler.setFormatter(LogfmtFormatter(tracebacks=tracebacks))
     logging.basicConfig(level=level, handlers=[handler])
 
 
 class StderrLog(logging.StreamHandler[TextIO]):
-    """Writes records, and knows whether an error was among them."""
+    """Writes records, and knows whether an error was among them.
 
-    has_error = False
+    Args:
+        stream: Where to.
+        repeats: Whether to write a record whose field `error` a former record had.
+    """
+
+    def __init__(self, stream: TextIO, *, repeats: bool = True) -> None:
+        super().__init__(stream)
+        self.has_error = False
+        self._repeats = repeats
+        self._errors: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
         self.has_error |= record.levelno >= logging.ERROR
+        error = str(getattr(record, "error", ""))
+        if error and error in self._errors:
+            return
+        if not self._repeats:
+            self._errors.add(error)
         super().emit(record)
 
 

@@ -179,7 +179,7 @@ function source(documentId, url, anchor) {
 }
 
 function showNotes(degraded, { question_used: used, corrections } = { corrections: [] }) {
-  const notes = degraded.map((one) => `${one.stage}: ${one.reason}`);
+  const notes = degraded.map((one) => `${one.label}: ${one.reason}`);
   if (corrections.length) notes.unshift(`Searched for: ${used}. Quotes search for the words as they are.`);
   $("notes").hidden = notes.length === 0;
   $("notes").replaceChildren(...notes.map((textContent) => make("li", { textContent })));

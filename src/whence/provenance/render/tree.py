@@ -187,7 +187,7 @@ def _add_run(branch: Tree, run: StageRun) -> None:
         pairs = ", ".join(f"{key} {value}" for key, value in sorted(run.settings.items()))
         branch.add(Text(one_line(pairs), style="dim"))
     for degradation in run.degraded:
-        text = f"degraded, {degradation.code}: {degradation.reason}"
+        text = f"note: {degradation.reason}"
         branch.add(Text(one_line(text), style="yellow"))
 
 
