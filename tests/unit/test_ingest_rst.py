@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.support.markup import markup_in
 
+from whence.ingest.loader_registry import loader_for
 from whence.ingest.loaders.rst import write_rst
+from whence.ingest.sources import SourceFile, suffix_of
 from whence.ingest.text_builder import TextBuilder
+from whence.schema.places import place_of
 
 
 def text_of(source: str) -> str:
@@ -24,6 +27,8 @@ def text_of(source: str) -> str:
         (":setting:`CONN_MAX` or :unheard-of:`two words`", "`CONN_MAX` or two words"),
         (":pep:`8`, :issue:`12`, :abbr:`LIFO (last in)`", "PEP 8, #12, LIFO (last in)"),
         (":menuselection:`File --> Save`", "File > Save"),
+        (":class:`_core.Pump`, :paramref:`~_core.Pump.rate`, :param:`_flow.open.rate`", "`core.Pump`, `rate`, `flow.open.rate`"),
+        (":func:`_thread.start`, :attr:`__main__.x`, :data:`_private`", "`_thread.start()`, `__main__.x`, `_private`"),
         ("*emph* **strong** ``code``", "emph strong `code`"),
         ("`link\ntext <https://example.org/\nlong>`_ end", "link text end"),
         ("`a title` and `a.name`", "a title and `a.name`"),
@@ -47,6 +52,14 @@ def test_roles_and_inline_markup_become_words(source: str, expected: str) -> Non
         (".. deprecated:: 2.0 Use x.", "Deprecated since version 2.0: Use x."),
         (".. code-block:: python\n   :caption: C\n\n   f(1)\n\n     g", "C\n\n```python\nf(1)\n\n  g\n```"),
         ("Like::\n\n    a\n\n    b", "Like:\n\n```\na\n\nb\n```"),
+        (".. note::\n   :class: dropdown\n\n   Care.", "Note: Care."),
+        (".. legacy:: The old valve is no longer\n   sold.\n\n   More.", "Legacy: The old valve is no longer sold.\n\nMore."),
+        (".. of-nobody:: The new valve takes more\n   *water*.", "The new valve takes more water."),
+        (".. of-nobody:: The new valve is *here*.", "The new valve is here."),
+        (".. rst:role:: pump\n\n   Shows it.\n\n.. role:: red", "`pump`\n    Shows it."),
+        (".. py:module:: pumps\n   :synopsis: S\n\n   All pumps.", "`pumps`\n    All pumps."),
+        (".. version-removed:: 4.0\n   Use y.", "Removed in version 4.0: Use y."),
+        (".. sourcecode:: pycon+sql\n\n   >>> f()\n   {execsql}SELECT 1\n   {stop}1", "```pycon+sql\n>>> f()\nSELECT 1\n1\n```"),
         (".. setting:: ABC\n\n   Default: 1.", "`ABC`\n    Default: 1."),
         (".. setting:: ABC\n\nText.", "Text."),
         (".. py:function:: f(a)\n                 g()\n\n   Do.\n\n   :param int a: An a.\n   :rtype: str",
@@ -82,6 +95,92 @@ def test_a_reference_has_the_title_of_its_label() -> None:
     assert "See The Title." in text_of(
         ".. _the-label:\n\nThe Title\n=========\n\nSee :ref:`the-label`."
     )
+
+
+RELEASES = """
+===========
+Pump 3 Log
+===========
+
+.. changelog_imports::
+
+    .. include:: pump_2.rst
+
+.. changelog::
+    :version: 3.1.4
+    :released: May 2, 2031
+    :include_notes_from: notes
+
+    .. change::
+        :tags: bug, valve
+        :tickets: 12, 345
+
+        Closed valves stay closed.  They leak
+        no more.
+
+    .. change::
+        :tags: feature
+        :versions: 2.9.0
+
+        Added ``dry_run``.
+
+        .. seealso::
+
+            :ref:`pumps`
+
+    .. change::
+
+        Painted blue.
+
+.. changelog::
+    :version: 3.1.3
+    :released:
+
+    .. change::
+        :tickets: 9
+
+        Fewer bolts.
+"""
+
+
+def test_releases_are_sections_of_their_changes() -> None:
+    """A changelog is a section with version and date; a change is an item with its tags and tickets."""
+    builder = write_rst(RELEASES)
+
+    assert builder.text == (
+        "Pump 3 Log\n\n3.1.4 (released May 2, 2031)\n\n"
+        "- bug, valve (#12, #345): Closed valves stay closed. They leak no more.\n"
+        "- feature (also in 2.9.0): Added `dry_run`.\n\n  See also: pumps\n\n- Painted blue.\n\n"
+        "3.1.3\n\n- #9: Fewer bolts."
+    )
+    first, *_ = (block for block in builder.blocks if block.kind == "atomic")
+    assert first.path == ("Pump 3 Log", "3.1.4 (released May 2, 2031)")
+    for words, lines in {"3.1.4 (": (10, 13), "leak no": (19, 20), "Painted": (32, 34)}.items():
+        at = builder.text.index(words)
+        place = place_of(builder.places, at, at + len(words))
+        assert place is not None
+        assert lines[0] <= place.line_start <= place.line_end <= lines[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "title"),
+    [
+        ("a.rst", "One\n===\n\nAbout it.\n\nSub\n---\n\nBoth of it.", "One"),
+        ("a.rst", "One\n===\n\nAbout it.\n\nTwo\n===\n\nBoth of it.", ""),
+        ("a.txt", "One\n===\n\nAbout it.\n\nTwo\n===\n\nBoth of it.", ""),
+        ("a.md", "# One\n\nAbout it.\n\n## Sub\n\nBoth of it.", "One"),
+        ("a.md", "# One\n\nAbout it.\n\n# Two\n\nBoth of it.", ""),
+        ("a.md", "---\ntitle: Own\n---\n\n# One\n\nAbout it.\n\n# Two\n\nBoth of it.", "Own"),
+        ("a.html", "<body><h1>One</h1><p>About it.</p><h2>Sub</h2><p>Both of it.</p></body>", "One"),
+        ("a.html", "<body><h1>One</h1><p>About it.</p><h1>Two</h1><p>Both of it.</p></body>", ""),
+        ("a.html", "<title>Own</title><body><h1>One</h1><p>About it.</p><h1>Two</h1><p>Both of it.</p></body>", "Own"),
+    ],
+)  # fmt: skip
+def test_only_a_lone_heading_is_the_title(name: str, source: str, title: str) -> None:
+    """The first of several headings of the top level stands above its own section, not above the others."""
+    file = SourceFile(path=name, document_id=name, suffix=suffix_of(name))
+
+    assert loader_for(file).parse(file, source.encode()).title == title
 
 
 def test_definitions_travel_with_their_terms() -> None:

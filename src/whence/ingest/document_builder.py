@@ -72,6 +72,12 @@ def first_heading(blocks: tuple[Block, ...]) -> str:
     return next((block.path[0] for block in blocks if block.kind == "heading"), "")
 
 
+def lone_heading(blocks: tuple[Block, ...]) -> str:
+    """Return the only heading of the top level, which is the title of a text; empty if there are several."""
+    tops = [block.path[0] for block in blocks if block.kind == "heading" and len(block.path) == 1]
+    return tops[0] if len(tops) == 1 else ""
+
+
 def first_line(text: str, blocks: tuple[Block, ...]) -> str:
     """Return the first line of the text, shortened, for use as a heading; empty if there is no text."""
     if not blocks:

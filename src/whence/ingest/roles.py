@@ -18,7 +18,7 @@ VERSION_WORDS = {
     "deprecated": "Deprecated since version", "versionremoved": "Removed in version",
     "deprecated-removed": "Deprecated since version", "version-added": "New in version",
     "version-changed": "Changed in version", "version-deprecated": "Deprecated since version",
-    "soft-deprecated": "Soft deprecated since version",
+    "soft-deprecated": "Soft deprecated since version", "version-removed": "Removed in version",
 }  # fmt: skip
 _PLAIN_ROLES = _names(
     """ref doc term numref any dfn abbr abbreviation ac emphasis strong sub sup subscript superscript guilabel
@@ -38,6 +38,10 @@ _LOOKS_LIKE_CODE = re.compile(
     r"[\w.$]+(?:\(\)?|\.\w++|_(?:[^\W_]++_?|_))|--?\w[\w-]*$|[A-Z][A-Z0-9_]+$"
 )
 _IDENTIFIER = re.compile(r"[\w.:$]+\Z")
+#: Stands for a module in the references of a project, `_engine.Engine`.
+_SHORTCUT = re.compile(r"_[a-z]\w*(?=\.\w)")
+#: Modules with names of this form.
+_PRIVATE_MODULES = frozenset(["_pytest", "_thread", "_tkinter", "_winapi"])
 #: Roles, literals and links of reStructuredText that no parser of the text has read.
 _LEFT_OVER = re.compile(
     r"(?<![\w`:]):(?P<role>[A-Za-z][\w:+.-]{0,80}):`(?:(?P<text>[^\s`](?:[^`]{0,200}[^\s`])?)`(?!`))?"
@@ -116,6 +120,9 @@ def _object_name(name: str, text: str) -> tuple[str, bool]:
     if shown.startswith("~"):
         shown = re.split(r"[.:]", shown[1:])[-1] or shown[1:]
     shown = shown.removeprefix(".")
+    shortcut = _SHORTCUT.match(shown)
+    if shortcut and shortcut[0] not in _PRIVATE_MODULES:
+        shown = shown[1:]
     if name in _CALLS:
         shown += "" if shown.endswith(")") or not shown else "()"
         return shown, True

@@ -54,7 +54,7 @@ _NATIVE = _names("replace unicode table list-table csv-table")
 #: No text of the document, or text of other files.
 _EMPTY = _names(
     """toctree contents index image include literalinclude meta raw header footer sectnum section-numbering
-    target-notes default-role role title highlight currentmodule module py-module tabularcolumns testsetup testcleanup
+    target-notes default-role title highlight currentmodule tabularcolumns testsetup testcleanup
     todo todolist youtube video graphviz digraph graph uml plantuml mermaid inheritance-diagram plot date
     autosummary automodule autopackage program default-domain namespace bibliography
     restructuredtext-test-directive"""
@@ -62,7 +62,10 @@ _EMPTY = _names(
 _ADMONITIONS = {
     "note": "Note", "warning": "Warning", "tip": "Tip", "important": "Important", "caution": "Caution",
     "danger": "Danger", "error": "Error", "hint": "Hint", "attention": "Attention", "seealso": "See also",
+    "legacy": "Legacy",
 }  # fmt: skip
+#: Options of notes that say how a note looks.
+_LOOKS = _names("class name collapsible open icon color animate")
 _CODE = _names(
     """code code-block code-tab sourcecode literal-block prompt doctest testcode testoutput ipython console terminal
     productionlist highlight-block shell program-output command-output math jsonschema graphql snippet example run"""
@@ -95,6 +98,10 @@ _FACTS = ("type", "default", "value", "required", "choices", "deprecated", "sinc
 _OPTION = re.compile(r":([\w-]+):(?:[ \t]++(.*))?$")
 #: `first-page`, `run-in narrow`: no class of a programming language has such a name.
 _STYLES = re.compile(r"[a-z](?:\w*+-[\w-]++|[\w-]*+(?: [a-z][\w-]*+)+)")
+#: Arguments that are the first words of a text, not a name.
+_PROSE = re.compile(r"""(?:["'(*`]*[A-Za-z]+["')*`,;:]*\s+){3}""")
+#: What sets SQL that is printed apart from the code that prints it, in `pycon+sql`.
+_OUTPUT_MARKS = re.compile(r"\{(?:(?:exec|print|open)?sql|stop)\}")
 _CODE_ARGUMENT = re.compile(r"\S+$|.*[()\[\]{}=_<>$]|-|/")
 
 
@@ -178,13 +185,19 @@ class _Directive:
         if name in _EMPTY:
             return []
         if name in _ADMONITIONS:
-            return self._led(_ADMONITIONS[name], self._parsed(0))
+            has_looks = not self.arguments and self.options and self.options.keys() <= _LOOKS
+            return self._led(_ADMONITIONS[name], self._body() if has_looks else self._parsed(0))
         if name in VERSION_WORDS:
             return self._version(VERSION_WORDS[name])
         if name in _CODE:
             return self._code()
-        if name == "parsed-literal":
-            return self._parsed_literal()
+        own = {
+            "parsed-literal": self._parsed_literal,
+            "changelog": self._release,
+            "change": self._change,
+        }
+        if name in own:
+            return own[name]()
         if name in _TEXT_ONLY:
             return self._parsed(0)
         if name in _BODY_ONLY or (name == "class" and self._is_style()):
@@ -209,7 +222,7 @@ class _Directive:
         return self._parsed(self._body_at)
 
     def _led(self, words: str, body: list[nodes.Node]) -> list[nodes.Node]:
-        return [Lead(words=words), *body] if body else []
+        return [Lead(words=words), *body] if words and body else body
 
     def _inline(self, text: str) -> list[nodes.Node]:
         found, _ = self._state.inliner.parse(text, self._line, self._state.memo, nodes.Element())
@@ -262,8 +275,39 @@ class _Directive:
         code.line = self._line + self._body_at
         return [code] if body.strip() else []
 
+    def _release(self) -> list[nodes.Node]:
+        """Return the changes of a release as a section, `1.2 (released May 1, 2026)`."""
+        body: list[nodes.Node] = []
+        for node in self._body():
+            if isinstance(node, nodes.bullet_list) and body and isinstance(body[-1], type(node)):
+                body[-1] += node.children
+            elif not isinstance(node, nodes.comment):
+                body.append(node)
+        version = self.options.get("version", "")
+        if not version:
+            return body
+        released = " ".join(self.options.get("released", "").split())
+        words = f"{version} (released {released})" if released else version
+        return [nodes.section("", nodes.title(words, "", nodes.Text(words)), *body)]
+
+    def _change(self) -> list[nodes.Node]:
+        """Return a change as an item that begins with its tags and tickets, `bug, orm (#12): Text`."""
+        tickets = [
+            f"#{each}" if each.isdecimal() else each
+            for each in re.split(r"[,\s]+", self.options.get("tickets", ""))
+            if each
+        ]
+        versions = self.options.get("versions", "")
+        facts = "; ".join(filter(None, (", ".join(tickets), versions and f"also in {versions}")))
+        tags = self.options.get("tags", "")
+        lead = f"{tags} ({facts})" if tags and facts else tags or facts
+        body = self._body()
+        return [nodes.bullet_list("", nodes.list_item("", *self._led(lead, body)))] if body else []
+
     def _object(self) -> list[nodes.Node]:
         """Return a definition of what the directive documents."""
+        if self._name not in _OBJECTS and self._is_prose():
+            return self._parsed(0)
         body = self._facts() + self._body()
         terms = [unescape(each.replace("\\", "\x00")) for each in self.arguments]
         if not terms:
@@ -281,6 +325,15 @@ class _Directive:
             item[-1].line = self._line
         item += nodes.definition("", *body)
         return [nodes.definition_list("", item)]
+
+    def _is_prose(self) -> bool:
+        """Return whether the arguments are the beginning of a text: wrapped, or a whole sentence."""
+        lines = self.arguments
+        return (
+            bool(lines)
+            and (len(lines) > 1 or lines[0].endswith("."))
+            and bool(_PROSE.match(lines[0]))
+        )
 
     def _facts(self) -> list[nodes.Node]:
         """Return the options that tell something, as a paragraph like `Type: int.`."""
@@ -362,4 +415,5 @@ def titles_by_label(tree: nodes.document) -> dict[str, str]:
 
 def lines_of(node: nodes.Node) -> Sequence[str]:
     """Return the lines of a literal block."""
-    return str(node.astext()).split("\n")
+    text = str(node.astext())
+    return (_OUTPUT_MARKS.sub("", text) if "sql}" in text else text).split("\n")

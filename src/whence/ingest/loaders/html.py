@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_as, decode_text
-from whence.ingest.document_builder import MAX_HEADING, build_document, first_heading, shorten
+from whence.ingest.document_builder import MAX_HEADING, build_document, lone_heading, shorten
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.roles import without_left_over_roles
@@ -119,7 +119,7 @@ _UNCLOSED = _tags(
 
 
 def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a page; its title is `<title>`, else the first heading, and its URL a canonical link."""
+    """Load a page; its title is `<title>`, else the only top heading, and its URL a canonical link."""
     from selectolax.lexbor import LexborHTMLParser
 
     source, encoding = _decode(data)
@@ -130,7 +130,7 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
     text = TextBuilder()
     write_html(text, _main_content(page))
     front = FrontMatter({name: value for name, value in values.items() if value})
-    title = first_heading(text.blocks)
+    title = lone_heading(text.blocks)
     return build_document(
         file,
         text.text,

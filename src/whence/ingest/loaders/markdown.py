@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import build_document
+from whence.ingest.document_builder import build_document, lone_heading
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.rst import write_rst_into
@@ -47,18 +47,16 @@ _DEFINITION = re.compile(r"\n[ ]{0,3}:[ \t]+")
 
 
 def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a Markdown file; its title is that of the front matter, else the first top-level heading."""
+    """Load a Markdown file; its title is that of the front matter, else the only heading of the top level."""
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     builder = write_markdown(text, front.end)
-    blocks = builder.blocks
-    tops = (block.path[0] for block in blocks if block.kind == "heading" and len(block.path) == 1)
     return build_document(
         file,
         builder.text,
-        blocks,
+        builder.blocks,
         front=front,
-        title=next(tops, ""),
+        title=lone_heading(builder.blocks),
         encoding=encoding,
         places=builder.places,
     )
@@ -310,6 +308,6 @@ LOADERS = (
         suffixes=(".md", ".markdown"),
         parse_file=load_markdown,
         is_plain=True,
-        version="3",
+        version="4",
     ),
 )

@@ -63,7 +63,7 @@ class _Paragraph(NamedTuple):
 
 
 def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a file of plain text; its title is that of the front matter, else its first underlined one."""
+    """Load a file of plain text; its title is that of the front matter, else its only one of the top level."""
     return load_written(file, data, _write_either)
 
 
@@ -232,5 +232,6 @@ LOADERS = (
         parse_file=load_text,
         detects_html=True,
         is_plain=True,
+        version="2",
     ),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import build_document, first_heading
+from whence.ingest.document_builder import build_document, lone_heading
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.roles import without_left_over_roles
@@ -60,14 +60,14 @@ _PAGE_FIELDS = frozenset(
 
 
 def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a file; its title is that of the front matter, else of the first section."""
+    """Load a file; its title is that of the front matter, else of the only section of the top level."""
     return load_written(file, data, write_rst)
 
 
 def load_written(
     file: SourceFile, data: bytes, write: Callable[[str, int], TextBuilder]
 ) -> ParsedDocument:
-    """Load a file of text; its title is that of the front matter, else its first heading.
+    """Load a file of text; its title is that of the front matter, else the only heading of the top level.
 
     Args:
         file: The file.
@@ -82,7 +82,7 @@ def load_written(
         builder.text,
         builder.blocks,
         front=front,
-        title=first_heading(builder.blocks),
+        title=lone_heading(builder.blocks),
         encoding=encoding,
         places=builder.places,
     )
@@ -422,6 +422,6 @@ LOADERS = (
         suffixes=(".rst", ".rest"),
         parse_file=load_rst,
         is_plain=True,
-        version="2",
+        version="3",
     ),
 )
