@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,40 @@ def test_prune_removes_deleted_files(cli: Any, tmp_path: Path) -> None:
     assert (pruned["unchanged"], pruned["removed"]) == (1, 1)
 
 
+def test_prune_keeps_documents_of_files_that_are_not_read_now(cli: Any, tmp_path: Path) -> None:
+    """A stored document stays while its file is there: too large now, or of a format that nothing reads now."""
+    records, large = tmp_path / "records.jsonl", tmp_path / "large.md"
+    records.write_text('{"_id": "plan.mine", "text": "A plan."}\n{"_id": "gone", "text": "Old."}\n')
+    large.write_text("# Large\n\nWords.\n")
+    cli("index", tmp_path, "--collection", "unread")
+    records.write_text("")
+    (tmp_path / "plan.mine").write_text("A plan.")
+    (tmp_path / "never.mine").write_text("Never stored.")
+    large.write_text("word " * 2**22)
+    told = cli("index", tmp_path, "--collection", "unread", "--prune")
+    large.unlink()
+    (tmp_path / "plan.mine").unlink()
+    after = cli("index", tmp_path, "--collection", "unread", "--prune", "--json").json
+
+    assert told.code == 1, "the large file failed"
+    assert "not pruned: 1 document of skipped files" in told.err
+    assert re.search(r"^ +0 +0 +0 +1 ", told.out, re.MULTILINE), "the record that is gone alone"
+    assert (after["documents"]["removed"], after["kept_skipped"]) == (2, 0)
+
+
+@pytest.mark.parametrize("name", ["", "mail.eml"])
+def test_nothing_to_index_makes_no_collection(cli: Any, tmp_path: Path, name: str) -> None:
+    """Without a document the command says so, names no collection, and exits 0."""
+    if name:
+        (tmp_path / name).write_text("From: someone\n")
+    done = cli("index", tmp_path, "--collection", "nothing-there")
+
+    assert done.code == 0
+    assert "nothing was indexed" in done.err
+    assert "nothing-there" not in done.out + done.err
+    assert "nothing-there" not in cli("collections").out
+
+
 def test_prune_keeps_documents_of_failed_files(cli: Any, tmp_path: Path) -> None:
     """Documents that a failed file may contain are kept, and the output says so."""
     records = tmp_path / "records.jsonl"
@@ -190,6 +225,6 @@ def test_prune_keeps_documents_of_failed_files(cli: Any, tmp_path: Path) -> None
     (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("# Latin name\n")
     pruned = cli(*words, "--json").json
 
-    assert "not pruned: 1 documents that are in no path" in told.err
+    assert "not pruned: 1 document in no path" in told.err
     assert (counted["documents"]["removed"], counted["kept"]) == (0, 1)
     assert (pruned["documents"]["removed"], pruned["kept"]) == (1, 0)

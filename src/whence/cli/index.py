@@ -10,6 +10,7 @@ import typer
 from whence.cli.options import OwnTags
 from whence.cli.output import (
     console,
+    counted,
     counts_text,
     facts_table,
     fail,
@@ -61,7 +62,8 @@ def index(
 
     Formats: Markdown, reStructuredText, text, HTML, PDF, Word (.docx), source code (Python, C#, SQL,
     TypeScript, JavaScript, Go, Java, Rust, C, C++) and records (.jsonl). An unreadable file is reported and
-    does not stop the others.
+    does not stop the others: exit 1. Without documents nothing is indexed: exit 0. --prune keeps what is stored
+    of a file that failed, or whose format nothing reads any more.
 
     For example: whence index wiki/ --acl staff --prune
     """
@@ -118,9 +120,13 @@ def _print_report(report: IndexReport) -> None:
     table = plain_table(*(f">{name}" for name in _COUNTS))
     table.add_values(*(getattr(counts, name) for name in _COUNTS))
     out = console()
-    out.print(f"collection [bold]{report.collection}[/]", markup=True)
-    out.print(table)
     read = sum(report.kinds.values())
+    if read or counts.removed or counts.failed:
+        out.print(f"collection [bold]{report.collection}[/]", markup=True)
+        out.print(table)
+    else:
+        files = "no file of a format that Whence reads" if counts.skipped else "no files"
+        note(f"nothing was indexed: the paths contain {files}")
     time = f"{report.seconds:.1f} s"
     if read and report.seconds >= 1:
         rate = read / report.seconds
@@ -128,15 +134,18 @@ def _print_report(report: IndexReport) -> None:
     facts = {
         "read": counts_text(report.kinds),
         "skipped": counts_text(report.skipped),
-        "chunks": f"{report.chunks:,} written, {report.embedded:,} embedded",
+        "chunks": f"{report.chunks:,} written, {report.embedded:,} embedded" if read else "",
         "time": time,
     }
     out.print(facts_table(facts))
-    if not any(getattr(counts, name) for name in _COUNTS):
-        note("note: the paths contain no files")
     note_some("failed", [f"{one.path}: {one.reason}" for one in report.failures], _MAX_FAILURES)
+    if report.kept_skipped:
+        note(
+            f"not pruned: {counted(report.kept_skipped, 'document')} of skipped files, whose format nothing here"
+            " reads; `whence erase` removes them"
+        )
     if report.kept:
         note(
-            f"not pruned: {report.kept:,} documents that are in no path, because a failed file may contain them;"
+            f"not pruned: {counted(report.kept, 'document')} in no path, because a failed file may contain them;"
             " correct the failures, then run the same command again"
         )

@@ -136,6 +136,11 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return "; ".join(f"{count:,} {name}" for name, count in ordered if count)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, e.g. `1 document`, `1,186 documents`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def note_some(prefix: str, lines: Sequence[str], most: int) -> None:
     """Print the first lines to stderr, and how many more `--json` lists."""
     for line in lines[:most]:

@@ -170,6 +170,7 @@ class _IndexRun:
         self._done = 0
         self._started = time.monotonic()
         self._ids: set[str] = set()
+        self._skipped_ids: set[str] = set()
         self._unidentified_failure = False
         self._stopped = False
         self.guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]] | None = None
@@ -201,8 +202,13 @@ class _IndexRun:
         return self.report
 
     def missing(self, stored: list[str]) -> list[str]:
-        """Return the stored ids that no path contains; only counted when a failure may be one of them."""
-        missing = [document_id for document_id in stored if document_id not in self._ids]
+        """Return the stored ids that no path contains; only counted when a failure may be one of them.
+
+        Documents of skipped files stay, and are counted.
+        """
+        self.report.kept_skipped = len(self._skipped_ids.intersection(stored))
+        known = self._ids | self._skipped_ids
+        missing = [document_id for document_id in stored if document_id not in known]
         if not self._unidentified_failure:
             return missing
         self.report.kept = len(missing)
@@ -234,7 +240,7 @@ class _IndexRun:
             else:
                 self.report.documents.skipped += 1
                 if item.document_id is not None:
-                    self._ids.add(item.document_id)
+                    self._skipped_ids.add(item.document_id)
                 reasons = self.report.skipped
                 reasons[item.reason] = reasons.get(item.reason, 0) + 1
             if batch.full or self._stopped:

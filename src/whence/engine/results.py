@@ -41,6 +41,8 @@ class IndexReport(msgspec.Struct, kw_only=True):
     skipped: dict[str, int] = {}
     kept: int = 0
     """Documents in no path that `prune` kept, because a failed file may contain them."""
+    kept_skipped: int = 0
+    """Documents that `prune` kept although nothing here reads the format of their files."""
     failures: list[PathFailure]
     seconds: float = 0.0
 

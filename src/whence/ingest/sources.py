@@ -142,7 +142,8 @@ def _source(
         kind = suffix if len(suffix) <= _SUFFIX_LENGTH else ""
         unknown = f"unknown file format {kind}".rstrip()
         reason = "an archive, unpack it first" if archive else unknown
-        return Skipped(path=display_path(path), reason=reason)
+        # A plug-in that is gone may have stored it.
+        return Skipped(path=display_path(path), reason=reason, document_id=document_id)
     if not document_id.isascii() or len(document_id) > _VALID_ID_LENGTH or not document_id.strip():
         try:
             validate_id(document_id, "its path")
