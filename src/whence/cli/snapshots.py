@@ -150,10 +150,10 @@ def import_bundles(
     ] = None,
 ) -> int:
     """Import bundles of code in one transaction: all of them or none."""
-    from whence.store.snapshot_documents import check_shown_name
+    from whence.store.snapshot_documents import check_display_name
 
     if set_name is not None:
-        check_shown_name(set_name, "a set")
+        check_display_name(set_name, "a set")
     with progress("importing") as moved:
         result = run_with_engine(
             context,

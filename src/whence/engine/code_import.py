@@ -19,7 +19,7 @@ from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, vali
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
-from whence.store.snapshot_documents import UNKNOWN_BRANCH, check_shown_name, different_content
+from whence.store.snapshot_documents import UNKNOWN_BRANCH, check_display_name, different_content
 
 if TYPE_CHECKING:
     import os
@@ -66,7 +66,7 @@ def open_bundles(
             hint="give --tag once for each bundle, in their order",
         )
     if set_name:
-        check_shown_name(set_name, "a set")
+        check_display_name(set_name, "a set")
         repos = {bundle.snapshot.repo for bundle in bundles}
         if len(repos) > 1:
             raise BadInput(
