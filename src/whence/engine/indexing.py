@@ -74,7 +74,7 @@ async def index_paths(
         writer: Rights of who stores: documents that these do not see are neither stored nor replaced.
         remember: Whether the paths are those at which documents are found later.
     """
-    from whence.engine.source_roots import note_roots
+    from whence.engine.source_roots import record_roots
     from whence.ingest.chunking import Chunker
     from whence.ingest.documents import count, load
     from whence.store.field_boosts import parse_field_boosts
@@ -98,7 +98,7 @@ async def index_paths(
         missing = run.missing(await store.document_ids(collection))
         report.documents.removed = await store.remove_documents(collection, missing)
     if remember:
-        await asyncio.to_thread(note_roots, session.settings, collection, wanted)
+        await asyncio.to_thread(record_roots, session.settings, collection, wanted)
     if weights is not None:
         await (await session.store()).boost_fields(collection, weights)
     return report
