@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from whence.engine.passage_pooling import PassagePooling
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate
+from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate_bundle
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
@@ -145,7 +145,7 @@ class CodeImporter:
 
         Reading costs a fraction of storing.
         """
-        report = await asyncio.to_thread(validate, bundle)
+        report = await asyncio.to_thread(validate_bundle, bundle)
         if report.digest == former.digest:
             return report
         if not self._replace:
