@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ from whence.testing.stub_models import HashEmbedder
 pytestmark = pytest.mark.postgres
 
 QUESTION = "Which valve and pump does the green boiler have?"
+#: The same with two words that no passage has, and what is searched for.
+MISSPELT = "Which vavle and pump does the green boilre have?"
 #: Two searches of a question that a language model divides.
 CONCEPTS = ("valve pump", "boiler manual")
 WORDS = [
@@ -99,10 +102,10 @@ def running(
     thread.close()
 
 
-async def ask(engine: Engine, **options: Any) -> str:
+async def ask(engine: Engine, question: str = QUESTION, **options: Any) -> str:
     """Ask the question and return the id of the answer."""
     given = {"collection": "all", "doc_limit": 5, **options}
-    return (await engine.ask(QUESTION, **given)).answer_id
+    return (await engine.ask(question, **given)).answer_id
 
 
 async def retrieved(engine: Engine, answer_id: str, access: Access = PUBLIC) -> set[str]:
@@ -114,15 +117,16 @@ async def retrieved(engine: Engine, answer_id: str, access: Access = PUBLIC) -> 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "bm25"])
 @pytest.mark.parametrize("access", [PUBLIC, Access(frozenset({"board"}))])
+@pytest.mark.parametrize("question", [QUESTION, MISSPELT])
 def test_the_numbers_are_those_of_an_unlimited_search(
-    running: LoopThread[Engine], mode: str, access: Access
+    running: LoopThread[Engine], mode: str, access: Access, question: str
 ) -> None:
     """Rank and scores of the visible passages equal those of a search for all, 0 of them wrong."""
 
     async def check(engine: Engine) -> tuple[list[str], int]:
-        answer_id = await ask(engine, mode=mode, access=access)
+        answer_id = await ask(engine, question, mode=mode, access=access)
         query = SearchQuery(
-            query=QUESTION, top_k=1000, mode=mode, access=access, collection="all", distinct=False
+            query=question, top_k=1000, mode=mode, access=access, collection="all", distinct=False
         )
         found = (await engine.search_report(query)).results
         kept = await retrieved(engine, answer_id, access)
@@ -153,23 +157,64 @@ def test_the_numbers_are_those_of_an_unlimited_search(
     assert count > (60 if mode == "bm25" else 115)
 
 
-@pytest.mark.parametrize("place", [6, 60, 101, 110, 119])
+@pytest.mark.parametrize(
+    ("place", "question"),
+    [*((place, QUESTION) for place in (6, 60, 101, 110, 119)), (60, MISSPELT), (110, MISSPELT)],
+)
 def test_the_limit_that_is_told_retrieves_the_passage(
-    running: LoopThread[Engine], place: int
+    running: LoopThread[Engine], place: int, question: str
 ) -> None:
     """With that limit the passage is retrieved, with one less it is not."""
 
     async def check(engine: Engine) -> list[bool]:
-        answer_id = await ask(engine)
-        found = await engine.search(QUESTION, top_k=1000, collection="all")
+        answer_id = await ask(engine, question)
+        found = await engine.search(question, top_k=1000, collection="all")
         chunk_id = found[place].chunk.id
         told = await engine.why_not(chunk_id, answer_id)
         limit = told.numbers["enters_at_fetch_limit"]
         assert limit == told.numbers["enters_at_doc_limit"]
-        answers = [await ask(engine, doc_limit=one) for one in (limit, limit - 1)]
+        answers = [await ask(engine, question, doc_limit=one) for one in (limit, limit - 1)]
         return [chunk_id in await retrieved(engine, one) for one in answers]
 
     assert running.run(check) == [True, False]
+
+
+@pytest.mark.parametrize("access", [PUBLIC, Access(frozenset({"board"}))])
+def test_a_corrected_query_is_compared_in_both_readings(
+    running: LoopThread[Engine], access: Access
+) -> None:
+    """Its vector is two parts as written and one as corrected; its words are the corrected ones.
+
+    A query without corrections has the scores of one whose words are kept, to the bit.
+    """
+
+    async def check(engine: Engine) -> list[Any]:
+        async def found(query: str, mode: str = "hybrid", **options: Any) -> dict[str, Any]:
+            asked = SearchQuery(
+                query=query, top_k=1000, mode=mode, access=access, collection="all", **options
+            )
+            report = await engine.search_report(asked)
+            assert bool(report.corrections) == (query == MISSPELT and not options)
+            return {hit.chunk.id: hit.score_breakdown for hit in report.results}
+
+        plain = [await found(QUESTION), await found(QUESTION, exact=True)]
+        sides = [await found(MISSPELT, "dense", exact=True), await found(QUESTION, "dense")]
+        vectors = await HashEmbedder().embed([MISSPELT, QUESTION])
+        length = math.hypot(*(2 * vectors[0] + vectors[1]))
+        both, kept = await found(MISSPELT), await found(MISSPELT, exact=True)
+        return [plain, sides, both, kept, length]
+
+    (plain, exact), (written, right), both, kept, length = running.run(check)
+
+    assert repr(plain) == repr(exact)
+    assert kept.keys() == both.keys() == written.keys() == right.keys()
+    for key, scores in both.items():
+        sides = [one[key]["dense_score"] for one in (written, right)]
+        mean = (2 * sides[0] + sides[1]) / length
+        assert scores["dense_score"] == pytest.approx(mean, abs=1e-6)
+        assert scores["sparse_score"] == plain[key]["sparse_score"]
+    assert any(both[key]["dense_score"] != plain[key]["dense_score"] for key in both)
+    assert any(both[key] != kept[key] for key in both)
 
 
 def test_a_filter_that_excludes_a_passage_is_named(running: LoopThread[Engine]) -> None:

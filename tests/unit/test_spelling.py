@@ -7,10 +7,11 @@ import pytest
 from whence.retrieval.spelling import check_spelling
 from whence.schema.access import Access, DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.search import Correction
 from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument
 from whence.testing.index_samples import MODEL, VECTOR
-from whence.text.spelling import correct_text, nearest_word
+from whence.text.spelling import as_written, correct_text, nearest_word
 
 TEXTS = {
     "Create a migration. Migrations are files.": DocumentTags(),
@@ -68,6 +69,10 @@ async def store() -> MemoryStore:
         ("MAX_FILE_SZIE", "MAX_FILE_SZIE"),
         ("remove a file", "remove a file"),
         ("the food", "the food"),
+        # In an abbreviation letters are only swapped.
+        ("the FIEL of a form", "the FILE of a form"),
+        ("the FOLE of a form", "the FOLE of a form"),
+        ("MAX_UPLOAD_SOZE", "MAX_UPLOAD_SIZE"),
         # Nothing is near, or the word is in no document that the reader may see.
         ("kubernetes", "kubernetes"),
         ("canrys", "canrys"),
@@ -97,10 +102,17 @@ async def test_absent_words_are_reported(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "other"), [("acyclic", "cyclic"), ("bigint", "sigint"), ("bitstring", "isstring")]
+    ("word", "other"),
+    [
+        ("acyclic", "cyclic"),
+        ("bigint", "sigint"),
+        ("bitstring", "isstring"),
+        ("cocitation", "citation"),
+        ("reregister", "register"),
+    ],
 )
 def test_a_word_with_another_first_letter_is_another_word(word: str, other: str) -> None:
-    """The first letter stays, or is swapped with the second."""
+    """The first letter stays, or is swapped with the second; no two letters are put before it."""
     assert nearest_word(word, {other: 9}) is None
     assert nearest_word("jsno", {"json": 1}) == nearest_word("sjon", {"json": 1}) == "json"
 
@@ -121,3 +133,18 @@ def test_short_words_have_one_edit_and_long_ones_two() -> None:
     assert nearest_word("hyperpituitarism", {"hypopituitarism": 1}) is None
     assert nearest_word("taiwan", {"tain": 1}) is None
     assert nearest_word("comitee", {"committee": 1}) == "committee"
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [
+        # The right word stands beside the misspelt one, in quotes or not.
+        ("a laek or lake", "a lake or lake"),
+        ("a laek `laek`", "a lake `laek`"),
+    ],
+)
+def test_a_corrected_question_as_it_was_written(asked: str, used: str) -> None:
+    """It is the question as asked; of one that was completed first, the one with the misspelt words."""
+    made = [Correction(source="laek", target="lake")]
+    assert as_written(asked, used, made) == asked
+    assert as_written("And a laek?", "Is it red? And a lake?", made) == "Is it red? And a laek?"

@@ -21,11 +21,17 @@ from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.editions import newest_first
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
 from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores, read_reranking
-from whence.retrieval.services import Embedded, Passage, Query, RetrievalServices
+from whence.retrieval.services import (
+    Embedded,
+    Passage,
+    Query,
+    RetrievalServices,
+    both_readings,
+)
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
 from whence.text.follow_ups import standalone_question
-from whence.text.spelling import correct_text
+from whence.text.spelling import as_written, correct_text
 
 #: List marks that models write although the prompt forbids them.
 _BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
@@ -60,12 +66,17 @@ async def process_query(question: Question) -> ProcessedQuery:
     if question.history:
         await _complete(question)
     await _correct(question)
-    text = question.text
+    text, made = question.text, question.corrections
     result: PromptResult | WhenceError
     embedded: Embedded | WhenceError | None
     result, embedded = await asyncio.gather(
         _name_concepts(question),
-        embed_question(question.retrieval, text, searched=options.search_question),
+        embed_question(
+            question.retrieval,
+            text,
+            as_written(question.asked, text, made) if made else text,
+            searched=options.search_question,
+        ),
     )
     if isinstance(result, WhenceError):
         reason = f"no concepts were named, the question alone is searched: {result.message}"
@@ -84,7 +95,7 @@ async def process_query(question: Question) -> ProcessedQuery:
             out_token=result.out_token,
             model=named_by or None,
             question_used=text if question.asked else "",
-            corrections=question.corrections,
+            corrections=made,
         ),
         candidates_in=1,
         candidates_out=len(concepts),
@@ -147,12 +158,21 @@ async def _name_concepts(question: Question) -> PromptResult | WhenceError:
 
 
 async def embed_question(
-    retrieval: RetrievalServices, text: str, *, searched: bool
+    retrieval: RetrievalServices, text: str, written: str, *, searched: bool
 ) -> Embedded | WhenceError | None:
-    """Return the question's vector or the error; None where the question is not searched by a vector."""
+    """Return the question's vector or the error; None where the question is not searched by a vector.
+
+    With corrected words, where `written` is another text, it is the vector of both readings.
+    """
     if retrieval.mode == "bm25" or not searched:
         return None
-    return await _or_error(retrieval.embed([text], "the question"))
+    embedded = await _or_error(
+        retrieval.embed([text] if written == text else [text, written], "the question")
+    )
+    if written == text or isinstance(embedded, WhenceError):
+        return embedded
+    corrected, first = embedded.vectors
+    return replace(embedded, vectors=(both_readings(first, corrected),))
 
 
 async def _or_error(call: Awaitable[T]) -> T | WhenceError:

@@ -39,6 +39,8 @@ class AskedBefore(NamedTuple):
 
     text: str
     """The question with its corrections."""
+    written: str
+    """The question before its words were corrected."""
     concepts: tuple[str, ...]
     pool: int
     """Candidates that its searches returned at most."""
@@ -177,7 +179,7 @@ async def find_standing(
     Raises:
         WhenceError: The question cannot be embedded, or a search fails.
     """
-    own = await embed_question(retrieval, asked.text, searched=asked.search_question)
+    own = await embed_question(retrieval, asked.text, asked.written, searched=asked.search_question)
     if asked.without_vector and own is not None:
         own = Unavailable("the question was not embedded when it was asked")
     plan = await plan_searches(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whence.schema.document_rag import TraceRecord
 
 
-async def measure_support(
+async def weigh_passage(
     session: EngineSession,
     record: TraceRecord,
     read: Sequence[str],

@@ -337,10 +337,8 @@ class _Directive:
 
     def _facts(self) -> list[nodes.Node]:
         """Return the options that tell something, as a paragraph like `Type: int.`."""
-        facts = [(name, self.options[name]) for name in _FACTS if self.options.get(name)]
-        words = " ".join(
-            f"{name.capitalize()}: {' '.join(value.split())}." for name, value in facts
-        )
+        told = [(name, self.options[name]) for name in _FACTS if self.options.get(name)]
+        words = " ".join(f"{name.capitalize()}: {' '.join(value.split())}." for name, value in told)
         return [self._paragraph(words)] if words else []
 
 

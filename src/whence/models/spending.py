@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-class ServerUsage(msgspec.Struct):
+class Spending(msgspec.Struct):
     """Sums over the requests to one server."""
 
     tokens: int = 0

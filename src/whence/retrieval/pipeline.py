@@ -29,7 +29,13 @@ from whence.retrieval.results import (
     RetrievedChunk,
     SearchReport,
 )
-from whence.retrieval.services import Passage, Query, Ranking, RetrievalServices
+from whence.retrieval.services import (
+    Passage,
+    Query,
+    Ranking,
+    RetrievalServices,
+    both_readings,
+)
 from whence.retrieval.spelling import Spelling
 from whence.schema.errors import (
     BadInput,
@@ -230,10 +236,12 @@ class _Searched(msgspec.Struct, frozen=True):
 async def _search_corrected(
     services: RetrievalServices, query: str, limit: int, threshold: float, *, exact: bool
 ) -> _Searched:
-    """Embed a query and search; again with its corrections, if there are any."""
+    """Embed a query and search; again with its corrections, if any, and the vector of both readings."""
     corrections: tuple[Correction, ...] = ()
+    written = None
     while True:
         vector, not_embedded = await _embed(services, query)
+        written = vector = both_readings(written, vector)
         embedded_at = time.perf_counter()
         asked = Query(query, vector, limit, spelling=not (exact or corrections))
         found = await find_candidates(services, [asked], limit=limit, threshold=threshold)

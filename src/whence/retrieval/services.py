@@ -114,6 +114,35 @@ class Vector(msgspec.Struct, frozen=True):
     """Model that made it; a search refuses a vector of another model than its collection's."""
 
 
+#: Weight of a query as it was written in the vector of its two readings; its correction has 1. A model reads a
+#: misspelt word by its pieces, and mostly well; words alone need the correction.
+_AS_WRITTEN_WEIGHT = 2.0
+
+
+def both_readings(written: Any, corrected: Any) -> Any:
+    """Return the vector of a query with corrected words: two parts as it was written, one as it was corrected.
+
+    The reader may have meant either. Measurements: docs/benchmarks.md.
+
+    Args:
+        written: `Vector` of the query as it was written. One that is unknown, or of another model, does not
+            count.
+        corrected: That of the correction; None when words alone are to rank.
+    """
+    if not (isinstance(written, Vector) and isinstance(corrected, Vector)):
+        return corrected
+    if written.model != corrected.model or len(written.data) != len(corrected.data):
+        return corrected
+    import numpy as np
+
+    first, second = (np.frombuffer(one.data, dtype="<f4") for one in (written, corrected))
+    total = _AS_WRITTEN_WEIGHT * first.astype(np.float64) + second
+    length = np.linalg.norm(total)
+    return (
+        Vector((total / length).astype("<f4").tobytes(), corrected.model) if length else corrected
+    )
+
+
 class Embedded(msgspec.Struct, frozen=True):
     """Vectors of texts."""
 

@@ -68,8 +68,8 @@ async def check_spelling(
     targets: dict[str, str] = {}
     for word in misspelt:
         similar = await store.similar_words(collection, word, access)
-        # A part of an identifier may stand in a document as it is.
-        nearest = None if word.casefold() in similar else nearest_word(word, similar)
+        is_part = all(token.text != word for token in missing)
+        nearest = nearest_word(word, similar, is_part=is_part)
         if nearest is not None:
             targets[word] = nearest
     corrected = {token.text: replace_parts(token, targets) for token in missing if not token.quoted}

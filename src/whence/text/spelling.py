@@ -4,7 +4,8 @@ A word is corrected only when no visible document has it: to the nearest word of
 Damerau and Levenshtein, one edit for words of up to five letters and two for longer ones. Doubled letters count
 as one, so that `midlewear` leads to `middleware`. The first letter stays, or is swapped with the second. Words
 with digits, words of fewer than four letters, quoted words and words of a dictionary are kept: that `remove` is
-in no document does not make it a misspelt `remote`. An identifier is corrected by its parts.
+in no document does not make it a misspelt `remote`. In an abbreviation, a word of up to five capitals, letters
+may only be swapped or doubled. An identifier is corrected by its parts.
 """
 
 from __future__ import annotations
@@ -150,28 +151,36 @@ def _dictionary(code: str) -> frozenset[str]:
     return frozenset(word for word, n in uses.items() if n > _RARE_USES)
 
 
-def nearest_word(word: str, candidates: Mapping[str, int]) -> str | None:
+def nearest_word(word: str, candidates: Mapping[str, int], *, is_part: bool = False) -> str | None:
     """Return the candidate that a misspelt word most probably stands for; None when none is near enough.
+
+    A word that is a candidate itself, as a part of an identifier may be, is not misspelt.
 
     Args:
         word: The word as the query has it.
         candidates: Number of visible chunks with each. Of equally near ones that with most of the same letters
             wins, then that in most chunks, then the first of the alphabet.
+        is_part: Whether it is a part of an identifier. Any other short word of capitals is an abbreviation, and
+            its letters may only be swapped or doubled: `RLIN` is no `rain`.
     """
     folded, limit = word.casefold(), max_edits(word)
-    if word[:1].isupper() and not word.isupper() and len(word) <= _MAX_SHORT:
-        # Short names are too near to other words.
+    is_name = word[:1].isupper() and not word.isupper()
+    # Short names are too near to other words.
+    if folded in candidates or (is_name and len(word) <= _MAX_SHORT):
         return None
+    is_abbreviation = word.isupper() and len(word) <= _MAX_SHORT and not is_part
     single = _without_doubles(folded)
     best: list[tuple[int, int, int, int, str]] = []
     for one, chunks in candidates.items():
         edits = DamerauLevenshtein.distance(single, _without_doubles(one), score_cutoff=limit)
-        if edits > limit or one == folded or not _has_same_start(folded, one):
+        if edits > limit or not _has_same_start(folded, one):
             continue
         exact = DamerauLevenshtein.distance(folded, one)
         letters = _other_letters(single, _without_doubles(one))
         # `hyperactive` is no misspelt `hypoactive`: two edits change few letters, of a shorter word one.
         if letters > 2 or (letters > 1 and edits > 1 and len(folded) < _MIN_VERY_LONG):
+            continue
+        if is_abbreviation and letters:
             continue
         if exact <= limit or (len(folded) > _MAX_SHORT and exact <= limit + 1):
             best.append((edits, exact, letters, -chunks, one))
@@ -182,8 +191,9 @@ def _has_same_start(word: str, other: str) -> bool:
     """Return whether two words have one first letter, or their first two swapped.
 
     Few people miss the first letter, and a word with another one is mostly another word: `acyclic`, `bigint`.
+    So is a word with two letters before it, also where it begins with the same one: `reregister`.
     """
-    return word[:1] == other[:1] or word[:2] == other[1::-1]
+    return (word[:1] == other[:1] and word[2:] != other) or word[:2] == other[1::-1]
 
 
 def _other_letters(word: str, other: str) -> int:
@@ -224,3 +234,19 @@ def correct_text(text: str, corrections: Iterable[Correction]) -> str:
             end = token.start + len(token.text)
             text = text[: token.start] + targets[token.text] + text[end:]
     return text
+
+
+def as_written(asked: str, used: str, corrections: Sequence[Correction]) -> str:
+    """Return what a corrected question was before its words were corrected.
+
+    A follow-up question is completed first; then the misspelt words take the places of their corrections.
+
+    Args:
+        asked: The question as asked.
+        used: The question that was searched for.
+        corrections: Those of `used`, one or more.
+    """
+    if correct_text(asked, corrections) == used:
+        return asked
+    undone = [Correction(source=one.target, target=one.source) for one in corrections]
+    return correct_text(used, undone)
