@@ -107,7 +107,7 @@ def test_a_very_long_paragraph_is_taken_without_markup(name: str) -> None:
 
 def test_closing_tags_without_an_element_close_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elements that stay open are counted before the parser, whose time is quadratic in them."""
-    monkeypatch.setattr(html_loader, "_refuse_deep", lambda _: pytest.fail("was parsed"))
+    monkeypatch.setattr(html_loader, "refuse_deep", lambda _: pytest.fail("was parsed"))
     with pytest.raises(BadInput, match="leaves more than 4,096 elements open"):
         parse(".html", BOMBS["html-ruby"].data(0.2))
 
@@ -121,7 +121,7 @@ def test_many_attributes_are_refused_before_the_parser(
     words = "word " * 2_000
     page = f"<p {good}>One</p><!-- <b {words}--><!--><script>if (1 <b {words}) </script><i>two</i>"
     assert parse(".html", page.encode()).text == "One\n\ntwo"
-    monkeypatch.setattr(html_loader, "_refuse_deep", lambda _: pytest.fail("was parsed"))
+    monkeypatch.setattr(html_loader, "refuse_deep", lambda _: pytest.fail("was parsed"))
     with pytest.raises(BadInput, match="an element with more than 1,000 attributes"):
         parse(".html", BOMBS[name].data())
 

@@ -82,11 +82,34 @@ def test_markdown_becomes_text(source: str, expected: str) -> None:
         ("<table><tr><td class=icon>Tip<td class=content>Do.</table>", "Tip: Do."),
         ("<p>Of ``.'' and <b>``a</b> b''.</p><pre>``x''</pre>", "Of \u201c.\u201d and \u201ca b\u201d.\n\n```\n``x''\n```"),
         ("<p>a<sup>2</sup> &lt;b&gt; &copy;</p>", "a2 <b> \u00a9"),
+        ("<p><code>$ cd /srv<br>\n  $ ./pump <b>on</b><br/></code></p>", "```\n$ cd /srv\n$ ./pump on\n```"),
+        ("<ul><li>Open it:<br><code>$ pump</code><br><br>Close <code>it</code>.</ul>",
+         "- Open it:\n\n  ```\n  $ pump\n  ```\n\n  Close `it`."),
+        ("<p>Pump Works<br>Mill Lane 3<br>\nAston</p>", "Pump Works\nMill Lane 3\nAston"),
+        ("<p>It goes on<br>in the next line.<br>Then more.</p>", "It goes on in the next line. Then more."),
+        ("<p>One.<br>Two.</p>", "One. Two."),
+        ("<dl><dt>on<br>off<dd>Both.</dl>", "on\noff\n    Both."),
+        ("<table><tr><td>cap n<td>5<td>s<tr><td colspan=3>Most pumps.<tr><td>bar n<td>9<td>v<tr><td colspan=3>Pressure.</table>",
+         "| cap n | 5 | s | Most pumps. |\n| bar n | 9 | v | Pressure. |"),
+        ("<table><tr><th>a<th>b<tr><td colspan=2>Group<tr><td>1<td>2<tr><td colspan=2>Next<tr><td>3<td>4</table>",
+         "| a | b |\n|---|---|\n| Group | |\n| 1 | 2 |\n| Next | |\n| 3 | 4 |"),
+        ("<table><tr><td>x<td><table><tr><th>k<td>v</table></table>", "x\n\n| k | v |"),
+        ("<h2>P</h2><div class=warning><h3>Heat</h3><p>Hot.</p></div><p>On.</p>", "P\n\nHeat: Hot.\n\nOn."),
+        ("<p>Languages: <a rel=alternate hreflang=de>de</a> | <a>en</a></p><p class=menu><a>M</a><a>N</a></p><p>On.</p>", "On."),
+        (f"<p>{' | '.join(f'<a>{each}</a>' for each in 'ABCDEFGHIJK')}</p><p>Or <a>A</a>.</p>", "Or A."),
     ],
 )  # fmt: skip
 def test_html_becomes_text(source: str, expected: str) -> None:
     """Links to headings, navigation and banners are gone; definitions, tables and code have their form."""
     assert parsed("a.html", f"<body>{source}</body>").text == expected
+
+
+def test_what_follows_a_box_belongs_to_the_section() -> None:
+    """The heading of a note or an example heads nothing below it; that of another element does."""
+    page = "<h2>Pump</h2><div class={}><h3>Heat</h3><p>Hot.</p></div><p>On.</p>"
+    paths = [parsed("a.html", page.format(kind)).blocks[-1].path for kind in ("note", "part")]
+
+    assert paths == [("Pump",), ("Pump", "Heat")]
 
 
 def test_places_of_html_are_anchors() -> None:

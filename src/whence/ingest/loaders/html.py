@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
-from itertools import islice
+from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_as, decode_text
 from whence.ingest.document_builder import MAX_HEADING, build_document, lone_heading, shorten
 from whence.ingest.front_matter import FrontMatter
+from whence.ingest.html_limits import refuse_costly, refuse_deep
 from whence.ingest.loaders.base import Loader
 from whence.ingest.roles import without_left_over_roles
 from whence.ingest.sources import SourceFile
@@ -41,6 +42,8 @@ _TOOLS = (
 )
 #: Never shown, unless it is a block, which a script may show: the panel of a tab.
 _INVISIBLE = "[style*='display:none' i], [style*='display: none' i]"
+#: Links of one letter that are an index.
+_LEAST_LETTERS = 10
 #: All that a link to a heading shows.
 _LINK_SIGNS = frozenset(["¶", "#", "§", "🔗", "⚓", "↑", "^", "[source]", "[edit]", "[docs]"])
 _EDIT_LINK = re.compile(
@@ -66,6 +69,7 @@ def _tags(names: str) -> frozenset[str]:
 
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_ALL_HEADINGS = ", ".join(_HEADINGS)
 _LISTS = _tags("ul ol menu dl")
 #: Block elements, which begin on a line of their own.
 _BLOCKS = _LISTS.union(
@@ -87,6 +91,18 @@ _MOST_TITLE_WORDS = 24
 _MARKS = _tags("- * \u2022 \u2013")
 #: Most rows or columns that a cell spans.
 _MAX_SPAN = 100
+#: Elements that may be nothing but a list of links.
+_LINK_LISTS = _tags("p li div span td")
+#: A line break; collapsing spaces makes it one.
+_BREAK = "\f "
+#: A line that is nothing but code.
+_CODE_LINE = re.compile(r"`[^`]+`")
+#: The end of a sentence or of what leads to the next line.
+_LINE_END = re.compile(r"[.:;,!?][)\"'\u201d]?$")
+#: Classes of boxes whose heading leads to their text and heads nothing else.
+_BOXES = _tags(
+    "note warning tip important caution danger hint attention admonition callout example"
+)
 #: Quotes as TeX and manual pages write them.
 _TEX_QUOTES = re.compile(r"``([^`\n]{1,80}?)''")
 _META_CHARSET = re.compile(
@@ -95,27 +111,6 @@ _META_CHARSET = re.compile(
 _CHARSET_WITHIN = 4096
 #: A block with a larger share of its text in links is navigation.
 _MAX_LINK_SHARE = 0.6
-#: Nested elements; browsers allow 512.
-_MAX_DEPTH = 256
-#: Unclosed elements; the time of the parser is quadratic in them.
-_MAX_UNCLOSED = 4096
-#: Attributes of one tag; the time of the parser is quadratic in them, and it copies them.
-_MAX_ATTRIBUTES = 1000
-#: A tag with its attributes; comments and what is no markup are passed over.
-_WHOLE_TAG = re.compile(
-    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(script|style)\b.*?(?:</\1|\Z)"
-    r"""|<[a-z][^\s/>]*+((?:[\s/]*+[^\s/>=]=?+[^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?)?)*+)""",
-    re.IGNORECASE | re.DOTALL,
-)
-_ATTRIBUTE = re.compile(
-    r"""[^\s/>=]=?+[^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?)?"""
-)
-_TAG = re.compile(r"<(/?)([a-z][a-z0-9-]*)", re.IGNORECASE)
-#: Elements that need no closing tag.
-_UNCLOSED = _tags(
-    "area base br col embed hr img input link meta source track wbr"
-    " p li dt dd tr td th thead tbody tfoot option colgroup"
-)
 
 
 def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
@@ -123,9 +118,9 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
     from selectolax.lexbor import LexborHTMLParser
 
     source, encoding = _decode(data)
-    _refuse_costly(source)
+    refuse_costly(source)
     page = LexborHTMLParser(source)
-    _refuse_deep(page)
+    refuse_deep(page)
     values = {"title": _title(page), "source_url": _canonical_url(page)}
     text = TextBuilder()
     write_html(text, _main_content(page))
@@ -146,9 +141,9 @@ def write_fragment(text: TextBuilder, source: str) -> None:
     """Write HTML that stands inside another format."""
     from selectolax.lexbor import LexborHTMLParser
 
-    _refuse_costly(source)
+    refuse_costly(source)
     page = LexborHTMLParser(source)
-    _refuse_deep(page)
+    refuse_deep(page)
     _remove_tools(page)
     if page.body is not None:
         write_html(text, page.body)
@@ -162,7 +157,7 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
         if tag not in _BLOCKS and not _holds_block(child):
             words.append(_inline(child))
             continue
-        text.add_paragraph(_quoted("".join(words)))
+        _write_run(text, "".join(words))
         words = []
         anchor, own = text.anchor, _anchor(child)
         text.anchor = own or anchor
@@ -170,7 +165,32 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
         # What follows a heading belongs to it; what follows any other element does not.
         if own and tag not in _HEADINGS:
             text.anchor = anchor
-    text.add_paragraph(_quoted("".join(words)))
+    _write_run(text, "".join(words))
+
+
+def _write_run(text: TextBuilder, words: str) -> None:
+    """Write inline elements as a paragraph; at line breaks code, paragraphs and lines end."""
+    if _BREAK not in words:
+        text.add_paragraph(_quoted(words))
+        return
+    lines = [collapse_spaces(_quoted(each)) for each in words.split(_BREAK)]
+    for kind, group in groupby(lines, _line_kind):
+        kept = list(group)
+        if kind == "code":
+            text.add_code([each.strip("`") for each in kept])
+        elif kind == "text" and _is_wrapped(kept):
+            text.add_paragraph(" ".join(kept))
+        elif kind == "text":
+            text.add_lines(kept)
+
+
+def _line_kind(line: str) -> str:
+    return ("code" if _CODE_LINE.fullmatch(line) else "text") if line else ""
+
+
+def _is_wrapped(lines: Sequence[str]) -> bool:
+    """Return whether lines are text that goes on in the next line, or sentences, and no list or address."""
+    return any(each[0].islower() for each in lines[1:]) or all(map(_LINE_END.search, lines[:-1]))
 
 
 def _quoted(words: str) -> str:
@@ -188,7 +208,9 @@ def _anchor(node: LexborNode) -> str:
 
 
 def _write_block(text: TextBuilder, node: LexborNode, tag: str) -> None:
-    if tag in _HEADINGS:
+    if tag in _HEADINGS and _heads_box(node):
+        text.lead_in(_inline(node, has_code=False))
+    elif tag in _HEADINGS:
         text.add_heading(_HEADINGS[tag], _inline(node, has_code=False))
     elif tag == "table":
         _write_table(text, node)
@@ -204,6 +226,15 @@ def _write_block(text: TextBuilder, node: LexborNode, tag: str) -> None:
         text.add_heading(_TITLE_LEVEL, _inline(node, has_code=False))
     else:
         write_html(text, node)
+
+
+def _heads_box(heading: LexborNode) -> bool:
+    """Return whether a heading is the title of a note or the like, the only one in it."""
+    box = heading.parent
+    if box is None or _BOXES.isdisjoint(_classes(box)):
+        return False
+    first = next(box.iter(), None)
+    return first is not None and first.mem_id == heading.mem_id and len(box.css(_ALL_HEADINGS)) == 1
 
 
 def _write_list(text: TextBuilder, node: LexborNode, tag: str) -> None:
@@ -253,7 +284,7 @@ def _write_definition(
 ) -> None:
     anchor = text.anchor
     text.anchor = next(filter(None, map(_anchor, terms)), anchor)
-    shown = [_term(node) for node in terms]
+    shown = [line for node in terms for line in _term(node).split(_BREAK)]
     is_item = all(collapse_spaces(term).strip("`") in _MARKS for term in shown)
     with text.item() if is_item else text.definition(shown):
         for node in bodies:
@@ -276,15 +307,37 @@ def _write_table(text: TextBuilder, table: LexborNode) -> None:
         write_html(text, content)
         return
     has_header = table.css_first("th") is not None
-    layout = ("table table", "h1, h2, h3", *(() if has_header else ("ul, ol", "p + p")), "pre")
-    if any(table.css_matches(selector) for selector in layout):
+    layout = ("h1, h2, h3", *(() if has_header else ("ul, ol", "p + p")), "pre")
+    is_nested = len(table.css("table")) > 1
+    if is_nested or any(table.css_matches(selector) for selector in layout):
         write_html(text, table)
         return
     for caption in table.css("caption"):
         text.add_paragraph(_inline(caption))
     rows = [row.css("td, th") for row in table.css("tr")]
     is_head = bool(rows) and all(cell.tag == "th" or _is_bold(cell) for cell in rows[0])
-    text.add_table(_grid(rows), has_header=is_head and len(rows) > 1)
+    text.add_table(_records(rows), has_header=is_head and len(rows) > 1)
+
+
+def _records(rows: Sequence[Sequence[LexborNode]]) -> list[list[str]]:
+    """Return the texts of the rows of a table.
+
+    Two rows are one where each is followed by a cell that is as wide as the row, such as a description.
+    """
+    grid = _grid(rows)
+    first = 1 if rows and all(cell.tag == "th" for cell in rows[0]) else 0
+    above, below = range(first, len(rows), 2), range(first + 1, len(rows), 2)
+    if not len(above) == len(below) > 1 or not all(
+        map(_is_below, rows[first::2], rows[first + 1 :: 2])
+    ):
+        return grid
+    return grid[:first] + [[*grid[at], grid[at + 1][0]] for at in above]
+
+
+def _is_below(above: Sequence[LexborNode], below: Sequence[LexborNode]) -> bool:
+    width = sum(_span(cell, "colspan") for cell in above)
+    spans = [_span(cell, "colspan") for cell in below if cell.tag == "td"]
+    return len(above) > 1 and len(below) == 1 and spans >= [width]
 
 
 def _is_title(paragraph: LexborNode) -> bool:
@@ -354,11 +407,12 @@ def _inline(node: LexborNode, *, has_code: bool = True) -> str:
         words = node.text_content or ""
         return without_left_over_roles(words) if has_code else words
     if node.tag in ("br", "hr"):
-        return "\n"
+        return _BREAK
     if node.tag in ("-comment", "_comment", "!--"):
         return ""
     if has_code and node.tag in _CODE:
-        return _around(code_span, "".join(_inline(n, has_code=False) for n in _nodes(node)))
+        inner = "".join(_inline(n, has_code=False) for n in _nodes(node))
+        return _BREAK.join(_around(code_span, each) for each in inner.split(_BREAK))
     words = "".join(_inline(child, has_code=has_code) for child in _nodes(node))
     return f" {words} " if node.tag in _BLOCKS else words
 
@@ -410,10 +464,31 @@ def _remove_tools(page: LexborHTMLParser) -> None:
     for node in page.css(_INVISIBLE):
         if node.tag not in _BLOCKS and node.tag != "body":
             node.decompose()
+    _remove_link_lists(page.css("a[rel~=alternate][hreflang]"), 1, 2)
+    letters: list[LexborNode] = []
     for link in page.css("a"):
         words = collapse_spaces(link.text())
         if words in _LINK_SIGNS or _EDIT_LINK.fullmatch(words):
             link.decompose()
+        elif len(words) == 1:
+            letters.append(link)
+    _remove_link_lists(letters, _LEAST_LETTERS, 1)
+
+
+def _remove_link_lists(links: Sequence[LexborNode], least: int, most: float) -> None:
+    """Remove what contains at least so many of some links, and at most so many links to each of them."""
+    counts = Counter(link.parent.mem_id for link in links if link.parent is not None)
+    boxes = {link.parent.mem_id: link.parent for link in links if link.parent is not None}
+    found = {
+        at: node
+        for at, node in boxes.items()
+        if node.tag in _LINK_LISTS
+        and counts[at] >= least
+        and len(node.css("a")) <= most * counts[at]
+    }
+    for node in found.values():
+        if not _has_ancestor(node, found.keys()):
+            node.decompose()
 
 
 def _main_element(page: LexborHTMLParser) -> LexborNode:
@@ -431,7 +506,7 @@ def _main_element(page: LexborHTMLParser) -> LexborNode:
 def _remove_unmarked_boilerplate(body: LexborNode) -> None:
     """Remove what looks like navigation, unless it is most of the page."""
     candidates = [
-        node for node in body.css("div, section, ul, ol, table") if _looks_like_boilerplate(node)
+        node for node in body.css("div, section, ul, ol, table, p") if _looks_like_boilerplate(node)
     ]
     whole = len(collapse_spaces(body.text()))
     ids = {node.mem_id for node in candidates}
@@ -443,16 +518,16 @@ def _remove_unmarked_boilerplate(body: LexborNode) -> None:
 
 def _looks_like_boilerplate(node: LexborNode) -> bool:
     names = f"{node.attributes.get('id') or ''} {node.attributes.get('class') or ''}"
-    if _BOILERPLATE_NAMES.search(names):
-        return True
     links = node.css("a")
+    if _BOILERPLATE_NAMES.search(names) and (node.tag != "p" or len(links) > 1):
+        return True
     if node.tag not in ("ul", "ol", "div") or len(links) < 4:
         return False
     linked = sum(len(collapse_spaces(link.text())) for link in links)
     return linked > _MAX_LINK_SHARE * len(collapse_spaces(node.text()))
 
 
-def _has_ancestor(node: LexborNode, ids: set[int]) -> bool:
+def _has_ancestor(node: LexborNode, ids: Set[int]) -> bool:
     parent = node.parent
     while parent is not None:
         if parent.mem_id in ids:
@@ -490,49 +565,6 @@ def _decode(data: bytes) -> tuple[str, str]:
     return decode_text(data)
 
 
-def _refuse_costly(source: str) -> None:
-    """Refuse what would take the parser much longer than other pages of the size."""
-    for tag in _WHOLE_TAG.finditer(source):
-        start, end = tag.span(2)
-        if end - start > 2 * _MAX_ATTRIBUTES:
-            many = islice(_ATTRIBUTE.finditer(source, start, end), _MAX_ATTRIBUTES, None)
-            if next(many, None) is not None:
-                raise BadInput(f"has an element with more than {_MAX_ATTRIBUTES:,} attributes")
-    _refuse_unclosed(source)
-
-
-def _refuse_unclosed(source: str) -> None:
-    open_by_name: Counter[str] = Counter()
-    opened = 0
-    for found in _TAG.finditer(source):
-        name = found[2].lower()
-        if name in _UNCLOSED:
-            continue
-        if not found[1]:
-            open_by_name[name] += 1
-            opened += 1
-            if opened > _MAX_UNCLOSED:
-                raise BadInput(f"leaves more than {_MAX_UNCLOSED:,} elements open")
-        elif open_by_name[name]:
-            # A closing tag without an open element of its name closes nothing.
-            open_by_name[name] -= 1
-            opened -= 1
-
-
-def _refuse_deep(page: LexborHTMLParser) -> None:
-    node, depth = page.root, 0
-    while node is not None:
-        below = node.child
-        if below is not None:
-            node, depth = below, depth + 1
-            if depth > _MAX_DEPTH:
-                raise BadInput(f"has elements nested deeper than {_MAX_DEPTH}")
-            continue
-        while node is not None and node.next is None:
-            node, depth = node.parent, depth - 1
-        node = node.next if node is not None else None
-
-
 LOADERS = (
-    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="3"),
+    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="4"),
 )
