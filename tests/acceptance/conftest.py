@@ -23,17 +23,19 @@ from whence.store.postgres.server.server import EmbeddedServer
 ROOT = Path(__file__).resolve().parents[2]
 HANDBOOK = ROOT / "examples" / "handbook"
 WHENCE = Path(sys.executable).parent / "whence"
-#: Modules that most commands load, except ONNX Runtime, which starts a thread and so must not be forked.
+#: Modules that most commands load, and the model.
 PRELOAD = (
-    "numpy", "platformdirs", "rich.table", "tokenizers", "whence.broker.memory.transport",
-    "whence.cli.ask", "whence.cli.search", "whence.cli.session", "whence.cli.traces", "whence.engine.engine",
+    "nacl.signing", "numpy", "platformdirs", "rich.console", "rich.table", "tests.support.loaded_program",
+    "tokenizers", "whence.broker.memory.transport", "whence.cli.ask", "whence.cli.safe_console",
+    "whence.cli.search", "whence.cli.session", "whence.cli.traces", "whence.engine.engine",
     "whence.engine.json_documents", "whence.flow.client", "whence.flow.loader", "whence.flow.runtime",
-    "whence.ingest.documents", "whence.models.extractive_writer", "whence.models.factory",
-    "whence.models.late_interaction", "whence.models.local_embedder", "whence.models.token_codes",
-    "whence.processors.code_rag", "whence.processors.document_rag", "whence.processors.embedding",
-    "whence.processors.graph_expander", "whence.processors.ingest", "whence.processors.prompt",
-    "whence.processors.recorder", "whence.processors.reranker", "whence.processors.search",
-    "whence.processors.text_fetcher", "whence.provenance.render", "whence.store.postgres.store",
+    "whence.flow.telemetry.logfmt", "whence.ingest.documents", "whence.models.extractive_writer",
+    "whence.models.factory", "whence.models.late_interaction", "whence.models.local_embedder",
+    "whence.models.token_codes", "whence.processors.code_rag", "whence.processors.document_rag",
+    "whence.processors.embedding", "whence.processors.graph_expander", "whence.processors.ingest",
+    "whence.processors.prompt", "whence.processors.recorder", "whence.processors.reranker",
+    "whence.processors.search", "whence.processors.text_fetcher", "whence.provenance.render",
+    "whence.store.postgres.store",
 )  # fmt: skip
 #: Words that can begin a command line.
 _NAMES = {

@@ -269,7 +269,11 @@ def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
             )
             assert hidden.is_error
             assert hidden.content[0].text.replace("salary-bands", "none") == missing.content[0].text
-            resources = (await client.list_resources()).resources
+            page = await client.list_resources()
+            resources = page.resources
+            while page.next_cursor:
+                page = await client.list_resources(cursor=page.next_cursor)
+                resources += page.resources
             assert f"whence://serve/{read['metadata']['document_id']}" in {
                 str(one.uri) for one in resources
             }

@@ -38,7 +38,6 @@ _PRELOAD = (
     "whence.broker.pulsar.transport",
     "whence.flow.service",
     "whence.flow.loader",
-    "whence.flow.builtin_flows",
     "whence.store.postgres.store",
     "whence.processors.document_rag",
     "whence.processors.ingest",
