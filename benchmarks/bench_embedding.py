@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from whence.ingest.chunking import Chunker
-from whence.ingest.documents import load
+from whence.ingest.documents import load_documents
 from whence.ingest.load_results import LoadedDocument
 from whence.models.installed import find_model
 from whence.models.local_embedder import LocalEmbedder, Precision
@@ -184,7 +184,9 @@ def chunks_of(source: Path) -> list[str]:
     embedder = LocalEmbedder()
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
     loaded = (
-        one.draft for one in load([source], chunker=chunker) if isinstance(one, LoadedDocument)
+        one.draft
+        for one in load_documents([source], chunker=chunker)
+        if isinstance(one, LoadedDocument)
     )
     chunks = [
         chunk.embed_text or chunk.content for draft in islice(loaded, 500) for chunk in draft.chunks

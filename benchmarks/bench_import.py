@@ -32,7 +32,7 @@ from tests.support.small_bundles import import_into, write_small
 
 from benchmarks.cpu import cpu_s, parent
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import validate
+from whence.ingest.bundles.bundle_reader import validate_bundle
 from whence.schema.embedding import Purpose
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore
@@ -173,7 +173,9 @@ async def measure(n: int) -> dict[str, Any]:
         first, second = (make_bundle(folder / f"{seed}.zip", n, seed) for seed in (1, 2))
         steps: dict[str, Any] = {}
         embedder = FreeEmbedder(384)
-        steps["read"] = await _timed(lambda: asyncio.to_thread(validate, open_bundle(first)), n)
+        steps["read"] = await _timed(
+            lambda: asyncio.to_thread(validate_bundle, open_bundle(first)), n
+        )
         async with (
             EmbeddedServer(folder / "home") as server,
             PostgresStore.open(server) as store,

@@ -38,7 +38,7 @@ from tests.support.documents import make_pdf
 from benchmarks.cpu import cpu_s
 from whence.engine.engine import Engine
 from whence.ingest.chunking import Chunker
-from whence.ingest.documents import KnownSources, load
+from whence.ingest.documents import KnownSources, load_documents
 from whence.ingest.limited_process import Limits
 from whence.ingest.load_results import LoadedDocument
 from whence.ingest.reader import DocumentReader
@@ -122,7 +122,7 @@ async def embed(path: Path, _home: Path) -> dict[str, Any]:
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
     texts = [
         chunk.embed_text or chunk.content
-        for item in load([path], chunker=chunker)
+        for item in load_documents([path], chunker=chunker)
         if isinstance(item, LoadedDocument)
         for chunk in item.draft.chunks
     ]
@@ -215,12 +215,12 @@ def read(path: Path, reader: DocumentReader | None) -> dict[str, Any]:
     """Read and chunk files, tokens counted by the local model."""
     chunker = Chunker(LocalEmbedder().count_tokens)
     first = next(file for file in sorted(path.rglob("*")) if file.is_file())
-    list(load([first], chunker=chunker, reader=reader))
+    list(load_documents([first], chunker=chunker, reader=reader))
     started, cpu = time.perf_counter(), cpu_s(os.getpid())
     known = KnownSources(lookup=lambda _: dict)
     count = sum(
         isinstance(item, LoadedDocument)
-        for item in load([path], chunker=chunker, known=known, reader=reader)
+        for item in load_documents([path], chunker=chunker, known=known, reader=reader)
     )
     seconds, cpu = time.perf_counter() - started, cpu_s(os.getpid()) - cpu
     return {"seconds": seconds, "cpu": cpu, "documents": count}

@@ -33,7 +33,7 @@ from whence.gateway.service import Service
 from whence.gateway.tokens_file import read_tokens
 from whence.ingest.bundles.archive import BundleLimits
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, validate
+from whence.ingest.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.load_results import LoadFailure
 from whence.ingest.loader_registry import detect_loader, loaders_by_suffix
@@ -128,7 +128,7 @@ def _bundle(path: Path) -> None:
     bundle = open_bundle(path, limits=BundleLimits(max_total_bytes=2**24))
     for _ in BundleReader(bundle).nodes():
         pass
-    validate(bundle)
+    validate_bundle(bundle)
 
 
 def _clearance(data: bytes) -> object:

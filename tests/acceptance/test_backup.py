@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.acceptance.conftest import WHENCE
 
-from whence.store.postgres.server.process import program
+from whence.store.postgres.server.process import server_program
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "backup.md").read_text()
 COPY, UNPACK, DUMP, RESTORE = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
@@ -24,7 +24,7 @@ def run(cli: Any, block: str, *, source: Path, backup: Path, restored: Path) -> 
         WHENCE_HOME=str(source),
         BACKUP=str(backup),
         RESTORED=str(restored),
-        BIN=str(program("pg_dump").parent),
+        BIN=str(server_program("pg_dump").parent),
     )
     environment["PATH"] = f"{WHENCE.parent}:{environment['PATH']}"
     done = subprocess.run(

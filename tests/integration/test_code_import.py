@@ -21,7 +21,7 @@ from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.retrieval.results import SearchReport
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
-from whence.store.postgres.document_rows import reserve
+from whence.store.postgres.document_rows import reserve_ids
 from whence.store.postgres.lexical import segments
 from whence.store.postgres.snapshots import staging
 from whence.store.postgres.store import PostgresStore
@@ -615,10 +615,10 @@ async def test_content_without_a_digest_needs_replace(
 async def test_reserved_ids_are_unique(postgres_store: PostgresStore) -> None:
     """Reserved ids are ascending, as many as requested, and never reserved twice."""
     async with postgres_store.pool.connection() as connection:
-        first = await reserve(connection, "chunk", "ord", 3)
-        none = await reserve(connection, "term", "id", 0)
+        first = await reserve_ids(connection, "chunk", "ord", 3)
+        none = await reserve_ids(connection, "term", "id", 0)
         taken = await connection.fetchval("SELECT nextval(pg_get_serial_sequence('chunk', 'ord'))")
-        again = await reserve(connection, "chunk", "ord", 2)
+        again = await reserve_ids(connection, "chunk", "ord", 2)
 
     assert (len(first), len(none)) == (3, 0)
     assert first == sorted(first)

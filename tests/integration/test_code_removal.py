@@ -8,7 +8,7 @@ import pytest
 from tests.support.small_bundles import import_into, write_small
 
 from whence.store.postgres.snapshots import removal as code_removal
-from whence.store.postgres.snapshots.removal import discard
+from whence.store.postgres.snapshots.removal import delete_hidden_collections
 from whence.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.postgres
@@ -73,7 +73,7 @@ async def test_a_purge_deletes_one_snapshot(
                 f"GRANT ALL ON ALL TABLES IN SCHEMA whence TO {role}; SET ROLE {role}"
             )
         try:
-            await discard(connection, [collection], 10.0)
+            await delete_hidden_collections(connection, [collection], 10.0)
         finally:
             if role:
                 await connection.execute(f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")
@@ -90,5 +90,5 @@ async def test_readable_collections_are_not_deleted(
     before = await rows_of(postgres_store)
     async with postgres_store.pool.connection() as connection:
         rows = await connection.fetch("SELECT id FROM collection")
-        await discard(connection, [row["id"] for row in rows], 10.0)
+        await delete_hidden_collections(connection, [row["id"] for row in rows], 10.0)
     assert await rows_of(postgres_store) == before

@@ -14,7 +14,7 @@ from whence import Engine
 from whence.engine.evaluation_targets import EngineSearcher
 from whence.evaluation.gate.floor import ReferenceWork
 from whence.evaluation.gate.gate_result import check_run
-from whence.evaluation.gate.report import record
+from whence.evaluation.gate.report import make_baseline
 from whence.evaluation.gate.run import SuiteRun, floor_of, run_suite
 from whence.evaluation.gate.schema import Suite, load_policy
 from whence.evaluation.searcher import SearchOutcome
@@ -111,7 +111,7 @@ async def test_thirty_percent_pass_and_twice_as_long_fails(
             before = await run_suite(
                 replay, SUITE, mode="hybrid", k=3, reference=Again(work.taken_ms)
             )
-            baseline = record(
+            baseline = make_baseline(
                 SuiteRun(before, "default", "", work=work.name),
                 SUITE,
                 k=3,

@@ -17,7 +17,7 @@ from tests.support.document_bombs import BOMBS
 from tests.support.documents import make_docx, make_pdf
 
 from whence.ingest.chunking import Chunker
-from whence.ingest.documents import load
+from whence.ingest.documents import load_documents
 from whence.ingest.limited_process import Limits
 from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult
 from whence.ingest.reader import DocumentReader, ReaderPool, ReaderStopped
@@ -97,7 +97,7 @@ def read(readers: ReaderPool, folder: Path, files: dict[str, str | bytes]) -> di
         data = content.encode() if isinstance(content, str) else content
         (folder / name).write_bytes(data)
     with readers.reader() as reader:
-        results = list(load([folder], chunker=CHUNKER, reader=reader))
+        results = list(load_documents([folder], chunker=CHUNKER, reader=reader))
     return dict(zip(sorted(files), results, strict=True))
 
 
@@ -169,7 +169,7 @@ def test_the_text_is_that_of_reading_in_this_process(readers: ReaderPool, tmp_pa
     here = tmp_path / "files"
     here.mkdir()
     there = read(readers, here, files)
-    assert list(there.values()) == list(load([here], chunker=CHUNKER))
+    assert list(there.values()) == list(load_documents([here], chunker=CHUNKER))
 
 
 def test_one_process_reads_many_documents(readers: ReaderPool, tmp_path: Path) -> None:

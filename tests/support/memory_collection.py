@@ -20,7 +20,7 @@ from tests.support.store_adapters import StoredVectors, StoredWords
 from whence.engine.loop_thread import LoopThread
 from whence.engine.retriever import Retriever
 from whence.ingest.chunking import Chunker
-from whence.ingest.documents import load
+from whence.ingest.documents import load_documents
 from whence.ingest.load_results import LoadedDocument
 from whence.models.protocols import Embedder
 from whence.schema.access import Access, DocumentTags
@@ -82,7 +82,7 @@ class MemoryCollection:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
             chunker = Chunker(self.embedder.count_tokens, max_tokens=self.embedder.max_tokens)
-            loaded = list(load([folder], chunker=chunker, tags=tags or DocumentTags()))
+            loaded = list(load_documents([folder], chunker=chunker, tags=tags or DocumentTags()))
         drafts = [one.draft for one in loaded if isinstance(one, LoadedDocument)]
         if len(drafts) < len(documents):
             raise ValueError(f"not all of {list(documents)} can be read: {loaded}")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.broker.retry import ErrorKind, check_policy, classify, wait_s
+from whence.broker.retry import ErrorKind, check_policy, classify_error, wait_s
 from whence.broker.transport import RetryPolicy
 from whence.schema import errors
 from whence.schema.errors import ConfigError, DiskFull, Overloaded, Unavailable
@@ -77,7 +77,7 @@ def test_an_error_can_extend_the_wait() -> None:
 )
 def test_error_kinds(error: BaseException, kind: ErrorKind) -> None:
     """`retryable` of an error decides; an error of the whole service is fatal, a bug is permanent."""
-    assert classify(error) is kind
+    assert classify_error(error) is kind
 
 
 @pytest.mark.parametrize(

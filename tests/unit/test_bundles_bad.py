@@ -14,7 +14,7 @@ from tests.support.fake_bundles import write_folder, write_zip
 
 from whence.ingest.bundles.archive import BundleLimits
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, validate
+from whence.ingest.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.schema.errors import BadInput
 
 META, CHUNKS, DEPENDENCIES = "repo_meta.json", "code/chunks.json", "code/dependencies.json"
@@ -66,7 +66,7 @@ def lines(*records: Any) -> Change:
 
 def refusal(path: Path, **options: Any) -> BadInput:
     with pytest.raises(BadInput) as caught:
-        validate(open_bundle(path, **options))
+        validate_bundle(open_bundle(path, **options))
     return caught.value
 
 
@@ -74,7 +74,7 @@ def test_the_base_bundle_is_valid(tmp_path: Path) -> None:
     """Without its one fault, no bundle of this module would be refused."""
     write_zip(good_files(), tmp_path / "good.zip")
 
-    report = validate(open_bundle(tmp_path / "good.zip"))
+    report = validate_bundle(open_bundle(tmp_path / "good.zip"))
 
     assert (report.nodes.total, report.edges.total, report.warnings) == (3, 2, ())
 

@@ -18,7 +18,7 @@ from tests.support.small_bundles import edges_between
 
 from whence.ingest.bundles import bundle_reader as bundle_reader_module
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, validate
+from whence.ingest.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeNode, ImportReport, KindCounts
 
@@ -311,7 +311,7 @@ def test_a_minimal_bundle_is_valid(tmp_path: Path) -> None:
     files = {"repo_meta.json": json.dumps(META).encode(), "code/chunks.json": b" [ ] \n"}
     write_zip(files, tmp_path / "small.zip")
 
-    report = validate(open_bundle(tmp_path / "small.zip"))
+    report = validate_bundle(open_bundle(tmp_path / "small.zip"))
 
     assert (report.nodes.total, report.edges.total, report.warnings) == (0, 0, ())
 
@@ -329,7 +329,7 @@ def test_byte_order_marks_and_system_files_are_ignored(tmp_path: Path) -> None:
     write_zip(marked, tmp_path / "marked.zip")
 
     plain, other = (
-        validate(open_bundle(tmp_path / "plain.zip")),
+        validate_bundle(open_bundle(tmp_path / "plain.zip")),
         everything(tmp_path / "marked.zip"),
     )
 
@@ -344,7 +344,7 @@ def test_names_with_backslashes_are_the_same_names(tmp_path: Path) -> None:
     }
     write_zip(files, tmp_path / "windows.zip")
 
-    assert validate(open_bundle(tmp_path / "windows.zip")).nodes.total == 291
+    assert validate_bundle(open_bundle(tmp_path / "windows.zip")).nodes.total == 291
 
 
 def test_the_digest_covers_content_only(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def test_a_large_bundle_is_never_in_memory(tmp_path: Path) -> None:
     bundle = open_bundle(tmp_path / "large.zip")
     tracemalloc.start()
     try:
-        report = validate(bundle)
+        report = validate_bundle(bundle)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -18,7 +18,7 @@ from tests.support.fake_enterprise import fake_release
 
 from whence.ingest.bundles.archive import Location, MemberStream
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import validate
+from whence.ingest.bundles.bundle_reader import validate_bundle
 from whence.ingest.bundles.json_stream import JsonElement, array_elements, object_elements
 from whence.ingest.bundles.nodes import ACL_NAMES, CLEARANCE_NAMES, LABEL_NAMES, read_tags
 from whence.ingest.bundles.tables import csv_rows, text_lines
@@ -338,7 +338,7 @@ def test_a_damaged_archive_raises_only_bad_input(
         damaged += damaged[-1:] * 8
     (tmp_path / "damaged.zip").write_bytes(damaged)
 
-    assert is_named("damaged.zip", lambda: validate(open_bundle(tmp_path / "damaged.zip")))
+    assert is_named("damaged.zip", lambda: validate_bundle(open_bundle(tmp_path / "damaged.zip")))
 
 
 @given(data=st.data())
@@ -354,7 +354,7 @@ def test_a_damaged_folder_raises_only_bad_input(tmp_path: Path, data: st.DataObj
         damaged[start : start + 1] = data.draw(st.binary(max_size=3))
     write_folder(files | {name: bytes(damaged)}, tmp_path / "damaged")
 
-    assert is_named("damaged: ", lambda: validate(open_bundle(tmp_path / "damaged")))
+    assert is_named("damaged: ", lambda: validate_bundle(open_bundle(tmp_path / "damaged")))
 
 
 def test_an_input_error_is_bad_input() -> None:

@@ -11,12 +11,12 @@ from tests.support.gate_policy import POLICY
 
 from whence.evaluation.gate.comparison import load_run
 from whence.evaluation.gate.gate_result import check_run
-from whence.evaluation.gate.report import record
+from whence.evaluation.gate.report import make_baseline
 from whence.evaluation.gate.run import SuiteRun, run_suite, score_hits
 from whence.evaluation.gate.schema import Policy, Suite
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.evaluation.validation.checks import found_topics
-from whence.evaluation.validation.repeated import latencies, report_sequence
+from whence.evaluation.validation.repeated import report_sequence, summarize_latencies
 from whence.evaluation.validation.run import (
     Limits,
     QueryOutcome,
@@ -66,7 +66,9 @@ async def test_degraded_queries_that_are_not_enforced_are_observed() -> None:
 
     quality: dict[str, Any] = {**POLICY["quality"], "enforce_degraded_query_rate": False}
     queries = await run_suite(search, SUITE, mode="hybrid", k=3)
-    baseline = record(SuiteRun(queries, "c", "d", work=""), SUITE, k=3, mode="hybrid", version="1")
+    baseline = make_baseline(
+        SuiteRun(queries, "c", "d", work=""), SUITE, k=3, mode="hybrid", version="1"
+    )
     metrics = msgspec.structs.replace(baseline.metrics, degraded_query_rate=0.0)
     baseline = msgspec.structs.replace(baseline, metrics=metrics)
     gate = check_run(queries, baseline, msgspec.convert({**POLICY, "quality": quality}, Policy))
@@ -86,7 +88,7 @@ def test_a_run_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_nothing_takes_no_time() -> None:
     """Of no samples every summary is 0."""
-    found = latencies([])
+    found = summarize_latencies([])
 
     assert (found.samples, found.avg_ms, found.p50_ms, found.p95_ms) == (0, 0.0, 0.0, 0.0)
     assert (found.p99_ms, found.max_ms) == (0.0, 0.0)

@@ -13,16 +13,16 @@ from tests.support.gate_policy import POLICY
 
 from whence.evaluation.gate.floor import ReferenceWork
 from whence.evaluation.gate.gate_result import Check, Gate, check_run, loose_checks
-from whence.evaluation.gate.report import check_comparable, gate_document, record
+from whence.evaluation.gate.report import check_comparable, gate_document, make_baseline
 from whence.evaluation.gate.run import (
     SuiteRun,
-    assign,
     floor_of,
-    latencies,
+    latencies_by_check,
     latency_by_intent,
-    matches,
-    measure,
+    match_hints,
+    names_hit,
     run_suite,
+    suite_metrics,
 )
 from whence.evaluation.gate.schema import Baseline, Policy, Suite
 from whence.evaluation.searcher import Hit, SearchOutcome
@@ -79,7 +79,7 @@ async def judged(
 ) -> tuple[Gate, dict[str, Any]]:
     """Compare a search with the baseline of the prepared answers."""
     suite = msgspec.convert(SUITE, Suite)
-    before = record(await run(Scripted(ANSWERS)), suite, k=3, mode="hybrid", version="1")
+    before = make_baseline(await run(Scripted(ANSWERS)), suite, k=3, mode="hybrid", version="1")
     if not per_query:
         before = msgspec.structs.replace(before, per_query=[])
     document = gate_document(
@@ -200,7 +200,9 @@ async def on_machines(
     suite = msgspec.convert(SUITE, Suite)
     policy = copy.deepcopy(POLICY)
     policy["tolerance"] |= {"p50_latency_ms": 0.0, "p95_latency_ms": 0.0} | tolerance
-    old = record(await run(Scripted(ANSWERS), before), suite, k=3, mode="hybrid", version="1")
+    old = make_baseline(
+        await run(Scripted(ANSWERS), before), suite, k=3, mode="hybrid", version="1"
+    )
     done = await run(Scripted(ANSWERS, latency_ms=latency_ms), now)
     return check_run(
         done.queries, old, msgspec.convert(policy, Policy), floor_of(done.work, done.queries)
@@ -303,19 +305,19 @@ async def test_percentiles_are_those_of_their_names() -> None:
         return SearchOutcome(hits=[], latency_ms=1.0 + int(query.split()[1]))
 
     done = await run_suite(search, suite, mode="hybrid", k=3, reference=Machine(2.0))
-    metrics, by_intent = measure(done), latency_by_intent(done)["symbol"]
+    metrics, by_intent = suite_metrics(done), latency_by_intent(done)["symbol"]
 
     assert (metrics.latency_p50_ms, metrics.latency_p95_ms) == (50.0, 95.0)
     assert (metrics.first_latency_p50_ms, metrics.first_latency_p95_ms) == (50.0, 95.0)
     assert (by_intent.p50_ms, by_intent.p95_ms) == (50.0, 95.0)
-    assert latencies(done)["latency_p95_ms.symbol"] == (95.0, 47.5)
+    assert latencies_by_check(done)["latency_p95_ms.symbol"] == (95.0, 47.5)
 
 
 async def test_the_policy_holds_for_any_baseline() -> None:
     """A recorded quality below the policy's minimum fails, though nothing changed."""
     suite = msgspec.convert(SUITE, Suite)
     done = await run(Scripted(changed(q0=["docs/a.md", "docs/b.md", "docs/c.md"])))
-    before = record(done, suite, k=3, mode="hybrid", version="1")
+    before = make_baseline(done, suite, k=3, mode="hybrid", version="1")
     policy = copy.deepcopy(POLICY)
     policy["quality"] |= {"min_recall_at_k": 0.8}
     gate = check_run(done.queries, before, msgspec.convert(policy, Policy))
@@ -346,7 +348,7 @@ async def test_a_query_without_results_is_counted() -> None:
     """A query that finds nothing at all fails `zero_result_rate`, though its target was missing before."""
     suite = msgspec.convert(SUITE, Suite)
     wrong = changed(q0=["docs/a.md", "docs/b.md", "docs/c.md"])
-    before = record(await run(Scripted(wrong)), suite, k=3, mode="hybrid", version="1")
+    before = make_baseline(await run(Scripted(wrong)), suite, k=3, mode="hybrid", version="1")
     done = await run(Scripted(changed(q0=[])))
     gate = check_run(done.queries, before, msgspec.convert(POLICY, Policy))
     rate = next(check for check in gate.checks if check.metric == "zero_result_rate")
@@ -437,7 +439,7 @@ async def test_an_order_that_changes_between_runs_fails() -> None:
 )
 def test_a_path_matches_by_whole_segments(hint: str, path: str, *, expected: bool) -> None:
     """Parts of words do not match; case is ignored."""
-    assert matches(hint, Hit(document_id="x", score=1, path=path)) is expected
+    assert names_hit(hint, Hit(document_id="x", score=1, path=path)) is expected
 
 
 @pytest.mark.parametrize(
@@ -459,15 +461,15 @@ def test_code_matches_by_id_and_qualified_name(hint: str, *, expected: bool) -> 
         qualified_name="Shop.Orders.Total",
     )
 
-    assert matches(hint, hit) is expected
+    assert names_hit(hint, hit) is expected
 
 
 def test_one_document_satisfies_one_target() -> None:
     """Several passages of a file do not count twice, and the assignment is the largest possible."""
     hits = [Hit(document_id=path, score=1, path=path) for path in ("x/a.md", "x/a.md", "y/a.md")]
 
-    assert assign(["a.md", "x/a.md"], hits[:2]) == {0: 0}
-    assert assign(["a.md", "x/a.md"], hits) == {0: 1, 2: 0}
+    assert match_hints(["a.md", "x/a.md"], hits[:2]) == {0: 0}
+    assert match_hints(["a.md", "x/a.md"], hits) == {0: 1, 2: 0}
 
 
 @given(st.lists(st.sampled_from(["a", "b", "x/a", "x/b"]), unique=True), st.data())
@@ -475,11 +477,11 @@ def test_an_assignment_is_one_to_one(hints: list[str], data: st.DataObject) -> N
     """No target and no document is used twice, and all pairs fit."""
     paths = data.draw(st.lists(st.sampled_from(["a", "b", "x/a", "x/b", "y/a"]), max_size=8))
     hits = [Hit(document_id=path, score=1, path=path) for path in paths]
-    found = assign(hints, hits)
+    found = match_hints(hints, hits)
 
     assert len(set(found.values())) == len(found)
     assert len({paths[place] for place in found}) == len(found)
-    assert all(matches(hints[number], hits[place]) for place, number in found.items())
+    assert all(names_hit(hints[number], hits[place]) for place, number in found.items())
 
 
 def test_a_baseline_far_below_the_quality_is_named() -> None:
@@ -504,7 +506,7 @@ def test_a_baseline_far_below_the_quality_is_named() -> None:
 async def test_a_baseline_belongs_to_its_suite() -> None:
     """Another k, suite version or suite content is refused, however small the change."""
     suite = msgspec.convert(SUITE, Suite)
-    before: Baseline = record(
+    before: Baseline = make_baseline(
         await run(Scripted(ANSWERS)),
         suite,
         k=3,

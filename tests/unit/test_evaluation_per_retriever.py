@@ -15,10 +15,10 @@ from whence.evaluation.gate.report import (
     baseline_changes,
     compare_retrievers,
     gate_document,
+    make_baseline,
     measure_retrievers,
-    record,
 )
-from whence.evaluation.gate.run import SuiteRun, documents_named, matches, run_suite
+from whence.evaluation.gate.run import SuiteRun, documents_named, names_hit, run_suite
 from whence.evaluation.gate.schema import Baseline, Policy, RetrieverScores, Suite
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import ModelMissing, Unavailable
@@ -150,7 +150,7 @@ async def run(found: list[Hit]) -> SuiteRun:
 
 async def recorded(found: list[Hit]) -> Baseline:
     """Record one hybrid ranking as a baseline."""
-    return record(await run(found), SUITE, k=5, mode="hybrid", version="1")
+    return make_baseline(await run(found), SUITE, k=5, mode="hybrid", version="1")
 
 
 async def gated(
@@ -218,7 +218,7 @@ async def test_ambiguous_hints_are_reported() -> None:
 def test_hints_are_counted_as_they_are_matched(hints: list[str], ids: list[str]) -> None:
     """Counting by segments agrees with matching."""
     for hint, count in documents_named(hints, ids).items():
-        assert count == sum(matches(hint, Hit(document_id=one, score=1.0)) for one in ids)
+        assert count == sum(names_hit(hint, Hit(document_id=one, score=1.0)) for one in ids)
 
 
 async def test_changes_of_a_baseline() -> None:

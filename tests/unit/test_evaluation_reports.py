@@ -21,8 +21,8 @@ from whence.evaluation.gate.report import (
     baseline_changes,
     collection_digest,
     gate_document,
+    make_baseline,
     measure_retrievers,
-    record,
 )
 from whence.evaluation.gate.run import SuiteRun, run_suite
 from whence.evaluation.gate.schema import Policy, RetrieverScores, Suite
@@ -136,11 +136,11 @@ async def test_the_report_of_the_gate() -> None:
     after = after._replace(
         legs=_scores(bm25=(0.49, 0.51, 0.4), dense=(0.7, 0.48, 0.25), expansion=(0, 0, 0))
     )
-    baseline = record(before, suite(), k=K, mode="dense", version="1.2.3")
+    baseline = make_baseline(before, suite(), k=K, mode="dense", version="1.2.3")
     limits = {"path": {"max_p50_latency_ms": 20.0, "max_p95_latency_ms": 30.0}}
     policy = _policy(latency={"max_p95_latency_ms": 1000.0, "by_intent": limits})
     document = gate_document(after, suite(), baseline, policy, dry_run=True, measurements=2)
-    again = record(after, suite(), k=K, mode="dense", version="1.2.4")
+    again = make_baseline(after, suite(), k=K, mode="dense", version="1.2.4")
 
     assert_expected("gate_report.json", document)
     assert_expected("gate_baseline.json", baseline)
@@ -156,7 +156,9 @@ async def test_a_baseline_without_queries_or_floor(letters: Sequence[str]) -> No
     before = await _run(Prepared(BEFORE, ms=10.0), None, "one")
     after = await _run(Prepared(letters, ms=11.0), None, "one")
     baseline = msgspec.structs.replace(
-        record(before, suite(), k=K, mode="dense", version="1"), per_query=[], collection_digest=""
+        make_baseline(before, suite(), k=K, mode="dense", version="1"),
+        per_query=[],
+        collection_digest="",
     )
     document = gate_document(after, suite(), baseline, _policy(), dry_run=False)
 

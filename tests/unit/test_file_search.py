@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.store import file_search
-from whence.store.file_search import FileSearch, as_written, rare_words, text_pieces
+from whence.store.file_search import FileSearch, rare_words, text_pieces, word_forms
 
 _STRINGS = st.lists(st.text(alphabet="abé", min_size=4, max_size=7), min_size=1, max_size=4)
 
@@ -62,4 +62,4 @@ def test_rare_words_are_no_words_of_a_dictionary() -> None:
     words = rare_words(["The Quokkatext of 12345678 is something ordinary, Quokka."])
 
     assert words == ["12345678", "quokkatext"]
-    assert as_written(words) == ["12345678", "quokkatext", "Quokkatext"]
+    assert word_forms(words) == ["12345678", "quokkatext", "Quokkatext"]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
-from whence.ingest.documents import content_hash, load
+from whence.ingest.documents import content_hash, load_documents
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped
 from whence.ingest.loader_registry import loaders_by_suffix
 from whence.ingest.sources import SourceFile
@@ -39,13 +39,13 @@ def write(folder: Path, name: str, content: str | bytes = "Some text.") -> Path:
 
 
 def loaded(*paths: Path, **options: Any) -> dict[str, LoadedDocument]:
-    outcomes = list(load(paths, chunker=CHUNKER, **options))
+    outcomes = list(load_documents(paths, chunker=CHUNKER, **options))
     assert all(isinstance(item, LoadedDocument) for item in outcomes), outcomes
     return {item.draft.document_id: item for item in outcomes if isinstance(item, LoadedDocument)}
 
 
 def only(*paths: Path, **options: Any) -> LoadedDocument | LoadFailure | Skipped:
-    (outcome,) = load(paths, chunker=CHUNKER, **options)
+    (outcome,) = load_documents(paths, chunker=CHUNKER, **options)
     return outcome
 
 
@@ -122,7 +122,7 @@ def test_links_cannot_make_a_loop(tmp_path: Path) -> None:
     (folder / "self.md").symlink_to(folder / "self.md")
     (folder / "gone.md").symlink_to(tmp_path / "nowhere")
     (folder / "other.md").symlink_to(write(tmp_path, "outside.md"))
-    outcomes = list(load([folder], chunker=CHUNKER))
+    outcomes = list(load_documents([folder], chunker=CHUNKER))
 
     assert [type(item).__name__ for item in outcomes] == [
         "LoadedDocument", "Skipped", "Skipped", "LoadedDocument", "Skipped",
@@ -135,7 +135,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
     assert isinstance(only(tmp_path), Skipped)
     with pytest.raises(BadInput, match="neither"):
-        load([tmp_path / "pipe.md"], chunker=CHUNKER)
+        load_documents([tmp_path / "pipe.md"], chunker=CHUNKER)
 
 
 @pytest.mark.parametrize("name", ["missing", "a.md/x", "nul\0", "n" * 300])
@@ -143,20 +143,20 @@ def test_a_path_that_does_not_exist_is_refused_at_once(tmp_path: Path, name: str
     """No file is read if one of the paths is wrong."""
     good = write(tmp_path, "a.md")
     with pytest.raises(BadInput, match="cannot be read"):
-        load([good, tmp_path / name], chunker=CHUNKER)
+        load_documents([good, tmp_path / name], chunker=CHUNKER)
 
 
 def test_no_path_is_refused() -> None:
     """An empty list is a mistake, not an empty result."""
     with pytest.raises(BadInput, match="no files"):
-        load([], chunker=CHUNKER)
+        load_documents([], chunker=CHUNKER)
 
 
 def test_two_files_with_one_id_are_refused(tmp_path: Path) -> None:
     """The error names both before any file is read."""
     first, second = write(tmp_path, "one/a.md"), write(tmp_path, "two/a.md")
     with pytest.raises(BadInput) as caught:
-        load([first.parent, second.parent], chunker=CHUNKER)
+        load_documents([first.parent, second.parent], chunker=CHUNKER)
 
     assert str(first) in caught.value.message
     assert str(second) in caught.value.message
@@ -167,7 +167,7 @@ def test_a_path_inside_another_is_refused(tmp_path: Path) -> None:
     inner = write(tmp_path, "one/a.md")
     for paths in ([tmp_path, inner], [inner, tmp_path / "one" / ".." / "one"], [inner, inner]):
         with pytest.raises(BadInput, match="given twice"):
-            load(paths, chunker=CHUNKER)
+            load_documents(paths, chunker=CHUNKER)
 
 
 def test_a_document_carries_what_its_chunks_need(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_an_unreadable_file_does_not_affect_others(
     """The reason names the place; other files are read."""
     bad = write(tmp_path, "a.md", content)
     write(tmp_path, "b.md")
-    first, second = load([tmp_path], chunker=CHUNKER)
+    first, second = load_documents([tmp_path], chunker=CHUNKER)
 
     assert isinstance(first, LoadFailure)
     assert (first.path, first.document_id) == (str(bad), "a.md")
@@ -246,7 +246,7 @@ def test_any_error_of_a_loader_is_the_failure_of_its_document(
     write(tmp_path, "records.jsonl", '{"_id": "b", "text": "Some text."}')
     broken = replace(loaders_by_suffix()[".html"], parse_file=fail)
     monkeypatch.setattr("whence.ingest.reading_process.detect_loader", lambda *_: broken)
-    first, second = load([tmp_path], chunker=CHUNKER)
+    first, second = load_documents([tmp_path], chunker=CHUNKER)
 
     assert isinstance(first, LoadFailure)
     assert first.reason.startswith(f"cannot be read: {type(error).__name__}")
@@ -265,7 +265,7 @@ def test_a_file_that_disappears_does_not_affect_others(tmp_path: Path) -> None:
     """A file may disappear between finding and reading it."""
     write(tmp_path, "a.md")
     gone = write(tmp_path, "b.md")
-    outcomes = load([tmp_path], chunker=CHUNKER)
+    outcomes = load_documents([tmp_path], chunker=CHUNKER)
     next(outcomes)
     gone.unlink()
     outcome = next(outcomes)
@@ -295,7 +295,7 @@ def test_a_document_too_long_for_a_message_fails(tmp_path: Path) -> None:
 def test_a_huge_line_is_cut(tmp_path: Path) -> None:
     """A megabyte without a space or a line end is one document of many chunks."""
     chunker = Chunker(lambda texts: [len(text) // 4 + 1 for text in texts])
-    (document,) = load([write(tmp_path, "a.md", "x" * 1_000_000)], chunker=chunker)
+    (document,) = load_documents([write(tmp_path, "a.md", "x" * 1_000_000)], chunker=chunker)
 
     assert isinstance(document, LoadedDocument)
     assert sum(len(chunk.content) for chunk in document.draft.chunks) == 1_000_000
@@ -323,7 +323,7 @@ def test_acls_without_a_common_tag_fail_alone(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "---\nacl: [tenant-b]\n---\nText.")
     write(tmp_path, "b.md")
     write(tmp_path, "c.jsonl", record(_id="c", acl=["tenant-c"]))
-    outcomes = list(load([tmp_path], chunker=CHUNKER, tags=DocumentTags(("tenant-a",))))
+    outcomes = list(load_documents([tmp_path], chunker=CHUNKER, tags=DocumentTags(("tenant-a",))))
     failed = [one for one in outcomes if isinstance(one, LoadFailure)]
 
     assert [one.document_id for one in failed] == ["a.md", "c"]
@@ -420,7 +420,7 @@ MALFORMED = {
 def test_an_invalid_record_does_not_affect_others(tmp_path: Path, line: str, reason: str) -> None:
     """File and line are named, and the reason; the records around it are read."""
     path = write(tmp_path, "c.jsonl", "\n".join([record(_id="b"), line, record(_id="c")]))
-    before, bad, after = load([path], chunker=CHUNKER)
+    before, bad, after = load_documents([path], chunker=CHUNKER)
 
     assert isinstance(before, LoadedDocument)
     assert isinstance(after, LoadedDocument)
@@ -433,7 +433,7 @@ def test_an_invalid_record_does_not_affect_others(tmp_path: Path, line: str, rea
 def test_invalid_utf8_fails_its_record(tmp_path: Path) -> None:
     """Other records of the file are read."""
     path = write(tmp_path, "c.jsonl", b'{"_id": "1", "text": "\xff"}\n' + record(_id="2").encode())
-    bad, good = load([path], chunker=CHUNKER)
+    bad, good = load_documents([path], chunker=CHUNKER)
 
     assert isinstance(bad, LoadFailure)
     assert "not UTF-8" in bad.reason
@@ -453,7 +453,7 @@ def test_an_id_given_twice_fails_the_second_time(tmp_path: Path) -> None:
     """Within a file and across files: the first stays, the second may carry other rights."""
     write(tmp_path, "a.jsonl", record(acl=["x"]) + "\n" + record(text="again"))
     write(tmp_path, "b.jsonl", record())
-    first, second, third = load([tmp_path], chunker=CHUNKER)
+    first, second, third = load_documents([tmp_path], chunker=CHUNKER)
 
     assert isinstance(first, LoadedDocument)
     for outcome, place in ((second, "a.jsonl:2"), (third, "b.jsonl:1")):
@@ -466,7 +466,7 @@ def test_a_record_over_the_limit_does_not_affect_others(tmp_path: Path) -> None:
     """A line is read up to the limit only."""
     lines = [record(_id="a"), record(_id="b", text="x" * 500), record(_id="c")]
     path = write(tmp_path, "c.jsonl", "\n".join(lines))
-    first, second, third = load([path], chunker=CHUNKER, max_bytes=100)
+    first, second, third = load_documents([path], chunker=CHUNKER, max_bytes=100)
 
     assert isinstance(first, LoadedDocument)
     assert isinstance(second, LoadFailure)
@@ -481,7 +481,7 @@ def test_a_long_file_of_records_is_streamed(tmp_path: Path) -> None:
         out.writelines(record(_id=n, text="some words " * 180) + "\n" for n in range(1_000))
     size = path.stat().st_size
     tracemalloc.start()
-    count = sum(1 for _ in load([path], chunker=CHUNKER))
+    count = sum(1 for _ in load_documents([path], chunker=CHUNKER))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -532,7 +532,7 @@ def test_other_settings_of_the_chunker_are_a_change(tmp_path: Path) -> None:
     """A document with other chunks is stored again."""
     path = write(tmp_path, "a.md", "One sentence here. " * 40)
     small = Chunker(words, max_tokens=32, overlap_tokens=0)
-    (other,) = load([path], chunker=small)
+    (other,) = load_documents([path], chunker=small)
 
     assert isinstance(other, LoadedDocument)
     assert other.draft.digest != loaded(path)["a.md"].draft.digest

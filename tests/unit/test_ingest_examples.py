@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from whence.ingest.chunking import Chunker
-from whence.ingest.documents import load
+from whence.ingest.documents import load_documents
 from whence.ingest.load_results import LoadedDocument
 from whence.schema.access import Access
 from whence.schema.ingest import DocumentDraft
@@ -25,7 +25,7 @@ def words(texts: Sequence[str]) -> list[int]:
 @pytest.fixture(scope="module")
 def drafts() -> dict[str, DocumentDraft]:
     """Return the documents of the handbook; every file in it is one, or records."""
-    outcomes = list(load([EXAMPLES / "handbook"], chunker=Chunker(words)))
+    outcomes = list(load_documents([EXAMPLES / "handbook"], chunker=Chunker(words)))
     assert all(isinstance(item, LoadedDocument) for item in outcomes), outcomes
     return {i.draft.document_id: i.draft for i in outcomes if isinstance(i, LoadedDocument)}
 

@@ -14,7 +14,7 @@ from tests.support.documents import make_docx, make_pdf
 
 from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
-from whence.ingest.documents import KnownSources, count, load
+from whence.ingest.documents import KnownSources, count_documents, load_documents
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped, Unchanged
 from whence.ingest.loader_registry import detect_loader, loader_for, loaders_by_suffix
 from whence.ingest.loaders import base
@@ -140,7 +140,7 @@ def test_chunks_of_a_pdf_know_their_page(tmp_path: Path) -> None:
     """The page is that of the first character."""
     pages = [[(20.0, 700.0, f"Part {n}"), (11.0, 660.0, f"Words of page {n}.")] for n in (1, 2)]
     (tmp_path / "a.pdf").write_bytes(make_pdf(pages))
-    (document,) = load([tmp_path], chunker=Chunker(words))
+    (document,) = load_documents([tmp_path], chunker=Chunker(words))
 
     assert isinstance(document, LoadedDocument)
     assert [(chunk.heading, chunk.page) for chunk in document.draft.chunks] == [
@@ -378,7 +378,9 @@ def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
     def kinds(reading: str = "m", tags: tuple[str, ...] = (), limit: int = 64) -> list[str]:
         known = KnownSources(lookup=lambda ids: lambda: stored, tokenizer=reading)
         chunker = Chunker(words, max_tokens=limit)
-        outcomes = list(load([tmp_path], chunker=chunker, tags=DocumentTags(tags), known=known))
+        outcomes = list(
+            load_documents([tmp_path], chunker=chunker, tags=DocumentTags(tags), known=known)
+        )
         for one in outcomes:
             if isinstance(one, LoadedDocument):
                 stored.setdefault(one.draft.document_id, one.draft.source_digest)
@@ -389,7 +391,7 @@ def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
     assert kinds(reading="other") == kinds(tags=("x",)) == kinds(limit=65) == ["LoadedDocument"] * 3
     (tmp_path / "b.md").write_text("Other words.")
     assert kinds() == ["Unchanged", "LoadedDocument", "Unchanged"]
-    assert count([tmp_path]) == 4
+    assert count_documents([tmp_path]) == 4
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +400,7 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "tree_sitter_rust", None)
     (tmp_path / "a.rs").write_text("fn f() {}")
     (tmp_path / "b.md").write_text("Words.")
-    skipped, read = load([tmp_path], chunker=Chunker(words))
+    skipped, read = load_documents([tmp_path], chunker=Chunker(words))
     base._is_installed.cache_clear()
 
     assert isinstance(skipped, Skipped)
@@ -416,7 +418,7 @@ def test_a_missing_model_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("Words of a text. " * 99)
 
     with pytest.raises(ModelMissing):
-        list(load([tmp_path], chunker=Chunker(count_tokens)))
+        list(load_documents([tmp_path], chunker=Chunker(count_tokens)))
 
 
 def test_folders_of_programs_are_ignored(tmp_path: Path) -> None:
@@ -424,7 +426,7 @@ def test_folders_of_programs_are_ignored(tmp_path: Path) -> None:
     for folder in ("node_modules", "__pycache__", ".git", "src"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.md").write_text("Words.")
-    outcomes = list(load([tmp_path], chunker=Chunker(words)))
+    outcomes = list(load_documents([tmp_path], chunker=Chunker(words)))
 
     assert [one.draft.document_id for one in outcomes if isinstance(one, LoadedDocument)] == [
         "src/a.md"

@@ -12,7 +12,7 @@ from whence.ingest import loader_registry
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
 from whence.ingest.document_builder import build_document
-from whence.ingest.documents import KnownSources, load
+from whence.ingest.documents import KnownSources, load_documents
 from whence.ingest.load_results import LoadedDocument, Unchanged
 from whence.ingest.loader_registry import GROUP, loaders_by_suffix
 from whence.ingest.loaders.base import Loader
@@ -68,7 +68,7 @@ def test_a_plugin_loads_files_of_its_suffix(
     install(monkeypatch, recipes="RECIPES")
     (tmp_path / "tea.recipe").write_text("GIF89a tea\nwater\nleaves\n")
 
-    (loaded,) = load([tmp_path], chunker=Chunker(words))  # type: ignore[arg-type]
+    (loaded,) = load_documents([tmp_path], chunker=Chunker(words))  # type: ignore[arg-type]
 
     assert isinstance(loaded, LoadedDocument)
     assert (loaded.kind, loaded.draft.title) == ("recipe", "GIF89a tea")
@@ -86,7 +86,7 @@ def test_another_version_of_a_plugin_loads_known_files_again(
     def results() -> list[object]:
         loaders_by_suffix.cache_clear()
         known = KnownSources(lookup=lambda _ids: lambda: stored)
-        found = list(load([tmp_path], chunker=Chunker(words), known=known))  # type: ignore[arg-type]
+        found = list(load_documents([tmp_path], chunker=Chunker(words), known=known))  # type: ignore[arg-type]
         for each in found:
             if isinstance(each, LoadedDocument):
                 stored[each.draft.document_id] = each.draft.source_digest

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.processors.text_fetcher import decide, in_order
+from whence.processors.text_fetcher import decide_texts, fetch_order
 from whence.schema.texts import PlannedText, Prioritize, TextBudget
 
 _ids = st.lists(st.sampled_from("abcdefgh"), max_size=6)
@@ -41,14 +41,14 @@ def graph(*ids: str) -> list[PlannedText]:
 )
 def test_each_order_matches_its_name(mode: Prioritize, expected: str) -> None:
     """Seeds keep their order; nodes of one depth are sorted by id."""
-    assert in_order(mode, ["s1", "s2", "s3"], graph("g2", "g1")) == expected.split()
+    assert fetch_order(mode, ["s1", "s2", "s3"], graph("g2", "g1")) == expected.split()
 
 
 def test_nodes_are_sorted_by_depth_then_id() -> None:
     """A nearer node is considered before a farther one."""
     nodes = [PlannedText(id="a", depth=2), PlannedText(id="b", depth=1)]
 
-    assert in_order("graph_first", ["s"], nodes) == ["b", "a", "s"]
+    assert fetch_order("graph_first", ["s"], nodes) == ["b", "a", "s"]
 
 
 def test_a_cluster_is_a_seed_and_its_descendants() -> None:
@@ -60,7 +60,7 @@ def test_a_cluster_is_a_seed_and_its_descendants() -> None:
         PlannedText(id="o", depth=1),
     ]
 
-    assert in_order("clustered", ["s1", "s2"], nodes) == ["s1", "z", "s2", "x", "y", "o"]
+    assert fetch_order("clustered", ["s1", "s2"], nodes) == ["s1", "z", "s2", "x", "y", "o"]
 
 
 @given(_modes, _ids, _graph)
@@ -68,7 +68,7 @@ def test_every_text_is_considered_once(
     mode: Prioritize, seeds: list[str], nodes: list[PlannedText]
 ) -> None:
     """The order has every id once; a seed that is also a graph node counts as a seed."""
-    order = in_order(mode, seeds, nodes)
+    order = fetch_order(mode, seeds, nodes)
     wanted = {*seeds, *(node.id for node in nodes)}
 
     assert sorted(order) == sorted(wanted)
@@ -80,13 +80,13 @@ def test_the_order_does_not_depend_on_how_the_graph_is_listed(
     mode: Prioritize, seeds: list[str], nodes: list[PlannedText]
 ) -> None:
     """The order of the graph nodes in the request does not matter."""
-    assert in_order(mode, seeds, nodes) == in_order(mode, seeds, nodes[::-1])
+    assert fetch_order(mode, seeds, nodes) == fetch_order(mode, seeds, nodes[::-1])
 
 
 @given(_ids, _graph)
 def test_balanced_alternates_seeds_and_nodes(seeds: list[str], nodes: list[PlannedText]) -> None:
     """Seed, graph, seed, graph; then the rest of the longer list."""
-    order = in_order("balanced", seeds, nodes)
+    order = fetch_order("balanced", seeds, nodes)
     kinds = ["s" if one in seeds else "g" for one in order]
     turns = 2 * min(kinds.count("s"), kinds.count("g"))
 
@@ -104,8 +104,8 @@ def test_decisions_equal_the_definition(
     kind: str,
 ) -> None:
     """A text is taken exactly when it exists and fits beside all that were taken before it."""
-    order = in_order(mode, seeds, nodes)
-    decisions = decide(order, sizes, TextBudget(kind=kind, limit=limit))  # type: ignore[arg-type]
+    order = fetch_order(mode, seeds, nodes)
+    decisions = decide_texts(order, sizes, TextBudget(kind=kind, limit=limit))  # type: ignore[arg-type]
     taken: list[str] = []
     for one, decision in zip(order, decisions, strict=True):
         fits = one in sizes and sum(sizes[key] for key in taken) + sizes[one] <= limit
@@ -120,7 +120,7 @@ def test_decisions_equal_the_definition(
 def test_a_too_large_text_is_skipped() -> None:
     """Later texts are tried after a skip, and an empty text always fits."""
     budget = TextBudget(kind="chars", limit=5)
-    decisions = decide(
+    decisions = decide_texts(
         ["big", "small", "gone", "empty"], {"big": 6, "small": 5, "empty": 0}, budget
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from whence.engine.source_roots import find_source, note_roots
+from whence.engine.source_roots import find_source, record_roots
 from whence.flow.settings import Settings
 
 
@@ -15,7 +15,7 @@ def test_a_file_is_found_below_its_folder_only(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("Text.")
     settings = Settings({"home": str(tmp_path / "home")})
-    note_roots(settings, "default", [tmp_path / "readme.md", tmp_path / "notes"])
+    record_roots(settings, "default", [tmp_path / "readme.md", tmp_path / "notes"])
 
     found = {
         name: find_source(settings, "default", name)

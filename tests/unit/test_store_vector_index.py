@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.postgres.dense.vector_index import fewest_visible, graph_search
+from whence.store.postgres.dense.vector_index import graph_search, max_exact_rows
 
 _limits = st.integers(1, 10_000)
 _sizes = st.integers(1, 10_000_000)
@@ -16,7 +16,7 @@ def test_few_visible_rows_are_scanned(limit: int, chunks: int, visible: int) -> 
     """The graph is used above the bound only, and then for more rows than the limit."""
     way = graph_search(limit, visible, chunks)
 
-    assert (way is not None) == (visible > fewest_visible(limit, chunks))
+    assert (way is not None) == (visible > max_exact_rows(limit, chunks))
     assert way is None or (way.fetched > limit and 100 <= way.ef_search <= 1000)
 
 
@@ -34,10 +34,10 @@ def test_the_graph_returns_no_more_rows_than_needed(limit: int, chunks: int, vis
 @given(limit=_limits, chunks=_sizes)
 def test_the_bound_grows_with_collection_and_ranking(limit: int, chunks: int) -> None:
     """A larger collection or limit makes a walk longer; the bound covers the limit."""
-    bound = fewest_visible(limit, chunks)
+    bound = max_exact_rows(limit, chunks)
 
-    assert max(limit, 12_000) <= bound <= fewest_visible(limit, 2 * chunks)
-    assert bound <= fewest_visible(2 * limit, chunks)
+    assert max(limit, 12_000) <= bound <= max_exact_rows(limit, 2 * chunks)
+    assert bound <= max_exact_rows(2 * limit, chunks)
 
 
 def test_the_bound_is_where_both_ways_cost_the_same() -> None:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.evaluation.validation import checks
-from whence.evaluation.validation.repeated import latencies
+from whence.evaluation.validation.repeated import summarize_latencies
 from whence.evaluation.validation.report import (
     ValidationReport,
     build_report,
@@ -639,7 +639,7 @@ async def test_percentiles_of_few_samples_are_named_maximum() -> None:
 
 def test_percentiles_are_those_of_their_names() -> None:
     """Of 1 to 100 ms, p50, p95 and p99 are 50, 95 and 99 ms."""
-    times = latencies([float(number) for number in range(1, 101)])
+    times = summarize_latencies([float(number) for number in range(1, 101)])
 
     assert (times.p50_ms, times.p95_ms, times.p99_ms, times.max_ms) == (50.0, 95.0, 99.0, 100.0)
 

@@ -16,7 +16,7 @@ import msgspec
 from whence.broker.clock import Clock
 from whence.broker.idempotency import Ledger
 from whence.broker.poison_messages import Probation, deaths_of
-from whence.broker.retry import ErrorKind, classify, wait_s
+from whence.broker.retry import ErrorKind, classify_error, wait_s
 from whence.broker.transport import (
     Delivery,
     Headers,
@@ -363,7 +363,7 @@ class ActiveDelivery:
         """Return the seconds until the next attempt; None when there is none."""
         state = self._state
         if (
-            classify(error) is not ErrorKind.RETRYABLE
+            classify_error(error) is not ErrorKind.RETRYABLE
             or self.attempt >= state.retry.max_attempts
             # Once the caller has a part of the answer, the other parts must come from the same attempt.
             or (self.is_request and self._replies)
@@ -402,7 +402,7 @@ class ActiveDelivery:
                 await self._release()
                 await self.ack()
                 return
-        elif classify(error) is ErrorKind.FATAL:
+        elif classify_error(error) is ErrorKind.FATAL:
             await self._release()
             state.counters.handed_back += 1
             state.fail(error)
@@ -441,7 +441,7 @@ class ActiveDelivery:
                 await call(*args, **options)
                 return
             except WhenceError as error:
-                if state.stopping.is_set() or classify(error) is not ErrorKind.RETRYABLE:
+                if state.stopping.is_set() or classify_error(error) is not ErrorKind.RETRYABLE:
                     raise
                 self._log(logging.WARNING, "not settled", error, action="settle")
             with suppress(TimeoutError):

@@ -28,7 +28,7 @@ class ErrorKind(StrEnum):
     """No message can succeed until an operator acts, for example frees disk space."""
 
 
-def classify(error: BaseException) -> ErrorKind:
+def classify_error(error: BaseException) -> ErrorKind:
     """Return whether the message that caused an error can succeed later."""
     if isinstance(error, _FATAL):
         return ErrorKind.FATAL

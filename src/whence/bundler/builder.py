@@ -257,7 +257,7 @@ _FILE_TYPES = {"csharp": "cs", "python": "py", "sql": "sql"}
 _BATCH = "whence"
 
 
-def draft_of(target: Path, process: int) -> Path:
+def draft_path(target: Path, process: int) -> Path:
     """Return the file that a process writes before it replaces a bundle."""
     return target.with_name(f".{target.name}.{process}.part")
 
@@ -269,7 +269,7 @@ def write_bundle(
 
     Memory holds one member at a time.
     """
-    draft = draft_of(target, os.getpid())
+    draft = draft_path(target, os.getpid())
     try:
         try:
             with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -16,8 +16,8 @@ from whence.ingest.limited_process import (
     data_bytes,
     limit_memory,
     limit_processor_time,
-    receive,
-    send,
+    receive_message,
+    send_message,
 )
 from whence.schema.access import DocumentTags
 from whence.schema.errors import ErrorReply, InternalError, WhenceError
@@ -70,10 +70,10 @@ def main() -> None:
     def begin(file: str) -> None:
         limit_memory(data_bytes() + limits.memory if file else _ANY_MEMORY)
         limit_processor_time(limits.seconds if file else _ANY_TIME)
-        send(connection, msgspec.msgpack.encode(Began(file)))
+        send_message(connection, msgspec.msgpack.encode(Began(file)))
 
     with suppress(EOFError, ConnectionError):
-        job = msgspec.msgpack.decode(receive(connection), type=BundleJob)
+        job = msgspec.msgpack.decode(receive_message(connection), type=BundleJob)
         message: Message
         try:
             report = bundle_folder(
@@ -94,7 +94,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - it is raised again on the other side
             message = Failed(InternalError(f"{type(error).__name__}: {error}").to_reply())
         limit_memory(_ANY_MEMORY)
-        send(connection, msgspec.msgpack.encode(message))
+        send_message(connection, msgspec.msgpack.encode(message))
 
 
 if __name__ == "__main__":

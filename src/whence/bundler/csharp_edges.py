@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from whence.bundler.code_graph import CodeGraph, Resolution
 from whence.bundler.csharp_expressions import ExpressionResolver
-from whence.bundler.csharp_names import OBJECT_METHODS, called, find_constructors, plain_name
+from whence.bundler.csharp_names import OBJECT_METHODS, called_name, find_constructors, plain_name
 from whence.bundler.csharp_project import (
     CSharpProject,
     ExternalInstance,
@@ -236,7 +236,7 @@ class _EdgeFinder:
         methods, receiver = resolver.call(node)
         delegate = resolver.delegate(function) if function is not None and not methods else None
         methods = [delegate] if delegate is not None else methods
-        name = plain_name(called(function))
+        name = plain_name(called_name(function))
         self._graph.record_call(self._resolution(methods, receiver, function, resolver), name)
         if len(methods) == 1:
             self._graph.record_edge("calls", methods[0].id)
@@ -261,7 +261,7 @@ class _EdgeFinder:
         function: Node | None,
         resolver: ExpressionResolver,
     ) -> Resolution:
-        name = plain_name(called(function))
+        name = plain_name(called_name(function))
         if len(methods) == 1:
             return "resolved"
         if methods:
@@ -417,10 +417,10 @@ def _recipient(node: Node) -> str:
         if parent is None:
             return ""
         if parent.type == "invocation_expression":
-            return plain_name(called(field_of(parent, "function")))
+            return plain_name(called_name(field_of(parent, "function")))
         if parent.type == "attribute":
             return node_text(field_of(parent, "name"))
         if parent.type == "assignment_expression":
-            return plain_name(called(field_of(parent, "left")))
+            return plain_name(called_name(field_of(parent, "left")))
         parent = parent.parent
     return ""

@@ -19,7 +19,7 @@ from whence.bundler.csharp_names import (
     LocalVariables,
     NameResolver,
     ValueSource,
-    called,
+    called_name,
     find_methods,
     find_property,
     is_task,
@@ -232,7 +232,7 @@ class ExpressionResolver:
         """Return the result of a call; `Get<User>()` of `T Get<T>()` returns a `User`."""
         ref = method.returns
         if ref is not None and ref.name in method.type_parameters:
-            given = parse_type(called(field_of(call, "function")))
+            given = parse_type(called_name(field_of(call, "function")))
             args = given.args if given is not None else ()
             at = method.type_parameters.index(ref.name)
             return self.instance_of(args[at]) if at < len(args) else "unknown"
@@ -378,7 +378,7 @@ def _parameter_value(project: CSharpProject, member: CSharpMember, ref: TypeRef 
 
 
 def _called_name(call: Node) -> str:
-    return plain_name(called(field_of(call, "function")))
+    return plain_name(called_name(field_of(call, "function")))
 
 
 def _argument_position(node: Node) -> tuple[Node | None, int]:

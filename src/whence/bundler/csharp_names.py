@@ -150,7 +150,7 @@ def plain_name(node: Node | None) -> str:
     return node_text(node)
 
 
-def called(function: Node | None) -> Node | None:
+def called_name(function: Node | None) -> Node | None:
     """Return the node with the name that a call has, from the function of the call."""
     if function is not None and function.type == "conditional_access_expression":
         function = function.named_children[-1]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from whence.bundler.builder import BundleReport, draft_of
+from whence.bundler.builder import BundleReport, draft_path
 from whence.bundler.bundle_process import Began, BundleJob, Done, Failed, Message
-from whence.ingest.limited_process import LimitedProcess, Limits, receive, send
+from whence.ingest.limited_process import LimitedProcess, Limits, receive_message, send_message
 from whence.schema.access import DocumentTags
 from whence.schema.errors import InternalError, error_from_reply
 
@@ -51,7 +51,7 @@ def bundle_within_limits(
             found = _Run(process, limits).run(job)
         finally:
             process.end()
-            draft_of(target, process.pid).unlink(missing_ok=True)
+            draft_path(target, process.pid).unlink(missing_ok=True)
         if isinstance(found, BundleReport):
             return found
         left_out |= found
@@ -69,10 +69,10 @@ class _Run:
         try:
             self._process.wait_until_ready()
             connection.settimeout(None)
-            send(connection, msgspec.msgpack.encode(job))
+            send_message(connection, msgspec.msgpack.encode(job))
             while True:
                 connection.settimeout(self._limits.seconds if self._file else None)
-                message = decoder.decode(receive(connection))
+                message = decoder.decode(receive_message(connection))
                 if isinstance(message, Began):
                     self._file = message.file
                 elif isinstance(message, Done):

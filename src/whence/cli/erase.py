@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from whence.engine.erasure import AnswerWithWords, Erasure, ErasurePreview
+    from whence.engine.erasure import AffectedAnswer, Erasure, ErasurePreview
     from whence.store.protocols import Expunged
 
 #: Answers and files printed; JSON lists all.
@@ -97,7 +97,7 @@ def _print_preview(found: Sequence[ErasurePreview]) -> None:
         _print_answers(out, one.answers)
 
 
-def _print_answers(out: Console, answers: Sequence[AnswerWithWords]) -> None:
+def _print_answers(out: Console, answers: Sequence[AffectedAnswer]) -> None:
     if answers:
         table = plain_table("answer", "text", ">citations", "question")
         for one in answers[:_MOST]:

@@ -95,7 +95,7 @@ def baseline(
     """Record the current results of a suite as the baseline of later gates. Refused in CI."""
     from whence.evaluation.files import check_folder, write_text
     from whence.evaluation.gate.gate_result import check_run
-    from whence.evaluation.gate.report import record
+    from whence.evaluation.gate.report import make_baseline
     from whence.evaluation.gate.schema import load_policy, load_suite
     from whence.schema.version import VERSION
 
@@ -111,7 +111,7 @@ def baseline(
     _check_k(k)
     check_folder(out)
     run = run_with_engine(context, partial(_run_suite, cases, mode, k, access, legs))
-    recorded = record(run, cases, k=k, mode=mode, version=VERSION)
+    recorded = make_baseline(run, cases, k=k, mode=mode, version=VERSION)
     # Compared with itself, a run can fail only the absolute thresholds of the policy.
     checks = [] if limits is None else check_run(run.queries, recorded, limits).checks
     failed = [f"{one.metric} {one.current:.4g}" for one in checks if not one.passed]

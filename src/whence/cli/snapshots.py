@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from whence.engine.engine import Engine
-    from whence.engine.results import ImportResult, SnapshotOverview
+    from whence.engine.results import ImportResult, SnapshotList
     from whence.flow.settings import Settings
     from whence.schema.code import KindCounts
     from whence.store.snapshot_protocols import SnapshotRecord
@@ -74,7 +74,7 @@ def _show(
 ) -> int:
     """Print all snapshots and sets, after a change if there is one."""
 
-    async def session(engine: Engine, _: Settings) -> SnapshotOverview:
+    async def session(engine: Engine, _: Settings) -> SnapshotList:
         if change is not None:
             await change(engine)
         return await engine.code.overview()
@@ -101,7 +101,7 @@ def _counts(counts: KindCounts) -> dict[str, int]:
     return select_fields(counts, ("cs", "sql"))
 
 
-def _print_overview(overview: SnapshotOverview) -> None:
+def _print_overview(overview: SnapshotList) -> None:
     if not overview.snapshots:
         note("no snapshots: whence import BUNDLE creates one")
         return
@@ -150,10 +150,10 @@ def import_bundles(
     ] = None,
 ) -> int:
     """Import bundles of code in one transaction: all of them or none."""
-    from whence.store.snapshot_documents import check_shown_name
+    from whence.store.snapshot_documents import check_display_name
 
     if set_name is not None:
-        check_shown_name(set_name, "a set")
+        check_display_name(set_name, "a set")
     with progress("importing") as moved:
         result = run_with_engine(
             context,

@@ -13,8 +13,8 @@ from whence.answering.state import (
     check_question,
 )
 from whence.engine.audit import Operation, audit_calls
-from whence.engine.node_texts import AroundNode, FetchReport, NodeChunks
-from whence.engine.results import ImportResult, SnapshotOverview
+from whence.engine.node_texts import FetchReport, NearbyNode, NodeChunks
+from whence.engine.results import ImportResult, SnapshotList
 from whence.engine.session import EngineSession
 from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot
 from whence.retrieval.pipeline import search_mode
@@ -92,10 +92,10 @@ class CodeSnapshots:
         )
         return await importer.run(opened, set_name=set_name, tags=tags)
 
-    async def overview(self) -> SnapshotOverview:
+    async def overview(self) -> SnapshotList:
         """Return all published snapshots, newest first, and all sets by name."""
         store = await self._session.code_store()
-        return SnapshotOverview(snapshots=await store.snapshots(), sets=await store.sets())
+        return SnapshotList(snapshots=await store.snapshots(), sets=await store.sets())
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
         """Make a set of published snapshots by any of their names, the first primary; replaces a set.
@@ -185,7 +185,7 @@ class CodeSnapshots:
     async def fetch(
         self,
         seeds: Sequence[str],
-        graph: Iterable[str | AroundNode] = (),
+        graph: Iterable[str | NearbyNode] = (),
         *,
         budget: TextBudget,
         snapshot: str | SnapshotChoice,
@@ -209,7 +209,7 @@ class CodeSnapshots:
         """
         choice = SnapshotChoice.of(snapshot)
         _check_one_of("prioritisation", prioritize, get_args(Prioritize))
-        around = [AroundNode(id=one) if isinstance(one, str) else one for one in graph]
+        around = [NearbyNode(id=one) if isinstance(one, str) else one for one in graph]
         if not seeds and not around:
             raise BadInput("no node is named", hint="give the id of a seed or of a graph node")
         if budget.limit < 1:

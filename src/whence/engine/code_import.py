@@ -15,11 +15,11 @@ from msgspec.structs import asdict
 from whence.engine.passage_pooling import PassagePooling
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate
+from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate_bundle
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
-from whence.store.snapshot_documents import UNKNOWN_BRANCH, check_shown_name, different_content
+from whence.store.snapshot_documents import UNKNOWN_BRANCH, check_display_name, different_content
 
 if TYPE_CHECKING:
     import os
@@ -66,7 +66,7 @@ def open_bundles(
             hint="give --tag once for each bundle, in their order",
         )
     if set_name:
-        check_shown_name(set_name, "a set")
+        check_display_name(set_name, "a set")
         repos = {bundle.snapshot.repo for bundle in bundles}
         if len(repos) > 1:
             raise BadInput(
@@ -145,7 +145,7 @@ class CodeImporter:
 
         Reading costs a fraction of storing.
         """
-        report = await asyncio.to_thread(validate, bundle)
+        report = await asyncio.to_thread(validate_bundle, bundle)
         if report.digest == former.digest:
             return report
         if not self._replace:

@@ -80,7 +80,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a question."""
 
     trace: Trace
@@ -89,7 +89,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Rights of its reader."""
 
 
-def compare(before: Run, after: Run, net: NetChanges) -> Comparison:
+def compare_answers(before: RecordedAnswer, after: RecordedAnswer, net: NetChanges) -> Comparison:
     """Compare two runs. Ids, times and durations are not compared.
 
     Args:
@@ -123,8 +123,8 @@ class _Causes:
 
     def __init__(
         self,
-        before: Run,
-        after: Run,
+        before: RecordedAnswer,
+        after: RecordedAnswer,
         net: NetChanges,
         keys: Iterable[_Key],
         one: Mapping[_Key, Any],
@@ -200,7 +200,7 @@ class _Causes:
         return self._documents.get(chunk_id) or (key.document_id if key else "")
 
 
-def _outcome(run: Run, both: Container[str]) -> dict[_Key, Any]:
+def _outcome(run: RecordedAnswer, both: Container[str]) -> dict[_Key, Any]:
     """Return what a run did by stage and kind; `both` are the candidates that both runs have."""
     trace, answer = run.trace, run.answer
     question = trace.stage("question")

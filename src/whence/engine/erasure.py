@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _QUESTION_TIMEOUT_S = 120.0
 
 
-class Remains(msgspec.Struct, frozen=True, kw_only=True):
+class StoredCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of what is stored of a document."""
 
     documents: int
@@ -47,7 +47,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     """Traces that contain words of it: a quote, or an answer written from it."""
 
 
-class AnswerWithWords(msgspec.Struct, frozen=True, kw_only=True):
+class AffectedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A stored answer that contains words of a document."""
 
     answer_id: str
@@ -79,10 +79,10 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
     document_id: str
     collection: str
-    before: Remains
-    after: Remains
+    before: StoredCounts
+    after: StoredCounts
     """Zero except for `traces`, which keep a tombstone."""
-    answers: tuple[AnswerWithWords, ...] = ()
+    answers: tuple[AffectedAnswer, ...] = ()
     """Stored answers from which words of it were erased."""
     trace_files: int = 0
     """Pipeline traces in the folder of the setting that named it and were deleted."""
@@ -97,8 +97,8 @@ class ErasurePreview(msgspec.Struct, frozen=True, kw_only=True):
 
     document_id: str
     collection: str
-    before: Remains
-    answers: tuple[AnswerWithWords, ...] = ()
+    before: StoredCounts
+    answers: tuple[AffectedAnswer, ...] = ()
 
 
 async def erase_documents(
@@ -184,7 +184,7 @@ def broker_hint(url: str) -> str:
     )
 
 
-def also_left(physical: Expunged, hint: str) -> Expunged:
+def with_remaining_copies(physical: Expunged, hint: str) -> Expunged:
     """Return a report to which something is added that is not gone."""
     hints = "; ".join(filter(None, (physical.hint, hint)))
     return msgspec.structs.replace(physical, done=False, hint=hints)
@@ -206,13 +206,13 @@ async def ask_again(session: EngineSession, erased: Iterable[Erasure]) -> list[A
         if not isinstance(request, DocumentRagRequest):
             continue
         request = msgspec.structs.replace(request, record=True, revision_of=answer_id)
-        told: dict[str, Any]
+        fields: dict[str, Any]
         try:
             answer = await session.ask(request, _QUESTION_TIMEOUT_S, None, None)
-            told = {"new_answer_id": answer.answer_id, "found": answer.found}
+            fields = {"new_answer_id": answer.answer_id, "found": answer.found}
         except WhenceError as error:
-            told = {"error": error.message}
-        asked.append(AskedAgain(answer_id=answer_id, question=question, **told))
+            fields = {"error": error.message}
+        asked.append(AskedAgain(answer_id=answer_id, question=question, **fields))
     return asked
 
 
@@ -262,7 +262,7 @@ class _Former(msgspec.Struct, kw_only=True):
     """Its texts, titles and headings."""
     named: int = 0
     """Traces that name it."""
-    answers: tuple[AnswerWithWords, ...] = ()
+    answers: tuple[AffectedAnswer, ...] = ()
     quotes: tuple[str, ...] = ()
     """Words of it in traces."""
 
@@ -288,15 +288,15 @@ class _Former(msgspec.Struct, kw_only=True):
         """Whether the document, a former version or words of it are stored."""
         return self.parts.documents + self.parts.versions > 0 or bool(self.answers)
 
-    def remains(self, parts: DocumentParts) -> Remains:
+    def remains(self, parts: DocumentParts) -> StoredCounts:
         """Return the counts for the report."""
-        return Remains(**asdict(parts), traces=self.named, traces_with_text=len(self.answers))
+        return StoredCounts(**asdict(parts), traces=self.named, traces_with_text=len(self.answers))
 
 
-def _answer(stored: StoredTrace, clean: TraceRecord, document_id: str) -> AnswerWithWords:
+def _answer(stored: StoredTrace, clean: TraceRecord, document_id: str) -> AffectedAnswer:
     record = stored.record
     answer = record.answer
-    return AnswerWithWords(
+    return AffectedAnswer(
         answer_id=record.answer_id,
         question=record.question,
         asked_at=record.asked_at or stored.recorded_at,

@@ -74,9 +74,9 @@ async def index_paths(
         writer: Rights of who stores: documents that these do not see are neither stored nor replaced.
         remember: Whether the paths are those at which documents are found later.
     """
-    from whence.engine.source_roots import note_roots
+    from whence.engine.source_roots import record_roots
     from whence.ingest.chunking import Chunker
-    from whence.ingest.documents import count, load
+    from whence.ingest.documents import count_documents, load_documents
     from whence.store.field_boosts import parse_field_boosts
 
     weights = None if boosts is None else parse_field_boosts(boosts)
@@ -86,19 +86,19 @@ async def index_paths(
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
     wanted = [Path(path) for path in paths]
     keep = session.settings.token_vectors if token_vectors is None else token_vectors
-    run = _IndexRun(session.client, collection, progress, lambda: count(wanted), keep)
+    run = _IndexRun(session.client, collection, progress, lambda: count_documents(wanted), keep)
     known = await _known_sources(session, collection) if writer is None else None
     if writer is not None:
         run.guard = partial(_hidden_from, writer, await session.store(), collection)
     with session.readers.reader() as reader:
-        documents = load(wanted, chunker=chunker, tags=tags, known=known, reader=reader)
+        documents = load_documents(wanted, chunker=chunker, tags=tags, known=known, reader=reader)
         report = await run.run(documents)
     if prune:
         store = await session.store()
         missing = run.missing(await store.document_ids(collection))
         report.documents.removed = await store.remove_documents(collection, missing)
     if remember:
-        await asyncio.to_thread(note_roots, session.settings, collection, wanted)
+        await asyncio.to_thread(record_roots, session.settings, collection, wanted)
     if weights is not None:
         await (await session.store()).boost_fields(collection, weights)
     return report
@@ -159,12 +159,12 @@ class _IndexRun:
         client: FlowClient,
         collection: str,
         progress: Progress | None,
-        count: Callable[[], int],
+        count_documents: Callable[[], int],
         token_vectors: bool,
     ) -> None:
         self._client = client
         self._progress = progress
-        self._count = count
+        self._count = count_documents
         self._token_vectors = token_vectors
         self._total: int | None = None
         self._done = 0

@@ -85,21 +85,21 @@ def expand_document(reply: ExpandResponse) -> dict[str, Any]:
     }
 
 
-def why_not_document(told: WhyNot) -> dict[str, Any]:
+def why_not_document(outcome: WhyNot) -> dict[str, Any]:
     """Return the JSON document of an outcome; that of an unknown id has the error, too."""
-    document: dict[str, Any] = to_builtins(told)
-    if told.code == "unknown":
-        error = unknown_item(told)
+    document: dict[str, Any] = to_builtins(outcome)
+    if outcome.code == "unknown":
+        error = unknown_item(outcome)
         # The id stands beside it: documents for a hidden and a missing id differ in nothing else.
-        document["error"] = {"code": error.code, "message": told.reason, "hint": error.hint}
+        document["error"] = {"code": error.code, "message": outcome.reason, "hint": error.hint}
     return document
 
 
-def unknown_item(told: WhyNot) -> NotFound:
+def unknown_item(outcome: WhyNot) -> NotFound:
     """Return the error for an id that does not exist or is hidden, with the visible ids that resemble it."""
-    nearest = ", ".join(told.nearest)
+    nearest = ", ".join(outcome.nearest)
     hint = f"similar ids: {nearest}" if nearest else "`whence explain ANSWER_ID` lists candidates"
-    return NotFound(f"there is no passage or document {told.chunk_id!r}", hint=hint)
+    return NotFound(f"there is no passage or document {outcome.chunk_id!r}", hint=hint)
 
 
 def answer_highlights(answer: Answer) -> list[tuple[int, int]]:

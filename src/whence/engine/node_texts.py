@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from whence.store.snapshot_protocols import SnapshotRecord
 
 
-class AroundNode(msgspec.Struct, frozen=True, kw_only=True):
+class NearbyNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node near the seeds."""
 
     id: str
@@ -62,7 +62,7 @@ class NodeChunks:
     """Translates between names of nodes and ids of stored chunks for one request."""
 
     def __init__(
-        self, record: SnapshotRecord, seeds: Sequence[str], around: Sequence[AroundNode]
+        self, record: SnapshotRecord, seeds: Sequence[str], around: Sequence[NearbyNode]
     ) -> None:
         self._record = record
         self._node_of: dict[str, str] = {}

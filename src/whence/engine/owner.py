@@ -19,11 +19,11 @@ from whence.engine.audit import Operation, audit_calls
 from whence.engine.erasure import (
     Erasure,
     ErasurePreview,
-    also_left,
     ask_again,
     broker_hint,
     erase_documents,
     preview_erasure,
+    with_remaining_copies,
 )
 from whence.engine.source_roots import ids_below
 from whence.engine.trace_access import check_integrity, wait_for_traces
@@ -105,7 +105,8 @@ class OwnerOperations:
         hint = broker_hint(self._session.settings.broker)
         if hint:
             done = [
-                msgspec.structs.replace(one, physical=also_left(one.physical, hint)) for one in done
+                msgspec.structs.replace(one, physical=with_remaining_copies(one.physical, hint))
+                for one in done
             ]
         if not reask:
             return done

@@ -10,8 +10,8 @@ from msgspec.structs import asdict, replace
 from whence.answering.state import collect_answer
 from whence.engine.as_of import client_at, recorded_moment, refuse_code
 from whence.engine.changes import find_change_log
-from whence.engine.comparison import Comparison, Run, compare
-from whence.engine.trace_access import ReadableTrace, answer_not_found, find_trace, refused_alike
+from whence.engine.comparison import Comparison, RecordedAnswer, compare_answers
+from whence.engine.trace_access import ReadableTrace, answer_not_found, delay_refusal, find_trace
 from whence.provenance.redaction import chunk_ids
 from whence.provenance.trace import read_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
@@ -64,7 +64,7 @@ async def replay(
     else:
         again = await _ask_again(session.client, request, timeout_s)
     net = await _net(session, record.collection, (at.version, version), (recorded, again), access)
-    found = compare(recorded, again, net)
+    found = compare_answers(recorded, again, net)
     return ReplayReport(answer_id=answer_id, **asdict(found))
 
 
@@ -80,20 +80,22 @@ async def diff_answers(
         moments = [await recorded_moment(session, record) for record in (one, other)]
         versions = (moments[0].version, moments[1].version)
         net = await _net(session, one.collection, versions, (before, after), access)
-    found = compare(before, after, net)
+    found = compare_answers(before, after, net)
     return AnswerDiff(answer_a=answer_a, answer_b=answer_b, **asdict(found))
 
 
-async def _load(session: EngineSession, answer_id: str, access: Access) -> tuple[TraceRecord, Run]:
+async def _load(
+    session: EngineSession, answer_id: str, access: Access
+) -> tuple[TraceRecord, RecordedAnswer]:
     """Load an answer all of whose candidates the reader may see."""
-    loaded = await refused_alike(_find_whole(session, answer_id, access))
+    loaded = await delay_refusal(_find_whole(session, answer_id, access))
     record = loaded.record
     if record.answer is None or not isinstance(record.settings.get("doc_limit"), int):
         raise BadInput(
             f"answer {answer_id!r} cannot be compared or replayed: the question failed",
             hint=f"`whence explain {answer_id}` shows where",
         )
-    return record, Run(trace=loaded.trace, answer=record.answer, access=record.access)
+    return record, RecordedAnswer(trace=loaded.trace, answer=record.answer, access=record.access)
 
 
 async def _find_whole(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
@@ -107,7 +109,7 @@ async def _net(
     session: EngineSession,
     collection: str,
     versions: tuple[int, int],
-    runs: tuple[Run, Run],
+    runs: tuple[RecordedAnswer, RecordedAnswer],
     access: Access,
 ) -> NetChanges:
     """Return what differs between two versions, of the documents that the reader may see today."""
@@ -165,7 +167,7 @@ def _code_request(record: TraceRecord) -> CodeRagRequest:
 
 async def _ask_again(
     client: FlowClient, request: DocumentRagRequest | CodeRagRequest, timeout_s: float
-) -> Run:
+) -> RecordedAnswer:
     triples: list[Triple] = []
 
     async def keep(of_stage: tuple[Triple, ...], _uri: str) -> None:
@@ -174,4 +176,4 @@ async def _ask_again(
     replies = client.ask(request, timeout_s=timeout_s)
     answer = await collect_answer(replies, explain_callback=keep)
     trace = read_trace(triples, answer.answer_id)
-    return Run(trace=trace, answer=answer, access=request.access)
+    return RecordedAnswer(trace=trace, answer=answer, access=request.access)

@@ -81,7 +81,7 @@ class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class SnapshotOverview(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotList(msgspec.Struct, frozen=True, kw_only=True):
     """All published snapshots and sets."""
 
     snapshots: list[SnapshotRecord]

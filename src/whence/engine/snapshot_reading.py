@@ -49,7 +49,7 @@ class SnapshotChoice(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput("a snapshot and a snapshot source are given", hint="give one of the two")
 
 
-async def resolve(store: CodeStore, choice: SnapshotChoice) -> SnapshotRecord:
+async def resolve_choice(store: CodeStore, choice: SnapshotChoice) -> SnapshotRecord:
     """Return the chosen snapshot."""
     if choice.snapshot:
         return await store.resolve_snapshot(choice.snapshot, within=choice.set_name)
@@ -71,14 +71,14 @@ async def read_snapshot(
         read: Reads through `SnapshotRecord.collection`.
     """
     for _ in range(_ATTEMPTS):
-        record = await resolve(store, choice)
+        record = await resolve_choice(store, choice)
         try:
             result = await read(record)
         except NotFound:
-            if (await resolve(store, choice)).collection == record.collection:
+            if (await resolve_choice(store, choice)).collection == record.collection:
                 raise
             continue
-        if (await resolve(store, choice)).collection == record.collection:
+        if (await resolve_choice(store, choice)).collection == record.collection:
             return result
     raise Unavailable(
         f"snapshot {choice.snapshot or choice.set_name!r} was replaced while it was read",

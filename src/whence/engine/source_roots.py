@@ -19,7 +19,7 @@ from whence.flow.settings import Settings
 from whence.schema.errors import BadInput
 
 
-def note_roots(settings: Settings, collection: str, paths: Iterable[Path]) -> None:
+def record_roots(settings: Settings, collection: str, paths: Iterable[Path]) -> None:
     """Add indexed paths to those of a collection. A home that cannot be written is left as it is."""
     file = _file(settings, collection)
     known = {str(path) for path in known_roots(settings, collection)}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whence.schema.document_rag import TraceRecord
 
 
-async def weigh_passage(
+async def measure_support(
     session: EngineSession,
     record: TraceRecord,
     read: Sequence[str],

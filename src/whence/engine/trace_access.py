@@ -54,7 +54,7 @@ class ReadableTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of its chunks that the reader may see."""
 
 
-async def refused_alike(loading: Awaitable[T]) -> T:
+async def delay_refusal(loading: Awaitable[T]) -> T:
     """Let a refusal take as long as that of an answer that does not exist.
 
     For a missing trace a decoy is read; traces have many sizes, so the refusal comes at the next multiple of a
@@ -72,7 +72,7 @@ async def refused_alike(loading: Awaitable[T]) -> T:
 
 async def load_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
     """Load the trace of an answer for a reader; see `find_trace`. Hidden and missing take equally long."""
-    return await refused_alike(find_trace(session, answer_id, access))
+    return await delay_refusal(find_trace(session, answer_id, access))
 
 
 async def find_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Steps and nodes of a walk that is to find a node wherever it is.
 _FAR = 100
 _MANY = 10_000
-#: Settings of the walk that are told.
+#: Settings of the walk that are reported.
 _LIMITS = ("graph_max_depth", "graph_max_nodes", "graph_direction")
 
 
@@ -33,7 +33,7 @@ async def walk_outcome(
     session: EngineSession,
     settings: Mapping[str, Any],
     trace: Trace,
-    told: WhyNot,
+    outcome: WhyNot,
     access: Access,
 ) -> WhyNot:
     """Return which limit of the walk left out a node that the search did not return as a seed.
@@ -44,13 +44,13 @@ async def walk_outcome(
         session: Expands nodes.
         settings: Of the recorded question.
         trace: As the reader may see it.
-        told: What the search made of the node.
+        outcome: What the search made of the node.
         access: Rights of the reader, at every step.
     """
     documents = trace.documents
     seeds = tuple(documents[one] for one in read_graph_walk(trace).seeds if documents.get(one))
     if not seeds:
-        return told
+        return outcome
     allowed = settings["graph_edge_allowlist"]
     relations = ("*",) if allowed == "*" else tuple(msgspec.json.decode(allowed))
     walked = ExpandRequest(
@@ -69,30 +69,30 @@ async def walk_outcome(
         ("against_direction", replace(walked, relations=("*",), direction="both")),
     ):
         reply = await session.client.call("graph-expander", request, ExpandResponse)
-        found = [place for place, one in enumerate(reply.nodes) if one.chunk_id == told.chunk_id]
+        found = [place for place, one in enumerate(reply.nodes) if one.chunk_id == outcome.chunk_id]
         if found:
             node = reply.nodes[found[0]]
             numbers = {**own, "depth": node.depth, "walk_rank": found[0] + 1}
-            reached = replace(told, numbers=told.numbers | numbers)
+            reached = replace(outcome, numbers=outcome.numbers | numbers)
             return _limited(reached, code, node, reply, walked)
-    return replace(told, numbers=told.numbers | own)
+    return replace(outcome, numbers=outcome.numbers | own)
 
 
 def _limited(
-    told: WhyNot, code: str, node: GraphNode, reply: ExpandResponse, walked: ExpandRequest
+    outcome: WhyNot, code: str, node: GraphNode, reply: ExpandResponse, walked: ExpandRequest
 ) -> WhyNot:
     if code == "relation_not_followed":
-        return replace(told, code=code, relations=_other_relations(node, reply, walked))
+        return replace(outcome, code=code, relations=_other_relations(node, reply, walked))
     if code:
-        return replace(told, code=code)
-    numbers = told.numbers
+        return replace(outcome, code=code)
+    numbers = outcome.numbers
     depth, rank = numbers["depth"], numbers["walk_rank"]
     if int(depth or 0) > int(numbers["graph_max_depth"] or 0):
-        return replace(told, code="beyond_depth", numbers=numbers | {"enters_at_depth": depth})
+        return replace(outcome, code="beyond_depth", numbers=numbers | {"enters_at_depth": depth})
     if int(rank or 0) > int(numbers["graph_max_nodes"] or 0):
         entering = {"enters_at_max_nodes": rank}
-        return replace(told, code="over_node_limit", numbers=numbers | entering)
-    return replace(told, numbers=numbers | {"retrieved_today": True})
+        return replace(outcome, code="over_node_limit", numbers=numbers | entering)
+    return replace(outcome, numbers=numbers | {"retrieved_today": True})
 
 
 def _other_relations(

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rapidfuzz import fuzz, process
 
 from whence.answering.standing import AskedBefore, Standing, find_standing
-from whence.engine.support import weigh_passage
+from whence.engine.support import measure_support
 from whence.engine.trace_access import ReadableTrace, load_trace
 from whence.engine.walk_outcome import walk_outcome
 from whence.provenance.outcome import WhyNot, outcome_sentence
@@ -83,16 +83,18 @@ async def outcome_of(
     session: EngineSession, loaded: ReadableTrace, item: str, access: Access
 ) -> WhyNot:
     """Return the same for an answer whose trace is loaded."""
-    told = recorded_outcome(loaded.trace, item, visible=loaded.visible)
+    outcome = recorded_outcome(loaded.trace, item, visible=loaded.visible)
     lookup = _Lookup(session, await session.store(), loaded, access)
-    if told.code == "not_retrieved":
+    if outcome.code == "not_retrieved":
         chunk_ids = await lookup.find(item)
         if not chunk_ids:
             return await lookup.unknown(item)
-        told = await lookup.rank(told, chunk_ids)
-    elif told.code in ("over_fetch_limit", "over_limit"):
-        told = await lookup.entering(told)
-    return await lookup.described(await lookup.weighed(await lookup.walked(told)))
+        outcome = await lookup.rank(outcome, chunk_ids)
+    elif outcome.code in ("over_fetch_limit", "over_limit"):
+        outcome = await lookup.with_entry_limit(outcome)
+    outcome = await lookup.with_walk_limit(outcome)
+    outcome = await lookup.with_support(outcome)
+    return await lookup.with_description(outcome)
 
 
 @dataclass(slots=True)
@@ -148,11 +150,11 @@ class _Lookup:
             chunk_id=item, stage="", code="unknown", reason=_UNKNOWN, nearest=tuple(shown)
         )
 
-    async def rank(self, told: WhyNot, chunk_ids: Sequence[str]) -> WhyNot:
+    async def rank(self, outcome: WhyNot, chunk_ids: Sequence[str]) -> WhyNot:
         """Return where the best of some chunks stands among everything that the question could retrieve."""
         if not isinstance(self.settings.get("fetch_limit"), int):
             # A trace of another program: what it searched for is not known.
-            return replace(told, chunk_id=chunk_ids[0])
+            return replace(outcome, chunk_id=chunk_ids[0])
         filters = self.filters
         standing = await self._standing(filters)
         best = self._best(standing, chunk_ids)
@@ -161,19 +163,19 @@ class _Lookup:
             standing = await self._standing({})
             best = self._best(standing, chunk_ids)
         numbers = await self._numbers(standing, best)
-        told = replace(
-            told,
+        outcome = replace(
+            outcome,
             chunk_id=best,
-            code="filtered_out" if excluded else told.code,
+            code="filtered_out" if excluded else outcome.code,
             excluded_by=tuple(excluded),
-            numbers=told.numbers | numbers,
+            numbers=outcome.numbers | numbers,
         )
         if len(standing.plan.queries) > 1 and (query := standing.nearest_query(best)):
             own: dict[str, Scalar] = {"query_rank": query.rank, "query_limit": query.limit}
-            told = replace(told, nearest_query=query.text, numbers=told.numbers | own)
-        return told
+            outcome = replace(outcome, nearest_query=query.text, numbers=outcome.numbers | own)
+        return outcome
 
-    async def entering(self, told: WhyNot) -> WhyNot:
+    async def with_entry_limit(self, outcome: WhyNot) -> WhyNot:
         """Return the limit that retrieves a candidate beyond it, where several queries share the pool."""
         settings = self.settings
         is_code = settings.get("flow") == CODE_RAG
@@ -182,37 +184,37 @@ class _Lookup:
             or len(self.trace.concepts) < 2
             or not isinstance(settings.get("fetch_limit"), int)
         ):
-            return told
-        enters = await (await self._standing(self.filters)).enters_at(told.chunk_id)
-        limit = "doc_limit" if told.code == "over_limit" else "fetch_limit"
-        return replace(told, numbers=told.numbers | {f"enters_at_{limit}": enters})
+            return outcome
+        enters = await (await self._standing(self.filters)).enters_at(outcome.chunk_id)
+        limit = "doc_limit" if outcome.code == "over_limit" else "fetch_limit"
+        return replace(outcome, numbers=outcome.numbers | {f"enters_at_{limit}": enters})
 
-    async def walked(self, told: WhyNot) -> WhyNot:
+    async def with_walk_limit(self, outcome: WhyNot) -> WhyNot:
         """Return which limit of a walk left out a node of code, where that is why it is not there."""
         is_code = self.settings.get("flow") == CODE_RAG
-        if not is_code or told.code not in ("not_retrieved", "over_limit"):
-            return told
-        return await walk_outcome(self.session, self.settings, self.trace, told, self.access)
+        if not is_code or outcome.code not in ("not_retrieved", "over_limit"):
+            return outcome
+        return await walk_outcome(self.session, self.settings, self.trace, outcome, self.access)
 
-    async def weighed(self, told: WhyNot) -> WhyNot:
+    async def with_support(self, outcome: WhyNot) -> WhyNot:
         """Return how well a passage answers that the writer read and did not cite."""
-        if told.code not in ("used", "refused"):
-            return told
+        if outcome.code not in ("used", "refused"):
+            return outcome
         record, used = self.loaded.record, self.trace.used
-        found = await weigh_passage(self.session, record, used, told.chunk_id, self.access)
-        return replace(told, numbers=told.numbers | found)
+        found = await measure_support(self.session, record, used, outcome.chunk_id, self.access)
+        return replace(outcome, numbers=outcome.numbers | found)
 
-    async def described(self, told: WhyNot) -> WhyNot:
+    async def with_description(self, outcome: WhyNot) -> WhyNot:
         """Return an outcome with the names of the passage, the words it lacks, and its line for people."""
         texts, missing = await asyncio.gather(
-            self.store.chunk_texts(self.collection, [told.chunk_id], self.access),
-            self._missing_words(told),
+            self.store.chunk_texts(self.collection, [outcome.chunk_id], self.access),
+            self._missing_words(outcome),
         )
         for one in texts:
             title, heading = (_text(one.metadata.get(name)) for name in ("title", "heading"))
-            told = replace(told, document_id=one.document_id, title=title, heading=heading)
-        told = replace(told, missing_words=missing, stage=OUTCOMES[told.code].stage)
-        return replace(told, reason=outcome_sentence(told))
+            outcome = replace(outcome, document_id=one.document_id, title=title, heading=heading)
+        outcome = replace(outcome, missing_words=missing, stage=OUTCOMES[outcome.code].stage)
+        return replace(outcome, reason=outcome_sentence(outcome))
 
     async def _standing(self, filters: Mapping[str, Any]) -> Standing:
         settings, trace = self.settings, self.trace
@@ -290,16 +292,16 @@ class _Lookup:
             if not _meets(parse_filters({key: value}), texts)
         ]
 
-    async def _missing_words(self, told: WhyNot) -> tuple[str, ...]:
+    async def _missing_words(self, outcome: WhyNot) -> tuple[str, ...]:
         """Return the words of the question that the index does not have for a chunk."""
-        if told.code in ("cited", "unknown"):
+        if outcome.code in ("cited", "unknown"):
             return ()
         text = self.trace.question_used or self.trace.question
         tokens = dict.fromkeys(one.text for one in query_tokens(text))
         words = [one for one in tokens if one.lower() not in FUNCTION_WORDS][:_MOST_WORDS]
         found = await asyncio.gather(
             *(
-                self.store.lexical_scores(self.collection, word, [told.chunk_id], self.access)
+                self.store.lexical_scores(self.collection, word, [outcome.chunk_id], self.access)
                 for word in words
             )
         )

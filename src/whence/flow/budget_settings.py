@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from whence.flow.definition import nearest
+from whence.flow.definition import did_you_mean
 from whence.flow.yaml_nodes import read_yaml
 from whence.schema.errors import BadInput
 
@@ -36,7 +36,7 @@ def budget_from_file(path: Path, key: str) -> int:
     if value is None:
         names = [name for name in values if isinstance(name, str)]
         raise BadInput(
-            f"{path} has no key {key!r}{nearest(key, names)}",
+            f"{path} has no key {key!r}{did_you_mean(key, names)}",
             hint=f"its keys: {', '.join(names) or 'none'}",
         )
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

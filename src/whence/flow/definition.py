@@ -107,7 +107,7 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
                 return interface
         names = [interface.name for interface in self.interfaces]
         raise ConfigError(
-            f"flow {self.name!r} has no interface {name!r}{nearest(name, names)}",
+            f"flow {self.name!r} has no interface {name!r}{did_you_mean(name, names)}",
             hint=f"its interfaces: {', '.join(names) or 'none'}",
         )
 
@@ -117,7 +117,7 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
         for name in names:
             if name not in known:
                 raise ConfigError(
-                    f"flow {self.name!r} has no processor {name!r}{nearest(name, known)}",
+                    f"flow {self.name!r} has no processor {name!r}{did_you_mean(name, known)}",
                     hint=f"its processors: {', '.join(known)}",
                 )
         return tuple(
@@ -165,7 +165,7 @@ def check_report(definition: FlowDefinition) -> dict[str, Any]:
     }
 
 
-def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
+def did_you_mean(name: str, known: list[str] | tuple[str, ...]) -> str:
     """Return `; did you mean 'X'?` for the nearest known name, or an empty text when none is near."""
     from difflib import get_close_matches
 

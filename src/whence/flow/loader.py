@@ -23,7 +23,7 @@ from whence.flow.definition import (
     ParameterDefinition,
     ParameterFile,
     ProcessorDefinition,
-    nearest,
+    did_you_mean,
     ports,
 )
 from whence.flow.registry import Registry
@@ -32,12 +32,12 @@ from whence.flow.yaml_nodes import (
     MAX_BYTES,
     THE_FLOW,
     FlowError,
-    Invalid,
+    InvalidValue,
     Problem,
     TypedReader,
-    compose,
+    compose_yaml,
     empty_mapping,
-    refusal,
+    type_fault,
 )
 from whence.processors.base import NoParameters, Processor
 from whence.schema.errors import ConfigError
@@ -68,7 +68,7 @@ def find_flow(name: str | Path) -> Path:
     names = shipped_flows()
     if str(name) not in names:
         raise ConfigError(
-            f"there is no shipped flow {str(name)!r}{nearest(str(name), names)}",
+            f"there is no shipped flow {str(name)!r}{did_you_mean(str(name), names)}",
             hint=f"give the path of a YAML file, or one of {', '.join(names)}",
         )
     return _SHIPPED / f"{name}.yaml"
@@ -118,7 +118,7 @@ def parse_flow(
         line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
         problem = Problem(line, column, "not UTF-8", "save the file as UTF-8")
         raise FlowError(source, [problem]) from error
-    reader = TypedReader(compose(text, source), source)
+    reader = TypedReader(compose_yaml(text, source), source)
     return _Builder(reader, registry or Registry()).build(values or {})
 
 
@@ -159,7 +159,7 @@ def _check(reader: TypedReader, name: str, one: ParameterFile) -> None:
         if one.type not in _NUMERIC:
             message = f"{what} is a {one.type}, which has no {key}"
             reader.report((*path, key), message, at_key=True)
-        elif refusal(bound, _TYPES[one.type]):
+        elif type_fault(bound, _TYPES[one.type]):
             reader.report((*path, key), f"{key} of {what} must be of type {one.type}")
     if one.minimum is not None and one.maximum is not None and one.minimum > one.maximum:
         reader.report((*path, "maximum"), f"maximum of {what} is below its minimum")
@@ -174,10 +174,10 @@ def _check(reader: TypedReader, name: str, one: ParameterFile) -> None:
 
 def _refusal(one: ParameterFile, value: Any) -> str:
     """Return the reason why a parameter cannot have a value, or an empty text when it can."""
-    if refusal(value, _TYPES[one.type]):
+    if type_fault(value, _TYPES[one.type]):
         return f"must be of type {one.type}, not {value!r}"
     if one.type == "choice" and value not in (choices := list(one.choices or ())):
-        return f"must be one of {', '.join(choices)}, not {value!r}{nearest(value, choices)}"
+        return f"must be one of {', '.join(choices)}, not {value!r}{did_you_mean(value, choices)}"
     if one.minimum is not None and value < one.minimum:
         return f"must be at least {one.minimum}, not {value!r}"
     if one.maximum is not None and value > one.maximum:
@@ -192,7 +192,7 @@ def _with_values(
     for name, given in values.items():
         if name not in found:
             raise ConfigError(
-                f"the flow has no parameter {name!r}{nearest(name, sorted(found))}",
+                f"the flow has no parameter {name!r}{did_you_mean(name, sorted(found))}",
                 hint=f"its parameters: {', '.join(sorted(found)) or 'none'}",
             )
         value = _parse_option(given, found[name].type)
@@ -263,7 +263,7 @@ class _Builder:
     def build(self, values: Mapping[str, Any]) -> FlowDefinition:
         reader = self._reader
         file = FlowFile()
-        with suppress(Invalid):
+        with suppress(InvalidValue):
             file = reader.convert(reader.root, FlowFile, THE_FLOW)
         self._check_names(file)
         self._namespace = file.namespace
@@ -316,14 +316,14 @@ class _Builder:
         try:
             file: ProcessorFile = reader.convert(node, ProcessorFile, what)
             cls = self._registry.get(file.type)
-        except Invalid:
+        except InvalidValue:
             return None
         except ConfigError as error:
             reader.report(("processors", name, "type"), error.message, error.hint)
             return None
         # With wrong parameters the topics are checked all the same; then the problems are raised.
         parameters: msgspec.Struct = NoParameters()
-        with suppress(Invalid):
+        with suppress(InvalidValue):
             given = file.parameters or empty_mapping(node)
             parameters = reader.convert(given, cls.Parameters, f"parameters of {what}")
         return ProcessorDefinition(
@@ -348,7 +348,7 @@ class _Builder:
             if port not in ports(cls):
                 self._reader.report(
                     (*path, port),
-                    f"unknown port {port!r} of {what}{nearest(port, ports(cls))}",
+                    f"unknown port {port!r} of {what}{did_you_mean(port, ports(cls))}",
                     f"its ports: {', '.join(ports(cls))}",
                     at_key=True,
                 )

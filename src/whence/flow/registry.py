@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 
-from whence.flow.definition import nearest
+from whence.flow.definition import did_you_mean
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError
 from whence.schema.plugins import load_entry_point, load_plugin, plugin_names
@@ -65,7 +65,7 @@ class Registry:
         if found is None:
             names = self.names()
             raise ConfigError(
-                f"unknown processor type {name!r}{nearest(name, names)}",
+                f"unknown processor type {name!r}{did_you_mean(name, names)}",
                 hint=f"the types are {', '.join(names)}",
             )
         return found

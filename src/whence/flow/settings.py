@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
-from whence.flow.definition import nearest
+from whence.flow.definition import did_you_mean
 from whence.flow.setting_values import MASK, is_on, mask_url, parse_duration, parse_limits
 from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, read_dotenv, read_toml
 from whence.schema.errors import ConfigError
@@ -525,7 +525,7 @@ def check_name(name: str, where: str) -> None:
     if name not in _BY_NAME:
         names = tuple(_BY_NAME)
         raise ConfigError(
-            f"unknown setting {name!r} in {where}{nearest(name, names)}",
+            f"unknown setting {name!r} in {where}{did_you_mean(name, names)}",
             hint=f"the settings are {', '.join(names)}",
         )
 

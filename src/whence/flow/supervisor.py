@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.broker.retry import ErrorKind, classify
+from whence.broker.retry import ErrorKind, classify_error
 from whence.schema.errors import InternalError, WhenceError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Supervisor:
         permanent = (
             isinstance(error, WhenceError)
             and not isinstance(error, InternalError)
-            and classify(error) is not ErrorKind.RETRYABLE
+            and classify_error(error) is not ErrorKind.RETRYABLE
         )
         if (started or not permanent) and len(self._recent) < self._policy.max_restarts:
             return

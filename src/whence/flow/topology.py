@@ -9,9 +9,9 @@ from typing import Any
 from whence.flow.definition import (
     InterfaceDefinition,
     ProcessorDefinition,
+    did_you_mean,
     inbound_port,
     inbound_type,
-    nearest,
 )
 from whence.flow.yaml_nodes import TypedReader
 from whence.schema.topics import short_topic
@@ -129,7 +129,7 @@ class TopologyCheck:
             return
         short = short_topic(topic)
         known = sorted({short_topic(name) for name in fitting})
-        near = nearest(short, known)
+        near = did_you_mean(short, known)
         if not near and len(known) == 1:
             near = f"; did you mean {known[0]!r}?"
         self._reader.report(
@@ -145,7 +145,7 @@ class TopologyCheck:
         self._reader.report(
             path,
             f"{what} sends {sent.TYPE}, but {other.name!r} on {short_topic(topic)!r} takes"
-            f" {getattr(inbound_type(other.cls), 'TYPE', 'nothing')}{nearest(path[-1], fitting)}",
+            f" {getattr(inbound_type(other.cls), 'TYPE', 'nothing')}{did_you_mean(path[-1], fitting)}",
             f"topics that fit: {', '.join(fitting)}" if fitting else "",
         )
 

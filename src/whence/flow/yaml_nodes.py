@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 import yaml
 
-from whence.flow.definition import ParameterDefinition, nearest
+from whence.flow.definition import ParameterDefinition, did_you_mean
 from whence.schema.errors import ConfigError
 
 #: Bounds of a file; the shipped flows have under 8 kB, 300 nodes and a depth of 5.
@@ -58,7 +58,7 @@ class FlowError(ConfigError):
         super().__init__(message, hint=first.hint or "correct the file and run the command again")
 
 
-def compose(text: str, source: str) -> yaml.Node:
+def compose_yaml(text: str, source: str) -> yaml.Node:
     """Parse one YAML document. Cost: linear in the text.
 
     Raises:
@@ -122,7 +122,7 @@ def empty_mapping(place: yaml.Node) -> yaml.Node:
     return node
 
 
-def scalar(node: yaml.Node) -> Any:
+def parse_scalar(node: yaml.Node) -> Any:
     """Return a scalar node as a string, integer, float, boolean or None; quoted ones are strings."""
     text: str = node.value
     if getattr(node, "style", None):
@@ -134,13 +134,13 @@ def scalar(node: yaml.Node) -> Any:
     return float(text) if _NUMBER.match(text) else text
 
 
-def describe(node: yaml.Node) -> str:
+def describe_node(node: yaml.Node) -> str:
     """Return a few words for a node, for an error."""
     if isinstance(node, yaml.MappingNode):
         return "a mapping"
     if isinstance(node, yaml.SequenceNode):
         return "a list"
-    value = scalar(node)
+    value = parse_scalar(node)
     return "empty" if value is None else repr(value)
 
 
@@ -149,12 +149,12 @@ def to_builtins(node: yaml.Node, source: str) -> Any:
     if isinstance(node, yaml.SequenceNode):
         return [to_builtins(item, source) for item in node.value]
     if not isinstance(node, yaml.MappingNode):
-        return scalar(node)
+        return parse_scalar(node)
     found: dict[Any, Any] = {}
     for key, value in node.value:
-        name = scalar(key) if isinstance(key, yaml.ScalarNode) else None
+        name = parse_scalar(key) if isinstance(key, yaml.ScalarNode) else None
         if not isinstance(key, yaml.ScalarNode) or name in found:
-            message = f"the key {describe(key)} is not a scalar or occurs twice"
+            message = f"the key {describe_node(key)} is not a scalar or occurs twice"
             raise FlowError(source, [problem_at(key, message)])
         found[name] = to_builtins(value, source)
     return found
@@ -162,7 +162,7 @@ def to_builtins(node: yaml.Node, source: str) -> Any:
 
 def read_yaml(text: str, source: str) -> Any:
     """Read YAML as dicts, lists and scalars."""
-    return to_builtins(compose(text, source), source)
+    return to_builtins(compose_yaml(text, source), source)
 
 
 #: The whole file, in errors.
@@ -171,7 +171,7 @@ THE_FLOW = "the flow"
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 
 
-class Invalid(Exception):
+class InvalidValue(Exception):
     """A value was wrong; the problem was reported already."""
 
 
@@ -216,7 +216,7 @@ class TypedReader:
             values: dict[str, Any] = {}
             for name, (_, value) in self._entries(node, what).items():
                 before = len(self.problems)
-                with suppress(Invalid):
+                with suppress(InvalidValue):
                     made = self.convert(value, get_args(kind)[1], _inside(name, what))
                     if len(self.problems) == before:
                         values[name] = made
@@ -244,7 +244,7 @@ class TypedReader:
         required += getattr(cls, "REQUIRED", ())
         values: dict[str, Any] = {}
         for name, (_, value) in self._entries(node, what, tuple(fields), required).items():
-            with suppress(Invalid):
+            with suppress(InvalidValue):
                 values[name] = self.convert(value, fields[name].type, _inside(name, what))
         try:
             return msgspec.convert(values, cls)
@@ -252,7 +252,7 @@ class TypedReader:
             # Values that fit one by one can still be refused together.
             if len(self.problems) == before:
                 self._add(node, f"{what}: {_lower_first(error)}")
-            raise Invalid from error
+            raise InvalidValue from error
 
     def _entries(
         self,
@@ -263,13 +263,13 @@ class TypedReader:
     ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
         """Return key and value nodes of a mapping by name; wrong ones are reported and left out."""
         if not isinstance(node, yaml.MappingNode):
-            self._add(node, f"{what} must be a mapping, not {describe(node)}")
-            raise Invalid
+            self._add(node, f"{what} must be a mapping, not {describe_node(node)}")
+            raise InvalidValue
         found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
-            name = scalar(key) if isinstance(key, yaml.ScalarNode) else None
+            name = parse_scalar(key) if isinstance(key, yaml.ScalarNode) else None
             if not isinstance(name, str) or not name:
-                self._add(key, f"a key of {what} must be a word, not {describe(key)}")
+                self._add(key, f"a key of {what} must be a word, not {describe_node(key)}")
             elif name in found:
                 first = found[name][0].start_mark.line + 1
                 self._add(
@@ -280,7 +280,7 @@ class TypedReader:
             elif allowed is not None and name not in allowed:
                 self._add(
                     key,
-                    f"unknown key {name!r} in {what}{nearest(name, allowed)}",
+                    f"unknown key {name!r} in {what}{did_you_mean(name, allowed)}",
                     f"its keys: {', '.join(allowed) or 'none'}",
                 )
             else:
@@ -292,21 +292,21 @@ class TypedReader:
 
     def _value(self, node: yaml.Node, kind: Any, what: str) -> Any:
         value, parameter = self._resolve(node, what)
-        reason = refusal(value, kind)
+        reason = type_fault(value, kind)
         if reason:
             source = f" (from parameter {parameter.name!r})" if parameter else ""
             self._add(node, f"{what} is {value!r}{source}: {reason}")
-            raise Invalid
+            raise InvalidValue
         if parameter:
             # A parameter must not promise what the processor refuses.
             for limit in (parameter.minimum, parameter.maximum, *(parameter.choices or ())):
-                reason = "" if limit is None else refusal(limit, kind)
+                reason = "" if limit is None else type_fault(limit, kind)
                 if reason:
                     self._add(
                         node,
                         f"parameter {parameter.name!r} may be {limit!r}, but {what} not: {reason}",
                     )
-                    raise Invalid
+                    raise InvalidValue
         return msgspec.convert(value, kind)
 
     def _resolve(self, node: yaml.Node, what: str) -> tuple[Any, ParameterDefinition | None]:
@@ -322,15 +322,15 @@ class TypedReader:
             if len(names) > 1:
                 writers = " and ".join(f"{name!r}" for name in names)
                 self._add(node, f"two writers of {what}: {writers}", "keep one of the two")
-                raise Invalid
+                raise InvalidValue
             if names and value != f"${{{names[0]}}}":
                 self._add(inner, f"{what}: ${{{names[0]}}} must stand alone, as the whole value")
-                raise Invalid
+                raise InvalidValue
             if names:
                 parameter = self.parameters.get(names[0])
                 if parameter is None:
                     self._report_unknown(node, names[0], sorted(self.parameters), what)
-                    raise Invalid
+                    raise InvalidValue
                 return parameter.value, parameter
         return value, None
 
@@ -339,19 +339,19 @@ class TypedReader:
         if not self.has(("parameters", name)):
             self._add(
                 node,
-                f"{what} refers to the unknown parameter {name!r}{nearest(name, known)}",
+                f"{what} refers to the unknown parameter {name!r}{did_you_mean(name, known)}",
                 f"the flow's parameters: {', '.join(known) or 'none'}",
             )
 
 
-def refusal(value: Any, kind: Any) -> str:
+def type_fault(value: Any, kind: Any) -> str:
     """Return the reason why a value is not of a type, or an empty text when it is."""
     try:
         msgspec.convert(value, kind)
     except (msgspec.ValidationError, ValueError) as error:
         choices = [str(one) for one in get_args(kind)] if get_origin(kind) is Literal else []
         if isinstance(value, str) and choices:
-            return f"must be one of {', '.join(choices)}{nearest(value, choices)}"
+            return f"must be one of {', '.join(choices)}{did_you_mean(value, choices)}"
         return _lower_first(error)
     return ""
 

@@ -91,8 +91,8 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
         return self.record.display_path if self.record else self.file.display_path
 
 
-def count(paths: Iterable[str | os.PathLike[str]]) -> int:
-    """Estimate how many results `load` yields for some paths; blank lines of records are counted as well.
+def count_documents(paths: Iterable[str | os.PathLike[str]]) -> int:
+    """Estimate how many results `load_documents` yields for some paths; blank lines of records count as well.
 
     Cost: one look at each file; files of records are read. Files that cannot be read are not counted.
     """
@@ -107,7 +107,7 @@ def count(paths: Iterable[str | os.PathLike[str]]) -> int:
     return total
 
 
-def load(
+def load_documents(
     paths: Iterable[str | os.PathLike[str]],
     *,
     chunker: Chunker,
@@ -341,10 +341,10 @@ def _failure(path: str, document_id: str | None, error: Exception) -> LoadFailur
 
 def _count_lines(path: str) -> int:
     with open(path, "rb") as stream:  # noqa: PTH123 - paths are strings here, see `sources`
-        count, last = 0, b"\n"
+        lines, last = 0, b"\n"
         for block in iter(lambda: stream.read(_COUNT_BLOCK_BYTES), b""):
-            count, last = count + block.count(b"\n"), block[-1:]
-    return count + (last != b"\n")
+            lines, last = lines + block.count(b"\n"), block[-1:]
+    return lines + (last != b"\n")
 
 
 def _with_length(part: bytes) -> bytes:

@@ -137,7 +137,7 @@ class LimitedProcess:
         """
         if not self.is_ready:
             self.connection.settimeout(START_S)
-            receive(self.connection)
+            receive_message(self.connection)
             self.is_ready = True
 
     def kill(self) -> None:
@@ -154,7 +154,7 @@ class LimitedProcess:
         return code
 
 
-def send(connection: socket.socket, message: bytes) -> None:
+def send_message(connection: socket.socket, message: bytes) -> None:
     """Send a message with its length."""
     connection.sendall(_LENGTH.pack(len(message)))
     connection.sendall(message)
@@ -176,7 +176,7 @@ def receive_exactly(connection: socket.socket, size: int) -> bytearray:
     return data
 
 
-def receive(connection: socket.socket) -> bytearray:
+def receive_message(connection: socket.socket) -> bytearray:
     """Return the next message."""
     return receive_exactly(connection, receive_length(connection))
 
@@ -194,7 +194,7 @@ def connect() -> tuple[socket.socket, Limits]:
     limits = msgspec.json.decode(sys.argv[3], type=Limits)
     limit_memory(limits.memory)
     _limit(resource.RLIMIT_CORE, 0)
-    send(connection, _READY)
+    send_message(connection, _READY)
     return connection, limits
 
 

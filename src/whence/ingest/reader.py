@@ -24,7 +24,7 @@ from whence.ingest.limited_process import (
     Limits,
     receive_exactly,
     receive_length,
-    send,
+    send_message,
 )
 from whence.ingest.reading_process import Job, Reply
 from whence.ingest.sources import SourceFile
@@ -115,7 +115,7 @@ class DocumentReader:
             process = self._running()
             process.connection.settimeout(self._limits.seconds + START_S)
             try:
-                send(process.connection, job)
+                send_message(process.connection, job)
             except OSError:
                 # It ended; the reply to its first job says why.
                 return

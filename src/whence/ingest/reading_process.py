@@ -20,7 +20,7 @@ from whence.ingest.limited_process import (
     limit_processor_time,
     receive_exactly,
     receive_length,
-    send,
+    send_message,
 )
 from whence.ingest.loader_registry import detect_loader, loaders_by_suffix
 from whence.ingest.sources import SourceFile
@@ -88,7 +88,7 @@ def main() -> None:
                 reply, is_last = _reply(job, limits)
             except MemoryError:
                 reply, is_last = out_of_memory, True
-            send(connection, reply)
+            send_message(connection, reply)
 
 
 def _reply(job: Job, limits: Limits) -> tuple[bytes, bool]:

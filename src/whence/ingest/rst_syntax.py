@@ -337,8 +337,10 @@ class _Directive:
 
     def _facts(self) -> list[nodes.Node]:
         """Return the options that tell something, as a paragraph like `Type: int.`."""
-        told = [(name, self.options[name]) for name in _FACTS if self.options.get(name)]
-        words = " ".join(f"{name.capitalize()}: {' '.join(value.split())}." for name, value in told)
+        facts = [(name, self.options[name]) for name in _FACTS if self.options.get(name)]
+        words = " ".join(
+            f"{name.capitalize()}: {' '.join(value.split())}." for name, value in facts
+        )
         return [self._paragraph(words)] if words else []
 
 

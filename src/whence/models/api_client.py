@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from whence.models.endpoints import Endpoint
 from whence.models.rate_limits import wait_s
-from whence.models.spending import Spending
+from whence.models.spending import ServerUsage
 from whence.schema.errors import BadInput, ConfigError, Unavailable, WhenceError
 from whence.schema.time_limit import seconds_left
 
@@ -85,7 +85,7 @@ class ApiClient:
         """Host and port, for traces."""
         self.address = urlunsplit((parts.scheme, self.host, parts.path.rstrip("/"), "", ""))
         """The address without credentials and query, for people."""
-        self.spent = Spending()
+        self.spent = ServerUsage()
         """What the requests cost so far, as the server says."""
         self._endpoint = endpoint
         self._login = (parts.username, parts.password or "") if parts.username else None
@@ -356,7 +356,7 @@ class ServedModel:
         return f"{self._name}@{self._client.host}"
 
     @property
-    def spent(self) -> Spending:
+    def spent(self) -> ServerUsage:
         """What the requests cost so far, as the server says."""
         return self._client.spent
 

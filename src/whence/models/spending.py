@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-class Spending(msgspec.Struct):
+class ServerUsage(msgspec.Struct):
     """Sums over the requests to one server."""
 
     tokens: int = 0

@@ -41,7 +41,7 @@ Sizes = Mapping[str, int]
 """Size of each text by id, in the unit of the budget; an id without a size has no text for this reader."""
 
 
-def in_order(
+def fetch_order(
     prioritize: Prioritize, seeds: Sequence[str], graph: Iterable[PlannedText]
 ) -> list[str]:
     """Return the ids in the order in which they are offered a place, each once.
@@ -91,7 +91,7 @@ def _clustered(seeds: Sequence[str], others: Iterable[PlannedText]) -> list[str]
     return [one for seed in seeds for one in (seed, *clusters[seed])] + alone
 
 
-def decide(order: Iterable[str], sizes: Sizes, budget: TextBudget) -> list[TextDecision]:
+def decide_texts(order: Iterable[str], sizes: Sizes, budget: TextBudget) -> list[TextDecision]:
     """Decide for each id, in this order, whether its text is taken.
 
     Cost: linear.
@@ -123,7 +123,7 @@ async def _within_budget(
         sizes = {key: text.tokens or 0 for key, text in texts.items()}
     else:
         sizes = {key: len(text.content) for key, text in texts.items()}
-    decisions = tuple(decide(wanted, sizes, plan.budget))
+    decisions = tuple(decide_texts(wanted, sizes, plan.budget))
     included = {one.id: texts[one.id] for one in decisions if one.action == "include"}
     if plan.budget.kind == "chars":
         # Counted for information only: without a model the texts are returned uncounted.
@@ -189,7 +189,7 @@ class TextFetcherProcessor(Processor):
                 raise BadInput("give chunk ids or a plan, not both")
             if plan.budget.limit < 1:
                 raise BadInput(f"a budget must be at least 1, not {plan.budget.limit}")
-            ids = tuple(in_order(plan.prioritize, plan.seeds, plan.graph))
+            ids = tuple(fetch_order(plan.prioritize, plan.seeds, plan.graph))
         wanted = tuple(dict.fromkeys(ids))
         if len(wanted) > self.parameters.max_ids:
             raise BadInput(

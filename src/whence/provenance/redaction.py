@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stages import listed
+from whence.provenance.stages import list_rows
 from whence.provenance.terms import answer_uris, id_from_iri, integer, iri_from_id
 from whence.provenance.trace import Trace, read_trace
 from whence.schema.terms import Term, Triple, iri, literal
@@ -175,7 +175,7 @@ class _Redaction:
 
     def _listed(self) -> Iterator[Triple]:
         for (stage, predicate), targets in self.lists.items():
-            for subject, term, target in listed(iri(stage), predicate, targets):
+            for subject, term, target in list_rows(iri(stage), predicate, targets):
                 yield Triple(subject, iri(term), target, ns.GRAPH_RETRIEVAL)
 
     def _rename(self, triple: Triple) -> Triple:

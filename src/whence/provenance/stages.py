@@ -118,7 +118,7 @@ def grounding_triples(
     """
     stage = _Stage(answer_id, "grounding", "question")
     node, terms = stage.node, list(map(_concept_term, concepts))
-    stage.rows += listed(node, ns.TG_CONCEPT, terms)
+    stage.rows += list_rows(node, ns.TG_CONCEPT, terms)
     stage.add_model_call(in_token, out_token, model)
     if run is not None:
         order = json.dumps([term.value for term in terms], ensure_ascii=False)
@@ -148,7 +148,7 @@ def exploration_triples(
     stage = _Stage(answer_id, "exploration", "grounding")
     rows = stage.rows
     rows.append((stage.node, ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids)))))
-    rows += listed(stage.node, ns.TG_SELECTED_CHUNK, list(map(_id_term, chunk_ids)))
+    rows += list_rows(stage.node, ns.TG_SELECTED_CHUNK, list(map(_id_term, chunk_ids)))
     for candidate in _by_rank(candidates):
         node = iri(f"{stage.uris.candidate_prefix}{candidate.rank}")
         document, digest = candidate.document_id, candidate.digest
@@ -187,7 +187,7 @@ def focus_triples(
     """
     stage = _Stage(answer_id, "focus", "exploration")
     nodes = [iri(f"{stage.uris.selection_prefix}{index}") for index in range(len(selections))]
-    stage.rows += listed(stage.node, ns.TG_SELECTED_CHUNK, nodes)
+    stage.rows += list_rows(stage.node, ns.TG_SELECTED_CHUNK, nodes)
     for node, selection in zip(nodes, selections, strict=True):
         if run is not None:
             stage.add_entity(node)
@@ -275,7 +275,9 @@ def failure_triples(
     return error.triples("Error", (ns.TG_ERROR_TYPE,), run)
 
 
-def listed(node: Term, predicate: str, targets: Sequence[Term]) -> Iterator[tuple[Term, str, Term]]:
+def list_rows(
+    node: Term, predicate: str, targets: Sequence[Term]
+) -> Iterator[tuple[Term, str, Term]]:
     """State a list of a node: on itself, or on parts of it when there are more than `MAX_LISTED`.
 
     The node derives from its parts when the list is of what it derives from.
@@ -435,7 +437,7 @@ class _Stage:
                     (passage, ns.RDF_TYPE, _shared_iri(ns.TG_CHUNK_TYPE)),
                     (passage, ns.PROV_WAS_DERIVED_FROM, document),
                 )
-        self.rows += listed(self.node, ns.PROV_WAS_DERIVED_FROM, list(passages.values()))
+        self.rows += list_rows(self.node, ns.PROV_WAS_DERIVED_FROM, list(passages.values()))
 
     def add_refusal(self, refusal: Refusal) -> None:
         """State why there is no answer."""

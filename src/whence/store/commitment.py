@@ -125,7 +125,7 @@ def entry_hash(
     return sha256(_encoder.encode(fields)).digest()
 
 
-def hash_again(entry: ChainEntry) -> bytes:
+def expected_hash(entry: ChainEntry) -> bytes:
     """Return the hash that an entry should have."""
     return entry_hash(
         entry.number, entry.kind, entry.answer_id, entry.digest, entry.written_at, entry.previous

@@ -47,7 +47,7 @@ def rare_words(texts: Iterable[str]) -> list[str]:
     )
 
 
-def as_written(words: Sequence[str]) -> list[str]:
+def word_forms(words: Sequence[str]) -> list[str]:
     """Return up to 32 of the words, evenly chosen, each in lower case and capitalised."""
     chosen = _evenly(list(words), _MOST_WORDS)
     return list(dict.fromkeys(form for word in chosen for form in (word, word.capitalize())))

@@ -73,12 +73,12 @@ def node_document(node: CodeNode) -> DocumentDraft:
 def snapshot_refs(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
     """Return the names that a snapshot is found by, other than id and head sha, sorted."""
     for name in (snapshot.repo, snapshot.branch, snapshot.head_sha, *tags):
-        check_shown_name(name, "a snapshot")
+        check_display_name(name, "a snapshot")
     branch = () if snapshot.branch == UNKNOWN_BRANCH else (snapshot.branch,)
     return tuple(sorted({*branch, *tags}))
 
 
-def check_shown_name(name: str, what: str) -> None:
+def check_display_name(name: str, what: str) -> None:
     """Refuse a name that people cannot read or type, such as one with control characters."""
     # Surrogates and NUL are not printable either.
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _LONGEST_NAME:

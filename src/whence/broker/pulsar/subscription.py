@@ -201,7 +201,7 @@ _SETTLED_S = 60.0
 _Id = tuple[str, int, int, int]
 
 
-class Stamps:
+class InternalProperties:
     """Names of properties that travel with a message and are not shown as headers; milliseconds."""
 
     DELIVER_AT = INTERNAL + "deliver-at"
@@ -314,11 +314,11 @@ class PulsarSubscription(QueueSubscription):
 
     def _fetched(self, feed: ConsumerFeed, message: Message, message_id: _Id) -> FetchedMessage:
         properties: dict[str, str] = message.properties()
-        published_at_ms = number_of(properties.get(Stamps.PUBLISHED_AT)) or (
+        published_at_ms = number_of(properties.get(InternalProperties.PUBLISHED_AT)) or (
             message.publish_timestamp()
         )
         attempt = max(1, number_of(properties.get(Headers.ATTEMPT)))
-        deliver_at = number_of(properties.get(Stamps.DELIVER_AT)) / 1000
+        deliver_at = number_of(properties.get(InternalProperties.DELIVER_AT)) / 1000
         wait = deliver_at - self.clock.time() if deliver_at else 0.0
         return FetchedMessage(
             StoredMessage(
@@ -335,7 +335,7 @@ class PulsarSubscription(QueueSubscription):
             redelivered=(
                 attempt > 1 or message.redelivery_count() > 0 or published_at_ms < feed.opened_at_ms
             ),
-            first_at=number_of(properties.get(Stamps.FIRST_AT)) / 1000,
+            first_at=number_of(properties.get(InternalProperties.FIRST_AT)) / 1000,
             raw=message,
             id=message_id,
             feed=feed,
@@ -378,11 +378,13 @@ class PulsarSubscription(QueueSubscription):
         properties = {
             **message.headers,
             Headers.ATTEMPT: str(attempt),
-            Stamps.PUBLISHED_AT: str(round(message.published_at * 1000)),
-            Stamps.FIRST_AT: str(round(entry.first_at * 1000)),
+            InternalProperties.PUBLISHED_AT: str(round(message.published_at * 1000)),
+            InternalProperties.FIRST_AT: str(round(entry.first_at * 1000)),
         }
         if delay_s > 0:
-            properties[Stamps.DELIVER_AT] = str(round((self.clock.time() + delay_s) * 1000))
+            properties[InternalProperties.DELIVER_AT] = str(
+                round((self.clock.time() + delay_s) * 1000)
+            )
         entry.settling = True
         try:
             await self.transport.publish_retry(

@@ -24,7 +24,7 @@ from whence.broker.pulsar.errors import is_gone, translate
 from whence.broker.pulsar.options import PulsarOptions, checked_url
 from whence.broker.pulsar.producer_pool import ProducerPool
 from whence.broker.pulsar.schema_registry import MessageSchema
-from whence.broker.pulsar.subscription import INTERNAL, PulsarSubscription, Stamps
+from whence.broker.pulsar.subscription import INTERNAL, InternalProperties, PulsarSubscription
 from whence.broker.requests import Requester
 from whence.broker.retry import check_policy
 from whence.broker.transport import (
@@ -132,7 +132,7 @@ class PulsarTransport:
         message_id = own.get(Headers.MESSAGE_ID) or f"{self._instance}-{next(self._numbers)}"
         own[Headers.MESSAGE_ID] = message_id
         if delay_s:
-            own[Stamps.DELIVER_AT] = str(round((self.clock.time() + delay_s) * 1000))
+            own[InternalProperties.DELIVER_AT] = str(round((self.clock.time() + delay_s) * 1000))
         if name.endswith(".dlq"):
             await self._client.keep_dead_letters(name)
         await self._send(name, payload, own, key)
@@ -183,7 +183,7 @@ class PulsarTransport:
     async def _send_now(
         self, topic: str, payload: bytes, properties: dict[str, str], key: str | None
     ) -> None:
-        due = properties.get(Stamps.DELIVER_AT)
+        due = properties.get(InternalProperties.DELIVER_AT)
         for last in (False, True):
             pooled = await self._producers.acquire(topic)
             try:

@@ -62,7 +62,7 @@ class ReferenceWork:
         return (time.perf_counter() - started) * 1e3
 
 
-def in_floors(latencies_ms: Sequence[float], works_ms: Sequence[float]) -> list[float]:
+def relative_latencies(latencies_ms: Sequence[float], works_ms: Sequence[float]) -> list[float]:
     """Return latencies in units of the floor; `works_ms` has the time of the work after each search.
 
     >>> in_floors([10.0, 20.0, 30.0], [5.0, 5.0, 11.0])

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whence.evaluation.gate.run import QueryReport, latencies, measure
+from whence.evaluation.gate.run import QueryReport, latencies_by_check, suite_metrics
 from whence.evaluation.gate.schema import Baseline, Floor, Intent, Metrics, Policy
 
 Category = Literal[
@@ -69,7 +69,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """Metrics above their cap that the policy does not enforce."""
 
 
-class Mover(msgspec.Struct, frozen=True, kw_only=True):
+class ChangedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A query whose result differs from the recorded one."""
 
     id: str
@@ -109,7 +109,7 @@ def check_run(
         policy: Limits and tolerances.
         floor: Floor of the run; None when it was not measured.
     """
-    now = measure(queries)
+    now = suite_metrics(queries)
     quality = _quality_checks(now, baseline.metrics, policy)
     degraded = _check(
         "degraded_query_rate",
@@ -140,12 +140,12 @@ def check_run(
     )
 
 
-def movers(queries: Sequence[QueryReport], baseline: Baseline) -> list[Mover]:
+def changed_queries(queries: Sequence[QueryReport], baseline: Baseline) -> list[ChangedQuery]:
     """Return the queries whose first hit or found targets changed, sorted by id."""
     before = {query.id: query for query in baseline.per_query}
     pairs = [(before[query.id], query) for query in queries if query.id in before]
     return [
-        Mover(
+        ChangedQuery(
             id=query.id,
             hit_rank_before=old.hit_rank,
             hit_rank=query.hit_rank,
@@ -186,7 +186,7 @@ def _latency_checks(
     queries: Sequence[QueryReport], baseline: Baseline, policy: Policy, factors: Mapping[str, float]
 ) -> list[Check]:
     checks = []
-    for name, (current, _) in latencies(queries).items():
+    for name, (current, _) in latencies_by_check(queries).items():
         kind, _, intent = name.partition(".")
         percentile = "p50" if "_p50_" in kind else "p95"
         # A recorded latency of 0 means that there is none.
@@ -253,7 +253,7 @@ def _check(
 def _explained(
     queries: Sequence[QueryReport], baseline: Baseline, policy: Policy, quality: Sequence[Check]
 ) -> set[str]:
-    lost = {mover.id for mover in movers(queries, baseline) if mover.lost_hints}
+    lost = {one.id for one in changed_queries(queries, baseline) if one.lost_hints}
     if not lost:
         return _explained_by_recall(quality)
     recorded = {query.id: query for query in baseline.per_query}
@@ -266,7 +266,7 @@ def _explained(
             restored.append(msgspec.structs.replace(query, negative_violations=0, **kept))
         else:
             restored.append(query)
-    checks = _quality_checks(measure(restored), baseline.metrics, policy)
+    checks = _quality_checks(suite_metrics(restored), baseline.metrics, policy)
     return {check.metric for check in checks if check.passed}
 
 

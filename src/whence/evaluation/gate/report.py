@@ -11,19 +11,19 @@ import msgspec
 from whence.evaluation import measures
 from whence.evaluation.files import digest_of
 from whence.evaluation.gate.gate_result import (
+    changed_queries,
     check_run,
     loose_checks,
     machine_factors,
-    movers,
 )
 from whence.evaluation.gate.run import (
     SuiteRun,
-    by_intent,
     documents_named,
     floor_of,
+    group_by_intent,
     latency_by_intent,
-    measure,
     score_hits,
+    suite_metrics,
 )
 from whence.evaluation.gate.schema import (
     BASELINE_VERSION,
@@ -195,7 +195,7 @@ async def collection_digest(store: Store, collection: str) -> str:
     return digest.hexdigest()
 
 
-def record(
+def make_baseline(
     run: SuiteRun,
     suite: Suite,
     *,
@@ -213,7 +213,7 @@ def record(
         collection=run.collection,
         collection_digest=run.digest,
         whence_version=version,
-        metrics=measure(run.queries),
+        metrics=suite_metrics(run.queries),
         latency_by_intent=latency_by_intent(run.queries),
         floor=floor_of(run.work, run.queries),
         per_query=msgspec.convert(run.queries, list[BaselineQuery], from_attributes=True),
@@ -271,13 +271,14 @@ def gate_document(
         "dry_run": dry_run,
         "measurements": measurements,
         "total_queries": len(run.queries),
-        "metrics": measure(run.queries),
+        "metrics": suite_metrics(run.queries),
         "intervals": {
             name: bootstrap_interval([getattr(query, field) for query in run.queries])._asdict()
             for name, field in _MEASURES.items()
         },
         "metrics_by_intent": {
-            intent: measure(queries) for intent, queries in by_intent(run.queries).items()
+            intent: suite_metrics(queries)
+            for intent, queries in group_by_intent(run.queries).items()
         },
         "latency_by_intent": latency_by_intent(run.queries),
         "floor": floor,
@@ -290,7 +291,7 @@ def gate_document(
         "ambiguous_hints": _ambiguous_hints(suite, run.document_ids),
         "legs": compare_retrievers(run.legs, baseline.legs, policy.tolerance),
         "loose_checks": loose_checks(gate),
-        "movers": movers(run.queries, baseline),
+        "movers": changed_queries(run.queries, baseline),
         "per_query": run.queries,
     }
     return {"report": report, "gate": gate}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from whence.evaluation import measures
-from whence.evaluation.gate.floor import ReferenceWork, in_floors
+from whence.evaluation.gate.floor import ReferenceWork, relative_latencies
 from whence.evaluation.gate.schema import (
     INTENTS,
     Floor,
@@ -39,7 +39,7 @@ _IN_PATH = re.compile(r"[/#]")
 _IN_CODE = re.compile(r"::|[/#.]")
 
 
-def matches(hint: str, hit: Hit) -> bool:
+def names_hit(hint: str, hit: Hit) -> bool:
     """Return whether a hint names a hit, ignoring case and surrounding space.
 
     Segments of a path are separated by `/` or `#`, those of a qualified name by `::`, `.` or `#`, and those
@@ -82,7 +82,7 @@ def _suffixes(document_id: str) -> set[str]:
     return {folded, *(folded[found.end() :] for found in marks.finditer(folded))}
 
 
-def assign(hints: Sequence[str], hits: Sequence[Hit]) -> dict[int, int]:
+def match_hints(hints: Sequence[str], hits: Sequence[Hit]) -> dict[int, int]:
     """Match hints with documents one to one, as many as possible.
 
     Bipartite matching by augmenting paths (Kuhn, 1955) in rank order: a document once matched stays
@@ -99,7 +99,7 @@ def assign(hints: Sequence[str], hits: Sequence[Hit]) -> dict[int, int]:
     for place, hit in enumerate(hits):
         if hit.document_id not in seen:
             seen.add(hit.document_id)
-            fitting[place] = [n for n, hint in enumerate(hints) if matches(hint, hit)]
+            fitting[place] = [n for n, hint in enumerate(hints) if names_hit(hint, hit)]
 
     def augment(place: int, tried: set[int]) -> bool:
         for number in fitting[place]:
@@ -204,7 +204,9 @@ async def run_suite(
             progress(number * len(suite.queries) + len(outcomes), total)
         times = [outcome.latency_ms for outcome in outcomes]
         runs.append(outcomes)
-        floors.append([None] * len(times) if reference is None else in_floors(times, works))
+        floors.append(
+            [None] * len(times) if reference is None else relative_latencies(times, works)
+        )
     return [
         _report(query, outcomes, units, k)
         for query, outcomes, units in zip(
@@ -254,7 +256,7 @@ def _report(
         negative_hits=_count_negative(query, hits, lambda _target: k),
         negative_violations=_count_negative(query, hits, lambda target: target.within or k),
         found_hints=[hint for number, hint in enumerate(hints) if number in found],
-        unmatched_hints=[hint for hint in hints if not any(matches(hint, hit) for hit in hits)],
+        unmatched_hints=[hint for hint in hints if not any(names_hit(hint, hit) for hit in hits)],
         degraded_reasons=sorted(degraded),
         replayed_equal=bool(degraded)
         or all(_order(outcome.hits[:k]) == _order(hits) for outcome in repeated),
@@ -270,7 +272,7 @@ def score_hits(
 ) -> tuple[dict[int, int], RetrieverScores]:
     """Return the expected target of each hit, by places from 0, and the measures of the first k hits."""
     hints = [target.hint for target in query.expected_targets]
-    assigned = assign(hints, hits)
+    assigned = match_hints(hints, hits)
     gains = [float(place in assigned) for place in range(len(hits))]
     return assigned, RetrieverScores(
         recall_at_k=measures.recall(gains, len(hints), k),
@@ -283,7 +285,7 @@ def _count_negative(
     query: SuiteQuery, hits: Sequence[Hit], depth: Callable[[NegativeTarget], int]
 ) -> int:
     return sum(
-        any(rank <= depth(one) and matches(one.hint, hit) for one in query.negative_targets)
+        any(rank <= depth(one) and names_hit(one.hint, hit) for one in query.negative_targets)
         for rank, hit in enumerate(hits, 1)
     )
 
@@ -292,7 +294,7 @@ def _order(hits: Sequence[Hit]) -> list[tuple[str, str]]:
     return [(hit.document_id, hit.content) for hit in hits]
 
 
-def measure(queries: Sequence[QueryReport]) -> Metrics:
+def suite_metrics(queries: Sequence[QueryReport]) -> Metrics:
     """Return the means over queries; of the clustering ratio over those with two results or more."""
     latencies = [query.latency_ms for query in queries]
     first = [query.first_latency_ms for query in queries]
@@ -317,7 +319,7 @@ def measure(queries: Sequence[QueryReport]) -> Metrics:
     )
 
 
-def by_intent(queries: Sequence[QueryReport]) -> dict[Intent, list[QueryReport]]:
+def group_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, list[QueryReport]]:
     """Return the queries of each intent that occurs; the intents are in their fixed order."""
     groups = {intent: [one for one in queries if one.intent == intent] for intent in INTENTS}
     return {intent: some for intent, some in groups.items() if some}
@@ -326,7 +328,7 @@ def by_intent(queries: Sequence[QueryReport]) -> dict[Intent, list[QueryReport]]
 def latency_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, IntentLatency]:
     """Return the latency of each intent that occurs."""
     found: dict[Intent, IntentLatency] = {}
-    for intent, some in by_intent(queries).items():
+    for intent, some in group_by_intent(queries).items():
         latencies = [query.latency_ms for query in some]
         found[intent] = IntentLatency(
             sample_count=len(latencies),
@@ -337,13 +339,13 @@ def latency_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, IntentLate
     return found
 
 
-def latencies(queries: Sequence[QueryReport]) -> dict[str, tuple[float, float | None]]:
+def latencies_by_check(queries: Sequence[QueryReport]) -> dict[str, tuple[float, float | None]]:
     """Return each latency by the name of its check, in milliseconds and in units of the floor.
 
     The second is None when the floor was not measured.
     """
     groups = [("latency", "", queries), ("first_latency", "", queries)]
-    groups += [("latency", f".{intent}", some) for intent, some in by_intent(queries).items()]
+    groups += [("latency", f".{intent}", some) for intent, some in group_by_intent(queries).items()]
     found: dict[str, tuple[float, float | None]] = {}
     for kind, suffix, some in groups:
         times: list[float] = [getattr(one, f"{kind}_ms") for one in some]
@@ -360,6 +362,8 @@ def latencies(queries: Sequence[QueryReport]) -> dict[str, tuple[float, float | 
 def floor_of(work: str, queries: Sequence[QueryReport]) -> Floor | None:
     """Return the milliseconds that are the unit of each latency; None when the floor was not measured."""
     times = {
-        name: round(ms / units, 6) for name, (ms, units) in latencies(queries).items() if units
+        name: round(ms / units, 6)
+        for name, (ms, units) in latencies_by_check(queries).items()
+        if units
     }
     return Floor(work=work, times=times) if times else None

@@ -59,12 +59,12 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     consistent: bool
 
 
-def answered(outcome: QueryOutcome) -> bool:
+def was_answered(outcome: QueryOutcome) -> bool:
     """Return whether a query was searched for and answered."""
     return not outcome.error and bool(outcome.query.query_text.strip())
 
 
-def latencies(times: Sequence[float]) -> Latencies:
+def summarize_latencies(times: Sequence[float]) -> Latencies:
     """Summarise latencies in milliseconds."""
     return Latencies(
         samples=len(times),
@@ -101,7 +101,7 @@ def _repeated(run: ValidationRun, outcomes: Sequence[QueryOutcome]) -> dict[str,
     asked = [one for one in outcomes if not one.cut and _key(one.query) not in refused]
     changed = _changed(run, asked)
     return {
-        "latency": latencies([one.latency_ms for one in outcomes if answered(one)]),
+        "latency": summarize_latencies([one.latency_ms for one in outcomes if was_answered(one)]),
         "searches": len(asked),
         "errors": sum(bool(one.error) or one.partial for one in asked),
         "changed": changed,
@@ -113,10 +113,12 @@ def _changed(run: ValidationRun, again: Iterable[QueryOutcome]) -> int:
     """Count the searches whose results are not those of the first whole answer to the same query."""
     known: dict[tuple[str, int], list[str]] = {}
     for outcome in (*run.first, *run.sequence, *run.load):
-        if answered(outcome) and not outcome.partial:
+        if was_answered(outcome) and not outcome.partial:
             known.setdefault(_key(outcome.query), _ids(outcome))
     return sum(
-        known[_key(one.query)] != _ids(one) for one in again if answered(one) and not one.partial
+        known[_key(one.query)] != _ids(one)
+        for one in again
+        if was_answered(one) and not one.partial
     )
 
 
@@ -138,7 +140,7 @@ def _slowdown(run: ValidationRun, limits: Thresholds) -> tuple[float, bool]:
     ratios: list[float] = []
     excess: list[float] = []
     for number, outcome in enumerate((*run.first, *run.sequence)):
-        if not answered(outcome):
+        if not was_answered(outcome):
             continue
         # The clock may have seen no time pass.
         before = first.setdefault(_key(outcome.query), max(outcome.latency_ms, 0.001))

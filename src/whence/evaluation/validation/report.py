@@ -16,10 +16,10 @@ from whence.evaluation.validation.repeated import (
     Latencies,
     LoadReport,
     SequenceReport,
-    answered,
-    latencies,
     report_load,
     report_sequence,
+    summarize_latencies,
+    was_answered,
 )
 from whence.evaluation.validation.run import QueryOutcome, ValidationRun
 from whence.evaluation.validation.source_texts import SourceTexts
@@ -140,8 +140,8 @@ def build_report(
 ) -> ValidationReport:
     """Check the results of a run and summarise its latencies."""
     results = [_check_query(outcome, thresholds, stored, sources) for outcome in run.first]
-    total = latencies([result.latency_ms for result in results])
-    complete = [outcome for outcome in run.first if answered(outcome)]
+    total = summarize_latencies([result.latency_ms for result in results])
+    complete = [outcome for outcome in run.first if was_answered(outcome)]
     passed = sum(result.passed for result in results)
     sequence, load = report_sequence(run, thresholds), report_load(run)
     verdict = {
@@ -165,8 +165,8 @@ def build_report(
         percentiles=total.percentiles,
         latency={
             "total": total,
-            "embedding": latencies([outcome.embedding_ms for outcome in complete]),
-            "search": latencies([outcome.search_ms for outcome in complete]),
+            "embedding": summarize_latencies([outcome.embedding_ms for outcome in complete]),
+            "search": summarize_latencies([outcome.search_ms for outcome in complete]),
         },
         sequence=sequence,
         load=load,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from whence.evaluation.validation.target import Passage
 from whence.ingest.chunking import Chunker
-from whence.ingest.documents import load
+from whence.ingest.documents import load_documents
 from whence.ingest.limited_process import Limits
 from whence.ingest.load_results import LoadedDocument
 from whence.ingest.reader import DocumentReader
@@ -60,7 +60,7 @@ def read_documents(
     texts: dict[str, str] = {}
     for name, ids in wanted.items():
         for path in _files(name, roots):
-            for item in load([path], chunker=chunker, reader=reader):
+            for item in load_documents([path], chunker=chunker, reader=reader):
                 if not isinstance(item, LoadedDocument):
                     continue
                 # A file on its own has its name as id, a record the same id as ever.

@@ -100,8 +100,8 @@ class Operation:
         match reply:
             case Answer():
                 self.answered(reply.text, reply.model, None, None, reply.answer_id)
-            case PromptResponse(result=told) if told is not None:
-                self.answered(told.text, told.model, told.in_token, told.out_token)
+            case PromptResponse(result=result) if result is not None:
+                self.answered(result.text, result.model, result.in_token, result.out_token)
             case EmbeddingResponse():
                 self.embedded(reply.model)
 

@@ -74,8 +74,8 @@ class FlowSpans:
             raise
         finally:
             if exchange and span.is_recording():
-                told = Operation(span, captures=self._captures)
-                told.handled(exchange[0], exchange[1] if len(exchange) > 1 else None)
+                operation = Operation(span, captures=self._captures)
+                operation.handled(exchange[0], exchange[1] if len(exchange) > 1 else None)
             span.end()
 
 

@@ -5,6 +5,6 @@ errors name member and line.
 `bundle.open_bundle` checks the archive and finds the members (`archive`);
 `bundle_reader.BundleReader` reads nodes and edges in one pass (`nodes`, `edges`,
 `json_stream`, `tables`);
-`bundle_reader.validate` reads without storing. Other packages use `bundle` and `bundle_reader` only; open
-`bundle_reader` first.
+`bundle_reader.validate_bundle` reads without storing. Other packages use `bundle` and `bundle_reader` only;
+open `bundle_reader` first.
 """

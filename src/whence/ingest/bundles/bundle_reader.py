@@ -5,8 +5,8 @@
     edges = reader.edges()
     report = reader.report()
 
-Each of the three may raise `BadInput`; then nothing of the bundle may be stored. `validate` makes the same pass
-and stores nothing.
+Each of the three may raise `BadInput`; then nothing of the bundle may be stored. `validate_bundle` makes the
+same pass and stores nothing.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def node_batches(reader: BundleReader, size: int) -> Iterator[list[CodeNode]]:
         yield batch
 
 
-def validate(bundle: Bundle) -> ImportReport:
+def validate_bundle(bundle: Bundle) -> ImportReport:
     """Read a whole bundle and return its report; nothing is stored.
 
     Raises:

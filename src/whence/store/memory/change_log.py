@@ -15,7 +15,7 @@ from whence.store.change_log import Change, ChangeKind
 from whence.store.protocols import EmbeddedDocument
 
 
-class Former(NamedTuple):
+class FormerVersion(NamedTuple):
     """A former version of a document."""
 
     document: EmbeddedDocument
@@ -32,7 +32,7 @@ class MemoryLog:
         self.since = since
         self.version = 0
         self.entries: list[Change] = []
-        self.former: list[Former] = []
+        self.former: list[FormerVersion] = []
 
     def add(
         self,
@@ -52,7 +52,7 @@ class MemoryLog:
                 if embedded is not None and one.kind in {"changed", "removed"}:
                     came = self._last(one.document_id, {"added", "changed"}, self.version)
                     document = embedded(one.document_id)
-                    self.former.append(Former(document, came, self.version + 1, at))
+                    self.former.append(FormerVersion(document, came, self.version + 1, at))
             self.version += 1
             when = at.astimezone(UTC).isoformat()
             self.entries += [
@@ -66,7 +66,7 @@ class MemoryLog:
         if named:
             first, tags = named[0].version, named[-1].tags
             self.entries = [one for one in self.entries if one.document_id != document_id]
-            self.add(at, [entry("erased", "", tags, first_version=first)])
+            self.add(at, [change_entry("erased", "", tags, first_version=first)])
 
     def existing(self, access: Access, version: int) -> dict[str, DocumentTags]:
         """Return the documents of a version that a reader may see today, with their last tags."""
@@ -122,7 +122,7 @@ class MemoryLog:
         return {one.document_id: one for one in named if one.version <= version}
 
 
-def entry(kind: ChangeKind, document_id: str, tags: DocumentTags, **fields: int) -> Change:
+def change_entry(kind: ChangeKind, document_id: str, tags: DocumentTags, **fields: int) -> Change:
     """Return an entry whose version is set when it is logged."""
     return Change(version=0, changed_at="", kind=kind, document_id=document_id, tags=tags, **fields)
 
@@ -138,4 +138,4 @@ def stored_entry(before: DocumentDraft | None, draft: DocumentDraft, serial: int
     kind: ChangeKind = "added" if before is None else "tagged" if same else "changed"
     digest = hashlib.sha256(draft.digest.encode()).digest()
     content = int.from_bytes(digest[:8]) if draft.digest else serial
-    return entry(kind, draft.document_id, draft.tags, content=content)
+    return change_entry(kind, draft.document_id, draft.tags, content=content)

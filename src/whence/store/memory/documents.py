@@ -13,7 +13,7 @@ from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.places import Place
 from whence.store.change_log import Change
 from whence.store.field_boosts import FieldBoosts
-from whence.store.memory.change_log import entry, stored_entry
+from whence.store.memory.change_log import change_entry, stored_entry
 from whence.store.memory.search import MemoryCollection, MemoryPart
 from whence.store.protocols import (
     CollectionInfo,
@@ -143,7 +143,7 @@ class MemoryDocuments(MemoryPart):
         self._log(
             found,
             (
-                entry("tagged", one, tags[one], content=contents[one])
+                change_entry("tagged", one, tags[one], content=contents[one])
                 for one in (draft.document_id for draft in changed)
             ),
         )
@@ -158,7 +158,7 @@ class MemoryDocuments(MemoryPart):
         """Set the weights of fields; see `Store`."""
         found = self._find(collection)
         if found.boosts != boosts:
-            self._log(found, [entry("settings", "", DocumentTags())])
+            self._log(found, [change_entry("settings", "", DocumentTags())])
         found.boosts = boosts
         for document in list(found.documents.values()):
             codes = [chunk.text.token_codes for chunk in document.chunks]
@@ -170,7 +170,7 @@ class MemoryDocuments(MemoryPart):
         if found is None:
             return 0
         drafts = [found.documents[one].draft for one in found.documents.keys() & {*document_ids}]
-        removed = (entry("removed", one.document_id, one.tags) for one in drafts)
+        removed = (change_entry("removed", one.document_id, one.tags) for one in drafts)
         self._log(found, removed)
         return sum(map(found.remove, document_ids))
 

@@ -16,7 +16,7 @@ from whence.store.change_log import Change, ChangeKind
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import CollectionVersion
-from whence.store.postgres.driver import Connection, iso_utc, writing
+from whence.store.postgres.driver import Connection, iso_utc, write_transaction
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.validation import is_text
 
@@ -240,7 +240,7 @@ async def prune_log(connection: Connection, before: datetime, *, dry_run: bool =
         if dry_run:
             removed += await connection.fetchval(_COUNT_OLD, row["id"], before)
             continue
-        async with writing(connection):
+        async with write_transaction(connection):
             await connection.execute(_LOCK, row["id"])
             found: int = await connection.fetchval(_REMOVE_OLD, row["id"], before)
             if found:

@@ -15,13 +15,13 @@ from whence.store.postgres.snapshots.catalogue import (
     SETS,
     SNAPSHOTS,
     find_published,
-    hide,
+    hide_collections,
     snapshot_record,
     snapshot_sets,
     write_set,
 )
 from whence.store.postgres.snapshots.importing import PostgresImport
-from whence.store.postgres.snapshots.removal import discard
+from whence.store.postgres.snapshots.removal import delete_hidden_collections
 from whence.store.snapshot_documents import missing_set, missing_snapshot
 from whence.store.snapshot_protocols import (
     CodeImport,
@@ -145,8 +145,8 @@ class PostgresCode:
                     raise missing_snapshot(snapshot_id)
                 await connection.execute(_DELETE_EMPTY_SETS)
                 await connection.execute(_DELETE_RUNS, snapshot_id)
-                await hide(connection, [collection_id])
-            await discard(connection, [collection_id], self._write_timeout_s)
+                await hide_collections(connection, [collection_id])
+            await delete_hidden_collections(connection, [collection_id], self._write_timeout_s)
 
     async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
         """Expand nodes along the graph of a snapshot; see `GraphStore`."""

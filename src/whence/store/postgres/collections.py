@@ -156,7 +156,7 @@ async def lock_collection(connection: Connection, name: str) -> LockedCollection
 
 
 def write_settings(timeout_s: float) -> tuple[str, ...]:
-    """Return the settings of a transaction that writes, for `driver.writing`.
+    """Return the settings of a transaction that writes, for `driver.write_transaction`.
 
     A write looks its rows up by an index each, most of them for foreign keys. Planning each look-up for its
     values, as searches need it, took half of the database's time. Tables that were tiny when a plan was made

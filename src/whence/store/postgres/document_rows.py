@@ -27,7 +27,7 @@ _RESERVE = """
     CROSS JOIN LATERAL (SELECT nextval(s.sequence) AS n FROM generate_series(1, $3::int)) x"""
 
 
-async def reserve(connection: Connection, table: str, column: str, n: int) -> list[int]:
+async def reserve_ids(connection: Connection, table: str, column: str, n: int) -> list[int]:
     """Reserve n numbers of an identity column, ascending; they are used up also when the transaction fails."""
     numbers: list[int] | None = await connection.fetchval(_RESERVE, table, column, n)
     return numbers or []
@@ -52,9 +52,9 @@ async def insert_documents(
     Returns:
         The numbers of the documents, and the numbers of all chunks, both in order.
     """
-    ids = await reserve(connection, "document", "id", len(drafts))
+    ids = await reserve_ids(connection, "document", "id", len(drafts))
     chunks = sum(len(draft.chunks) for draft in drafts)
-    ords = await reserve(connection, "chunk", "ord", chunks)
+    ords = await reserve_ids(connection, "chunk", "ord", chunks)
     numbered = list(zip(ids, drafts, [classes[draft.tags] for draft in drafts], strict=True))
     await connection.copy_records_to_table(
         "document", columns=_DOCUMENT_COLUMNS, records=_document_rows(collection_id, numbered)

@@ -23,7 +23,7 @@ from whence.store.postgres.collections import (
     write_settings,
 )
 from whence.store.postgres.document_rows import insert_documents
-from whence.store.postgres.driver import Connection, writing
+from whence.store.postgres.driver import Connection, write_transaction
 from whence.store.postgres.former_documents import keep_former, prune_former
 from whence.store.postgres.ledger import find_effects, record_effects
 from whence.store.postgres.lexical import forward_index, reindexing, segments, vocabulary
@@ -241,7 +241,7 @@ class PostgresDocuments:
         self, connection: Connection, collection: str
     ) -> AsyncIterator[LockedCollection]:
         """Write to a locked collection in one transaction, then start due maintenance."""
-        async with writing(connection, *write_settings(self._timeout_s)):
+        async with write_transaction(connection, *write_settings(self._timeout_s)):
             locked = await lock_collection(connection, collection)
             await reindexing.ensure_indexed(connection, locked.id)
             yield locked

@@ -78,12 +78,12 @@ async def create_pool(url: str, **options: Any) -> Any:
     return await _create_pool(url, **options)
 
 
-def snapshot(connection: Connection, *settings: str) -> AbstractAsyncContextManager[None]:
+def read_transaction(connection: Connection, *settings: str) -> AbstractAsyncContextManager[None]:
     """Read one state of the database for the time of a block, with settings that end with it."""
     return _transaction(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", settings)
 
 
-def writing(connection: Connection, *settings: str) -> AbstractAsyncContextManager[None]:
+def write_transaction(connection: Connection, *settings: str) -> AbstractAsyncContextManager[None]:
     """Write in one transaction for the time of a block, with settings that end with it."""
     return _transaction(connection, "BEGIN", settings)
 

@@ -55,7 +55,7 @@ def check_url(url: str) -> None:
 _URL_HINT = "write it as postgresql://user:password@host:5432/database"
 
 
-def address(url: str) -> str:
+def address_of(url: str) -> str:
     """Return host, port and database of a URL, without user and password.
 
     >>> address("postgresql://me:secret@db.example:5433/whence")
@@ -79,7 +79,7 @@ def translate(error: Exception, where: str) -> WhenceError:
 
     Args:
         error: Raised by asyncpg or the socket.
-        where: The server's address, see `address`.
+        where: The server's address, see `address_of`.
     """
     if isinstance(error, errors.DiskFullError):
         return DiskFull(f"the database at {where} has no space left")

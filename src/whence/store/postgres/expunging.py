@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from whence.schema.errors import Unavailable
-from whence.store.file_search import FileSearch, as_written, rare_words, text_pieces
+from whence.store.file_search import FileSearch, rare_words, text_pieces, word_forms
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.driver import Connection, errors
 from whence.store.postgres.maintenance import Maintenance
@@ -178,7 +178,7 @@ class _Run:
         words = rare_words(texts)
         kept = {row[0] for row in await connection.fetch(_KEPT_WORDS, words)}
         search = FileSearch(
-            [*text_pieces(texts), *as_written([one for one in words if one not in kept])]
+            [*text_pieces(texts), *word_forms([one for one in words if one not in kept])]
         )
         self._trim_log(search)
         await self._remove_orphans(connection)

@@ -20,7 +20,7 @@ from whence.store.change_log import check_version
 from whence.store.memory.store import MemoryStore
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.collections import model_of
-from whence.store.postgres.driver import Connection, snapshot
+from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.lexical.reindexing import read_field_boosts
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import CollectionInfo, EmbeddedDocument
@@ -134,7 +134,7 @@ class PostgresVersions:
         self, collection: str, access: Access, version: int, moment: datetime
     ) -> MemoryStore:
         """Return a store that has one version of a collection; see `SupportsVersions`."""
-        async with self._pool.connection() as connection, snapshot(connection):
+        async with self._pool.connection() as connection, read_transaction(connection):
             row = await connection.fetchrow(_COLLECTION, collection)
             if row is None:
                 raise missing_collection(collection)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from whence.schema.errors import Unavailable
 from whence.store.postgres.collections import lock_collection, write_settings
 from whence.store.postgres.dense import vector_index
-from whence.store.postgres.driver import Connection, writing
+from whence.store.postgres.driver import Connection, write_transaction
 from whence.store.postgres.lexical import reindexing
 from whence.store.postgres.lexical.merge_policy import plan_background_merges
 from whence.store.postgres.lexical.merging import list_segments, merge_in_background
@@ -149,7 +149,7 @@ async def index_words(connection: Connection, collection: str, timeout_s: float)
     """
     indexed = await reindexing.is_indexed(connection, collection)
     while not indexed:
-        async with writing(connection, *write_settings(timeout_s)):
+        async with write_transaction(connection, *write_settings(timeout_s)):
             locked = await lock_collection(connection, collection)
             indexed = await reindexing.reindex_batch(connection, locked.id)
 
@@ -157,7 +157,7 @@ async def index_words(connection: Connection, collection: str, timeout_s: float)
 async def maintain(connection: Connection, collection: str, timeout_s: float) -> None:
     """Index words, metadata and names that this version has not indexed; then merge segments."""
     await index_words(connection, collection, timeout_s)
-    async with writing(connection, *write_settings(timeout_s)):
+    async with write_transaction(connection, *write_settings(timeout_s)):
         locked = await lock_collection(connection, collection)
         await ensure_metadata_indexed(connection, locked.id)
         await reindexing.ensure_indexed(connection, locked.id)

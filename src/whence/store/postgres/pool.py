@@ -17,7 +17,7 @@ from whence.schema.errors import Overloaded, Unavailable, WhenceError
 from whence.store.postgres.driver import Connection, connect, create_pool
 from whence.store.postgres.errors import (
     DRIVER_ERRORS,
-    address,
+    address_of,
     check_url,
     is_connection_lost,
     translate,
@@ -73,7 +73,7 @@ class ConnectionPool:
         server = source if isinstance(source, EmbeddedServer) else None
         url = source if isinstance(source, str) else source.url()
         check_url(url)
-        where = address(url)
+        where = address_of(url)
         most = size or min(_MOST_CONNECTIONS, _CONNECTIONS_PER_CORE * (os.cpu_count() or 1))
         with _translated(where):
             vector_schema = await _migrate(url)

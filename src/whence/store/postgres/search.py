@@ -17,7 +17,7 @@ from whence.store.postgres.collection_version import (
     read_view,
 )
 from whence.store.postgres.dense import search as dense
-from whence.store.postgres.driver import Connection, snapshot
+from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.lexical import vocabulary
 from whence.store.postgres.maintenance import Maintenance
@@ -73,7 +73,7 @@ class ViewReader:
             self.cache.drop(collection)
 
         async def read_snapshot(connection: Connection) -> T | None:
-            async with snapshot(connection):
+            async with read_transaction(connection):
                 view = await read_view(connection, collection, access, self.cache)
                 found = await read(connection, view)
             if view.version.version is not None:

@@ -11,7 +11,7 @@ from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import read_view
-from whence.store.postgres.driver import Connection, snapshot
+from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.metadata_index import filtered_chunks
 from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, symbol_fit
@@ -61,7 +61,7 @@ class PostgresSymbols:
         async def read(connection: Connection) -> list[SymbolMatch] | None:
             if not filters:
                 return await _named(connection, collection, name, limit, access, None)
-            async with snapshot(connection):
+            async with read_transaction(connection):
                 try:
                     view = await read_view(connection, collection, access, self._cache)
                 except NotFound:

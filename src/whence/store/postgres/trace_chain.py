@@ -10,8 +10,8 @@ from typing import Any
 from whence.schema.errors import CodecError, ConfigError, NotFound
 from whence.schema.integrity import ChainEntry, EntryKind, Fault, Integrity, TraceProof
 from whence.store.chain_key import ChainKey
-from whence.store.commitment import entry_hash, hash_again
-from whence.store.postgres.driver import Connection, iso_utc, snapshot, writing
+from whence.store.commitment import entry_hash, expected_hash
+from whence.store.postgres.driver import Connection, iso_utc, read_transaction, write_transaction
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.trace_rows import (
     COLUMNS,
@@ -87,7 +87,7 @@ class TraceChain:
         async with self._pool.connection() as connection:
             if not await connection.fetchval(_HAS_NO_CHAIN) or self._known_head() is not None:
                 return
-            async with writing(connection):
+            async with write_transaction(connection):
                 if await self.begin(connection) is not None:
                     return
                 last: ChainEntry | None = None
@@ -179,7 +179,7 @@ class TraceChain:
         """
         check = _Check(self._key)
         async with self._pool.connection() as connection:
-            async with snapshot(connection):
+            async with read_transaction(connection):
                 row = await connection.fetchrow(_TRACE, answer_id)
                 if await connection.fetchval(_TABLE) is None:
                     return check.without_table(int(row is not None))
@@ -201,7 +201,7 @@ class TraceChain:
         """Check all traces, all entries and the head. Cost: linear in all triples; memory: in the entries."""
         check = _Check(self._key)
         async with self._pool.connection() as connection:
-            async with snapshot(connection):
+            async with read_transaction(connection):
                 traces, number, previous = 0, 0, None
                 if await connection.fetchval(_TABLE) is None:
                     return check.without_table(
@@ -221,7 +221,7 @@ class TraceChain:
 
     async def proof(self, answer_id: str) -> TraceProof | None:
         """Return a trace with what verifies it; None when there is none, or it is in no chain."""
-        async with self._pool.connection() as connection, snapshot(connection):
+        async with self._pool.connection() as connection, read_transaction(connection):
             row = await connection.fetchrow(_TRACE, answer_id)
             entries = await connection.fetch(_OF_ANSWER, answer_id)
             if row is None or not entries:
@@ -269,7 +269,7 @@ class _Check:
 
     def entry(self, entry: ChainEntry) -> None:
         name = f"entry {entry.number} of the chain"
-        if hash_again(entry) != entry.hash:
+        if expected_hash(entry) != entry.hash:
             self.fault(entry.answer_id, f"{name} is not the one that was written")
         elif self._is_signed is not None and not self._is_signed(entry.hash, entry.signature):
             self.fault(entry.answer_id, f"{name} has no signature of a trusted key")
@@ -317,7 +317,7 @@ class _Check:
             self._unchecked[_NO_HEAD] = None
             return
         is_own = self._is_signed is None or self._is_signed(head.hash, head.signature)
-        if hash_again(head) != head.hash or not is_own:
+        if expected_hash(head) != head.hash or not is_own:
             self.fault("", "the file with the newest entry of the chain was changed")
         elif await connection.fetchval(_HASH, head.number) != head.hash:
             self.fault("", f"the chain has lost its entry {head.number}, or those before it")

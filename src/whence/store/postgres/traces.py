@@ -14,7 +14,7 @@ from whence.schema.integrity import EntryKind, RemovedTraces
 from whence.store.chain_key import ChainKey
 from whence.store.chunk_ids import document_key, parse_chunk_key
 from whence.store.postgres.change_log import erased_documents, prune_log, was_erased_since
-from whence.store.postgres.driver import Connection, iso_utc, writing
+from whence.store.postgres.driver import Connection, iso_utc, write_transaction
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.trace_chain import TraceChain, entry_columns
 from whence.store.postgres.trace_rows import (
@@ -99,7 +99,7 @@ class PostgresTraces:
         check_trace(record)
         row, digest = make_row(record, self._clock())
         async with self._pool.connection() as connection:
-            async with writing(connection):
+            async with write_transaction(connection):
                 last = await self._chain.begin(connection)
                 await _check_erasures(connection, record, without)
                 at = row.recorded_at
@@ -114,7 +114,7 @@ class PostgresTraces:
         """Replace a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
         async with self._pool.connection() as connection:
-            async with writing(connection):
+            async with write_transaction(connection):
                 last = await self._chain.begin(connection)
                 former = await connection.fetchrow(_FORMER, record.answer_id)
                 if former is not None:
@@ -142,7 +142,7 @@ class PostgresTraces:
                 changes = await prune_log(connection, logged, dry_run=True)
                 return RemovedTraces(removed=removed, changes=changes)
             while True:
-                async with writing(connection):
+                async with write_transaction(connection):
                     last = await self._chain.begin(connection)
                     rows = await connection.fetch(_OLD, before, after)
                     # The time of a trace at fault may not be its own, and it is what shows the fault.

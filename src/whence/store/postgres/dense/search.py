@@ -16,11 +16,11 @@ from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_value
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.dense.vector_index import (
     VISIBLE_CHUNKS,
-    fewest_visible,
     filtered_graph_search,
     graph_search,
+    max_exact_rows,
 )
-from whence.store.postgres.driver import Connection, set_local, snapshot
+from whence.store.postgres.driver import Connection, read_transaction, set_local
 from whence.store.postgres.metadata_index import FilteredChunks, filtered_chunks
 from whence.store.results import cosine, dense_candidates
 from whence.store.validation import check_dense_query
@@ -151,7 +151,7 @@ async def _scan_settings(connection: Connection) -> AsyncIterator[None]:
         await set_local(connection, *_SCAN_SETTINGS)
         yield
     else:
-        async with snapshot(connection, *_SCAN_SETTINGS):
+        async with read_transaction(connection, *_SCAN_SETTINGS):
             yield
 
 
@@ -164,7 +164,7 @@ async def _search_graph(
 ) -> list[Any]:
     """Search the graph where that is cheaper than a scan; it may find fewer rows than there are."""
     version = view.version
-    if kept is None and version.chunks <= fewest_visible(limit, version.chunks):
+    if kept is None and version.chunks <= max_exact_rows(limit, version.chunks):
         return []
     visible = await _count_visible(connection, view)
     if kept is not None:

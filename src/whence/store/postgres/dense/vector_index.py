@@ -8,7 +8,7 @@ replaces.
 
 A search skips rows that the reader may not see. The fewer are visible, the longer the search and the worse the
 recall, while the cost of an exact scan falls: below a number of visible rows the scan is both faster and exact,
-see `fewest_visible`.
+see `max_exact_rows`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def graph_search(
         chunks: Rows of the collection.
         measured: As for `GraphSearch`.
     """
-    if visible <= fewest_visible(limit, chunks):
+    if visible <= max_exact_rows(limit, chunks):
         return None
     return GraphSearch(limit, visible / chunks, chunks, measured)
 
@@ -163,7 +163,7 @@ def filtered_graph_search(limit: int, kept: int, visible: int, chunks: int) -> G
     return GraphSearch(limit, 0.0, chunks, fetched=rows)
 
 
-def fewest_visible(limit: int, chunks: int) -> int:
+def max_exact_rows(limit: int, chunks: int) -> int:
     """Return the number of visible rows up to which an exact scan is used: it costs less, or little.
 
     Of `chunks` rows with few `visible` among them, `fetched * chunks / visible` are passed on the way to

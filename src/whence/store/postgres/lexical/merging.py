@@ -22,8 +22,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.store.postgres.document_rows import reserve
-from whence.store.postgres.driver import Connection, writing
+from whence.store.postgres.document_rows import reserve_ids
+from whence.store.postgres.driver import Connection, write_transaction
 from whence.store.postgres.lexical.merge_policy import Segment, plan_background_merges
 from whence.store.postgres.lexical.posting_writer import PostingLists
 
@@ -126,7 +126,7 @@ async def merge_in_background(connection: Connection, collection_id: int, *setti
     failures = 0
     while failures < _ATTEMPTS:
         try:
-            async with writing(connection, *settings):
+            async with write_transaction(connection, *settings):
                 if not await _merge_next(connection, collection_id):
                     return
         except _SourcesReplacedError:
@@ -169,7 +169,7 @@ async def _write_merged(
     """Write the postings of the chunks in a range of slots, under the number of a new segment."""
     sources = await connection.fetch(_SOURCES, collection_id, first, last)
     ids = [source["id"] for source in sources]
-    (number,) = await reserve(connection, "segment", "id", 1)
+    (number,) = await reserve_ids(connection, "segment", "id", 1)
     if record_deleted:
         sent = await connection.fetchval(_LIVE_RECORDED, collection_id, first, last, number, ids)
     else:

@@ -13,7 +13,7 @@ from whence.store.postgres.acl_classes import EPOCH, allowed_classes
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
-from whence.store.postgres.driver import Connection, snapshot
+from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.links.indexing import IS_LINK, titles_by_anchor
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.pool import ConnectionPool
@@ -117,7 +117,7 @@ class PostgresLinks:
         """See `SupportsLinks.linked_titles`; read from one snapshot of the database."""
         if not is_text(collection):
             raise missing_collection(collection)
-        async with self._pool.connection() as connection, snapshot(connection):
+        async with self._pool.connection() as connection, read_transaction(connection):
             row = await connection.fetchrow(_RESOLVE, collection, DEFAULT_LANGUAGES[0])
             if row is None:
                 raise missing_collection(collection)

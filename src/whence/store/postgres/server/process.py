@@ -40,7 +40,7 @@ def _folder() -> Path | None:
     return None
 
 
-def program(name: str) -> Path:
+def server_program(name: str) -> Path:
     """Return the path of a program such as `initdb`.
 
     Raises:
@@ -103,7 +103,7 @@ class ServerProcess:
             log_size = self.trim_log()
             # Bytes sort as Unicode code points do in Python: both sides order ids the same way.
             command = [
-                str(program("initdb")), "-D", str(fresh), "-U", SUPERUSER, "--auth=trust",
+                str(server_program("initdb")), "-D", str(fresh), "-U", SUPERUSER, "--auth=trust",
                 "--encoding=UTF8", "--locale=C", "--locale-provider=builtin",
                 "--builtin-locale=C.UTF-8", "--no-instructions", *_SYNC,
             ]  # fmt: skip
@@ -145,7 +145,7 @@ class ServerProcess:
 
         disk = shutil.disk_usage(self._home.path).free
         command = [
-            str(program("postgres")), "-D", str(self._home.data), "-k", str(socket_dir),
+            str(server_program("postgres")), "-D", str(self._home.data), "-k", str(socket_dir),
             "-h", "", "-p", str(PORT), *server_arguments(memory_bytes(), disk),
         ]  # fmt: skip
         launched = asyncio.get_running_loop().run_in_executor(

@@ -11,7 +11,7 @@ import msgspec
 from whence.schema.code import ImportReport, KindCounts, SnapshotInfo
 from whence.schema.errors import BadInput
 from whence.store.postgres.driver import Connection, iso_utc
-from whence.store.snapshot_documents import check_shown_name
+from whence.store.snapshot_documents import check_display_name
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
 from whence.store.validation import json_text
 
@@ -141,7 +141,7 @@ async def write_set(
         members: In their order.
         now: When.
     """
-    check_shown_name(name, "a set")
+    check_display_name(name, "a set")
     if not members or len(set(repos)) != 1:
         shown = ", ".join(sorted(set(repos))) or "none"
         raise BadInput(f"a set holds snapshots of one repository, not of {shown}")
@@ -156,6 +156,6 @@ async def write_set(
     return SnapshotSet(name=name, repo=repos[0], members=tuple(members), active=True)
 
 
-async def hide(connection: Connection, collection_ids: Sequence[int]) -> None:
+async def hide_collections(connection: Connection, collection_ids: Sequence[int]) -> None:
     """Rename collections without a snapshot, so that they cannot be read."""
     await connection.execute(_HIDE, list(collection_ids))

@@ -16,7 +16,7 @@ from whence.schema.relations import RelationFilter, normalize_relation, strip_re
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.acl_classes import EPOCH, allowed_classes
-from whence.store.postgres.driver import Connection, snapshot
+from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.snapshot_documents import missing_snapshot
 from whence.store.validation import is_text
 
@@ -104,7 +104,7 @@ async def expand(
 ) -> ExpandResponse:
     """Expand nodes; see `GraphStore.expand`."""
     _check_limits(request)
-    async with snapshot(connection):
+    async with read_transaction(connection):
         if not is_text(request.snapshot):
             raise missing_snapshot(request.snapshot)
         found = await connection.fetchrow(_SNAPSHOT, request.snapshot)

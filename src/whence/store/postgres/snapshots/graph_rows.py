@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.store.postgres.driver import Connection
-from whence.store.snapshot_documents import check_shown_name
+from whence.store.snapshot_documents import check_display_name
 from whence.store.snapshot_protocols import SnapshotEdges
 
 # The id of a document is the canonical id of its node.
@@ -45,7 +45,7 @@ async def relation_ids(connection: Connection, edges: SnapshotEdges) -> NDArray[
     """Return the id of each name of `edges.names`; new relations are created."""
     names = sorted(set(edges.names))
     for name in names:
-        check_shown_name(name, "a relation")
+        check_display_name(name, "a relation")
     await connection.execute(_INSERT_RELATIONS, names)
     ids = {row["name"]: row["id"] for row in await connection.fetch(_RELATIONS, names)}
     return np.array([ids[name] for name in edges.names], dtype=np.int32)

@@ -17,8 +17,8 @@ from whence.schema.errors import BadInput, WhenceError
 from whence.store.postgres.driver import Connection, errors
 from whence.store.postgres.errors import DRIVER_ERRORS
 from whence.store.postgres.lexical import reindexing
-from whence.store.postgres.snapshots.catalogue import find_published, hide, write_set
-from whence.store.postgres.snapshots.removal import bulk_settings, discard
+from whence.store.postgres.snapshots.catalogue import find_published, hide_collections, write_set
+from whence.store.postgres.snapshots.removal import bulk_settings, delete_hidden_collections
 from whence.store.postgres.snapshots.staging import PostgresStagedSnapshot, uncancellable
 from whence.store.snapshot_documents import internal_name, snapshot_refs
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
@@ -77,7 +77,9 @@ class PostgresImport:
             await self._fail(row["id"], "the process that ran it has ended")
             await self._connection.execute(_UNLOCK, _RUN_LOCK, row["id"])
         left = await self._connection.fetch(_UNREACHABLE)
-        await discard(self._connection, [row["id"] for row in left], self._timeout_s)
+        await delete_hidden_collections(
+            self._connection, [row["id"] for row in left], self._timeout_s
+        )
 
     @uncancellable
     async def stage(
@@ -173,13 +175,13 @@ class PostgresImport:
         async with connection.transaction():
             collection_id = await connection.fetchval(_COLLECTION, number)
             await connection.execute(_FAIL, number, self._clock(), reason.replace("\0", ""))
-            await hide(connection, [] if collection_id is None else [collection_id])
+            await hide_collections(connection, [] if collection_id is None else [collection_id])
         if collection_id is not None:
-            await discard(connection, [collection_id], self._timeout_s)
+            await delete_hidden_collections(connection, [collection_id], self._timeout_s)
 
     async def _clear(self, collection_ids: Sequence[int]) -> None:
         """Delete replaced collections; the next import deletes what this fails to."""
         try:
-            await discard(self._connection, collection_ids, self._timeout_s)
+            await delete_hidden_collections(self._connection, collection_ids, self._timeout_s)
         except (errors.PostgresError, OSError):
             logger.warning("a replaced snapshot is not removed yet", extra={"action": "import"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.store.postgres.collections import write_settings
-from whence.store.postgres.driver import Connection, writing
+from whence.store.postgres.driver import Connection, write_transaction
 
 #: Internal collections without a snapshot; locked, so that a second process waits.
 _GONE = (
@@ -44,7 +44,7 @@ _STATEMENTS = (
 
 
 async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, ...]:
-    """Return the settings of a transaction that writes rows of a snapshot, for `driver.writing`.
+    """Return the settings of a transaction that writes rows of a snapshot, for `driver.write_transaction`.
 
     Where the role permits, the server does not check foreign keys: the caller writes and deletes whole
     snapshots, to which nothing else refers.
@@ -56,7 +56,9 @@ async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, 
     return (*settings, "session_replication_role = replica") if may_skip_checks else settings
 
 
-async def discard(connection: Connection, collection_ids: Sequence[int], timeout_s: float) -> None:
+async def delete_hidden_collections(
+    connection: Connection, collection_ids: Sequence[int], timeout_s: float
+) -> None:
     """Delete internal collections without a snapshot, in one transaction.
 
     It does not wait for the disk: what a crash restores is unreachable, and the next import removes it. Cost:
@@ -64,7 +66,7 @@ async def discard(connection: Connection, collection_ids: Sequence[int], timeout
     """
     if not collection_ids:
         return
-    async with writing(connection, *await bulk_settings(connection, timeout_s)):
+    async with write_transaction(connection, *await bulk_settings(connection, timeout_s)):
         rows = await connection.fetch(_GONE, list(collection_ids))
         gone = [row["id"] for row in rows]
         for statement in _STATEMENTS if gone else ():

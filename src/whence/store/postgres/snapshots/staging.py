@@ -20,10 +20,14 @@ from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.document_rows import insert_documents
-from whence.store.postgres.driver import Connection, writing
+from whence.store.postgres.driver import Connection, write_transaction
 from whence.store.postgres.lexical.forward_index import add_chunk_terms
 from whence.store.postgres.lexical.segments import flush_postings
-from whence.store.postgres.snapshots.catalogue import find_published, hide, write_snapshot
+from whence.store.postgres.snapshots.catalogue import (
+    find_published,
+    hide_collections,
+    write_snapshot,
+)
 from whence.store.postgres.snapshots.graph_rows import number_nodes, relation_ids, write_edges
 from whence.store.snapshot_documents import (
     check_vectors,
@@ -157,7 +161,7 @@ class PostgresStagedSnapshot:
 
     def _writing(self) -> AbstractAsyncContextManager[None]:
         """Open a transaction that writes rows of this snapshot only."""
-        return writing(self._connection, *self._settings)
+        return write_transaction(self._connection, *self._settings)
 
     @uncancellable
     async def end_nodes(self) -> None:
@@ -272,7 +276,7 @@ class PostgresStagedSnapshot:
         )
         if is_new:
             unreachable = former_id
-        await hide(connection, [] if unreachable is None else [unreachable])
+        await hide_collections(connection, [] if unreachable is None else [unreachable])
         return unreachable
 
     async def _check_complete(self) -> None:
