@@ -126,9 +126,9 @@ def test_the_version_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("index",), "whence index [OPTIONS] PATHS..."),
+        (("index",), "whence index [OPTIONS] PATH..."),
         (("search",), "whence search [OPTIONS] QUERY"),
-        (("help",), "whence help [OPTIONS] [COMMAND]..."),
+        (("help",), "whence help [OPTIONS] [COMMAND...]"),
         (("snapshots", "activate"), "whence snapshots activate [OPTIONS]"),
     ],
 )
@@ -141,3 +141,23 @@ def test_usage_names_arguments_in_capitals(
 
     assert line in out
     assert "{" not in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_values_have_names_for_people(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Help names what a value is, such as QUESTION or FOLDER, and not its type."""
+    for words in ((command,), *((command, member) for member in COMMANDS[command].members)):
+        run_command(["help", *words])
+        out = capsys.readouterr().out
+
+        assert not re.search(r"<(str|int|float|path|text)>|\bTEXT\b", out), words
+
+
+@pytest.mark.parametrize("flag", ["--acl", "--label"])
+@pytest.mark.parametrize("words", [("ask", "Who?"), ("index", ".")])
+def test_an_empty_tag_is_refused_by_the_name_of_its_option(
+    words: tuple[str, ...], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the option that was given, not a field of a message."""
+    assert run_command([*words, flag, ""]) == 2
+    assert f"error: {flag} is empty\n" in capsys.readouterr().err

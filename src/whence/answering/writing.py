@@ -174,7 +174,7 @@ def _checked(
     faults: list[tuple[str, str]] = []
     checked: CheckedAnswer | None = None
     if result.language_model is False:
-        reason = "no language model is configured: the answer is made of quotes"
+        reason = "no language model is configured: answers are made of quotes"
         faults.append(("no_language_model", reason))
     else:
         markers = MarkerFilter(len(passages))

@@ -102,7 +102,7 @@ def preview(
         list[str] | None, typer.Option(metavar="TAG", help="New ACL; repeatable.")
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(metavar="L", help="New label; repeatable.")
+        list[str] | None, typer.Option(metavar="LABEL", help="New label; repeatable.")
     ] = None,
     clearance: Annotated[
         int | None, typer.Option(help="New clearance, 0 or more.", show_default=False)

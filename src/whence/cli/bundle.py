@@ -21,7 +21,7 @@ _MAX_FILES = 10
 def bundle(
     context: typer.Context,
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="Folder of the checkout.", show_default=False)
+        Path, typer.Argument(metavar="FOLDER", help="Folder of the checkout.", show_default=False)
     ],
     *,
     output: Annotated[
@@ -31,7 +31,10 @@ def bundle(
         ),
     ],
     repo: Annotated[
-        str | None, typer.Option(help="Name of the repository; the name of the folder by default.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Name of the repository; the name of the folder by default."
+        ),
     ] = None,
     tags: OwnTags,
 ) -> int:

@@ -38,7 +38,9 @@ def expand(
         list[str] | None,
         typer.Option(metavar="R", help="Relation to follow, e.g. ReadsFrom; repeatable."),
     ] = None,
-    direction: Annotated[str, typer.Option(help="out, in or both.")] = "out",
+    direction: Annotated[
+        str, typer.Option(metavar="out|in|both", help="Which edges to follow.")
+    ] = "out",
     seed_only: Annotated[
         bool, typer.Option("--seed-only", help="Expand only the seeds themselves.")
     ] = False,
@@ -93,7 +95,7 @@ def fetch(
     graph: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Node near the seeds; repeatable.")
     ] = None,
-    prioritize: Annotated[str, typer.Option(help=_PRIORITIZE_HELP)] = "balanced",
+    prioritize: Annotated[str, typer.Option(metavar="ORDER", help=_PRIORITIZE_HELP)] = "balanced",
     max_chars: Annotated[int | None, typer.Option(help="Budget in characters.")] = None,
     budget_tokens: Annotated[
         int | None, typer.Option(help="Budget in tokens of the embedding model.")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from whence.cli.options import with_common_options
@@ -237,12 +238,20 @@ COMMANDS: Mapping[str, Command] = {
 
 
 class _Command(TyperCommand):
-    """A command whose usage line shows arguments as `PATHS...` instead of `{paths}...`."""
+    """A command whose help names its arguments as `PATH...`, not as `{PATH...}` with the type beside it."""
+
+    def __init__(self, *names: Any, **attributes: Any) -> None:
+        super().__init__(*names, **attributes)
+        for one in self.params:
+            if isinstance(one, TyperArgument):
+                kind: Any = copy(one.type)
+                kind.get_metavar = lambda *_, **__: ""
+                one.type = kind
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words after the name of the command."""
         pieces = super().collect_usage_pieces(ctx)
-        return [piece.replace("{", "").replace("}", "").upper() for piece in pieces]
+        return [piece.replace("{", "").replace("}", "") for piece in pieces]
 
 
 class LazyGroup(TyperGroup):

@@ -30,7 +30,7 @@ def set_value(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the setting, as `config show` prints it.")],
     values: Annotated[
-        list[str] | None, typer.Argument(help="Its value; several for a list.", metavar="VALUE")
+        list[str] | None, typer.Argument(help="Its value; several for a list.", metavar="VALUE...")
     ] = None,
     *,
     here: Annotated[

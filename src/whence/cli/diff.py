@@ -28,12 +28,10 @@ _CAUSES = {
     "statistics": "the statistics of the collection, which scores depend on",
 }
 
-_Answer = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
-
 
 def replay(
     context: typer.Context,
-    answer_id: _Answer,
+    answer_id: Annotated[str, typer.Argument(help="Id printed by `whence ask`.")],
     *,
     as_of_answer: Annotated[
         bool, typer.Option("--as-of-answer", help="Read the documents as they were for the answer.")
@@ -55,7 +53,11 @@ def replay(
 
 
 def diff(
-    context: typer.Context, answer_a: _Answer, answer_b: _Answer, *, access: ReaderAccess
+    context: typer.Context,
+    answer_a: Annotated[str, typer.Argument(help="Id printed by `whence ask`.")],
+    answer_b: Annotated[str, typer.Argument(help="Id of another answer.")],
+    *,
+    access: ReaderAccess,
 ) -> int:
     """Compare two recorded answers stage by stage; each difference has its cause.
 
@@ -72,7 +74,8 @@ def diff(
 def changes(
     context: typer.Context,
     since: Annotated[
-        str | None, typer.Option(help="First moment to list: a date or time in ISO 8601, UTC.")
+        str | None,
+        typer.Option(metavar="DATE", help="First moment to list: a date or time in ISO 8601, UTC."),
     ] = None,
     *,
     access: ReaderAccess,

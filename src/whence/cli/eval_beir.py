@@ -29,7 +29,9 @@ _MODES = ("all", "bm25", "dense", "semantic", "hybrid", "rerank")
 
 def beir(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(help="Folder with corpus.jsonl and queries.jsonl.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder with corpus.jsonl and queries.jsonl.")
+    ],
     mode: Annotated[str, typer.Option(help="all, bm25, dense, hybrid or rerank.")] = "all",
     top_k: Annotated[int, typer.Option("--top-k", help="Maximum documents of a query.")] = 100,
     qrels: Annotated[

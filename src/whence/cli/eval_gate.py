@@ -253,8 +253,10 @@ _MAX_DIFFERENCES = 20
 
 def compare(
     context: typer.Context,
-    a: Annotated[Path, typer.Argument(help="Report of a gate, or a baseline.")],
-    b: Annotated[Path, typer.Argument(help="Another report or baseline of the same suite.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="Report of a gate, or a baseline.")],
+    b: Annotated[
+        Path, typer.Argument(metavar="B", help="Another report or baseline of the same suite.")
+    ],
     measure: Annotated[
         str,
         typer.Option(help="Measure of the differences by query: ndcg_at_k, mrr or recall_at_k."),

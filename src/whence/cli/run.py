@@ -18,7 +18,7 @@ def run(
     context: typer.Context,
     flow: Annotated[str, typer.Argument(help="Flow file, or name of a shipped flow.")],
     only: Annotated[
-        str, typer.Option(help="Processors to start, separated by commas; all by default.")
+        str, typer.Option(metavar="NAME,NAME", help="Processors to start; all by default.")
     ] = "",
     check: Annotated[
         bool, typer.Option("--check", help="Only check the flow file and print its interfaces.")

@@ -139,14 +139,18 @@ def import_bundles(
         ),
     ] = None,
     repo: Annotated[
-        str | None, typer.Option(help="Name of the repository; the bundle's own by default.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the repository; the bundle's own by default."),
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace other content at the same commit.")
     ] = False,
     tag: Annotated[
         list[str] | None,
-        typer.Option(help="Additional name of a snapshot; once for each bundle, in their order."),
+        typer.Option(
+            metavar="NAME",
+            help="Additional name of a snapshot; once for each bundle, in their order.",
+        ),
     ] = None,
 ) -> int:
     """Import bundles of code in one transaction: all of them or none."""

@@ -26,7 +26,8 @@ def explain(
     answer_id: _AnswerId,
     *,
     form: Annotated[
-        str | None, typer.Option("--format", help=f"Output format: {', '.join(_FORMATS)}.")
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help=f"Output format: {', '.join(_FORMATS)}."),
     ] = None,
     sparql: Annotated[
         str | None, typer.Option("--sparql", metavar="QUERY", help="SPARQL query over the trace.")
@@ -85,7 +86,9 @@ def why_not(
         str, typer.Argument(metavar="CHUNK_OR_DOCUMENT", help="Id of a chunk or document.")
     ],
     *,
-    answer: Annotated[str, typer.Option("--answer", help="Id printed by `whence ask`.")],
+    answer: Annotated[
+        str, typer.Option("--answer", metavar="ANSWER_ID", help="Id printed by `whence ask`.")
+    ],
     access: ReaderAccess,
 ) -> int:
     """Show why a passage is not in an answer: rank, scores, the cut, and what would have let it in."""

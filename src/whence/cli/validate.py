@@ -80,6 +80,13 @@ _THRESHOLDS = (
     ),
 )
 
+_SOURCE_HELP = (
+    "Indexed file or folder to compare texts with, in place of those on disk; repeatable."
+)
+_STORE_HELP = "External store: qdrant://HOST:PORT/COLLECTION."
+_Sources = Annotated[list[Path] | None, typer.Option(metavar="PATH", help=_SOURCE_HELP)]
+_Store = Annotated[str | None, typer.Option(metavar="URL", help=_STORE_HELP)]
+
 
 def validate(
     context: typer.Context,
@@ -94,18 +101,11 @@ def validate(
     suggest: Annotated[
         bool, typer.Option("--suggest", help="Print a suite generated from the collection.")
     ] = False,
-    store: Annotated[
-        str | None, typer.Option(help="External store: qdrant://HOST:PORT/COLLECTION.")
-    ] = None,
+    store: _Store = None,
     mode: Annotated[str, typer.Option(help="hybrid, dense or bm25.")] = "hybrid",
     limits: Annotated[Any, OptionGroup(_LIMITS, dict)],
     thresholds: Annotated[Any, OptionGroup(_THRESHOLDS, dict)],
-    source: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Indexed file or folder to compare texts with, in place of those on disk; repeatable."
-        ),
-    ] = None,
+    source: _Sources = None,
     check_urls: Annotated[
         bool,
         typer.Option(
