@@ -40,6 +40,7 @@ def parsed(name: str, data: str) -> ParsedDocument:
         ("Term\n:   Said *so*.\n:   Twice.", "Term\n    Said so.\n\n    Twice."),
         ("> quoted\n> words", "quoted words"),
         ("> [!NOTE]\n> Careful.", "Note: Careful."),
+        ("> [!NOTE]  \n> Careful.", "Note: Careful."),
         ("!!! warning\n    Inside.\n\n    More.\n\nAfter.", "Warning: Inside.\n\nMore.\n\nAfter."),
         ('??? note "Own words"\n    Inside.', "Own words: Inside."),
         ('=== "Linux"\n\n    ```sh\n    apt\n    ```\n', "Linux:\n\n```sh\napt\n```"),
@@ -57,11 +58,33 @@ def parsed(name: str, data: str) -> ParsedDocument:
         ("<details><summary>More</summary>\n\nHidden **text**\n\n</details>", "More\n\nHidden text"),
         ("    code\n\n      more", "```\ncode\n\n  more\n```"),
         ("- [ ] todo\n\n---\n\nEnd", "- [ ] todo\n\nEnd"),
+        ("Type: `Bar`  \nUnit: `psi`<br>Flag: `-u`\n\nOn.", "Type: `Bar`\nUnit: `psi`\nFlag: `-u`\n\nOn."),
+        ("`$ cd a`\\\n`$ b`<br><br>It goes  \non.<br>Then more.", "```\n$ cd a\n$ b\n```\n\nIt goes on. Then more."),
+        ("```{currentmodule} pumps\n```\n\n```{py:module} pumps\n```\n\nText.", "Text."),
     ],
 )  # fmt: skip
 def test_markdown_becomes_text(source: str, expected: str) -> None:
     """Marks of Markdown and of its dialects are gone; what they mean has its form."""
     assert parsed("a.md", source).text == expected
+
+
+def test_lines_between_breaks_have_their_lines_in_the_file() -> None:
+    """A break may stand inside a line of the file, and a line between breaks may go on in the next."""
+    document = parsed(
+        "a.md", "Text.\n\nUnit: `psi`<br>Flag: `-u`,\n`-v`  \nType: `Bar`  \n\nIt  \ngoes<br>\non."
+    )
+    found = {
+        words: place_of(document.places, at, at + len(words))
+        for words in ("Unit: `psi`", "Flag: `-u`, `-v`", "Type: `Bar`", "It goes on.")
+        for at in [document.text.index(words)]
+    }
+
+    assert [place and (place.line_start, place.line_end) for place in found.values()] == [
+        (3, 3),
+        (3, 4),
+        (5, 5),
+        (7, 9),
+    ]
 
 
 @pytest.mark.parametrize(

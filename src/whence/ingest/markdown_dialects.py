@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from whence.ingest.roles import VERSION_WORDS
+from whence.ingest.roles import VERSION_WORDS, WITHOUT_TEXT
 
 #: Stands around the words before a note, which no text contains.
 LEAD = "\x1a"
@@ -30,26 +30,8 @@ _CODE = frozenset(
 )
 #: Other directives whose content is code, such as `pip-cli` and `code-tab`.
 _CODE_NAME = re.compile(r"(?:^|-)(?:code|cli|console|shell|terminal)(?:-|$)")
-_EMPTY = frozenset(
-    [
-        "toctree",
-        "contents",
-        "index",
-        "image",
-        "include",
-        "raw",
-        "mermaid",
-        "graphviz",
-        "tableofcontents",
-        "bibliography",
-        "autosummary",
-        "automodule",
-        "todo",
-        "figure-md",
-        "iframe",
-        "video",
-    ]
-)
+#: Directives of MyST and of MkDocs' plugins without text; a module without a body is a mark for references.
+_EMPTY = frozenset(["tableofcontents", "figure-md", "iframe", "module"])
 _ADMONITIONS = frozenset(
     [
         "note",
@@ -150,7 +132,7 @@ def _opened(mark: str, info: str, *, is_empty: bool) -> tuple[str, bool, bool]:
         name = directive[1].lower().rpartition(":")[2]
         if name in _CODE or _CODE_NAME.search(name):
             return f"{_fence(mark)}{directive[2]}", True, True
-        if name in _EMPTY:
+        if name in _EMPTY or name in WITHOUT_TEXT:
             return "", True, False
         if name == RST:
             return f"{_fence(mark)}{RST}", True, True

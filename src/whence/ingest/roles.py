@@ -20,6 +20,14 @@ VERSION_WORDS = {
     "version-changed": "Changed in version", "version-deprecated": "Deprecated since version",
     "soft-deprecated": "Soft deprecated since version", "version-removed": "Removed in version",
 }  # fmt: skip
+#: Directives without text of the document, or with that of other files.
+WITHOUT_TEXT = _names(
+    """toctree contents index image include literalinclude meta raw header footer sectnum section-numbering
+    target-notes default-role title highlight currentmodule tabularcolumns testsetup testcleanup
+    todo todolist youtube video graphviz digraph graph uml plantuml mermaid inheritance-diagram plot date
+    autosummary automodule autopackage program default-domain namespace bibliography
+    restructuredtext-test-directive"""
+)
 _PLAIN_ROLES = _names(
     """ref doc term numref any dfn abbr abbreviation ac emphasis strong sub sup subscript superscript guilabel
     menuselection title title-reference t download index eq math bolditalic del ins underline kbd-plain cite citet

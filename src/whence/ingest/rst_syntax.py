@@ -20,7 +20,7 @@ from docutils.parsers.rst import Parser, directives, states
 from docutils.statemachine import StringList
 from docutils.utils import new_document
 
-from whence.ingest.roles import VERSION_WORDS, has_title, shown_role, unescape
+from whence.ingest.roles import VERSION_WORDS, WITHOUT_TEXT, has_title, shown_role, unescape
 
 #: Characters of a paragraph in which markup is read; it takes half a second at most.
 _MAX_INLINE = 10_000
@@ -51,14 +51,6 @@ class Lead(nodes.Element):  # type: ignore[misc]
 
 #: What docutils' own directives make is text; others of its own are handled like those of Sphinx.
 _NATIVE = _names("replace unicode table list-table csv-table")
-#: No text of the document, or text of other files.
-_EMPTY = _names(
-    """toctree contents index image include literalinclude meta raw header footer sectnum section-numbering
-    target-notes default-role title highlight currentmodule tabularcolumns testsetup testcleanup
-    todo todolist youtube video graphviz digraph graph uml plantuml mermaid inheritance-diagram plot date
-    autosummary automodule autopackage program default-domain namespace bibliography
-    restructuredtext-test-directive"""
-)
 _ADMONITIONS = {
     "note": "Note", "warning": "Warning", "tip": "Tip", "important": "Important", "caution": "Caution",
     "danger": "Danger", "error": "Error", "hint": "Hint", "attention": "Attention", "seealso": "See also",
@@ -182,7 +174,7 @@ class _Directive:
     def run(self) -> list[nodes.Node]:
         """Return what the directive becomes."""
         name = self._name
-        if name in _EMPTY:
+        if name in WITHOUT_TEXT:
             return []
         if name in _ADMONITIONS:
             has_looks = not self.arguments and self.options and self.options.keys() <= _LOOKS

@@ -34,6 +34,8 @@ from whence.text.spans import Span
 
 #: In a text given to a builder: the file has a line end here, the text has not even a space.
 LINE_END = "\x0b"
+#: In a text given to `line_breaks.add_run`: the reader sees a line end here, whether or not the file has one.
+BREAK = "\f"
 DEFINITION_INDENT = " " * 4
 _BLANK_LINE = "\n\n"
 #: Control characters, surrogates and noncharacters, which damaged files contain.
@@ -185,15 +187,18 @@ class TextBuilder:
             follows_blank = False
         self._end_block("atomic")
 
-    def add_lines(self, lines: Sequence[str], *, line: int = 0) -> None:
-        """Add lines that are not wrapped, such as an address; each stays a line."""
+    def add_lines(
+        self, lines: Sequence[str], *, line: int = 0, places: Sequence[Span] = ()
+    ) -> None:
+        """Add lines that are not wrapped, such as an address; `places` has the first and last line of each."""
         self._write_lead_in()
         for at, words in enumerate(map(collapse_spaces, lines)):
             if words:
                 start = self._write(words)
                 self._separator = "\n"
                 own = line and line + at
-                self._add_part((start, self._length), own, own)
+                first, last = places[at] if places else (own, own)
+                self._add_part((start, self._length), first, last)
         self._end_block("atomic")
 
     def add_table(

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
-from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,10 +15,11 @@ from whence.ingest.decoding import decode_as, decode_text
 from whence.ingest.document_builder import MAX_HEADING, build_document, lone_heading, shorten
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.html_limits import refuse_costly, refuse_deep
+from whence.ingest.line_breaks import add_run
 from whence.ingest.loaders.base import Loader
 from whence.ingest.roles import without_left_over_roles
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import TextBuilder, code_span, collapse_spaces
+from whence.ingest.text_builder import BREAK, TextBuilder, code_span, collapse_spaces
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -93,12 +93,6 @@ _MARKS = _tags("- * \u2022 \u2013")
 _MAX_SPAN = 100
 #: Elements that may be nothing but a list of links.
 _LINK_LISTS = _tags("p li div span td")
-#: A line break; collapsing spaces makes it one.
-_BREAK = "\f "
-#: A line that is nothing but code.
-_CODE_LINE = re.compile(r"`[^`]+`")
-#: The end of a sentence or of what leads to the next line.
-_LINE_END = re.compile(r"[.:;,!?][)\"'\u201d]?$")
 #: Classes of boxes whose heading leads to their text and heads nothing else.
 _BOXES = _tags(
     "note warning tip important caution danger hint attention admonition callout example"
@@ -157,7 +151,7 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
         if tag not in _BLOCKS and not _holds_block(child):
             words.append(_inline(child))
             continue
-        _write_run(text, "".join(words))
+        add_run(text, _quoted("".join(words)))
         words = []
         anchor, own = text.anchor, _anchor(child)
         text.anchor = own or anchor
@@ -165,32 +159,7 @@ def write_html(text: TextBuilder, root: LexborNode) -> None:
         # What follows a heading belongs to it; what follows any other element does not.
         if own and tag not in _HEADINGS:
             text.anchor = anchor
-    _write_run(text, "".join(words))
-
-
-def _write_run(text: TextBuilder, words: str) -> None:
-    """Write inline elements as a paragraph; at line breaks code, paragraphs and lines end."""
-    if _BREAK not in words:
-        text.add_paragraph(_quoted(words))
-        return
-    lines = [collapse_spaces(_quoted(each)) for each in words.split(_BREAK)]
-    for kind, group in groupby(lines, _line_kind):
-        kept = list(group)
-        if kind == "code":
-            text.add_code([each.strip("`") for each in kept])
-        elif kind == "text" and _is_wrapped(kept):
-            text.add_paragraph(" ".join(kept))
-        elif kind == "text":
-            text.add_lines(kept)
-
-
-def _line_kind(line: str) -> str:
-    return ("code" if _CODE_LINE.fullmatch(line) else "text") if line else ""
-
-
-def _is_wrapped(lines: Sequence[str]) -> bool:
-    """Return whether lines are text that goes on in the next line, or sentences, and no list or address."""
-    return any(each[0].islower() for each in lines[1:]) or all(map(_LINE_END.search, lines[:-1]))
+    add_run(text, _quoted("".join(words)))
 
 
 def _quoted(words: str) -> str:
@@ -284,7 +253,7 @@ def _write_definition(
 ) -> None:
     anchor = text.anchor
     text.anchor = next(filter(None, map(_anchor, terms)), anchor)
-    shown = [line for node in terms for line in _term(node).split(_BREAK)]
+    shown = [line for node in terms for line in _term(node).split(BREAK)]
     is_item = all(collapse_spaces(term).strip("`") in _MARKS for term in shown)
     with text.item() if is_item else text.definition(shown):
         for node in bodies:
@@ -407,12 +376,12 @@ def _inline(node: LexborNode, *, has_code: bool = True) -> str:
         words = node.text_content or ""
         return without_left_over_roles(words) if has_code else words
     if node.tag in ("br", "hr"):
-        return _BREAK
+        return f"{BREAK} "
     if node.tag in ("-comment", "_comment", "!--"):
         return ""
     if has_code and node.tag in _CODE:
         inner = "".join(_inline(n, has_code=False) for n in _nodes(node))
-        return _BREAK.join(_around(code_span, each) for each in inner.split(_BREAK))
+        return BREAK.join(_around(code_span, each) for each in inner.split(BREAK))
     words = "".join(_inline(child, has_code=has_code) for child in _nodes(node))
     return f" {words} " if node.tag in _BLOCKS else words
 

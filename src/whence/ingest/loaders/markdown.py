@@ -11,12 +11,13 @@ from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document, lone_heading
 from whence.ingest.front_matter import read_front_matter
+from whence.ingest.line_breaks import add_run
 from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.rst import write_rst_into
 from whence.ingest.markdown_dialects import LEAD, RST, plain_markdown
 from whence.ingest.roles import shown_role, without_left_over_roles
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
+from whence.ingest.text_builder import BREAK, LINE_END, TextBuilder, code_span
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _ROLE = re.compile(r"(?:\{([\w:+-]+)\}|(?<![\w`:]):([A-Za-z][\w:+.-]{0,80}):)$")
 #: After code that was a reference in reStructuredText, and the address in it.
 _REFERENCE_MARK = re.compile(r"__?(?!\w)")
 _ADDRESS = re.compile(r"(?<!\s)\s*+<[^<>\s]+>(?=\x0b*$)")
-_ALERT = re.compile(r"\[!(\w+)\][ \t]*(?:\n|$)")
+_ALERT = re.compile(r"\[!(\w+)\][ \t\f]*(?:\n|$)")
 _LEAD_IN = re.compile(f"{LEAD}([^{LEAD}]*){LEAD}")
 _FOOTNOTE = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
 _FOOTNOTE_MARK = re.compile(r"(?<![ \t])[ \t]*+\[\^([^\]\s]{1,200})\]")
@@ -173,7 +174,7 @@ class _Writer:
         words = words[:-1] if words.endswith("::") else words
         term, *said = _DEFINITION.split(words)
         if not said or "\n" in term.strip():
-            self._text.add_paragraph(words, line=line)
+            add_run(self._text, words, line=line)
             return
         with self._text.block(), self._text.definition([term], line=line):
             for each in said:
@@ -253,7 +254,7 @@ def _inline(node: SyntaxTreeNode, *, has_code: bool = True) -> str:
         elif child.type == "html_inline":
             _write_tag(pieces, tags, child.content, has_code=has_code)
         elif child.type in ("softbreak", "hardbreak"):
-            pieces.append("\n")
+            pieces.append("\n" if child.type == "softbreak" else f"{BREAK}\n")
         elif child.type == "image":
             pieces.append(LINE_END * child.content.count("\n"))
         elif child.content:
@@ -291,11 +292,11 @@ def _write_code(pieces: list[str], child: Token, raw: str, at: int, *, has_code:
 
 
 def _write_tag(pieces: list[str], tags: list[str], html: str, *, has_code: bool) -> None:
-    """Add what stands for a tag inside a text: a space for a break, backticks around code."""
+    """Add what stands for a tag inside a text: a line break, backticks around code."""
     tag = _HTML_TAG.match(html)
     name = tag[2].lower() if tag else ""
     if name == "br":
-        pieces.append(" ")
+        pieces.append(f"{BREAK} ")
     elif name in _CODE_TAGS and has_code:
         pieces.append("`")
         tags.append(name)
