@@ -22,7 +22,7 @@ from whence.retrieval.results import WEAK_SCORE
 from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
 from whence.retrieval.spelling import Spelling
 from whence.schema.access import Access
-from whence.schema.errors import BadInput, ModelMissing, NotFound, WhenceError
+from whence.schema.errors import BadInput, ModelMissing, NotFound, WhenceError, error_text
 from whence.schema.search import Candidate, SearchMode
 from whence.schema.texts import ChunkText
 from whence.store.symbol_names import SymbolMatch, is_symbol_heading, symbol_fit
@@ -318,8 +318,7 @@ async def _call(what: str, method: Callable[..., Any], *args: Any, **options: An
     except BadInput:
         raise
     except Exception as error:
-        words = str(error) or type(error).__name__
-        raise RetrieverNotReady(f"{what} not available: {words}") from error
+        raise RetrieverNotReady(f"{what} not available: {error_text(error)}") from error
 
 
 def _read(what: str, hits: Iterable[Any], least: float) -> dict[str, FoundChunk]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.broker.retry import ErrorKind, classify_error
-from whence.schema.errors import InternalError, WhenceError
+from whence.schema.errors import InternalError, WhenceError, error_text
 
 if TYPE_CHECKING:
     from whence.flow.binding import Replica
@@ -202,7 +202,7 @@ class Supervisor:
 def _failure(name: str, error: BaseException, restarts: int) -> WhenceError:
     """Return the error that ends the flow, of the same class as its cause where that is ours."""
     after = f" after {restarts} restarts" if restarts else ""
-    text = str(error) or type(error).__name__
+    text = error_text(error)
     if isinstance(error, WhenceError):
         return type(error)(f"processor {name} failed{after}: {text}", hint=error.hint)
     return InternalError(f"processor {name} failed{after}: {type(error).__name__}: {text}")

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from whence.models.endpoints import Endpoint
 from whence.models.rate_limits import wait_s
 from whence.models.spending import ServerUsage
-from whence.schema.errors import BadInput, ConfigError, Unavailable, WhenceError
+from whence.schema.errors import BadInput, ConfigError, Unavailable, WhenceError, error_text
 from whence.schema.time_limit import seconds_left
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class ApiClient:
             try:
                 yield response
             except httpx.HTTPError as error:
-                raise self.broken(f"the stream broke off ({_one_line(error)})") from error
+                raise self.broken(f"the stream broke off ({error_text(error)})") from error
             finally:
                 await response.aclose()
 
@@ -288,9 +288,9 @@ class ApiClient:
             slow = isinstance(error, httpx.ReadTimeout)
             raise _Transient("it does not answer", slow=slow) from error
         except httpx.TransportError as error:
-            raise _Transient(_one_line(error)) from error
+            raise _Transient(error_text(error)) from error
         except httpx.HTTPError as error:
-            raise self.broken(_one_line(error)) from error
+            raise self.broken(error_text(error)) from error
 
     def _check(
         self, status: int, headers: Mapping[str, str], text: str, optional: Mapping[str, Any]
@@ -408,8 +408,3 @@ def _error_detail(text: str) -> str:
         message = message or body.get("message") or body.get("detail") or ""
     line = re.sub(r"\s+", " ", str(message)).strip()
     return "" if line.startswith("<") else line[:_DETAIL_CHARACTERS]
-
-
-def _one_line(error: Exception) -> str:
-    """Return the message of an exception on one line, or its type; many exceptions of httpx have no message."""
-    return re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__

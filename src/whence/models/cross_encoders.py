@@ -29,7 +29,7 @@ from whence.models.installed import (
     write_manifest,
 )
 from whence.models.weights import RERANKER_NAME
-from whence.schema.errors import BadInput, ModelMissing, Unavailable
+from whence.schema.errors import BadInput, ModelMissing, Unavailable, error_text
 
 _HUB_TIMEOUT_S: Final = 20.0
 #: Before the name of a model on a hub with Hugging Face's API.
@@ -184,8 +184,7 @@ def _download(
                 done += len(block)
                 progress(done, max(size, done))
     except (httpx.HTTPError, OSError) as error:
-        reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
         raise Unavailable(
-            f"the cross-encoder {name} could not be fetched from flashrank's hub: {reason}",
+            f"the cross-encoder {name} could not be fetched from flashrank's hub: {error_text(error)}",
             hint="download its archive elsewhere and run `whence models install FILE.zip`",
         ) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from whence.schema.errors import BadInput, Unavailable
+from whence.schema.errors import BadInput, Unavailable, error_text
 
 _URL: Final = "https://huggingface.co"
 _TIMEOUT_S: Final = 20.0
@@ -96,9 +96,8 @@ def fetch_hub_model(
     except (httpx.HTTPError, OSError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
-        reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
         raise Unavailable(
-            f"the model {name} could not be fetched from {hub}: {reason}",
+            f"the model {name} could not be fetched from {hub}: {error_text(error)}",
             hint="download its files elsewhere and run `whence models install FOLDER`",
         ) from error
     return target, f"hf:{name}@{commit}"

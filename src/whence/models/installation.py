@@ -52,7 +52,7 @@ from whence.models.weights import (
     W8_SHA256,
     write_w8,
 )
-from whence.schema.errors import BadInput, DiskFull, InternalError, Unavailable
+from whence.schema.errors import BadInput, DiskFull, InternalError, Unavailable, error_text
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
@@ -245,8 +245,7 @@ def _from_hub(target: Path, progress: Progress, hub_url: str) -> str:
     except httpx.HTTPStatusError as error:
         raise _SourceFailed(f"model hub: answered {error.response.status_code}") from error
     except httpx.HTTPError as error:
-        detail = str(error) or type(error).__name__
-        raise _SourceFailed(f"model hub: {detail}") from error
+        raise _SourceFailed(f"model hub: {error_text(error)}") from error
     return "model hub"
 
 

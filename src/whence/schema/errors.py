@@ -158,6 +158,11 @@ class InternalError(WhenceError):
     code = "internal"
 
 
+def error_text(error: BaseException) -> str:
+    """Return the message of an exception on one line, or the name of its class when it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def error_from_reply(reply: ErrorReply) -> WhenceError:
     """Return the error that a reply carries; an unknown code becomes `InternalError`."""
     cls = _BY_CODE.get(reply.code, InternalError)

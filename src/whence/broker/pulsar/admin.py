@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from whence.broker.pulsar.options import PulsarOptions
 from whence.broker.transport import TopicStats
-from whence.schema.errors import Unavailable
+from whence.schema.errors import Unavailable, error_text
 
 if TYPE_CHECKING:
     import httpx
@@ -118,7 +118,7 @@ async def _admin(options: PulsarOptions, wanted: str) -> AsyncIterator[httpx.Asy
             yield client
     except (httpx.HTTPError, KeyError, ValueError) as error:
         raise Unavailable(
-            f"no {wanted} from {base}: {str(error) or type(error).__name__}",
+            f"no {wanted} from {base}: {error_text(error)}",
             hint="check WHENCE_PULSAR_ADMIN_URL",
         ) from error
 

@@ -14,7 +14,7 @@ from whence.ingest.documents import load_documents
 from whence.ingest.limited_process import Limits
 from whence.ingest.load_results import LoadedDocument
 from whence.ingest.reader import DocumentReader
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, error_text
 
 if TYPE_CHECKING:
     import httpx
@@ -112,7 +112,7 @@ async def _fetch(client: httpx.AsyncClient, address: str) -> Page:
             text = body.decode(response.charset_encoding or "utf-8", "replace")
             html = "html" in response.headers.get("content-type", "")
     except (httpx.HTTPError, httpx.InvalidURL, LookupError) as error:
-        return Page("", f"the page cannot be read: {str(error) or type(error).__name__}")
+        return Page("", f"the page cannot be read: {error_text(error)}")
     return Page(_words_of_html(text) if html else text)
 
 

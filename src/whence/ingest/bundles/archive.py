@@ -20,7 +20,7 @@ from typing import IO
 import msgspec
 
 from whence.ingest.decoding import refuse_wide_encoding
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, error_text
 
 _MIB = 1024 * 1024
 
@@ -299,7 +299,6 @@ def _check_total(sizes: Mapping[str, int], location: Location, limits: BundleLim
 
 
 def _damaged(location: Location, error: BaseException) -> BadInput:
-    reason = str(error) or type(error).__name__
     return location.error(
-        f"is damaged or cannot be read: {reason}", "make or copy the bundle again"
+        f"is damaged or cannot be read: {error_text(error)}", "make or copy the bundle again"
     )

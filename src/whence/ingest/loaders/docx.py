@@ -12,7 +12,7 @@ from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.html import write_html
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, error_text
 
 #: Largest unpacked size of the parts that are read, in bytes.
 _MAX_UNPACKED_BYTES = 128 * 2**20
@@ -60,7 +60,7 @@ def _html(data: bytes) -> str:
         )
     # The library does not validate files: any exception means that the file is invalid.
     except Exception as error:
-        raise BadInput(f"is not a readable Word document: {_message(error)}") from error
+        raise BadInput(f"is not a readable Word document: {error_text(error)[:200]}") from error
     return _BACK_LINK.sub("", converted.value)
 
 
@@ -71,7 +71,7 @@ def _check_archive(data: bytes) -> None:
                 part for part in archive.infolist() if part.filename.endswith((".xml", ".rels"))
             ]
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-        raise BadInput(f"is not a readable Word document: {_message(error)}") from error
+        raise BadInput(f"is not a readable Word document: {error_text(error)[:200]}") from error
     if any(part.flag_bits & 1 for part in parts):
         raise BadInput("is protected by a password")
     unpacked = sum(part.file_size for part in parts)
@@ -92,10 +92,6 @@ def _without_empty_paragraphs(data: bytes) -> bytes:
             for name in dict.fromkeys(archive.namelist()):
                 smaller.writestr(name, main if name == _MAIN_PART else archive.read(name))
     return out.getvalue()
-
-
-def _message(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 LOADERS = (Loader(name="Word", suffixes=(".docx",), parse_file=load_word, is_binary=True),)
