@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from whence.flow.definition import check_report, inbound_port
+from whence.flow.definition import check_report, inbound_port, without_disabled
 from whence.flow.loader import find_flow, load_flow, shipped_flows
-from whence.flow.optional_processors import without_disabled
 from whence.schema.errors import ConfigError
 
 

@@ -22,8 +22,12 @@ from whence.broker.idempotency import Ledger
 from whence.broker.transport import TopicStats, Transport
 from whence.flow.binding import Replica
 from whence.flow.context import Observer
-from whence.flow.definition import FlowDefinition, ProcessorDefinition, register_types
-from whence.flow.optional_processors import without_disabled
+from whence.flow.definition import (
+    FlowDefinition,
+    ProcessorDefinition,
+    register_types,
+    without_disabled,
+)
 from whence.flow.resources import Resources
 from whence.flow.supervisor import RestartPolicy, State, Supervisor
 from whence.flow.topology import callers_first
