@@ -405,9 +405,8 @@ class Settings:
     @property
     def home(self) -> Path:
         """Folder of the embedded database and of locks, absolute."""
-        chosen = self.get("home")
-        if chosen:
-            return Path(chosen).expanduser().absolute()
+        if chosen := self._path("home"):
+            return chosen
         from platformdirs import user_data_path
 
         return user_data_path("whence", appauthor=False)
@@ -415,8 +414,7 @@ class Settings:
     @property
     def models(self) -> Path | None:
         """Folder of the local models, absolute; None for the usual places."""
-        chosen = self.get("models")
-        return Path(chosen).expanduser().absolute() if chosen else None
+        return self._path("models")
 
     @property
     def token_vectors(self) -> bool:
@@ -436,20 +434,17 @@ class Settings:
     @property
     def trace_dir(self) -> Path | None:
         """Folder of pipeline traces, absolute; None when none are written."""
-        chosen = self.get("trace_dir")
-        return Path(chosen).expanduser().absolute() if chosen else None
+        return self._path("trace_dir")
 
     @property
     def integrity(self) -> Path:
         """Folder with the key and the head of the chain of traces, absolute."""
-        chosen = self.get("integrity")
-        return Path(chosen).expanduser().absolute() if chosen else self.home / "integrity"
+        return self._path("integrity") or self.home / "integrity"
 
     @property
     def tokens(self) -> Path:
         """File with the tokens of the gateway, absolute."""
-        chosen = self.get("tokens")
-        return Path(chosen).expanduser().absolute() if chosen else self.home / "tokens.toml"
+        return self._path("tokens") or self.home / "tokens.toml"
 
     @property
     def keep(self) -> timedelta | None:
@@ -461,13 +456,16 @@ class Settings:
     def audit(self) -> str | None:
         """Absolute path of the audit log, or `stderr`; None when nothing is logged."""
         chosen = self.get("audit")
-        if chosen is None or chosen == "stderr":
-            return chosen
-        return str(Path(chosen).expanduser().absolute())
+        return chosen if chosen in (None, "stderr") else str(self._path("audit"))
 
     def get(self, name: str) -> str | None:
         """Return the value of a setting as it was given, or its default; None when it is not set."""
         return self._values.get(name)
+
+    def _path(self, name: str) -> Path | None:
+        """Return a path that was given, absolute; None when it is not set."""
+        chosen = self.get(name)
+        return Path(chosen).expanduser().absolute() if chosen else None
 
     def origin(self, name: str) -> Origin:
         """Return the source of a setting."""

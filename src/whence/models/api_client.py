@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from whence.models.endpoints import Endpoint
-from whence.models.rate_limits import wait_s
+from whence.models.rate_limits import requested_wait_s
 from whence.models.spending import ServerUsage
 from whence.schema.errors import BadInput, ConfigError, Unavailable, WhenceError, error_text
 from whence.schema.time_limit import seconds_left
@@ -295,7 +295,7 @@ class ApiClient:
     def _check(
         self, status: int, headers: Mapping[str, str], text: str, optional: Mapping[str, Any]
     ) -> None:
-        asked = wait_s(headers, time.time(), refused=status == 429)
+        asked = requested_wait_s(headers, time.time(), refused=status == 429)
         if asked is not None:
             self._ready_at = max(self._ready_at, time.monotonic() + asked)
         if status < 300:

@@ -18,7 +18,7 @@ _EPOCH_S: Final = 1e9
 _EPOCH_MS: Final = 1e12
 
 
-def wait_s(headers: Mapping[str, str], now: float, *, refused: bool) -> float | None:
+def requested_wait_s(headers: Mapping[str, str], now: float, *, refused: bool) -> float | None:
     """Return the seconds to wait before the next request; None when the headers do not ask for a wait.
 
     `Retry-After` (seconds or a date) and `retry-after-ms` come first. Else, of each pair
