@@ -39,7 +39,7 @@ class Stage:
         self.opened.append(MemoryTransport(broker=self.broker))
         return self.opened[-1]
 
-    def serve(self, **options: Any) -> asyncio.Task[None]:
+    def serve(self, **options: Any) -> asyncio.Task[bool]:
         return asyncio.create_task(
             serve_flow(
                 self.definition,
@@ -99,7 +99,7 @@ async def test_a_second_signal_ends_at_once(stage: Stage) -> None:
     await asyncio.sleep(0.01)
     assert not serving.done()
     os.kill(os.getpid(), signal.SIGINT)
-    await serving
+    assert await serving, "the caller learns that Ctrl-C ended it, for its exit code"
     request = stage.definition.interface("embedding").request
     stats = await stage.client_transport.stats(request, "embedding")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import subprocess
+import sys
 from collections import Counter
 from io import StringIO
 
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from whence.cli import diff
+from whence.cli.main import run_command
 from whence.cli.output import console, facts_table, fail, headline, note, plain_table
 from whence.cli.session import start_logging
 from whence.engine.comparison import Cause, Comparison, Difference
@@ -180,3 +184,44 @@ def test_notes_name_stages_as_people_do(stage: str, code: str, label: str) -> No
     ]
 
     assert told == {"stage": stage, "label": label, "code": code, "reason": "it failed"}
+
+
+def test_an_interrupted_command_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C in any command is an error with a hint and exit 130, also as JSON, and no traceback."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("whence.cli.status.run_with_engine", interrupt)
+    assert run_command(["collections", "--json"]) == 130
+    told = capsys.readouterr()
+
+    assert json.loads(told.out)["error"]["code"] == "interrupted"
+    assert told.err.startswith("error: interrupted; what was committed stays\nhint: ")
+
+
+#: Interrupts itself when the program is imported.
+_INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "whence.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+from whence.cli.start import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_program_is_imported_prints_nothing() -> None:
+    """The first moments of a command end with 130, too, and without a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_IMPORT], capture_output=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

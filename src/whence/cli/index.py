@@ -9,6 +9,7 @@ import typer
 
 from whence.cli.options import OwnTags
 from whence.cli.output import (
+    INTERRUPTED,
     console,
     counted,
     counts_text,
@@ -95,7 +96,7 @@ def index(
     except KeyboardInterrupt:
         message = f"interrupted after {done:,} documents; stored documents are complete and stay"
         hint = "run the same command again: it continues and embeds no document twice"
-        return fail("interrupted", message, hint, 130, as_json=as_json(context))
+        return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json(context))
     print_json(report) if as_json(context) else _print_report(report)
     return 1 if report.documents.failed else 0
 

@@ -17,7 +17,7 @@ import typer
 
 from whence.cli.commands import COMMANDS, LazyGroup
 from whence.cli.options import state_of, with_common_options
-from whence.cli.output import fail, print_json, say
+from whence.cli.output import INTERRUPTED, fail, print_json, say
 from whence.flow.settings_files import DOTENV_NAME
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.version import VERSION
@@ -82,7 +82,8 @@ def run_command(arguments: list[str]) -> int:
         return int(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         message = "interrupted; what was committed stays"
-        return fail("interrupted", message, "run the same command again", 130, as_json=as_json)
+        hint = "run the same command again"
+        return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json)
     except BrokenPipeError:
         # The reader of the pipe is gone; flushing stdout at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

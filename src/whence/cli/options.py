@@ -129,7 +129,11 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
         state.given |= {name: value for name, value in given.items() if value is not None}
         for name, group in groups.items():
             values[name] = group.make(**{one.name: values.pop(one.name) for one in group.options})
-        return function(context, **values)
+        try:
+            return function(context, **values)
+        except KeyboardInterrupt as error:
+            # Typer would end the program without a message.
+            raise typer.Abort from error
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from whence.cli.tables import PlainTable
     from whence.schema.search import Correction
 
+#: Exit code after Ctrl-C.
+INTERRUPTED = 130
 #: Columns of output that is not for a terminal.
 _UNBOUNDED = 10_000
 

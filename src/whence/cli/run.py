@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whence.cli.options import KeepTraces
-from whence.cli.output import console, note, plain_table, print_json
+from whence.cli.output import INTERRUPTED, console, note, plain_table, print_json
 from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ def run(
     ] = "",
     keep: KeepTraces = None,
 ) -> int:
-    """Run a flow until it is stopped; several copies share the work."""
+    """Run a flow until it is stopped; several copies share the work.
+
+    Messages in work are completed first. Exit 0 after SIGTERM, 130 after Ctrl-C.
+    """
     import asyncio
 
     from whence.flow.definition import check_report
@@ -54,8 +57,7 @@ def run(
             on_ready=lambda: note("ready"),
             metrics_address=metrics,
         )
-        asyncio.run(serving)
-        return 0
+        return INTERRUPTED if asyncio.run(serving) else 0
     report = check_report(definition)
     print_json(report) if as_json(context) else _print_flow(definition)
     return 0

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import urlsplit
 
 import typer
 
 from whence.cli.options import KeepTraces, OptionGroup, ReaderAccess, option
-from whence.cli.output import note, print_json
+from whence.cli.output import INTERRUPTED, note, print_json
 from whence.cli.session import as_json, settings_of, start_logging
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
@@ -111,7 +113,8 @@ def serve(
 ) -> int:
     """Serve HTTP, server-sent events, MCP and a web page until stopped.
 
-    The access options are the rights of requests without a token; by default public documents only.
+    The access options are the rights of requests without a token; by default public documents only. Open
+    requests are completed when the server is stopped. Exit 0 after SIGTERM, 130 after Ctrl-C.
     """
     start_logging("WARNING")
     settings = settings_of(context, keep=keep, **sign_in)
@@ -129,8 +132,7 @@ def serve(
     check_exposure(host, access, require_token=require_token)
     rights, resource = _who(settings, access, require_token=require_token)
     allowed = (allow_host or (), [read_origin(one) for one in allow_origin or ()])
-    _serve_http(context, (host, port), (rights, resource), allowed, concurrent)
-    return 0
+    return _serve_http(context, (host, port), (rights, resource), allowed, concurrent)
 
 
 def _who(
@@ -156,8 +158,8 @@ def _serve_http(
     who: tuple[Authenticator, ProtectedResource | None],
     allowed: tuple[Iterable[str], Iterable[str]],
     concurrent: int | None,
-) -> None:
-    """Serve; `allowed` are names of hosts, and origins of other pages."""
+) -> int:
+    """Serve, and return the exit code; `allowed` are names of hosts, and origins of other pages."""
     from whence.gateway.oidc import public_url_of
     from whence.gateway.server import listen, url_of
 
@@ -178,7 +180,7 @@ def _serve_http(
 
         rights, resource = who
 
-        async def serve_requests(service: Service, monitor: FlowMonitor) -> None:
+        async def serve_requests(service: Service, monitor: FlowMonitor) -> bool:
             names, origins = allowed
             app = gateway(
                 service,
@@ -189,16 +191,17 @@ def _serve_http(
                 metrics=monitor.metrics,
                 public_url=public_url,
             )
-            await serve_http(app, listening, on_ready=ready)
+            return await serve_http(app, listening, on_ready=ready)
 
-        asyncio.run(_with_service(settings, concurrent, serve_requests))
+        interrupted = asyncio.run(_with_service(settings, concurrent, serve_requests))
+        return INTERRUPTED if interrupted else 0
 
 
 async def _with_service(
     settings: Settings,
     concurrent: int | None,
-    serve: Callable[[Service, FlowMonitor], Awaitable[None]],
-) -> None:
+    serve: Callable[[Service, FlowMonitor], Awaitable[T]],
+) -> T:
     from whence.broker.connect import in_process
     from whence.engine.engine import Engine
     from whence.flow.telemetry.genai import Spans
@@ -214,4 +217,4 @@ async def _with_service(
         async with Engine(settings=settings, warm_up="questions", monitor=monitor) as engine:
             spans = Spans(monitor.provider)
             service = Service(engine, settings.collection, concurrent=at_once, spans=spans)
-            await serve(service, monitor)
+            return await serve(service, monitor)

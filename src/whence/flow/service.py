@@ -21,8 +21,8 @@ async def serve_flow(
     drain_s: float = DRAIN_S,
     resources: Resources | None = None,
     metrics_address: str = "",
-) -> None:
-    """Run a flow until a signal; return when it is drained and closed."""
+) -> bool:
+    """Run a flow until a signal; when it is drained and closed, return whether that was SIGINT."""
     from whence.broker.connect import connect
 
     names = tuple(only)
@@ -37,6 +37,7 @@ async def serve_flow(
                 with StopSignals() as signals:
                     async with monitor.watch(runtime):
                         await _run(runtime, signals, on_ready, drain_s)
+                return signals.interrupted
         finally:
             await transport.aclose()
 

@@ -13,13 +13,15 @@ class StopSignals:
 
     def __init__(self) -> None:
         self._received = asyncio.Event()
+        self.interrupted = False
+        """Whether SIGINT (Ctrl-C) was among the signals."""
 
     def __enter__(self) -> StopSignals:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             # Only the main thread can handle signals; elsewhere the caller cancels instead.
             with suppress(ValueError, RuntimeError, NotImplementedError):
-                loop.add_signal_handler(number, self._received.set)
+                loop.add_signal_handler(number, self._stop, number)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -27,6 +29,10 @@ class StopSignals:
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(ValueError, RuntimeError, NotImplementedError):
                 loop.remove_signal_handler(number)
+
+    def _stop(self, number: int) -> None:
+        self.interrupted |= number == signal.SIGINT
+        self._received.set()
 
     def reset(self) -> None:
         """Forget the signal received; `run` waits for the next one."""

@@ -89,8 +89,12 @@ def read_origin(text: str) -> str:
 
 async def serve_http(
     app: Starlette, listening: socket.socket, *, on_ready: Callable[[], None]
-) -> None:
-    """Serve until SIGTERM or SIGINT; open requests are completed first, unless a second signal comes."""
+) -> bool:
+    """Serve until SIGTERM or SIGINT; open requests are completed first, unless a second signal comes.
+
+    Returns:
+        Whether it was SIGINT.
+    """
     import uvicorn
 
     from whence.gateway.connections import (
@@ -135,6 +139,7 @@ async def serve_http(
         await signals.run(asyncio.shield(serving))
         server.force_exit = True
         await serving
+        return signals.interrupted
 
 
 async def serve_stdio(service: Service, caller: Caller, source: BinaryIO, sink: BinaryIO) -> None:
