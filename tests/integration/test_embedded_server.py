@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import asyncpg
@@ -73,6 +73,12 @@ def home(tmp_path: Path) -> Iterator[Path]:
             os.kill(process, signal.SIGKILL)
 
 
+@pytest.fixture
+def made(home: Path, new_home: Callable[[Path], Path]) -> None:
+    """Make the data of the home, as its first start would in five times the processor time."""
+    new_home(home)
+
+
 def processes(home: Path) -> list[int]:
     """Find the processes of PostgreSQL that work in a home's data directory or make one there."""
     found = []
@@ -113,6 +119,7 @@ async def answer(server: EmbeddedServer, query: str = "SELECT 1") -> object:
         await connection.close()
 
 
+@pytest.mark.usefixtures("made")
 async def test_the_last_user_stops_the_server(home: Path) -> None:
     """Two processes share one server, which runs until both have left."""
     first, second = User(home), User(home)
@@ -130,6 +137,7 @@ async def test_the_last_user_stops_the_server(home: Path) -> None:
     assert processes(home) == []
 
 
+@pytest.mark.usefixtures("made")
 async def test_two_users_in_one_process(home: Path) -> None:
     """Each object is a user of its own; closing twice is closing once."""
     first, second = EmbeddedServer(home), EmbeddedServer(home)
@@ -142,6 +150,7 @@ async def test_two_users_in_one_process(home: Path) -> None:
     assert processes(home) == []
 
 
+@pytest.mark.usefixtures("made")
 async def test_data_outlive_the_server(home: Path) -> None:
     """Committed data is there after the next start."""
     server = EmbeddedServer(home)
@@ -155,6 +164,7 @@ async def test_data_outlive_the_server(home: Path) -> None:
     assert found == 7
 
 
+@pytest.mark.usefixtures("made")
 async def test_a_killed_user_leaves_no_server(home: Path) -> None:
     """The server stops when its only user is killed with SIGKILL."""
     user = User(home)
@@ -166,6 +176,7 @@ async def test_a_killed_user_leaves_no_server(home: Path) -> None:
         assert await answer(server) == 1
 
 
+@pytest.mark.usefixtures("made")
 async def test_a_killed_user_does_not_affect_others(home: Path) -> None:
     """A killed user neither stops the server of others nor keeps it running after them."""
     async with EmbeddedServer(home) as server:
@@ -176,6 +187,7 @@ async def test_a_killed_user_does_not_affect_others(home: Path) -> None:
     assert processes(home) == []
 
 
+@pytest.mark.usefixtures("made")
 async def test_an_orphaned_server_is_reused(home: Path) -> None:
     """A server whose launcher was killed is used by the next user and stopped by the last."""
     user = User(home)
@@ -192,6 +204,7 @@ async def test_an_orphaned_server_is_reused(home: Path) -> None:
     assert processes(home) == []
 
 
+@pytest.mark.usefixtures("made")
 async def test_a_killed_postmaster_is_started_again(home: Path) -> None:
     """After SIGKILL of the postmaster the home opens with all committed data."""
     user = User(home)
@@ -207,6 +220,7 @@ async def test_a_killed_postmaster_is_started_again(home: Path) -> None:
     assert processes(home) == []
 
 
+@pytest.mark.usefixtures("made")
 async def test_a_restart_is_idempotent(home: Path) -> None:
     """Restarting a running server changes nothing; several restarts of a dead one start one."""
     async with EmbeddedServer(home) as server:
@@ -250,6 +264,7 @@ async def test_a_killed_initdb_leaves_no_data(home: Path) -> None:
         assert await answer(server) == 1
 
 
+@pytest.mark.usefixtures("made")
 async def test_stale_files_do_not_stop_a_start(home: Path) -> None:
     """A pid file with the number of another process, an old socket and old locks do not stop a start."""
     async with EmbeddedServer(home):
@@ -267,6 +282,7 @@ async def test_stale_files_do_not_stop_a_start(home: Path) -> None:
     assert not (home / "postgres.new-dead").exists()
 
 
+@pytest.mark.usefixtures("made")
 async def test_an_empty_pid_file_does_not_stop_a_start(home: Path) -> None:
     """A full disk leaves such a file."""
     async with EmbeddedServer(home):
@@ -303,6 +319,7 @@ async def test_many_users_at_once(home: Path) -> None:
     assert processes(home) == []
 
 
+@pytest.mark.usefixtures("made")
 async def test_users_join_while_the_last_one_leaves(home: Path) -> None:
     """Users that join while the last one leaves get a working server."""
 
@@ -316,6 +333,7 @@ async def test_users_join_while_the_last_one_leaves(home: Path) -> None:
     assert processes(home) == []
 
 
+@pytest.mark.usefixtures("made")
 async def test_ctrl_c_does_not_reach_the_server(home: Path) -> None:
     """The server is in no session and no process group of its user."""
     async with EmbeddedServer(home):
@@ -349,9 +367,13 @@ async def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inode", [True, False], ids=["noted", "noted by an older version"])
-async def test_a_copy_of_a_home_has_a_server_of_its_own(tmp_path: Path, inode: bool) -> None:
+async def test_a_copy_of_a_home_has_a_server_of_its_own(
+    tmp_path: Path, new_home: Callable[[Path], Path], inode: bool
+) -> None:
     """A copy of a home whose socket is elsewhere is another database, also while the first one is served."""
     home, copy = (tmp_path / ("deep" * 25) / name for name in ("first", "copy"))
+    home.parent.mkdir()
+    new_home(home)
     async with EmbeddedServer(home) as server:
         await answer(server, "CREATE TABLE mark (name text)")
     if not inode:
@@ -389,10 +411,9 @@ async def test_a_newer_home_is_refused(home: Path) -> None:
     assert [path.name for path in home.iterdir()] == ["version"]
 
 
+@pytest.mark.usefixtures("made")
 async def test_a_damaged_database_is_reported_at_once(home: Path) -> None:
     """The reason of the server is in the error, which does not wait for the server to recover."""
-    async with EmbeddedServer(home):
-        pass
     for mapping in home.glob("postgres/base/*/pg_filenode.map"):
         mapping.write_bytes(b"damaged")
 
@@ -570,10 +591,9 @@ async def test_a_home_on_a_full_disk_can_be_read(
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root runs the server as somebody else")
+@pytest.mark.usefixtures("made")
 async def test_a_copy_that_lost_its_owner_names_the_remedy(home: Path, tmp_path: Path) -> None:
     """The server of a home that root copied without owners starts after the command in the hint."""
-    async with EmbeddedServer(home):
-        pass
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", home, copy], check=True)
     with pytest.raises(Unavailable, match="wrong ownership") as caught:
