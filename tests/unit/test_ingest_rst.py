@@ -95,6 +95,11 @@ def test_a_reference_has_the_title_of_its_label() -> None:
     assert "See The Title." in text_of(
         ".. _the-label:\n\nThe Title\n=========\n\nSee :ref:`the-label`."
     )
+    text = text_of(
+        "A\n=\n\nB\n-\n\nSee :ref:`two`, :ref:`own_words <two>`, :ref:`mark` and :ref:`no_title`.\n\n"
+        "- _`mark`\n\n.. _one:\n.. _Two:\n\nThe *Title*\n=========\n\n.. _no_title:\n\nWords.\n\nC\n-"
+    )
+    assert "See The Title, own_words, mark and no title." in text
 
 
 RELEASES = """

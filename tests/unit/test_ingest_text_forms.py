@@ -108,6 +108,8 @@ def test_lines_between_breaks_have_their_lines_in_the_file() -> None:
         ("<p><code>$ cd /srv<br>\n  $ ./pump <b>on</b><br/></code></p>", "```\n$ cd /srv\n$ ./pump on\n```"),
         ("<ul><li>Open it:<br><code>$ pump</code><br><br>Close <code>it</code>.</ul>",
          "- Open it:\n\n  ```\n  $ pump\n  ```\n\n  Close `it`."),
+        ("<p><code>$ cd a<br><br>$ b</code><br><br>On.</p>", "```\n$ cd a\n\n$ b\n```\n\nOn."),
+        ("<div id=page-header><p>Pumps 2.4</p></div><div class=page-header><h1>P</h1></div><p>All of it.</p>", "P\n\nAll of it."),
         ("<p>Pump Works<br>Mill Lane 3<br>\nAston</p>", "Pump Works\nMill Lane 3\nAston"),
         ("<p>It goes on<br>in the next line.<br>Then more.</p>", "It goes on in the next line. Then more."),
         ("<p>One.<br>Two.</p>", "One. Two."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from whence.ingest.text_builder import BREAK, TextBuilder, collapse_spaces
@@ -31,8 +31,8 @@ def add_run(text: TextBuilder, words: str, *, line: int = 0) -> None:
         text.add_paragraph(words, line=line)
         return
     lines = list(_lines(words, line))
-    for kind, group in groupby(lines, lambda each: _kind(each.words)):
-        kept = list(group)
+    for kind, group in groupby(zip(_kinds(lines), lines, strict=True), lambda each: each[0]):
+        kept = [each for _, each in group]
         shown, first = [each.words for each in kept], kept[0].line
         if kind == "code":
             text.add_code([each.strip("`") for each in shown], line=first)
@@ -70,8 +70,17 @@ def _count(text: str) -> int:
     return len(_LINE_ENDS.findall(text))
 
 
-def _kind(line: str) -> str:
-    return ("code" if _CODE_LINE.fullmatch(line) else "text") if line else ""
+def _kinds(lines: Sequence[_Line]) -> list[str]:
+    """Return `code`, `text` or nothing, which an empty line is unless it stands in code."""
+    kinds = [
+        ("code" if _CODE_LINE.fullmatch(each.words) else "text") if each.words else ""
+        for each in lines
+    ]
+    written = [at for at, kind in enumerate(kinds) if kind]
+    for one, following in pairwise(written):
+        if kinds[one] == kinds[following] == "code":
+            kinds[one:following] = ["code"] * (following - one)
+    return kinds
 
 
 def _is_wrapped(lines: Sequence[str]) -> bool:

@@ -398,9 +398,11 @@ def titles_by_label(tree: nodes.document) -> dict[str, str]:
     """Return the titles of the sections below labels, `.. _label:`, by label."""
     found: dict[str, str] = {}
     for target in tree.findall(nodes.target):
-        below = target.next_node(descend=False, siblings=True, ascend=False)
+        # A label above a title is the last node of the section before.
+        is_block = isinstance(target.parent, nodes.section | nodes.document)
+        below = target.next_node(descend=False, siblings=True, ascend=is_block)
         while isinstance(below, nodes.target | nodes.comment):
-            below = below.next_node(descend=False, siblings=True, ascend=False)
+            below = below.next_node(descend=False, siblings=True, ascend=is_block)
         title = below.next_node(nodes.title) if isinstance(below, nodes.section) else None
         if title is not None:
             found.update(dict.fromkeys(target["names"], title.astext()))

@@ -64,6 +64,12 @@ _BOILERPLATE_NAMES = re.compile(
 )
 
 
+#: Those of banners, which have no heading.
+_BANNER_NAMES = re.compile(
+    r"(?:^|[\s_-])(?:page|site|top)[\s_-]?(?:header|banner)(?:$|[\s_-])", re.IGNORECASE
+)
+
+
 def _tags(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
@@ -487,6 +493,8 @@ def _remove_unmarked_boilerplate(body: LexborNode) -> None:
 
 def _looks_like_boilerplate(node: LexborNode) -> bool:
     names = f"{node.attributes.get('id') or ''} {node.attributes.get('class') or ''}"
+    if _BANNER_NAMES.search(names) and node.css_first(_ALL_HEADINGS) is None:
+        return True
     links = node.css("a")
     if _BOILERPLATE_NAMES.search(names) and (node.tag != "p" or len(links) > 1):
         return True
@@ -535,5 +543,5 @@ def _decode(data: bytes) -> tuple[str, str]:
 
 
 LOADERS = (
-    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="4"),
+    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="5"),
 )

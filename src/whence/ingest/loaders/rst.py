@@ -422,6 +422,6 @@ LOADERS = (
         suffixes=(".rst", ".rest"),
         parse_file=load_rst,
         is_plain=True,
-        version="3",
+        version="4",
     ),
 )
