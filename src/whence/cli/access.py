@@ -117,7 +117,7 @@ def preview(
     """
     change = _change(acl, label, clearance, public=public)
     if (document is None) == (source is None):
-        raise BadInput("name a document or a --source folder", hint="one of both")
+        raise BadInput("name a document or a --source folder", hint="give one of the two")
 
     async def look(engine: Engine, settings: Settings) -> AccessPreview:
         name = settings.collection
@@ -137,7 +137,7 @@ def _change(
     from whence.engine.access_report import TagChange
 
     if not (acl or label or public) and clearance is None:
-        raise BadInput("no new tags are given", hint="--acl, --label, --clearance or --public")
+        raise BadInput("no new tags are given", hint="use --acl, --label, --clearance or --public")
     none = () if public else None
     return TagChange(
         acl=tuple(acl) if acl else none,

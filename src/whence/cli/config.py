@@ -44,7 +44,9 @@ def set_value(
     Comments and order of the file stay. The value is checked first.
     """
     if unset == bool(values):
-        raise BadInput("give a value, or --unset", hint="whence config set collection handbook")
+        raise BadInput(
+            "give a value, or --unset", hint="for example `whence config set collection handbook`"
+        )
     from whence.flow.settings import SETTINGS, Settings, check_name
     from whence.flow.settings_files import TOML_NAME, write_value
 

@@ -110,11 +110,12 @@ def _print_comparison(report: Comparison) -> None:
     out.print("the answer changed" if report.answer_changed else "the answer is the same")
     first = report.differs[0].stage
     out.print(f"first difference at stage [bold]{_label(first)}[/]")
-    words = dict(_CAUSES)
     if any(one.what == "question" for one in report.differs):
-        words["settings"] = "the questions differ"
-    for cause in dict.fromkeys(one.cause for one in report.differs):
-        _print_cause(out, cause, words[cause.kind])
+        # Whatever else differs follows from it, or cannot be told from it.
+        out.print("cause: the questions differ")
+    else:
+        for cause in dict.fromkeys(one.cause for one in report.differs):
+            _print_cause(out, cause)
     for difference in report.differs:
         if difference.stage == first:
             _print_difference(out, difference)
@@ -127,9 +128,9 @@ def _label(stage: str) -> str:
     return STAGE_LABELS.get(stage, stage)
 
 
-def _print_cause(out: Console, cause: Cause, words: str) -> None:
+def _print_cause(out: Console, cause: Cause) -> None:
     documents = cause.documents
-    parts = [f"cause: {words}"]
+    parts = [f"cause: {_CAUSES[cause.kind]}"]
     for what in ("added", "changed", "removed"):
         names = list(getattr(documents, what))
         more = f" and {len(names) - _MAX_LINES:,} more" if len(names) > _MAX_LINES else ""

@@ -111,7 +111,7 @@ def _print_answers(out: Console, answers: Sequence[AffectedAnswer]) -> None:
 def _print_erased(done: Sequence[Erasure]) -> None:
     out = console()
     for one in done:
-        table = plain_table("stored", "before", "after")
+        table = plain_table("stored", ">before", ">after")
         for name in one.before.__struct_fields__:
             counts = (getattr(side, name) for side in (one.before, one.after))
             table.add_values(name.replace("_", " "), *counts)

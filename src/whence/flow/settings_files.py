@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,8 +72,12 @@ def write_value(file: Path, name: str, value: str | list[str] | None) -> None:
             out.write(tomlkit.dumps(document))
         fresh.replace(file)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {file}: {error.strerror or error}") from error
+        with suppress(OSError):
+            fresh.unlink()
+        raise ConfigError(
+            f"cannot write {file}: {error.strerror or error}",
+            hint="choose a folder that you may write, with --home or WHENCE_HOME",
+        ) from error
 
 
 def _text_of(file: Path) -> str:

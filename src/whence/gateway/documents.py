@@ -117,7 +117,7 @@ class DocumentRoutes:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
             hint = "send the files as `multipart/form-data`, e.g. curl -F file=@notes.md"
-            raise BadInput(f"a body of type {kind or 'unknown'!r}", hint=hint)
+            raise BadInput(f"a body of type {kind or 'unknown'!r} is not read", hint=hint)
         form = request.form(
             max_files=_MOST_FILES, max_fields=_MOST_FILES, max_part_size=_MOST_FIELD_BYTES
         )

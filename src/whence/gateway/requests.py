@@ -201,7 +201,8 @@ async def read_body(request: Request) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise BadInput(
-            f"a body of type {kind or 'unknown'!r}", hint="send `Content-Type: application/json`"
+            f"a body of type {kind or 'unknown'!r} is not read",
+            hint="send `Content-Type: application/json`",
         )
     return await request.body()
 

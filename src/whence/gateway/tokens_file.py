@@ -175,7 +175,10 @@ def _editing(path: Path) -> Iterator[TOMLDocument]:
             _callers(path, _parse(data))
             _replace(path, data)
     except OSError as error:
-        raise ConfigError(f"cannot write the tokens in {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot write the tokens in {path}: {error.strerror}",
+            hint="name a file that you may write with --tokens",
+        ) from error
 
 
 @contextmanager

@@ -184,7 +184,11 @@ def _add_run(branch: Tree, run: StageRun) -> None:
         text = f"{model.role} by {model.name}" + (f" ({version})" if version else "")
         branch.add(Text(one_line(text), style="dim"))
     if run.settings:
-        pairs = ", ".join(f"{key} {value}" for key, value in sorted(run.settings.items()))
+        words = {True: "yes", False: "no"}
+        pairs = ", ".join(
+            f"{key} {words[value] if isinstance(value, bool) else value}"
+            for key, value in sorted(run.settings.items())
+        )
         branch.add(Text(one_line(pairs), style="dim"))
     for degradation in run.degraded:
         text = f"note: {degradation.reason}"
