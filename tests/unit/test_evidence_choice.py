@@ -63,6 +63,43 @@ async def test_an_item_is_about_the_name_that_it_begins_with() -> None:
     assert choice.spans[0].text.startswith("- keepAliveTimeout `number`")
 
 
+async def test_a_default_is_answered_where_one_is_named() -> None:
+    """A question for a default, or for what holds without a choice, prefers a text that names a default."""
+    limits = "A harbour may have any number of boats, as many as its owner says in its file."
+    default = "The number of boats that a harbour holds is 12; another default is set in its file."
+    for question in ("default number of boats", "How many boats if I give no number?"):
+        choice = await choose(question, limits, default)
+        assert choice.spans[0].text == default, question
+    assert (await choose("Who says how many boats?", limits, default)).spans[0].text == limits
+
+
+async def test_a_message_repeated_is_less_than_what_to_do() -> None:
+    """Words that the question has are no news: of two texts with all the one that says more is first."""
+    repeated = "ropes lost boat drifts"
+    remedy = (
+        "If its ropes are lost and a boat drifts, drop the anchor, then call the pilot by radio."
+    )
+    choice = await choose("ropes lost boat drifts", f"{repeated}\n\n{remedy}")
+
+    assert choice.spans[0].text == remedy
+
+
+@pytest.mark.parametrize(("sources", "first"), [("abcdefghij", 0), ("abbbbbbbbb", 1)])
+async def test_the_document_found_most_often_is_preferred(sources: str, first: int) -> None:
+    """Of two passages that are as near, the second is quoted first if most passages are of its document."""
+    lamps = ("Lamps of boats are red here.", "Lamps of boats are green there.")
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="lamps of boats",
+        documents=(*lamps, *("Ropes." for _ in range(8))),
+        sources=tuple(sources),
+    )
+    choice = await choose_evidence(request, None, Near())
+
+    assert choice
+    assert choice.spans[0].document == first
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -6,16 +6,17 @@ each a whole unit as its author wrote it (`text.units`), best first, and the sco
 Two numbers are made of a unit. Its score tells whether it answers at all: meaning (cosine of unit and question,
 the headings before the unit), words (share of the question's words, weighted by rarity, those above the unit
 counted less) and, with a reader, what that says. Its order among the others is a sum of what tells answers from
-their neighbours: nearness word by word, words in common, rank of the passage, length, kind, what the unit is
-about, and what the question asks for (`text.asked`).
+their neighbours: nearness word by word of the unit and of the best one of its passage, words in common, rank of
+the passage and its document, place in the passage, kind, what the unit is about, and what the question asks for
+(`text.asked`).
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from math import log1p
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
@@ -48,14 +49,18 @@ FLOOR = 0.45
 FLOOR_WITHOUT_READER = 0.43
 FLOOR_OF_WORDS = 0.37
 #: Weights of the order beside that of nearness, which is 1; none counts for the score. They were fitted to the
-#: questions of eight documentation sets; fitted to seven they order the units of the eighth as well. In turn:
-#: words in common, ranks of all passages, logarithm of the length, a name of the question that it is about
-#: or lacks.
-_WORDS, _PRIOR, _LENGTH, _DEFINED, _ABSENT = 0.16, 0.36, 0.01, 0.17, 0.11
-#: The same for what the unit is about, for notes of a release, for a text that only points elsewhere or lists
-#: contents, and for the release asked for.
-_ABOUT, _NEWS, _POINTER, _RELEASE = 0.19, 0.1, 0.12, 0.28
-_KINDS: dict[UnitKind, float] = {"prose": -0.11, "row": 0.11, "code": 0.08}
+#: questions of 25 documentation sets (conditional logit: which of the units that are read holds the fact), and
+#: order the units of sets that were left out as well. In turn: cosine, share of the question's words, nearness
+#: of the passage's best unit, rank of the passage.
+_COSINE, _WORDS, _PASSAGE, _PRIOR = 0.4, 0.23, 0.7, 0.19
+#: The same for what the unit is about, a name of the question that it is about, the release asked for, a
+#: default where one is asked for, and all passages of its document: the sum of the reciprocals of their ranks.
+_ABOUT, _DEFINED, _RELEASE, _DEFAULT, _DOCUMENT = 0.23, 0.17, 0.33, 0.19, 0.045
+#: The same, taken away: for notes of a release, for a text that only points elsewhere or lists contents, for
+#: the share of its words that the question has, which are no news, and for each character of the passage that
+#: stands before it.
+_NEWS, _POINTER, _ECHO, _DEPTH = 0.09, 0.3, 0.47, 0.00018
+_KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
 #: The same for a sentence that says what the thing asked for is. Chosen by hand: few questions ask so.
 _DEFINES = 0.12
 _POINTS = re.compile(r"[-*\s]*(?:see|refer to|for (?:more|details|further))\b", re.IGNORECASE)
@@ -218,7 +223,8 @@ async def _weigh(
             min(1.0, score + _SUBJECT_NAMED * _is_about(question, span))
             for score, span in zip(scores, spans, strict=True)
         ]
-        weighed.append((question, scores, _order(question, spans, nearness, request)))
+        cosines = reading.cosines[row] if reading else [0.0] * len(spans)
+        weighed.append((question, scores, _order(question, spans, nearness, cosines, request)))
     if reading is None:
         return _Weighed(weighed, None, FLOOR_OF_WORDS)
     floor = FLOOR if reading.nearness else FLOOR_WITHOUT_READER
@@ -454,46 +460,70 @@ def _scores(
 
 
 def _order(
-    question: _Part, spans: Sequence[Span], nearness: Sequence[float], request: WriteRequest
+    question: _Part,
+    spans: Sequence[Span],
+    nearness: Sequence[float],
+    cosines: Sequence[float],
+    request: WriteRequest,
 ) -> list[float]:
     """Return what orders the spans: how near they are, shifted by what tells answers from their neighbours."""
-    count = len(request.documents)
+    nearest: dict[int, float] = {}
+    for span, near in zip(spans, nearness, strict=True):
+        nearest[span.document] = max(near, nearest.get(span.document, near))
+    priors = _priors(request)
     return [
-        (near + _shift(question, span) + _PRIOR * (1 - span.document / count))
+        (
+            near
+            + _COSINE * cosine
+            + _PASSAGE * nearest[span.document]
+            + priors[span.document]
+            + _shift(question, span)
+        )
         * (_OUTDATED if span.document + 1 in request.outdated else 1.0)
         * (
             _OTHER_SECTION
             if names_other_identifier(question.asked.identifiers, span.scopes[1:])
             else 1.0
         )
-        for span, near in zip(spans, nearness, strict=True)
+        for span, near, cosine in zip(spans, nearness, cosines, strict=True)
+    ]
+
+
+def _priors(request: WriteRequest) -> list[float]:
+    """Return for each passage what its rank and those of its document say before it is read."""
+    count = len(request.documents)
+    sources: Sequence[object] = request.sources or range(count)
+    ranks: defaultdict[object, float] = defaultdict(float)
+    for place, source in enumerate(sources):
+        ranks[source] += 1 / (place + 1)
+    return [
+        _PRIOR * (1 - place / count) + _DOCUMENT * ranks[source]
+        for place, source in enumerate(sources)
     ]
 
 
 def _shift(question: _Part, span: Span) -> float:
     asked = question.asked
-    words = len(span.text.split())
-    common = span.terms | span.above
-    shift = _WORDS * overlap(question.terms, common, question.weights, question.default)
-    shift += _LENGTH * log1p(words) + _KINDS.get(span.unit.kind, 0.0)
+    shift = _WORDS * overlap(question.terms, span.terms, question.weights, question.default)
+    shift += _KINDS.get(span.unit.kind, 0.0) - _DEPTH * span.unit.start
+    shift -= _ECHO * len(span.terms & question.terms) / max(1, len(span.terms))
     head = fold(_head(span))
     shift += _ABOUT * _about(question, head)
     if asked.meaning and span.unit.kind != "definition" and (subject := subject_of(span.text)):
         shift += _DEFINES * _about(question, subject)
+    if asked.default and "default" in fold(" ".join((*span.unit.context[-1:], span.text))):
+        shift += _DEFAULT
     if not asked.news and is_news(span.section):
         shift -= _NEWS
-    if (words <= _POINTER_WORDS and _POINTS.match(span.text)) or _is_contents(span):
+    if (len(span.text.split()) <= _POINTER_WORDS and _POINTS.match(span.text)) or _is_contents(
+        span
+    ):
         shift -= _POINTER
     if asked.releases and any(
         names_value(Identifier("", one), span.scopes) for one in asked.releases
     ):
         shift += _RELEASE
-    for symbol in asked.symbols:
-        if _names(head, symbol):
-            shift += _DEFINED
-        elif not any(symbol in fold(one) for one in span.scopes):
-            shift -= _ABSENT
-    return shift
+    return shift + _DEFINED * sum(_names(head, symbol) for symbol in asked.symbols)
 
 
 def _about(question: _Part, name: str) -> float:

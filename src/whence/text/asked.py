@@ -29,6 +29,12 @@ _ASKS_VALUE: Final = re.compile(rf"\b(?:{_VALUE_TEXT})\b", re.IGNORECASE | re.VE
 _ASKS_MEANING: Final = re.compile(
     r"^\s*(?:what(?:'s|\s+is|\s+are|\s+does)|define|meaning\s+of|explain)\b", re.IGNORECASE
 )
+#: A question for what holds where nothing was chosen.
+_ASKS_DEFAULT: Final = re.compile(
+    r"\bdefaults?\b|\bif\s+(?:i|you|nothing|no)\b|\bwhen\s+(?:no|nothing)\b|\bnot\s+(?:set|given|configured)\b"
+    r"|\bwithout\s+(?:setting|configur)",
+    re.IGNORECASE,
+)
 _ASKS_NEWS: Final = re.compile(
     r"\b(?:new|news|chang(?:e[sd]?|ing|elog)|added|adds?|introduc\w+|remov(?:ed|es)|drop(?:ped|s)?|deprecat\w+|since"
     r"|versions?|releases?d?|fix(?:ed|es)|bugs?|history|when|migrat\w+|upgrad\w+|compatib\w+|breaking)\b",
@@ -70,6 +76,8 @@ class Asked(NamedTuple):
     releases: tuple[str, ...]
     """Numbers with a point, whatever the question wants of them."""
     meaning: bool
+    default: bool
+    """Whether it asks for a default, or what holds without a choice."""
     news: bool
     """Whether it asks what is or was new, or names a release."""
 
@@ -89,6 +97,7 @@ def read_question(question: str) -> Asked:
         identifiers=question_identifiers(question),
         releases=tuple(dict.fromkeys(_RELEASE.findall(question))),
         meaning=bool(_ASKS_MEANING.search(question)),
+        default=bool(_ASKS_DEFAULT.search(question)),
         news=bool(_ASKS_NEWS.search(question) or _RELEASE.search(question)),
     )
 
