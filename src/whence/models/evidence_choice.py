@@ -15,18 +15,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from whence.models.evidence_spans import Span, all_spans, overlaps, whole_around
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.asked import Asked, is_news, read_question, subject_of
 from whence.text.identifiers import Identifier, names_other_identifier, names_value
 from whence.text.normalization import fold
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
-from whence.text.sentences import split_sentences
-from whence.text.units import FENCE_LINE, MAX_WORDS, Unit, UnitKind, split_units
+from whence.text.units import UnitKind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,10 +71,6 @@ _NAME_WORDS = 3
 _NAMED_ITEM = re.compile(
     r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(\S+(?:\s\S+){0,3}?)(?:\s[-\u2013\u2014]\s|:(?=\s|\Z)|\s[(`]|\n)"
 )
-#: Words of a window that a long paragraph is narrowed to.
-_WINDOW = 60
-#: Most words of a unit that is quoted in place of a part of it.
-_WHOLE = 60
 #: Most words of an answer of several spans, with the headings above them.
 _ENOUGH = 100
 #: Least score of a further span, relative to the best one: where it has words of the question that the others
@@ -83,9 +79,6 @@ _MIN_FURTHER, _MIN_ELSEWHERE, _MIN_EQUAL = 0.75, 0.8, 0.8
 #: Spans that are tried until the answer is long enough.
 _MAX_PICKED = 8
 _DUPLICATE = 0.9
-_MIN_LETTERS = 8
-#: A text of no more words that its headings have, too, says nothing.
-_TITLE_WORDS = 12
 #: Added to the score of a unit that is about a name of code, a setting or an option of the question.
 _SUBJECT_NAMED = 0.1
 #: Taken from the score when no passage has any word of the question; for some of the words, as large a part.
@@ -103,26 +96,6 @@ _QUESTION_BORDER = re.compile(
     r"(?<=\?)\s+|,?(?<!\s)\s++and\s++(?=(?:who|whom|whose|what|when|where|which|why|how)\b)",
     re.IGNORECASE,
 )
-
-
-class Span(NamedTuple):
-    """One unit of a passage that may answer."""
-
-    document: int
-    """Place of its passage, from 0."""
-    unit: Unit
-    text: str
-    """Verbatim from the passage."""
-    section: str
-    """Titles and headings above its passage."""
-    terms: frozenset[str]
-    above: frozenset[str]
-    """Terms of section and context."""
-
-    @property
-    def scopes(self) -> tuple[str, ...]:
-        """The text, then what stands above it, the nearest first."""
-        return (self.text, *reversed(self.unit.context), self.section)
 
 
 class Choice(NamedTuple):
@@ -309,10 +282,10 @@ def _within_words(parts: Sequence[Sequence[Span]], spans: Sequence[Span]) -> tup
     words = 0
     for place, found in enumerate(zip_longest(*parts)):
         for one in filter(None, found):
-            for span in (_whole(spans, one), one):
+            for span in (whole_around(spans, one), one):
                 count = _words_shown(span, kept)
                 fits = place == 0 or words + count <= _ENOUGH
-                if fits and not any(_overlap(span, other) for other in kept):
+                if fits and not any(overlaps(span, other) for other in kept):
                     kept.append(span)
                     words += count
                     break
@@ -344,49 +317,6 @@ def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> boo
         for one in asked.identifiers
         if one.name != "date"
     )
-
-
-def all_spans(request: WriteRequest) -> list[Span]:
-    """Return the units of all passages that can be an answer; long paragraphs as windows of their sentences."""
-    sections = request.sections or ("",) * len(request.documents)
-    spans = []
-    for number, (text, section) in enumerate(zip(request.documents, sections, strict=True)):
-        headings = tuple(filter(None, section.split(" > ")))
-        titles = frozenset(content_terms(section))
-        # A passage without a title is its own heading, and still says something.
-        is_own_title = frozenset(content_terms(text)) <= titles
-        # A text that is its own title is no heading.
-        for unit in split_units(text, headings) or split_units(text):
-            for one in _narrowed(text, unit):
-                content = text[one.start : one.end]
-                terms = frozenset(content_terms(content))
-                repeats = len(content.split()) <= _TITLE_WORDS and terms <= titles
-                if (repeats and not is_own_title) or sum(map(str.isalnum, content)) < _MIN_LETTERS:
-                    continue
-                above = titles.union(content_terms(" ".join(one.context)))
-                spans.append(Span(number, one, content, section, terms, above))
-    return spans
-
-
-def _narrowed(text: str, unit: Unit) -> Iterator[Unit]:
-    """Yield a unit, or of a long one each stretch of whole sentences that is short."""
-    content = text[unit.start : unit.end]
-    if unit.kind in ("code", "table", "list") or len(content.split()) <= MAX_WORDS:
-        yield unit
-        return
-    sentences = split_sentences(content)
-    reached = 0
-    for place, first in enumerate(sentences):
-        end, words = first.end, 0
-        for sentence in sentences[place:]:
-            words += len(content[sentence.start : sentence.end].split())
-            if words > _WINDOW and sentence is not first:
-                break
-            end = sentence.end
-        fences = len(FENCE_LINE.findall(content, first.start, end))
-        if end > reached and fences % 2 == 0:
-            reached = end
-            yield unit._replace(start=unit.start + first.start, end=unit.start + end)
 
 
 def _most_alike(query: str, spans: Sequence[Span]) -> list[Span]:
@@ -591,28 +521,8 @@ def _pick(
 def _repeats(spans: Sequence[Span], vectors: NDArray[np.float32] | None, i: int, j: int) -> bool:
     """Return whether a span overlaps another one or says the same."""
     a, b = spans[i], spans[j]
-    if _overlap(a, b):
+    if overlaps(a, b):
         return True
     common = len(a.terms & b.terms) / max(1, min(len(a.terms), len(b.terms)))
     alike = 0.0 if vectors is None else float(vectors[i] @ vectors[j])
     return max(common, alike) >= _DUPLICATE
-
-
-def _overlap(a: Span, b: Span) -> bool:
-    return a.document == b.document and a.unit.start < b.unit.end and b.unit.start < a.unit.end
-
-
-def _whole(spans: Sequence[Span], one: Span) -> Span:
-    """Return the longest short unit that contains a span: what its author wrote together is read together.
-
-    A definition may be longer than others: its parts say little without one another.
-    """
-    around = [
-        other
-        for other in spans
-        if other.document == one.document
-        and other.unit.start <= one.unit.start
-        and one.unit.end <= other.unit.end
-        and len(other.text.split()) <= (MAX_WORDS if other.unit.kind == "definition" else _WHOLE)
-    ]
-    return max(around, key=lambda other: len(other.text), default=one)

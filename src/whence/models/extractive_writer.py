@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from whence.models.evidence_choice import (
-    Choice,
-    Span,
-    Support,
-    choose_evidence,
-    weigh_document,
-)
+from whence.models.evidence_choice import Choice, Support, choose_evidence, weigh_document
+from whence.models.evidence_spans import Span
 from whence.models.protocols import Embedder, SpanReading, WritePiece, WriteRequest
 from whence.schema.prompt import PromptResult, Quote, Shortfall
 from whence.text.asked import value_spans
