@@ -153,16 +153,40 @@ async def test_a_thing_that_no_passage_has_is_no_subject(thing: str, answered: b
 
 
 async def test_an_answer_of_several_spans_is_short() -> None:
-    """Further spans are added while all together, with their headings, have at most a hundred words."""
+    """Further spans are added while all together, with their headings, have at most 150 words."""
     passages = [
         f"The harbour rule {number} says that boats pay {number} coins. "
-        + "More words follow. " * 9
+        + "More words follow. " * 14
         for number in range(6)
     ]
     choice = await choose("What do boats pay?", *passages, sections=("Rules of the harbour",) * 6)
 
-    assert 1 < len(choice.spans) <= 3
-    assert sum(len(one.text.split()) for one in choice.spans) <= 100
+    assert len(choice.spans) == 2
+    assert sum(len(one.text.split()) for one in choice.spans) <= 150
+
+
+class First(Near):
+    """A reader for which the first text is nearer than the others, by as much as it is told."""
+
+    def __init__(self, lead: float) -> None:
+        self._lead = lead
+
+    async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        near = [[0.6 + self._lead, *(0.6 for _ in texts[1:])] for _ in questions]
+        return Reading(np.eye(len(texts), dtype=np.float32), near, near)
+
+
+@pytest.mark.parametrize(("lead", "most"), [(0.0, 3), (0.35, 1)])
+async def test_the_surer_the_best_span_is_the_shorter_is_the_answer(lead: float, most: int) -> None:
+    """No further span is quoted where the best one is far before all others."""
+    passages = tuple(
+        f"Boats of colour {colour} sail." for colour in ("red", "green", "grey", "blue")
+    )
+    request = WriteRequest(template_id="document-prompt", query="boats", documents=passages)
+    choice = await choose_evidence(request, None, First(lead))
+
+    assert choice
+    assert [one.document for one in choice.spans] == list(range(most))
 
 
 @pytest.mark.parametrize(
