@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from whence.flow.context import TraceContext
 from whence.flow.runtime import FlowHealth, ProcessorHealth
 from whence.flow.supervisor import State
-from whence.flow.telemetry.metrics import METRICS, Endpoint, FlowMetrics, read_address
+from whence.flow.telemetry.metrics import METRICS, FlowMetrics, MetricsServer, read_address
 from whence.flow.telemetry.monitor import FlowSpans, observe_with, provider_from_environment
 from whence.schema.errors import ConfigError, Unavailable
 
@@ -67,7 +67,7 @@ def test_metrics_report_health() -> None:
     """Counters and gauges have the numbers of health, labelled by flow and processor."""
     metrics = FlowMetrics("qa")
     metrics.update(health())
-    with Endpoint(metrics, "127.0.0.1", 0) as endpoint:
+    with MetricsServer(metrics, "127.0.0.1", 0) as endpoint:
         status, text = get(endpoint.port, "/metrics")
     found = samples(text)
 
@@ -82,7 +82,7 @@ def test_metrics_report_health() -> None:
 
 def test_a_local_endpoint_answers_local_requests_only() -> None:
     """A page whose name points to this machine reads nothing."""
-    with Endpoint(FlowMetrics("qa"), "127.0.0.1", 0) as endpoint:
+    with MetricsServer(FlowMetrics("qa"), "127.0.0.1", 0) as endpoint:
         statuses = {
             host: get(endpoint.port, "/metrics", Host=host)[0]
             for host in (
@@ -94,7 +94,7 @@ def test_a_local_endpoint_answers_local_requests_only() -> None:
                 "[::",
             )
         }
-    with Endpoint(FlowMetrics("qa"), "0.0.0.0", 0) as endpoint:
+    with MetricsServer(FlowMetrics("qa"), "0.0.0.0", 0) as endpoint:
         assert get(endpoint.port, "/metrics", Host="whence.internal")[0] == 200
 
     assert list(statuses.values()) == [200, 200, 200, 421, 421, 421]
@@ -150,7 +150,7 @@ def test_probes() -> None:
     """Ready once health says so; live while the event loop turns; other paths are not found."""
     seconds = [0.0]
     metrics = FlowMetrics("qa")
-    with Endpoint(metrics, "127.0.0.1", 0, monotonic=lambda: seconds[0]) as endpoint:
+    with MetricsServer(metrics, "127.0.0.1", 0, monotonic=lambda: seconds[0]) as endpoint:
         before = get(endpoint.port, "/ready")[0]
         metrics.update(health())
         after = get(endpoint.port, "/ready")[0]
@@ -168,10 +168,10 @@ def test_a_taken_port_is_an_error() -> None:
     """A port in use is an error with the address and a remedy."""
     metrics = FlowMetrics("qa")
     with (
-        Endpoint(metrics, "127.0.0.1", 0) as first,
+        MetricsServer(metrics, "127.0.0.1", 0) as first,
         pytest.raises(Unavailable, match=str(first.port)) as caught,
     ):
-        Endpoint(FlowMetrics("other"), "127.0.0.1", first.port)
+        MetricsServer(FlowMetrics("other"), "127.0.0.1", first.port)
 
     assert "--metrics" in caught.value.hint
 

@@ -10,7 +10,7 @@ from tests.support.traces import plain_triples
 
 from whence.provenance.outcome import WhyNot
 from whence.provenance.render.json import trace_summary
-from whence.provenance.render.picture import NEAR, Row, make_picture, passage_name
+from whence.provenance.render.picture import NEAR, PassageRow, make_picture, passage_name
 from whence.provenance.render.tree import to_tree, tree_text
 from whence.provenance.stage_records import (
     CandidateRecord,
@@ -89,7 +89,7 @@ def _trace(
     )
 
 
-def _rows(trace: Trace) -> dict[str, Row]:
+def _rows(trace: Trace) -> dict[str, PassageRow]:
     return {row.chunk_id: row for group in make_picture(trace, 99).groups for row in group.rows}
 
 

@@ -37,9 +37,9 @@ from whence.evaluation.validation.suite import (
 )
 from whence.evaluation.validation.target import (
     Passage,
+    PassageSource,
     RetrievedPassages,
     Section,
-    StoredDocument,
     TargetInfo,
 )
 from whence.schema.errors import BadInput, ConfigError, ModelMismatch, NotFound, Unavailable
@@ -90,8 +90,8 @@ class Scripted:
             passages=self.passages[:limit], embedding_ms=2.0, search_ms=3.0, degraded=self.degraded
         )
 
-    async def document(self, one: Passage) -> StoredDocument:
-        return StoredDocument(text=f"# {one.heading}\n{one.text}", digest=self.digest)
+    async def document(self, one: Passage) -> PassageSource:
+        return PassageSource(text=f"# {one.heading}\n{one.text}", digest=self.digest)
 
     async def sections(self, limit: int) -> list[Section]:
         return []
@@ -190,8 +190,8 @@ async def test_a_heading_must_occur_in_its_document() -> None:
     """A heading that the document does not have is a fault; one shortened with an ellipsis is not."""
 
     class Other(Scripted):
-        async def document(self, one: Passage) -> StoredDocument:
-            return StoredDocument(text=one.text)
+        async def document(self, one: Passage) -> PassageSource:
+            return PassageSource(text=one.text)
 
     shortened = [passage(0, heading="Kinematics of a humanoid…")]
     wrong, right = await report(Other(SOUND)), await report(Other(shortened))

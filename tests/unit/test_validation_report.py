@@ -29,9 +29,9 @@ from whence.evaluation.validation.suite import (
 )
 from whence.evaluation.validation.target import (
     Passage,
+    PassageSource,
     RetrievedPassages,
     Section,
-    StoredDocument,
     TargetInfo,
 )
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMismatch, Unavailable
@@ -121,11 +121,11 @@ class Stored:
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    async def document(self, one: Passage) -> StoredDocument:
+    async def document(self, one: Passage) -> PassageSource:
         self.read.append(one.id)
         sha = hashlib.sha256(passage(0).text.encode()).hexdigest()
         heading = f"Part {one.chunk_index}"
-        return StoredDocument(text=f"{heading}\n{one.text}", digest=sha if one.id == "c0" else "")
+        return PassageSource(text=f"{heading}\n{one.text}", digest=sha if one.id == "c0" else "")
 
 
 def again(text: str, ms: float, *found: int, **fields: Any) -> QueryOutcome:

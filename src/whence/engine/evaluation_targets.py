@@ -12,9 +12,9 @@ from whence.engine.search import SearchQuery
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.evaluation.validation.target import (
     Passage,
+    PassageSource,
     RetrievedPassages,
     Section,
-    StoredDocument,
     TargetInfo,
 )
 from whence.retrieval.pipeline import MAX_BUDGET_S
@@ -93,7 +93,7 @@ class EngineTarget:
             embedded=all(fault.stage != "embedding" for fault in report.degraded),
         )
 
-    async def document(self, passage: Passage) -> StoredDocument:
+    async def document(self, passage: Passage) -> PassageSource:
         """Return the text of the document up to a passage."""
         last = passage.chunk_index or 0
         ids = [
@@ -102,7 +102,7 @@ class EngineTarget:
         ]
         texts = await self.store.chunk_texts(self.collection, ids, self.access)
         digest = next((text.digest for text in texts if text.chunk_id == passage.id), "")
-        return StoredDocument(text="\n".join(text.content for text in texts), digest=digest)
+        return PassageSource(text="\n".join(text.content for text in texts), digest=digest)
 
     async def sections(self, limit: int) -> list[Section]:
         """Return chunks of different documents, then further ones of the same documents.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from whence.models.api_client import TOO_LONG, ApiClient, ServedModel, TooSlow, in_order
 from whence.models.endpoints import Endpoint
-from whence.models.text_limits import DEFAULT, Embedded, TextLimit, find_limit
+from whence.models.text_limits import DEFAULT, EmbeddingReply, TextLimit, find_limit
 from whence.schema.embedding import EmbeddingModel, Purpose
 from whence.schema.errors import BadInput
 
@@ -176,13 +176,13 @@ class ApiEmbedder(ServedModel, ABC):
         pooled: NDArray[np.float32] = (mean / length if length else rows[0]).astype(np.float32)
         return pooled
 
-    async def _embed_whole(self, texts: list[str], purpose: Purpose) -> Embedded:
+    async def _embed_whole(self, texts: list[str], purpose: Purpose) -> EmbeddingReply:
         """Embed texts as they are."""
         # APIs reject the empty text, but not a blank one.
         rows, tokens = await self._request([text or " " for text in texts], purpose)
         units = _unit_rows(rows, len(texts), self._dimension, self._client)
         self._dimension = units.shape[1]
-        return Embedded(units, tokens)
+        return EmbeddingReply(units, tokens)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Estimate the tokens of each text; the tokenizer of the model is not available."""

@@ -28,7 +28,7 @@ class TextLimit(NamedTuple):
     """Most texts of one request, when the server says so."""
 
 
-class Embedded(NamedTuple):
+class EmbeddingReply(NamedTuple):
     """An answer to a request for vectors."""
 
     rows: NDArray[np.float32]
@@ -68,7 +68,7 @@ _ENDS: Final = (
 
 
 async def find_limit(
-    client: ApiClient, model: str, embed: Callable[[list[str]], Awaitable[Embedded]]
+    client: ApiClient, model: str, embed: Callable[[list[str]], Awaitable[EmbeddingReply]]
 ) -> TextLimit:
     """Return what a server reads of a text; up to four requests, or ten where nothing is said or counted.
 
@@ -100,7 +100,7 @@ def _positive(found: Any, name: str) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-async def _measure(embed: Callable[[list[str]], Awaitable[Embedded]]) -> TextLimit:
+async def _measure(embed: Callable[[list[str]], Awaitable[EmbeddingReply]]) -> TextLimit:
     words = len(_pair(_MEASURED)[0].split())
     cuts = False
 

@@ -22,7 +22,7 @@ _LINKS = (
 )
 
 
-class Fault(msgspec.Struct, frozen=True):
+class TraceFault(msgspec.Struct, frozen=True):
     """One fault of a trace."""
 
     code: str
@@ -33,7 +33,7 @@ class Fault(msgspec.Struct, frozen=True):
     what: str
 
 
-def check_trace(trace: Trace) -> list[Fault]:
+def check_trace(trace: Trace) -> list[TraceFault]:
     """Return all faults of a trace in a fixed order; a complete trace has none.
 
     A complete trace is a chain of question, grounding, exploration, optionally focus, and synthesis; that of a
@@ -57,31 +57,31 @@ def check_trace(trace: Trace) -> list[Fault]:
     ]
 
 
-def _wrong_graph(trace: Trace) -> Iterator[Fault]:
+def _wrong_graph(trace: Trace) -> Iterator[TraceFault]:
     for triple in trace.triples:
         if triple.g != ns.GRAPH_RETRIEVAL:
             graph = triple.g or "the default graph"
             what = f"<{triple.p.iri}> lies in {graph}, not in {ns.GRAPH_RETRIEVAL}"
-            yield Fault("wrong_graph", triple.s.iri, what)
+            yield TraceFault("wrong_graph", triple.s.iri, what)
 
 
-def _missing_stages(trace: Trace) -> Iterator[Fault]:
+def _missing_stages(trace: Trace) -> Iterator[TraceFault]:
     counts = Counter(stage.stage for stage in trace.stages)
     for stage in STAGE_TYPES:
         if counts[stage] > 1:
             what = f"the trace has {counts[stage]} stages of this kind"
-            yield Fault("duplicate_stage", stage, what)
+            yield TraceFault("duplicate_stage", stage, what)
     for stage in _required(counts):
         if not counts[stage]:
-            yield Fault("missing_stage", stage, f"the trace has no {stage}")
+            yield TraceFault("missing_stage", stage, f"the trace has no {stage}")
 
 
-def _missing_activities(trace: Trace) -> Iterator[Fault]:
+def _missing_activities(trace: Trace) -> Iterator[TraceFault]:
     """Check that an activity generated each stage, unless the trace has none at all."""
     generated = {t.s.iri for t in trace.triples if t.p.iri == ns.PROV_WAS_GENERATED_BY}
     for stage in trace.stages if generated else ():
         if stage.uri not in generated:
-            yield Fault("no_activity", stage.uri, "no activity generated it")
+            yield TraceFault("no_activity", stage.uri, "no activity generated it")
 
 
 def _required(counts: Counter[str]) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def _required(counts: Counter[str]) -> tuple[str, ...]:
     return chain[: last + 1]
 
 
-def _wrong_parents(trace: Trace, parents: Mapping[str, list[str]]) -> Iterator[Fault]:
+def _wrong_parents(trace: Trace, parents: Mapping[str, list[str]]) -> Iterator[TraceFault]:
     """Check that each stage derives from the one before it, and beside it from passages alone."""
     kinds = [t for t in trace.triples if t.p.iri == ns.RDF_TYPE]
     sources = {t.s.iri for t in kinds if t.o.iri in SOURCE_TYPES}
@@ -102,14 +102,14 @@ def _wrong_parents(trace: Trace, parents: Mapping[str, list[str]]) -> Iterator[F
     for stage in trace.stages:
         found = [uri for uri in parents.get(stage.uri, ()) if uri not in sources]
         if stage.stage != "question" and not found:
-            yield Fault("no_parent", stage.uri, "it derives from nothing")
+            yield TraceFault("no_parent", stage.uri, "it derives from nothing")
         elif stage.stage != "question" and before and found != [before]:
             what = f"it derives from {', '.join(found)}, not from {before}"
-            yield Fault("wrong_parent", stage.uri, what)
+            yield TraceFault("wrong_parent", stage.uri, what)
         before = stage.uri
 
 
-def _cycles(parents: Mapping[str, list[str]]) -> Iterator[Fault]:
+def _cycles(parents: Mapping[str, list[str]]) -> Iterator[TraceFault]:
     try:
         TopologicalSorter(parents).prepare()
     except CycleError as error:
@@ -117,10 +117,10 @@ def _cycles(parents: Mapping[str, list[str]]) -> Iterator[Fault]:
         turn = ring.index(min(ring))
         round_trip = (*ring[turn + 1 :], *ring[: turn + 1])
         what = "it derives from itself through " + ", ".join(round_trip)
-        yield Fault("cycle", ring[turn], what)
+        yield TraceFault("cycle", ring[turn], what)
 
 
-def _dangling(trace: Trace, described: set[str]) -> Iterator[Fault]:
+def _dangling(trace: Trace, described: set[str]) -> Iterator[TraceFault]:
     uris = answer_uris(trace.answer_id)
     for triple in trace.triples:
         predicate, target = triple.p.iri, triple.o.iri
@@ -130,14 +130,14 @@ def _dangling(trace: Trace, described: set[str]) -> Iterator[Fault]:
         selection = predicate == ns.TG_SELECTED_CHUNK and triple.s.iri == uris.focus
         if (own_link or selection) and target not in described:
             what = f"<{predicate}> leads to {target}, of which nothing is said"
-            yield Fault("dangling", triple.s.iri, what)
+            yield TraceFault("dangling", triple.s.iri, what)
 
 
-def _wrong_counts(trace: Trace) -> Iterator[Fault]:
+def _wrong_counts(trace: Trace) -> Iterator[TraceFault]:
     exploration = trace.stage("exploration")
     if exploration and trace.chunk_count != len(trace.explored):
         what = f"it counts {trace.chunk_count} chunks and names {len(trace.explored)}"
-        yield Fault("count_mismatch", exploration.uri, what)
+        yield TraceFault("count_mismatch", exploration.uri, what)
     generated = Counter(t.o.iri for t in trace.triples if t.p.iri == ns.PROV_WAS_GENERATED_BY)
     for triple in trace.triples:
         found = str(generated[triple.s.iri])
@@ -145,24 +145,24 @@ def _wrong_counts(trace: Trace) -> Iterator[Fault]:
             what = (
                 f"it counts {triple.o.value} entities that it generated, of which {found} are there"
             )
-            yield Fault("count_mismatch", triple.s.iri, what)
+            yield TraceFault("count_mismatch", triple.s.iri, what)
 
 
-def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
+def _wrong_chunks(trace: Trace) -> Iterator[TraceFault]:
     explored = set(trace.explored)
     focus, synthesis = trace.stage("focus"), trace.stage("synthesis")
     for selection in trace.selections:
         if focus and selection.chunk_id not in explored:
             what = f"it keeps {selection.chunk_id!r}, which was not explored"
-            yield Fault("unknown_chunk", focus.uri, what)
+            yield TraceFault("unknown_chunk", focus.uri, what)
     given = set(trace.used)
     for citation in trace.citations:
         if synthesis and citation.chunk_id not in given:
             what = f"[{citation.marker}] cites {citation.chunk_id!r}, which the writer did not get"
-            yield Fault("unknown_chunk", synthesis.uri, what)
+            yield TraceFault("unknown_chunk", synthesis.uri, what)
 
 
-def _wrong_candidates(trace: Trace) -> Iterator[Fault]:
+def _wrong_candidates(trace: Trace) -> Iterator[TraceFault]:
     """Check that ranks are unique and that each candidate was used or dropped for a known reason."""
     accounts = [candidate for candidate in trace.candidates if candidate.rank]
     given = set(trace.used)
@@ -172,13 +172,13 @@ def _wrong_candidates(trace: Trace) -> Iterator[Fault]:
     where = exploration.uri if exploration else "exploration"
     for rank in sorted(rank for rank, count in ranks.items() if count > 1):
         what = f"{ranks[rank]} candidates have rank {rank}"
-        yield Fault("rank_clash", where, what)
+        yield TraceFault("rank_clash", where, what)
     for candidate in accounts:
         if candidate.reason_code and candidate.reason_code not in DROP_REASONS:
             what = (
                 f"{candidate.chunk_id!r} was dropped for {candidate.reason_code!r}, no known code"
             )
-            yield Fault("unknown_code", where, what)
+            yield TraceFault("unknown_code", where, what)
         elif decided and not candidate.reason_code and candidate.chunk_id not in given:
             what = f"{candidate.chunk_id!r} was neither used nor dropped for a reason"
-            yield Fault("unexplained", where, what)
+            yield TraceFault("unexplained", where, what)

@@ -221,7 +221,7 @@ def make_baseline(
     )
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class BaselineChange(msgspec.Struct, frozen=True, kw_only=True):
     """One value that differs between two baselines."""
 
     what: str
@@ -229,7 +229,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     after: Any
 
 
-def baseline_changes(before: Baseline, after: Baseline) -> list[Change]:
+def baseline_changes(before: Baseline, after: Baseline) -> list[BaselineChange]:
     """Return the differences between two baselines, except latencies, which differ every time."""
     fields = ("suite_version", "suite_digest", "k", "mode", "collection_digest")
     rows = [(name, getattr(before, name), getattr(after, name)) for name in fields]
@@ -244,7 +244,9 @@ def baseline_changes(before: Baseline, after: Baseline) -> list[Change]:
         (f"first hit of {one}", old.get(one), new.get(one))
         for one in sorted(old.keys() | new.keys())
     ]
-    return [Change(what=what, before=was, after=now) for what, was, now in rows if was != now]
+    return [
+        BaselineChange(what=what, before=was, after=now) for what, was, now in rows if was != now
+    ]
 
 
 def gate_document(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from whence.evaluation.validation.target import (
     Passage,
+    PassageSource,
     RetrievedPassages,
     Section,
-    StoredDocument,
     TargetInfo,
 )
 from whence.schema.access import Access
@@ -66,16 +66,16 @@ class QdrantTarget:
             search_ms=(time.perf_counter() - embedded) * 1e3,
         )
 
-    async def document(self, passage: Passage) -> StoredDocument:
+    async def document(self, passage: Passage) -> PassageSource:
         """Return the texts of all chunks with the same address, read once for each."""
         address = passage.source_url
         if not address:
-            return StoredDocument(text=passage.text)
+            return PassageSource(text=passage.text)
         if address not in self._pages:
             chunks = await self._collection.chunks(_PAGE, source_url=address)
             chunks.sort(key=lambda chunk: _integer(chunk, "chunk_index") or 0)
             self._pages[address] = "\n".join(_text_with_title(chunk) for chunk in chunks)
-        return StoredDocument(text=self._pages[address])
+        return PassageSource(text=self._pages[address])
 
     async def sections(self, limit: int) -> list[Section]:
         """Return chunks of different pages, then further ones of the same, out of the first thousand."""

@@ -24,7 +24,7 @@ from whence.evaluation.validation.repeated import (
 from whence.evaluation.validation.run import QueryOutcome, ValidationRun
 from whence.evaluation.validation.source_texts import SourceTexts
 from whence.evaluation.validation.suite import Thresholds, ValidationSuite
-from whence.evaluation.validation.target import Passage, StoredDocument, Target, TargetInfo
+from whence.evaluation.validation.target import Passage, PassageSource, Target, TargetInfo
 
 _CUT = "the time limit cut the validation off; what was not asked is marked so"
 #: What each check of a query's results checks.
@@ -118,9 +118,9 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     results: list[QueryResult]
 
 
-async def load_documents(target: Target, run: ValidationRun) -> dict[str, StoredDocument]:
+async def load_documents(target: Target, run: ValidationRun) -> dict[str, PassageSource]:
     """Return for each result the stored data of its document. Cost: one read per result."""
-    pages: dict[str, StoredDocument] = {}
+    pages: dict[str, PassageSource] = {}
     for outcome in run.first:
         for passage in outcome.passages:
             if passage.id not in pages:
@@ -135,7 +135,7 @@ def build_report(
     origin: str,
     about: TargetInfo,
     thresholds: Thresholds,
-    stored: Mapping[str, StoredDocument],
+    stored: Mapping[str, PassageSource],
     sources: SourceTexts,
 ) -> ValidationReport:
     """Check the results of a run and summarise its latencies."""
@@ -234,14 +234,14 @@ def _slower_fault(sequence: SequenceReport, thresholds: Thresholds) -> str | Non
 def _check_query(
     outcome: QueryOutcome,
     thresholds: Thresholds,
-    stored: Mapping[str, StoredDocument],
+    stored: Mapping[str, PassageSource],
     sources: SourceTexts,
 ) -> QueryResult:
     query, passages = outcome.query, outcome.passages
     topics = query.expected_topics or []
     found = set(checks.found_topics(topics, passages))
     missing = [topic for topic in topics if topic not in found]
-    documents = {one.id: stored.get(one.id, StoredDocument()) for one in passages}
+    documents = {one.id: stored.get(one.id, PassageSource()) for one in passages}
     faults: dict[str, str | None] = {
         "answered": outcome.error or None,
         "whole": "; ".join(outcome.notes) or None,

@@ -40,7 +40,7 @@ class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):
     """False when only words ranked although vectors were requested."""
 
 
-class StoredDocument(msgspec.Struct, frozen=True, kw_only=True):
+class PassageSource(msgspec.Struct, frozen=True, kw_only=True):
     """The stored document of a passage."""
 
     text: str = ""
@@ -90,7 +90,7 @@ class Target(Protocol):
         """
         ...
 
-    async def document(self, passage: Passage) -> StoredDocument:
+    async def document(self, passage: Passage) -> PassageSource:
         """Return the stored document of a passage."""
         ...
 

@@ -2,7 +2,7 @@
 
 Counters are reset when a replica restarts. Names follow https://prometheus.io/docs/practices/naming/.
 
-`Endpoint` serves them over HTTP in a thread of its own, so that it answers while the event loop is busy:
+`MetricsServer` serves them over HTTP in a thread of its own, so that it answers while the event loop is busy:
 
 | Path | Answer |
 |---|---|
@@ -161,7 +161,7 @@ class FlowMetrics(Collector):
 _STALL_S = 30.0
 
 
-class Endpoint(AbstractContextManager["Endpoint"]):
+class MetricsServer(AbstractContextManager["MetricsServer"]):
     """Serves metrics and probes within a `with` block.
 
     Args:
@@ -200,7 +200,7 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         """The port it listens on."""
         return int(self._server.server_address[1])
 
-    def __enter__(self) -> Endpoint:
+    def __enter__(self) -> MetricsServer:
         self._thread.start()
         return self
 

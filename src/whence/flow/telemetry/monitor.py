@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
     from whence.flow.runtime import FlowRuntime
-    from whence.flow.telemetry.metrics import Endpoint, FlowMetrics
+    from whence.flow.telemetry.metrics import FlowMetrics, MetricsServer
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -122,7 +122,7 @@ class FlowMonitor:
     observer: Observer | None
     """Observes the messages; None when no telemetry is requested."""
     metrics: FlowMetrics | None = None
-    endpoint: Endpoint | None = None
+    endpoint: MetricsServer | None = None
     provider: TracerProvider | None = None
     """Records spans; None when no endpoint for them is set."""
 
@@ -144,7 +144,7 @@ class FlowMonitor:
 
 
 async def _check_periodically(
-    runtime: FlowRuntime, metrics: FlowMetrics, endpoint: Endpoint | None
+    runtime: FlowRuntime, metrics: FlowMetrics, endpoint: MetricsServer | None
 ) -> None:
     pause_s = 0.1
     while True:
@@ -176,11 +176,11 @@ def start_telemetry(
         if not metrics_address and not counts:
             yield FlowMonitor(observe_with(observers), provider=provider)
             return
-        from whence.flow.telemetry.metrics import Endpoint, FlowMetrics, read_address
+        from whence.flow.telemetry.metrics import FlowMetrics, MetricsServer, read_address
 
         metrics = FlowMetrics(flow)
         observers.append(metrics.handling)
-        endpoint: Endpoint | None = None
+        endpoint: MetricsServer | None = None
         if metrics_address:
-            endpoint = stack.enter_context(Endpoint(metrics, *read_address(metrics_address)))
+            endpoint = stack.enter_context(MetricsServer(metrics, *read_address(metrics_address)))
         yield FlowMonitor(observe_with(observers), metrics, endpoint, provider)

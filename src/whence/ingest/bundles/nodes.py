@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 from whence.ingest.bundles.archive import Archive, Location
 from whence.ingest.bundles.bundle import Layout
 from whence.ingest.bundles.json_stream import array_elements
-from whence.ingest.bundles.tables import Row, csv_rows, first_text, integer, text_lines, whole_text
+from whence.ingest.bundles.tables import (
+    TableRow,
+    csv_rows,
+    first_text,
+    integer,
+    text_lines,
+    whole_text,
+)
 from whence.ingest.strict_json import parse_json, parse_object
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeNode, SnapshotInfo
@@ -246,7 +253,9 @@ def _with_parsed_tags(cells: Mapping[str, str]) -> dict[str, Any]:
     return record
 
 
-def _body_text(row: Row, archive: Archive, layout: Layout, warn: Callable[[str, str], None]) -> str:
+def _body_text(
+    row: TableRow, archive: Archive, layout: Layout, warn: Callable[[str, str], None]
+) -> str:
     path = first_text(row.cells, "body_path").replace("\\", "/")
     if not path:
         return ""

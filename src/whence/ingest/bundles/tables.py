@@ -17,7 +17,7 @@ from whence.schema.errors import BadInput
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One row of a table."""
 
     location: Location
@@ -43,7 +43,7 @@ def text_lines(stream: MemberStream, max_bytes: int) -> Iterator[tuple[Location,
 
 def csv_rows(
     stream: MemberStream, max_bytes: int, *, required: Sequence[Sequence[str]]
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """Yield the rows of a table whose first row names the columns; blank lines are skipped."""
     reader = csv.reader((text for _, text in text_lines(stream, max_bytes)), strict=True)
     columns: list[str] | None = None
@@ -63,7 +63,7 @@ def csv_rows(
             continue
         if len(values) > len(columns):
             raise location.error(f"has {len(values)} values for {len(columns)} columns")
-        yield Row(location, dict(zip(columns, values, strict=False)))
+        yield TableRow(location, dict(zip(columns, values, strict=False)))
 
 
 def _columns(values: list[str], location: Location, required: Sequence[Sequence[str]]) -> list[str]:

@@ -40,7 +40,7 @@ _WORDS: Final[Mapping[str, str]] = {
 }
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class PassageRow(msgspec.Struct, frozen=True, kw_only=True):
     """One passage."""
 
     chunk_id: str
@@ -65,7 +65,7 @@ class Group(NamedTuple):
     """Passages of one outcome."""
 
     title: str
-    rows: list[Row]
+    rows: list[PassageRow]
     more: int
     """Passages of this outcome that only the scale has."""
 
@@ -143,13 +143,13 @@ def passage_name(trace: Trace, chunk_id: str, document_id: str = "") -> str:
     return known.text if alone or not known.part else f"{known.text} (part {known.part})"
 
 
-def _group(title: str, rows: list[Row], most: int) -> Group:
+def _group(title: str, rows: list[PassageRow], most: int) -> Group:
     # A line that counts one passage takes the place of that passage.
     most += len(rows) == most + 1
     return Group(title, rows[:most], max(0, len(rows) - most))
 
 
-def _rows(trace: Trace) -> list[Row]:
+def _rows(trace: Trace) -> list[PassageRow]:
     """Return all candidates, the nearest to being cited first."""
     refused = trace.refusal is not None and trace.refusal.code == "term_not_in_documents"
     used = () if refused else trace.used
@@ -165,7 +165,7 @@ def _rows(trace: Trace) -> list[Row]:
         chunk_id = one.chunk_id
         state: State = "read" if chunk_id in places else "dropped"
         rows.append(
-            Row(
+            PassageRow(
                 chunk_id=chunk_id,
                 name=passage_name(trace, chunk_id, one.document_id),
                 state="cited" if chunk_id in markers else state,
@@ -186,7 +186,7 @@ def _rows(trace: Trace) -> list[Row]:
     return rows
 
 
-def _order(row: Row) -> tuple[bool, int]:
+def _order(row: PassageRow) -> tuple[bool, int]:
     """Return a sort key of dropped passages: those that were reranked first."""
     return (not row.placed, row.placed or row.rank)
 
@@ -205,7 +205,7 @@ def _first_words(text: str) -> str:
     return text.partition(" before ")[0]
 
 
-def _scale(rows: Sequence[Row]) -> Scale | None:
+def _scale(rows: Sequence[PassageRow]) -> Scale | None:
     known = [(one.score, one.state) for one in rows if one.score is not None]
     if not known:
         return None

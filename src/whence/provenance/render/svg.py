@@ -11,7 +11,14 @@ from itertools import pairwise
 from typing import Final
 
 from whence.provenance.checking import check_trace
-from whence.provenance.render.picture import Group, Picture, Row, Scale, make_picture, passage_name
+from whence.provenance.render.picture import (
+    Group,
+    PassageRow,
+    Picture,
+    Scale,
+    make_picture,
+    passage_name,
+)
 from whence.provenance.render.svg_canvas import Canvas, text_length, wrap
 from whence.provenance.render.text import format_duration, one_line, rights_text, stage_counts
 from whence.provenance.trace import STAGE_TITLES, Stage, Trace
@@ -198,7 +205,7 @@ class _Drawing:
             y += 20
         return y
 
-    def _row(self, row: Row, y: float) -> None:
+    def _row(self, row: PassageRow, y: float) -> None:
         canvas, baseline = self.canvas, y + 17
         canvas.open_group(_tooltip(row))
         canvas.rect(_MARGIN, y + 2, _ROOM, _ROW - 4, "track")
@@ -287,12 +294,12 @@ def _fitted(name: str, room: float) -> str:
     return "".join(lines) + end
 
 
-def _moved(row: Row) -> str:
+def _moved(row: PassageRow) -> str:
     """Return what happened to a passage, or its rank by the search where reranking moved it."""
     return row.what or (f"search rank {row.rank}" if row.placed not in (0, row.rank) else "")
 
 
-def _tooltip(row: Row) -> str:
+def _tooltip(row: PassageRow) -> str:
     parts = (
         row.name,
         row.chunk_id,
