@@ -135,8 +135,13 @@ class Cli:
 
 @pytest.fixture(scope="session")
 def loaded() -> Iterator[ForkServer]:
-    """Load the program once."""
-    server = ForkServer("whence.cli.main:main", PRELOAD)
+    """Load the program once.
+
+    The interpreter is that of the installed program: both print paths in its folder, which may be a link.
+    """
+    python = WHENCE.read_text().partition("\n")[0].removeprefix("#!")
+    known = Path(python).name.startswith("python") and Path(python).exists()
+    server = ForkServer("whence.cli.main:main", PRELOAD, python if known else sys.executable)
     yield server
     server.close()
 

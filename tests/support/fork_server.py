@@ -30,13 +30,16 @@ class ForkServer:
     Args:
         entry: What a run calls, `module:function`; it ends with `SystemExit`.
         preload: Modules to load beside that of `entry`. They may start no threads.
+        python: The interpreter.
     """
 
-    def __init__(self, entry: str, preload: Sequence[str] = ()) -> None:
+    def __init__(
+        self, entry: str, preload: Sequence[str] = (), python: str = sys.executable
+    ) -> None:
         self._socket, other = socket.socketpair()
         with other:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(other.fileno()), entry, *preload],
+                [python, "-m", __name__, str(other.fileno()), entry, *preload],
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
             )
