@@ -44,7 +44,7 @@ class Near:
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         alike = [[0.6] * len(texts) for _ in questions]
-        return Reading(np.eye(len(texts), dtype=np.float32), alike, alike)
+        return Reading(np.eye(len(texts), dtype=np.float32), alike, alike, alike)
 
 
 async def choose(question: str, *documents: str, sections: tuple[str, ...] = ()) -> Choice:
@@ -174,7 +174,7 @@ class First(Near):
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         near = [[0.6 + self._lead, *(0.6 for _ in texts[1:])] for _ in questions]
-        return Reading(np.eye(len(texts), dtype=np.float32), near, near)
+        return Reading(np.eye(len(texts), dtype=np.float32), near, near, near)
 
 
 @pytest.mark.parametrize(("lead", "most"), [(0.0, 2), (0.35, 1)])

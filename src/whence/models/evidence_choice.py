@@ -3,9 +3,10 @@
 In: the question, the passages with the headings above them, a reader or an embedder. Out: one to three spans,
 each a whole unit as its author wrote it (`text.units`), best first, and the score of the best one.
 
-Two numbers are made of a unit. Its score tells whether it answers at all: meaning (cosine of unit and question,
-the headings before the unit), words (share of the question's words, weighted by rarity, those above the unit
-counted less) and, with a reader, what that says. Its order among the others is a sum of what tells answers from
+Two numbers are made of a unit. Its score tells whether it answers at all: with a reader, how near it comes to
+each word of the question and to the whole (`protocols.Reading.scores`); without one, meaning (cosine of unit
+and question, the headings before the unit) and words (share of the question's words, weighted by rarity, those
+above the unit counted less). Its order among the others is a sum of what tells answers from
 their neighbours: nearness word by word of the unit and of the best one of its passage, words in common, rank of
 the passage and its document, place in the passage, kind, what the unit is about, and what the question asks for
 (`text.asked`).
@@ -36,17 +37,14 @@ if TYPE_CHECKING:
 MAX_SPANS = 3
 #: Most units that are read for a question: those that share most words with it.
 _MAX_READ = 32
-#: Share of the reader in the score of a unit.
-_READ_SHARE = 0.6
 #: Longest text that is read, in characters.
 _MAX_CHARACTERS = 500
 _COSINE_WEIGHT = 0.6
 #: Weight of a word above a unit, relative to a word in it.
 _CONTEXT_WEIGHT = 0.6
-#: Least score of an answer: with a reader, with an embedder alone, and by words alone. The first lies in the
-#: range, .40 to .50, that refuses 3 % of 118 questions with an answer and 83 to 87 % of the same questions
-#: asked of other documents (`python -m benchmarks.answers --split choose --calibrate`).
-FLOOR = 0.45
+#: Least score of an answer: with a reader, with an embedder alone, and by words alone. The first refuses
+#: 3 % of questions with an answer (`python -m benchmarks.answers --calibrate`, `docs/benchmarks.md`).
+FLOOR = 0.54
 FLOOR_WITHOUT_READER = 0.43
 FLOOR_OF_WORDS = 0.37
 #: Weights of the order beside that of nearness, which is 1; none counts for the score. They were fitted to the
@@ -162,9 +160,7 @@ async def choose_evidence(
     picked: list[list[_Picked]] = []
     for _, scores, order in weighed.parts:
         chosen = _pick(spans, order, weighed.vectors)
-        # Of each passage its first span, as `weigh_document` takes it.
-        firsts = {spans[one.place].document: one.place for one in reversed(chosen[:MAX_SPANS])}
-        nearest = max(firsts.values(), key=lambda i: (scores[i], -i))
+        nearest = max(range(len(spans)), key=lambda i: (scores[i], -i))
         score = max(0.0, scores[nearest] - unseen)
         best.append((score, spans[nearest].document))
         if score >= floor:
@@ -252,8 +248,8 @@ async def weigh_document(
     unseen = _unseen(request, everything)
     places = [i for i, one in enumerate(spans) if one.document == document]
     best = []
-    for _, scores, order in weighed.parts:
-        first = max(places, key=lambda i: (order[i], -i))
+    for _, scores, _ in weighed.parts:
+        first = max(places, key=lambda i: (scores[i], -i))
         best.append((max(0.0, scores[first] - unseen), spans[first].text))
     score, sentence = max(best, key=lambda pair: pair[0])
     return Support(sentence, score, weighed.floor)
@@ -382,18 +378,15 @@ def _scores(
     question: _Part, spans: Sequence[Span], reading: Reading | None, row: int
 ) -> tuple[list[float], list[float]]:
     """Return the scores of spans for the question of a row, and how near they are for the order."""
+    if reading is not None and reading.nearness:
+        return reading.scores(row), reading.nearness[row]
     scores = [_share(question, one) for one in spans]
-    if reading is None:
-        return scores, scores
-    cosines = reading.cosines[row]
-    scores = [
-        _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
-        for cosine, share in zip(cosines, scores, strict=True)
-    ]
-    if not reading.nearness:
-        return scores, scores
-    read = zip(scores, reading.scores(row), strict=True)
-    return [(1 - _READ_SHARE) * a + _READ_SHARE * b for a, b in read], reading.nearness[row]
+    if reading is not None:
+        scores = [
+            _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
+            for cosine, share in zip(reading.cosines[row], scores, strict=True)
+        ]
+    return scores, scores
 
 
 def _order(

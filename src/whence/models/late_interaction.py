@@ -14,11 +14,20 @@ from whence.models.token_codes import late_interaction, token_weights
 from whence.models.weights import RERANKER_NAME
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from whence.models.local_embedder import LocalEmbedder
 
 #: Share of the score in the final one; the rest is the score of retrieval. Chosen on any seven of eight
 #: collections it is .2, and the eighth gains: see `docs/benchmarks.md`.
 SHARE: Final = 0.2
+#: Weight of the words that say little of what a question is about, such as `which` and `use`; log of their rank
+#: and 1/2. What rarer words weigh more is their rarity.
+_COMMON: Final = 4.0
+_LEAST_RARITY: Final = 0.01
+#: Two words of whatever meaning have this cosine.
+_LEAST_NEARNESS: Final = 0.1
 
 
 class LateInteractionReranker:
@@ -70,17 +79,41 @@ class SpanReader:
         """See `SpanReading.read`."""
         vectors, tokens = await self._embedder.embed_tokens([*texts, *questions])
         count = len(texts)
-        nearness = []
+        nearness, coverage = [], []
         for question, asked in zip(questions, tokens[count:], strict=True):
-            ids, _ = await self._embedder.read_query(question)
+            ids, words = await self._embedder.split_query(question)
             weights = token_weights(ids)
+            best = [
+                (asked @ one.T).max(axis=1) if len(one) and len(asked) else None
+                for one in tokens[:count]
+            ]
             nearness.append(
-                [
-                    float(weights @ (asked @ words.T).max(axis=1) / weights.sum())
-                    if len(words) and len(asked)
-                    else 0.0
-                    for words in tokens[:count]
-                ]
+                [0.0 if one is None else float(weights @ one / weights.sum()) for one in best]
+            )
+            coverage.append(
+                [0.0 if one is None else _coverage(one, weights, words) for one in best]
             )
         cosines = (vectors[count:] @ vectors[:count].T).tolist()
-        return Reading(vectors[:count], cosines, nearness)
+        return Reading(vectors[:count], cosines, nearness, coverage)
+
+
+def _coverage(
+    best: NDArray[np.float32], weights: NDArray[np.float32], words: Sequence[Sequence[int]]
+) -> float:
+    """Return the harmonic mean of the nearness of words, the rare ones weighted more, 0 to 1.
+
+    One word that a text lacks lowers it as no other word can raise it again.
+
+    Args:
+        best: Cosine of each token of the question and the nearest one of the text.
+        weights: Their weights.
+        words: Of each word of the question the places of its tokens.
+    """
+    total = inverse = 0.0
+    for places in words:
+        own = weights[places]
+        near = float(own @ best[places] / own.sum())
+        rarity = max(_LEAST_RARITY, float(own.max()) - _COMMON)
+        total += rarity
+        inverse += rarity / max(near, _LEAST_NEARNESS)
+    return total / inverse if inverse else 0.0

@@ -185,6 +185,15 @@ class LocalEmbedder:
         (tokens,) = await self._workers.run(lambda: loaded.session.run(["tokens"], inputs))
         return ids[1:-1], tokens[0, 1:-1]
 
+    async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
+        """Return the token ids of a text, and of each word the places of its tokens; no special ones."""
+        loaded = await self._workers.run(self._load)
+        encoding = loaded.tokenizer.encode(text)
+        places: dict[int | None, list[int]] = {}
+        for place, word in enumerate(encoding.word_ids[1:-1]):
+            places.setdefault(word, []).append(place)
+        return encoding.ids[1:-1], list(places.values())
+
     async def _compute(
         self, texts: Sequence[str], encode: Callable[[NDArray[np.float32]], list[T]] | None
     ) -> tuple[NDArray[np.float32], list[T]]:

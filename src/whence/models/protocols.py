@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -74,7 +74,11 @@ class Reranker(Protocol):
         ...
 
 
-_STEEPNESS: Final = 6.0
+#: Weights of the score: words, the whole text, and what is usual. Chosen on questions with an answer and on
+#: ones about what their documents almost say: `docs/benchmarks.md`.
+_WORDS: Final = 0.9
+_WHOLE: Final = 0.3
+_USUAL: Final = 0.2
 
 
 class Reading(NamedTuple):
@@ -87,13 +91,18 @@ class Reading(NamedTuple):
     nearness: list[list[float]] = []
     """For each question and text the mean of the best cosine of each word of the question, the rare ones
     weighted more; empty when only whole texts were compared."""
+    coverage: list[list[float]] = []
+    """The same by the harmonic mean over words, in which a word that is missing counts most."""
 
     def scores(self, row: int) -> list[float]:
-        """Return `1 / (1 + exp(-6 (n + c - 1)))` of nearness n and cosine c for the question of a row."""
-        pairs = zip(self.nearness[row], self.cosines[row], strict=True)
-        return [
-            1.0 / (1.0 + math.exp(-_STEEPNESS * (near + cosine - 1.0))) for near, cosine in pairs
-        ]
+        """Return how well each text answers the question of a row, about 0 to 1.
+
+        It is `.9 v + .3 c - .2 m` of coverage v, cosine c and the median m of all cosines: where all texts are
+        as near as the best one, they are about the subject and none answers.
+        """
+        usual = _USUAL * statistics.median(self.cosines[row] or [0.0])
+        pairs = zip(self.coverage[row], self.cosines[row], strict=True)
+        return [_WORDS * covered + _WHOLE * cosine - usual for covered, cosine in pairs]
 
 
 class SpanReading(Protocol):

@@ -1,0 +1,56 @@
+"""How well a text answers a question, by the nearness of each word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from whence.models.late_interaction import SpanReader
+from whence.models.local_embedder import LocalEmbedder
+from whence.models.protocols import Reading
+
+#: Cosine of each of two words of the question with the only word of each text.
+TEXTS = {"has one word": (0.9, 0.1), "has a bit of both": (0.5, 0.5), "": (0.0, 0.0)}
+
+
+class Tokens:
+    """An embedder of texts whose nearness is known; the second word of a question has two tokens."""
+
+    async def embed_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+        question = np.eye(3, dtype=np.float32)[[0, 1, 1]]
+        known = {
+            text: np.array([[*near, 0.0]] if text else np.empty((0, 3)), dtype=np.float32)
+            for text, near in TEXTS.items()
+        }
+        tokens = [known.get(text, question) for text in texts]
+        return np.eye(len(texts), dtype=np.float32), tokens
+
+    async def split_query(self, _text: str) -> tuple[list[int], list[list[int]]]:
+        return [9_000, 9_000, 9_000], [[0], [1, 2]]
+
+
+async def test_a_word_that_is_missing_counts_more_than_one_that_is_near() -> None:
+    """A text that lacks one of two words covers less than one half near to both, whatever tokens they have."""
+    reading = await SpanReader(cast("LocalEmbedder", Tokens())).read(["question"], list(TEXTS))
+
+    lacking, half, empty = reading.coverage[0]
+    assert lacking == pytest.approx(2 / (1 / 0.9 + 1 / 0.1))
+    assert half == pytest.approx(0.5)
+    assert empty == 0.0
+    assert reading.nearness[0][0] == pytest.approx((0.9 + 0.1 + 0.1) / 3)
+
+
+@pytest.mark.parametrize(("cosines", "better"), [([0.8, 0.2, 0.2], True), ([0.8, 0.8, 0.8], False)])
+def test_what_all_texts_have_says_less(cosines: list[float], better: bool) -> None:
+    """The best of several texts scores less where the others are as near to the question."""
+    none: Any = np.empty((0, 0), dtype=np.float32)
+    first = Reading(none, [cosines], [[0.5] * 3], [[0.5] * 3]).scores(0)[0]
+    alone = Reading(none, [[0.8, 0.5, 0.5]], [[0.5] * 3], [[0.5] * 3]).scores(0)[0]
+
+    assert (first > alone) is better
