@@ -28,7 +28,7 @@ class StderrLog(logging.StreamHandler[TextIO]):
 
     Args:
         stream: Where to.
-        repeats: Whether to write a record whose field `error` a former record had.
+        repeats: Whether to write a record of a processor whose field `error` a former record had.
     """
 
     def __init__(self, stream: TextIO, *, repeats: bool = True) -> None:
@@ -41,9 +41,9 @@ class StderrLog(logging.StreamHandler[TextIO]):
         """Write a record."""
         self.has_error |= record.levelno >= logging.ERROR
         error = str(getattr(record, "error", ""))
-        if error and error in self._errors:
+        if error in self._errors and hasattr(record, "processor"):
             return
-        if not self._repeats:
+        if error and not self._repeats:
             self._errors.add(error)
         super().emit(record)
 
