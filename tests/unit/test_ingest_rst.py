@@ -102,6 +102,18 @@ def test_a_reference_has_the_title_of_its_label() -> None:
     assert "See The Title, own_words, mark and no title." in text
 
 
+def test_a_reference_stands_where_the_file_has_it() -> None:
+    """The lines of a paragraph are those of its source, also when it begins with a title that stands elsewhere."""
+    builder = write_rst(
+        "A\n=\n\n.. _x:\n\nThe Title\n---------\n\nMore.\n\n.. seealso::\n\n   :ref:`x`\n"
+    )
+    at = builder.text.index("See also: The Title")
+    place = place_of(builder.places, at, len(builder.text))
+
+    assert place is not None
+    assert (place.line_start, place.line_end) == (11, 13)
+
+
 RELEASES = """
 ===========
 Pump 3 Log

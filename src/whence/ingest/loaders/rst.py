@@ -180,7 +180,9 @@ class _Writer:
         words = self._inline(node)
         if words.endswith("::"):
             words = words[:-1]
-        self._text.add_paragraph(words, line=self._lines.nearest(words, line))
+        # A reference may show words that the file has elsewhere, so the source is what is searched.
+        own = self._lines.nearest(node.rawsource or words, line)
+        self._text.add_paragraph(words, line=own)
 
     def _attribution(self, node: nodes.Element, line: int) -> None:
         words = f"\u2014 {self._inline(node)}"
@@ -422,6 +424,6 @@ LOADERS = (
         suffixes=(".rst", ".rest"),
         parse_file=load_rst,
         is_plain=True,
-        version="4",
+        version="5",
     ),
 )
