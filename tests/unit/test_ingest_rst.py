@@ -103,7 +103,7 @@ def test_a_reference_has_the_title_of_its_label() -> None:
 
 
 def test_a_reference_stands_where_the_file_has_it() -> None:
-    """The lines of a paragraph are those of its source, also when it begins with a title that stands elsewhere."""
+    """A paragraph has the lines of its source, also when it begins with a title that stands elsewhere."""
     builder = write_rst(
         "A\n=\n\n.. _x:\n\nThe Title\n---------\n\nMore.\n\n.. seealso::\n\n   :ref:`x`\n"
     )
