@@ -159,7 +159,7 @@ def settings() -> str:
         "settings with several values. Both files are trusted: run Whence in folders of your own.\n\n"
         + table(("Name in `whence.toml`", "Variable", "Default", "Meaning"), rows)
         + "\n`WHENCE_LOG` sets the level of log lines on standard error, `debug` to `critical`; the default is `warning`\n"
-        "for `run` and `serve`. Other commands log errors, each once and without a traceback, and nothing on a terminal.\n"
+        "for `run` and `serve`. Other commands log errors, each on one line, and nothing on a terminal.\n"
         "`WHENCE_DEBUG=1` prints the traceback of an internal error.\n"
     )
 

@@ -38,7 +38,7 @@ def start_logging(default_level: str = "") -> None:
     """Send log records to stderr, from the level in `WHENCE_LOG` or the default on.
 
     Without a default, output of commands states what went wrong: on a terminal nothing is logged, elsewhere
-    Whence's own errors, such as failures of services, each once and on one line.
+    Whence's own errors, such as failures of services, each on one line.
     """
     import logging
 
