@@ -53,6 +53,8 @@ def test_a_term_that_the_documents_have_is_not_named() -> None:
     assert named_terms("new in Django 5.2", []) == [NamedTerm("5.2", "version", "Django")]
     assert named_terms("new in Django version 5.2", []) == [NamedTerm("5.2", "version", "Django")]
     assert named_terms("what is new in 5.2", []) == [NamedTerm("5.2", "version")]
+    product = "semantic-release"
+    assert named_terms(f"what changed in {product} 38", []) == [NamedTerm("38", "version", product)]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ TEXTS = {
     "A remote file is good. The field of a form has a size.": DocumentTags(),
     "Release 2.4 has the option --max-requests.": DocumentTags(),
     "Each recipient has a recipient_delimiter.": DocumentTags(),
+    "The license is free.": DocumentTags(),
     "The canary sings.": DocumentTags(("secret",)),
 }
 
@@ -79,6 +80,12 @@ async def store() -> MemoryStore:
         # A query in another language.
         ("fila remoto conexion migracion", "fila remoto conexion migracion"),
         ("remoto conexion", "remote conexion"),
+        # Many misspelt words, each of them near one that is there.
+        ("midlewear migratoin conectoin poolng", "middleware migration connection pooling"),
+        # British and American spelling.
+        ("which licence", "which license"),
+        ("which Licence and colour", "which License and colour"),
+        ("`licence`", "`licence`"),
         ("", ""),
         ("?!", "?!"),
         ("休暇", "休暇"),

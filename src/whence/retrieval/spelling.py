@@ -17,13 +17,15 @@ from whence.text.spelling import (
     can_be_misspelt,
     max_edits,
     nearest_word,
+    other_spelling,
     query_tokens,
     replace_parts,
 )
 
 #: Words of a query that are looked up; a longer one is a text rather than a query.
 _MAX_TOKENS: Final = 64
-#: Absent words from which on a query of mostly such words is one in another language, and is left as it is.
+#: Absent words from which on a query of mostly such words may be one in another language: it is left as it is
+#: unless each of them is near a word of the documents.
 _MANY_ABSENT: Final = 4
 
 
@@ -57,21 +59,24 @@ async def check_spelling(
     missing = [token for token in tokens.values() if _is_absent(token, found.words)]
     if not missing:
         return Spelling()
-    words = sum(token.is_word for token in missing)
-    is_foreign = words >= _MANY_ABSENT and 2 * words > len(tokens)
+    absent = list(_absent_parts(missing, found.words))
     misspelt: list[str] = []
-    absent = [] if is_foreign else list(_absent_parts(missing, found.words))
     if absent:
         misspelt = await asyncio.to_thread(
             lambda: [one for one in absent if can_be_misspelt(one, found.languages)]
         )
-    targets: dict[str, str] = {}
+    words = sum(token.is_word for token in missing)
+    may_be_foreign = words >= _MANY_ABSENT and 2 * words > len(tokens)
+    targets = await _variants_in_use(store, collection, set(absent).difference(misspelt), access)
     for word in misspelt:
         similar = await store.similar_words(collection, word, access)
         is_part = all(token.text != word for token in missing)
         nearest = nearest_word(word, similar, is_part=is_part)
         if nearest is not None:
             targets[word] = nearest
+        elif may_be_foreign:
+            targets = {}
+            break
     corrected = {token.text: replace_parts(token, targets) for token in missing if not token.quoted}
     # An identifier is corrected to another one, not to words that are there for themselves.
     whole = {
@@ -93,6 +98,17 @@ async def check_spelling(
             )
         ),
     )
+
+
+async def _variants_in_use(
+    store: SupportsVocabulary, collection: str, words: Iterable[str], access: Access
+) -> dict[str, str]:
+    """Return for words of a dictionary their other spelling, British or American, that visible chunks have."""
+    variants = {word: other for word in sorted(words) if (other := other_spelling(word))}
+    if not variants:
+        return {}
+    absent = (await store.absent_words(collection, list(variants.values()), access)).words
+    return {word: other for word, other in variants.items() if other not in absent}
 
 
 def _is_absent(token: QueryToken, absent: frozenset[str]) -> bool:

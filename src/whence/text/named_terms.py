@@ -154,7 +154,7 @@ def _as_version(
         return NamedTerm(token.text, "version", product) if named else None
     if about_release and before and _WHOLE_VERSION.fullmatch(token.text):
         # What a release brought does not count things: `removed 3 files`.
-        follows = before.lower() not in FUNCTION_WORDS and before.isalpha()
+        follows = before.lower() not in FUNCTION_WORDS and before.replace("-", "").isalpha()
         follows = follows and not _ABOUT_RELEASE.fullmatch(before)
         return NamedTerm(token.text, "version", product) if follows else None
     return None

@@ -4,7 +4,8 @@ A word is corrected only when no visible document has it: to the nearest word of
 Damerau and Levenshtein, one edit for words of up to five letters and two for longer ones. Doubled letters count
 as one, so that `midlewear` leads to `middleware`. The first letter stays, or is swapped with the second. Words
 with digits, words of fewer than four letters, quoted words and words of a dictionary are kept: that `remove` is
-in no document does not make it a misspelt `remote`. In an abbreviation, a word of up to five capitals, letters
+in no document does not make it a misspelt `remote`. Only their British or American spelling is tried: `licence`
+leads to `license`. In an abbreviation, a word of up to five capitals, letters
 may only be swapped or doubled. An identifier is corrected by its parts.
 """
 
@@ -57,6 +58,24 @@ _TOKEN = re.compile(r"(?:--)?\w+(?:(?:::|[.:#-])\w+)*")
 _QUOTED = re.compile(
     r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u00ab[^\u00bb]*\u00bb|`[^`]*`|(?<!\w)'[^']*'(?!\w)"
 )
+
+
+#: Endings that British and American English spell apart, with what may follow them in an inflected word.
+_REGIONAL: Final = (
+    ("isation", "ization"),
+    ("ence", "ense"),
+    ("ogue", "og"),
+    ("our", "or"),
+    ("ise", "ize"),
+    ("ising", "izing"),
+    ("yse", "yze"),
+    ("ysing", "yzing"),
+    ("tre", "ter"),
+    ("ll", "l"),
+)
+_INFLECTIONS: Final = "|ed|d|s|r|rs|ing|al|able|ful|less|er|ers|ation|ations"
+#: Shortest word with another spelling: `four` is no `for`.
+_MIN_REGIONAL: Final = 6
 
 
 class QueryToken(msgspec.Struct, frozen=True):
@@ -149,6 +168,23 @@ def _dictionary(code: str) -> frozenset[str]:
     file = resources.files("spellchecker") / "resources" / f"{code}.json.gz"
     uses = msgspec.json.decode(gzip.decompress(file.read_bytes()), type=dict[str, int])
     return frozenset(word for word, n in uses.items() if n > _RARE_USES)
+
+
+def other_spelling(word: str) -> str | None:
+    """Return the British or American spelling of an English word that the dictionary has; None without one.
+
+    >>> [other_spelling(one) for one in ("licence", "behavior", "serialised", "promise")]
+    ['license', 'behaviour', 'serialized', None]
+    """
+    folded = word.casefold()
+    if len(folded) < _MIN_REGIONAL:
+        return None
+    for pair in _REGIONAL:
+        for ending, other in (pair, pair[::-1]):
+            match = re.fullmatch(rf"(\w+){ending}({_INFLECTIONS})", folded)
+            if match and _is_known(found := match[1] + other + match[2], "english"):
+                return found
+    return None
 
 
 def nearest_word(word: str, candidates: Mapping[str, int], *, is_part: bool = False) -> str | None:
