@@ -72,7 +72,7 @@ _NAMED_ITEM = re.compile(
 )
 #: Most words of an answer of several spans, with the headings above them: where it is sure that those before
 #: the last one answer, what is added where it is not at all, and in any case.
-_ENOUGH, _UNSURE, _MOST = 90, 120, 150
+_ENOUGH, _UNSURE, _MOST = 85, 115, 140
 #: Chance that the spans chosen answer from which on no further one is, and least chance of a further one.
 _SURE, _MIN_CHANCE = 0.75, 0.08
 #: Factor of the order in the logit of the chance that a span answers: that of the fit of the weights. On sets
