@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 90_000
+MAX_LINES = 85_400
 MAX_FILE_LINES = 600
 MAX_CLASS_LINES = 300
 MAX_FUNCTION_LINES = 60

@@ -154,7 +154,7 @@ async def test_a_thing_that_no_passage_has_is_no_subject(thing: str, answered: b
 
 @pytest.mark.parametrize(("repeats", "spans"), [(14, 2), (22, 1)])
 async def test_an_answer_of_several_spans_is_short(repeats: int, spans: int) -> None:
-    """Further spans are added while all together, with their headings, have at most 150 words."""
+    """Further spans are added while all together, with their headings, have at most 140 words."""
     passages = [
         f"The harbour rule {number} says that boats pay {number} coins. "
         + "More words follow. " * repeats
@@ -163,7 +163,7 @@ async def test_an_answer_of_several_spans_is_short(repeats: int, spans: int) -> 
     choice = await choose("What do boats pay?", *passages, sections=("Rules of the harbour",) * 6)
 
     assert len(choice.spans) == spans
-    assert sum(len(one.text.split()) for one in choice.spans) <= 150
+    assert sum(len(one.text.split()) for one in choice.spans) <= 140
 
 
 class First(Near):
