@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 85_400
+MAX_LINES = 85_500
 MAX_FILE_LINES = 600
 MAX_CLASS_LINES = 300
 MAX_FUNCTION_LINES = 60
 QUESTION_LIMITS = {
     "files entered by one question": 59,
-    "functions entered by one question": 399,
+    "functions entered by one question": 403,
     "calls of one question": 2_600,
     "deepest stack of one question": 17,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -60,23 +60,18 @@ async def check_spelling(
     if not missing:
         return Spelling()
     absent = list(_absent_parts(missing, found.words))
-    misspelt: list[str] = []
+    words = sum(token.is_word for token in missing)
+    may_be_foreign = words >= _MANY_ABSENT and 2 * words > len(tokens)
+    targets: dict[str, str] = {}
     if absent:
         misspelt = await asyncio.to_thread(
             lambda: [one for one in absent if can_be_misspelt(one, found.languages)]
         )
-    words = sum(token.is_word for token in missing)
-    may_be_foreign = words >= _MANY_ABSENT and 2 * words > len(tokens)
-    targets = await _variants_in_use(store, collection, set(absent).difference(misspelt), access)
-    for word in misspelt:
-        similar = await store.similar_words(collection, word, access)
-        is_part = all(token.text != word for token in missing)
-        nearest = nearest_word(word, similar, is_part=is_part)
-        if nearest is not None:
-            targets[word] = nearest
-        elif may_be_foreign:
-            targets = {}
-            break
+        whole_words = {token.text for token in missing}
+        targets = await _nearest_words(
+            store, collection, misspelt, access, whole_words, all_or_none=may_be_foreign
+        )
+        targets |= await _variants_in_use(store, collection, {*absent} - {*misspelt}, access)
     corrected = {token.text: replace_parts(token, targets) for token in missing if not token.quoted}
     # An identifier is corrected to another one, not to words that are there for themselves.
     whole = {
@@ -98,6 +93,27 @@ async def check_spelling(
             )
         ),
     )
+
+
+async def _nearest_words(
+    store: SupportsVocabulary,
+    collection: str,
+    misspelt: Iterable[str],
+    access: Access,
+    whole_words: Collection[str],
+    *,
+    all_or_none: bool,
+) -> dict[str, str]:
+    """Return for misspelt words the nearest of visible chunks; nothing if one lacks it and all are wanted."""
+    targets = {}
+    for word in misspelt:
+        similar = await store.similar_words(collection, word, access)
+        nearest = nearest_word(word, similar, is_part=word not in whole_words)
+        if nearest is not None:
+            targets[word] = nearest
+        elif all_or_none:
+            return {}
+    return targets
 
 
 async def _variants_in_use(
