@@ -50,6 +50,8 @@ def parsed(name: str, data: str) -> ParsedDocument:
         ("```{pip-cli}\n$ pip\n  a\n```", "```\n$ pip\n  a\n```"),
         ("`a word\n<http://x>`_, `Page`_, :mod:`~a.b` and `c`_d, then :mod:` alone", "a word, Page, `b` and `c`_d, then alone"),
         ("```{code-block} python\n:linenos:\n\nx = 1\n```", "```python\nx = 1\n```"),
+        ("```{doctest} group\n>>> # Said.\n>>> x\n1\n```", "```\n>>> # Said.\n>>> x\n1\n```"),
+        ("```{example} Of use\nWords.\n```", "Example: Of use Words."),
         ("```{eval-rst}\n.. note:: See :ref:`x`.\n```", "Note: See x."),
         ("(a-target)=\n(labels/b)=\n# Head\n\n```{versionadded} 1.2\nWords.\n```", "Head\n\nNew in version 1.2: Words."),
         ("```{toctree}\n:maxdepth: 1\n\na\n```\n\nText", "Text"),
@@ -66,6 +68,15 @@ def parsed(name: str, data: str) -> ParsedDocument:
 def test_markdown_becomes_text(source: str, expected: str) -> None:
     """Marks of Markdown and of its dialects are gone; what they mean has its form."""
     assert parsed("a.md", source).text == expected
+
+
+def test_a_document_that_begins_with_a_table_or_code_has_the_name_of_its_file() -> None:
+    """Where no heading stands, the first line does if it is prose; a row or a line of code is no title."""
+    texts = ("| Name | Use |\n|---|---|\n| a | b |", "```\nx = 1\n```", "Some words.\n\nMore.")
+
+    titles = [parsed("a/names.md", text).fallback_title for text in texts]
+
+    assert titles == ["names", "names", "Some words."]
 
 
 def test_lines_between_breaks_have_their_lines_in_the_file() -> None:

@@ -79,8 +79,8 @@ def lone_heading(blocks: tuple[Block, ...]) -> str:
 
 
 def first_line(text: str, blocks: tuple[Block, ...]) -> str:
-    """Return the first line of the text, shortened, for use as a heading; empty if there is no text."""
-    if not blocks:
+    """Return the first line of the text, shortened, for use as a heading; empty unless it begins with prose."""
+    if not blocks or blocks[0].kind == "atomic":
         return ""
     start = blocks[0].parts[0][0]
     return shorten(text[start : start + 2 * _FIRST_LINE].partition("\n")[0], _FIRST_LINE)

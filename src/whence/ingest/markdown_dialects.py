@@ -10,7 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from whence.ingest.roles import VERSION_WORDS, WITHOUT_TEXT
+from whence.ingest.roles import (
+    CODE_DIRECTIVES,
+    VERSION_WORDS,
+    WITHOUT_LANGUAGE,
+    WITHOUT_TEXT,
+)
 
 #: Stands around the words before a note, which no text contains.
 LEAD = "\x1a"
@@ -25,9 +30,8 @@ _CONTAINER = re.compile(r"([A-Za-z][\w-]*+)[ \t]*+(?:\[(.*)\]|\"(.*)\"|(.*))$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)|[ \t]*---[ \t]*$")
 #: A target of references.
 _TARGET = re.compile(r"\([^\s()]+\)=[ \t]*$")
-_CODE = frozenset(
-    ["code", "code-block", "sourcecode", "code-cell", "parsed-literal", "literalinclude", "prompt"]
-)
+#: Directives of MyST with code, beside those of reStructuredText.
+_CODE = frozenset(["code-cell", "parsed-literal"])
 #: Other directives whose content is code, such as `pip-cli` and `code-tab`.
 _CODE_NAME = re.compile(r"(?:^|-)(?:code|cli|console|shell|terminal)(?:-|$)")
 #: Directives of MyST and of MkDocs' plugins without text; a module without a body is a mark for references.
@@ -130,8 +134,9 @@ def _opened(mark: str, info: str, *, is_empty: bool) -> tuple[str, bool, bool]:
     directive = _DIRECTIVE.match(info)
     if directive:
         name = directive[1].lower().rpartition(":")[2]
-        if name in _CODE or _CODE_NAME.search(name):
-            return f"{_fence(mark)}{directive[2]}", True, True
+        if _has_code(name):
+            language = "" if name in WITHOUT_LANGUAGE else directive[2]
+            return f"{_fence(mark)}{language}", True, True
         if name in _EMPTY or name in WITHOUT_TEXT:
             return "", True, False
         if name == RST:
@@ -152,6 +157,12 @@ def _opened(mark: str, info: str, *, is_empty: bool) -> tuple[str, bool, bool]:
     title = next(filter(None, container.groups()[1:]), "")
     kind = container[1] if container[1].lower() in _ADMONITIONS else ""
     return _lead(kind, title, is_empty=is_empty), False, True
+
+
+def _has_code(name: str) -> bool:
+    """Return whether the body of a directive of MyST is code; `example` is a note there."""
+    known = name in _CODE or (name in CODE_DIRECTIVES and name not in _ADMONITIONS)
+    return known or _CODE_NAME.search(name) is not None
 
 
 def _lead(kind: str, title: str, *, is_empty: bool) -> str:

@@ -28,6 +28,12 @@ WITHOUT_TEXT = _names(
     autosummary automodule autopackage program default-domain namespace bibliography
     restructuredtext-test-directive"""
 )
+#: Directives whose body is code, and those of them whose argument is not the language of it.
+CODE_DIRECTIVES = _names(
+    """code code-block code-tab sourcecode literal-block prompt doctest testcode testoutput ipython console terminal
+    productionlist highlight-block shell program-output command-output math jsonschema graphql snippet example run"""
+)
+WITHOUT_LANGUAGE = _names("prompt doctest testcode testoutput math")
 _PLAIN_ROLES = _names(
     """ref doc term numref any dfn abbr abbreviation ac emphasis strong sub sup subscript superscript guilabel
     menuselection title title-reference t download index eq math bolditalic del ins underline kbd-plain cite citet

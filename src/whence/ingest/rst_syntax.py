@@ -20,7 +20,15 @@ from docutils.parsers.rst import Parser, directives, states
 from docutils.statemachine import StringList
 from docutils.utils import new_document
 
-from whence.ingest.roles import VERSION_WORDS, WITHOUT_TEXT, has_title, shown_role, unescape
+from whence.ingest.roles import (
+    CODE_DIRECTIVES,
+    VERSION_WORDS,
+    WITHOUT_LANGUAGE,
+    WITHOUT_TEXT,
+    has_title,
+    shown_role,
+    unescape,
+)
 
 #: Characters of a paragraph in which markup is read; it takes half a second at most.
 _MAX_INLINE = 10_000
@@ -58,10 +66,6 @@ _ADMONITIONS = {
 }  # fmt: skip
 #: Options of notes that say how a note looks.
 _LOOKS = _names("class name collapsible open icon color animate")
-_CODE = _names(
-    """code code-block code-tab sourcecode literal-block prompt doctest testcode testoutput ipython console terminal
-    productionlist highlight-block shell program-output command-output math jsonschema graphql snippet example run"""
-)
 #: The directive's argument is no text; its body is.
 _BODY_ONLY = _names(
     """only ifconfig container cssclass rst-class hlist figure glossary tab-set tabs grid acks columns column
@@ -181,7 +185,7 @@ class _Directive:
             return self._led(_ADMONITIONS[name], self._body() if has_looks else self._parsed(0))
         if name in VERSION_WORDS:
             return self._version(VERSION_WORDS[name])
-        if name in _CODE:
+        if name in CODE_DIRECTIVES:
             return self._code()
         own = {
             "parsed-literal": self._parsed_literal,
@@ -249,7 +253,7 @@ class _Directive:
     def _code(self) -> list[nodes.Node]:
         """Return the body as it stands, which may follow the name at once if there is no argument."""
         first = self.arguments[0] if self.arguments else ""
-        is_language = self._name not in ("prompt", "doctest", "testcode", "testoutput", "math")
+        is_language = self._name not in WITHOUT_LANGUAGE
         is_language &= self._name != "productionlist" and len(self.arguments) < 2
         at = self._body_at if is_language or not self.arguments else 0
         lines = [str(each) for each in self._block[at:]]
