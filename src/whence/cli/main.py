@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from whence.cli.commands import COMMANDS, LazyGroup
-from whence.cli.options import state_of, with_common_options
+from whence.cli.options import State, state_of, with_common_options
 from whence.cli.output import INTERRUPTED, fail, print_json, say
 from whence.flow.settings_files import DOTENV_NAME
 from whence.schema.errors import BadInput, WhenceError
@@ -64,6 +66,12 @@ def main() -> None:
         # Starting the threads of numpy takes a tenth of a short command's processor time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run_command(sys.argv[1:])
+    if code == INTERRUPTED:
+        # Another Ctrl-C ends what is left, such as threads that still read, with the same code.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
     # Skips the final garbage collection, an eighth of a short command.
     gc.freeze()
     sys.exit(code)
@@ -71,27 +79,28 @@ def main() -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Run one command line and return its exit code; raises nothing."""
+    state = State()
     as_json = "--json" in arguments
     try:
         if Path(DOTENV_NAME).exists():
             from whence.flow.settings import export_dotenv
 
             export_dotenv(Path(DOTENV_NAME))
-        result = app(arguments, prog_name="whence", standalone_mode=False)
+        result = app(arguments, prog_name="whence", standalone_mode=False, obj=state)
     except typer.Exit as stop:
         return int(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         message = "interrupted; what was committed stays"
         hint = "run the same command again"
-        return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json)
+        return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json and not state.told)
     except BrokenPipeError:
         # The reader of the pipe is gone; flushing stdout at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except WhenceError as error:
-        return _fail(error, arguments, as_json=as_json)
+        return _fail(error, arguments, as_json=as_json and not state.told)
     except Exception as error:  # noqa: BLE001 - errors are printed, never raised
-        return _fail_unexpected(error, arguments, as_json=as_json)
+        return _fail_unexpected(error, arguments, as_json=as_json and not state.told)
     return result if isinstance(result, int) else 0
 
 

@@ -28,6 +28,8 @@ class State:
     json: bool = False
     given: dict[str, str] = field(default_factory=dict)
     """Settings given as options, by their name in `whence.toml`."""
+    told: bool = False
+    """Whether the JSON document is printed while the command goes on."""
 
 
 def state_of(context: typer.Context) -> State:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from whence.cli.options import KeepTraces, OptionGroup, ReaderAccess, option
+from whence.cli.options import KeepTraces, OptionGroup, ReaderAccess, option, state_of
 from whence.cli.output import INTERRUPTED, note, print_json
 from whence.cli.session import as_json, settings_of, start_logging
 
@@ -172,6 +172,7 @@ def _serve_http(
 
         def ready() -> None:
             if as_json(context):
+                state_of(context).told = True
                 print_json({"url": url, "mcp": f"{url}/mcp", "openapi": f"{url}/openapi.json"})
             note(f"ready {url}")
 
