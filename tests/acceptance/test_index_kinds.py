@@ -165,15 +165,23 @@ def test_new_tags_embed_nothing(cli: Any, folder: Path) -> None:
 
 
 def test_prune_removes_deleted_files(cli: Any, tmp_path: Path) -> None:
-    """Deleted files are removed only with --prune; changed ones are replaced."""
+    """Deleted files are removed only with --prune, which changes the collection; changed ones are replaced."""
+
+    def changed_at() -> str:
+        found = cli("collections", "--json").json["collections"]
+        moment: str = next(one["changed_at"] for one in found if one["name"] == "pruned")
+        return moment
+
     for name in "ab":
         (tmp_path / f"{name}.md").write_text(f"# {name}\n\nWords of {name}.\n")
     cli("index", tmp_path, "--collection", "pruned")
     (tmp_path / "a.md").unlink()
     (tmp_path / "b.md").write_text("# b\n\nOther words.\n")
     kept = cli("index", tmp_path, "--collection", "pruned", "--json").json["documents"]
+    before = changed_at()
     pruned = cli("index", tmp_path, "--collection", "pruned", "--prune", "--json").json["documents"]
 
+    assert before < changed_at()
     assert (kept["updated"], kept["removed"]) == (1, 0)
     assert (pruned["unchanged"], pruned["removed"]) == (1, 1)
 

@@ -41,7 +41,7 @@ class CollectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int = 0
     """Chunks in it, hidden ones included."""
     changed_at: str = ""
-    """When a document was stored last, ISO 8601 in UTC; empty when there is none."""
+    """When documents, tags or settings changed last, ISO 8601 in UTC; empty when none did."""
     bytes: int = 0
     """Approximate size on disk: its share, by chunks, of the tables of all collections. Set in lists only."""
 

@@ -46,7 +46,7 @@ class ChangeLogSuite:
     """Each write that changes documents is one version, with an entry for each of them."""
 
     async def test_each_write_is_a_version(self, store: Store) -> None:
-        """Entries name what came, changed, got other tags and went, by version, then document."""
+        """Entries name what came, changed, got other tags and went; the last has the time of the collection."""
         name = await fill_collection(
             store, make_document("e", digest="1"), make_document("d", digest="1")
         )
@@ -56,7 +56,10 @@ class ChangeLogSuite:
         await store.retag_documents(name, {"e": _SECRET})
         await store.remove_documents(name, ["d", "unknown"])
         changes = await store.changes(name, EVERYTHING)
+        info = await store.collection(name)
 
+        assert info is not None
+        assert info.changed_at == changes[-1].changed_at
         assert _told(changes) == [
             (1, "added", "d"),
             (1, "added", "e"),
@@ -145,7 +148,10 @@ class ChangeLogSuite:
         before, after = await store.erase_document(name, "e")
         again = await store.erase_document(name, "e")
         changes = await store.changes(name, EVERYTHING)
+        info = await store.collection(name)
 
+        assert info is not None
+        assert info.changed_at == changes[-1].changed_at
         assert before.versions >= 2
         assert after == DocumentParts()
         assert again == (DocumentParts(), DocumentParts())

@@ -95,7 +95,10 @@ class MemoryCollection:
     def counted(self) -> CollectionInfo:
         """Return its description with counts."""
         return msgspec.structs.replace(
-            self.info, documents=len(self.documents), chunks=len(self.chunks)
+            self.info,
+            documents=len(self.documents),
+            chunks=len(self.chunks),
+            changed_at=self.log.entries[-1].changed_at if self.log.entries else "",
         )
 
     def put(

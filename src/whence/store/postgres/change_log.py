@@ -32,7 +32,10 @@ _KINDS: Final[Mapping[str, ChangeKind]] = {
 # Rows of `document_id, kind, class_id, content, first_version`; no content stands for that of no other version.
 _LOG = """
 WITH w AS ({rows}),
-next AS (UPDATE collection SET version = version + 1 WHERE id = $1 AND EXISTS (SELECT FROM w) RETURNING version),
+next AS (
+    UPDATE collection SET version = version + 1, changed_at = $2 WHERE id = $1 AND EXISTS (SELECT FROM w)
+    RETURNING version
+),
 logged AS (
     INSERT INTO document_change
         (collection_id, document_id, version, kind, class_id, content, first_version, changed_at)

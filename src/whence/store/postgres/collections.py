@@ -26,7 +26,7 @@ from whence.store.validation import (
 
 _COUNTED = """
 SELECT c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, count(d.id) AS documents,
-    coalesce(sum(d.chunks), 0)::bigint AS chunks, max(d.stored_at) AS changed_at
+    coalesce(sum(d.chunks), 0)::bigint AS chunks, c.changed_at
 FROM collection c LEFT JOIN document d ON d.collection_id = c.id
 """
 _FIND = _COUNTED + "WHERE c.name = $1 GROUP BY c.id"
@@ -37,7 +37,7 @@ SELECT model_name, model_revision, model_precision, dimension FROM collection WH
 # Without counts, which take time that grows with the documents: writers need none.
 _UNCOUNTED = """
 SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,
-    0 AS documents, 0 AS chunks, NULL::timestamptz AS changed_at
+    0 AS documents, 0 AS chunks, c.changed_at
 FROM collection c WHERE c.name = $1
 """
 _LOCK = _UNCOUNTED + "FOR NO KEY UPDATE"
