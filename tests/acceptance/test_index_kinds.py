@@ -165,7 +165,10 @@ def test_new_tags_embed_nothing(cli: Any, folder: Path) -> None:
 
 
 def test_prune_removes_deleted_files(cli: Any, tmp_path: Path) -> None:
-    """Deleted files are removed only with --prune, which changes the collection; changed ones are replaced."""
+    """Deleted files are counted, and removed only with --prune, which changes the collection."""
+    other = tmp_path.with_name(f"{tmp_path.name}-other")
+    other.mkdir()
+    (other / "c.md").write_text("# c\n\nWords of c.\n")
 
     def changed_at() -> str:
         found = cli("collections", "--json").json["collections"]
@@ -177,13 +180,19 @@ def test_prune_removes_deleted_files(cli: Any, tmp_path: Path) -> None:
     cli("index", tmp_path, "--collection", "pruned")
     (tmp_path / "a.md").unlink()
     (tmp_path / "b.md").write_text("# b\n\nOther words.\n")
-    kept = cli("index", tmp_path, "--collection", "pruned", "--json").json["documents"]
+    told = cli("index", tmp_path, "--collection", "pruned")
+    left = cli("index", other, "--collection", "pruned", "--json").json
+    kept = cli("index", tmp_path, "--collection", "pruned", "--json").json
     before = changed_at()
     pruned = cli("index", tmp_path, "--collection", "pruned", "--prune", "--json").json["documents"]
 
     assert before < changed_at()
-    assert (kept["updated"], kept["removed"]) == (1, 0)
-    assert (pruned["unchanged"], pruned["removed"]) == (1, 1)
+    assert re.search(r"^ +0 +1 +0 +0 ", told.out, re.MULTILINE), "the changed file alone is updated"
+    assert "paths any more: 1 stored document; `--prune` removes it\n" in told.err
+    assert (left["gone"], left["elsewhere"]) == (0, 2)
+    assert (kept["documents"]["unchanged"], kept["documents"]["removed"]) == (1, 0)
+    assert (kept["gone"], kept["elsewhere"]) == (1, 1)
+    assert (pruned["unchanged"], pruned["removed"]) == (1, 2)
 
 
 def test_prune_keeps_documents_of_files_that_are_not_read_now(cli: Any, tmp_path: Path) -> None:

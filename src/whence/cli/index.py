@@ -140,6 +140,12 @@ def _print_report(report: IndexReport) -> None:
     }
     out.print(facts_table(facts))
     note_some("failed", [f"{one.path}: {one.reason}" for one in report.failures], _MAX_FAILURES)
+    if report.gone:
+        others = f", and {counted(report.elsewhere, 'document')} of other paths"
+        note(
+            f"not in these paths any more: {counted(report.gone, 'stored document')}; `--prune` removes"
+            f" {'it' if report.gone == 1 else 'them'}{others if report.elsewhere else ''}"
+        )
     if report.kept_skipped:
         note(
             f"not pruned: {counted(report.kept_skipped, 'document')} of skipped files, whose format nothing here"

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from whence.schema.ingest import DocumentDraft, IngestRequest
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.flow.client import FlowClient
+    from whence.flow.settings import Settings
     from whence.ingest.documents import KnownSources
     from whence.schema.access import Access
     from whence.store.protocols import ChunkStore
@@ -95,13 +97,27 @@ async def index_paths(
         report = await run.run(documents)
     if prune:
         store = await session.store()
-        missing = run.missing(await store.document_ids(collection))
+        missing = run.missing(await store.document_ids(collection), prune=True)
         report.documents.removed = await store.remove_documents(collection, missing)
+    elif remember and known is not None:
+        store = await session.store()
+        missing = run.missing(await store.document_ids(collection), prune=False)
+        report.gone = await asyncio.to_thread(_gone, session.settings, collection, wanted, missing)
+        report.elsewhere = len(missing) - report.gone
     if remember:
         await asyncio.to_thread(record_roots, session.settings, collection, wanted)
     if weights is not None:
         await (await session.store()).boost_fields(collection, weights)
     return report
+
+
+def _gone(settings: Settings, collection: str, paths: Iterable[Path], missing: list[str]) -> int:
+    """Return how many of these documents came from folders among the paths."""
+    from whence.engine.source_roots import ids_below
+
+    folders = [str(path) for path in paths if missing and path.is_dir()]
+    found = (ids_below(settings, collection, folder, missing) for folder in folders)
+    return len(set(chain.from_iterable(found)))
 
 
 async def _hidden_from(
@@ -201,17 +217,19 @@ class _IndexRun:
         self.report.seconds = round(time.monotonic() - self._started, 3)
         return self.report
 
-    def missing(self, stored: list[str]) -> list[str]:
-        """Return the stored ids that no path contains; only counted when a failure may be one of them.
+    def missing(self, stored: list[str], *, prune: bool) -> list[str]:
+        """Return the stored ids that no path contains; none when a failure may be one of them.
 
-        Documents of skipped files stay, and are counted.
+        Documents of skipped files stay. What `prune` keeps is counted.
         """
-        self.report.kept_skipped = len(self._skipped_ids.intersection(stored))
+        if prune:
+            self.report.kept_skipped = len(self._skipped_ids.intersection(stored))
         known = self._ids | self._skipped_ids
         missing = [document_id for document_id in stored if document_id not in known]
         if not self._unidentified_failure:
             return missing
-        self.report.kept = len(missing)
+        if prune:
+            self.report.kept = len(missing)
         return []
 
     async def _count_all(self) -> None:

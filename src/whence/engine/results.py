@@ -43,6 +43,10 @@ class IndexReport(msgspec.Struct, kw_only=True):
     """Documents in no path that `prune` kept, because a failed file may contain them."""
     kept_skipped: int = 0
     """Documents that `prune` kept although nothing here reads the format of their files."""
+    gone: int = 0
+    """Without `prune`: documents that came from these folders earlier and are in no path now."""
+    elsewhere: int = 0
+    """Without `prune`: other documents in no path, which `prune` removes as well."""
     failures: list[PathFailure]
     seconds: float = 0.0
 
