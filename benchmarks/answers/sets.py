@@ -66,7 +66,10 @@ def fetch(wanted: DocumentSet, home: Path) -> Path:
         OutOfReach: The index does not answer, or does not have this version.
         SystemExit: The package has another digest than `sets.toml` says.
     """
-    folder = home / "documents" / f"{wanted.name}-{wanted.sha256[:12]}"
+    chosen = repr((wanted.sha256, wanted.root, wanted.files, wanted.leave_out))
+    folder = (
+        home / "documents" / f"{wanted.name}-{hashlib.sha256(chosen.encode()).hexdigest()[:12]}"
+    )
     if folder.is_dir():
         return folder
     with tempfile.TemporaryDirectory() as place:
@@ -91,10 +94,19 @@ def fetch(wanted: DocumentSet, home: Path) -> Path:
 def index(wanted: DocumentSet, documents: Path, home: Path) -> dict[str, Any]:
     """Index a set into the collection of its name with the installed command; gives the command's report.
 
-    Unchanged documents are skipped, so a second run costs a walk with hashes.
+    Unchanged documents are skipped, so a second run costs a walk with hashes; those that left the set are
+    removed.
     """
     options = ["--home", str(home / "whence"), "--collection", wanted.name, "--json"]
-    command = [sys.executable, "-m", "whence.cli.main", "index", str(documents), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "whence.cli.main",
+        "index",
+        str(documents),
+        "--prune",
+        *options,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{wanted.name}: {done.stderr.strip()[-2000:]}")

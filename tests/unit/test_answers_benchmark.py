@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import shutil
+import tarfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from benchmarks.answers import sets
 from benchmarks.answers.questions import Question, read_questions
 from benchmarks.answers.scoring import invented_stops, judge, markup, summary
 from benchmarks.answers.sets import read_sets
@@ -89,3 +95,30 @@ def test_fact_must_stand_in_the_answer() -> None:
     figures = summary(verdicts)
     assert figures["fact"] == pytest.approx(1 / 3, abs=0.001)
     assert (figures["first"], figures["among_five"]) == (0.0, 1.0)
+
+
+def test_a_kept_set_follows_what_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Other files of the same package make another folder; the same ones are not fetched again."""
+    package = tmp_path / "manual.tar.gz"
+    with tarfile.open(package, "w:gz") as members:
+        for name in ("a.md", "b.md"):
+            members.addfile(tarfile.TarInfo(f"manual/{name}"))
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    fetched = []
+
+    def download(wanted: sets.DocumentSet, place: Path) -> Path:
+        fetched.append(wanted.leave_out)
+        return Path(shutil.copy(package, place))
+
+    monkeypatch.setattr(sets, "_download", download)
+    whole = sets.DocumentSet("m", "md", "pypi", "manual", "1", digest, "manual", ("*.md",))
+    part = dataclasses.replace(whole, leave_out=("b.md",))
+    found = [
+        sorted(path.name for path in sets.fetch(one, tmp_path).iterdir())
+        for one in (whole, part, whole)
+    ]
+
+    assert found == [["a.md", "b.md"], ["a.md"], ["a.md", "b.md"]]
+    assert fetched == [(), ("b.md",)]
