@@ -309,6 +309,6 @@ LOADERS = (
         suffixes=(".md", ".markdown"),
         parse_file=load_markdown,
         is_plain=True,
-        version="5",
+        version="6",
     ),
 )
