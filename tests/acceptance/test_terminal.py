@@ -10,7 +10,9 @@ import struct
 import subprocess
 import sys
 import termios
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -26,35 +28,38 @@ QUESTION = "How many days of annual leave do employees get?"
 def on_terminal(
     cli: Any, words: list[str], width: int, *, stream: str = "stdout", **env: str
 ) -> str:
-    """Run a command with one of its streams on a terminal of some width; gives what was written to that."""
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    program = Path(sys.executable).parent / "whence"
+    """Run a command with one of its streams on a terminal of some width; gives what was written to that.
+
+    Raises:
+        AssertionError: Nothing was written; says how the command ended, and what the other stream has.
+    """
     environment = cli.environment(TERM="xterm-256color", **env)
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CI"):
         if name not in env:
             environment.pop(name, None)
-    worker = subprocess.Popen(
-        [program, *words],
-        env=environment,
-        cwd=cli.home,
-        stdin=theirs,
-        **(streams | {stream: theirs}),
-    )
-    os.close(theirs)
-    written = bytearray()
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # Linux says so when the other end is closed
-            break
-        if not part:
-            break
-        written += part
-    os.close(ours)
-    worker.wait(timeout=60)
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    with TemporaryFile() as other:
+        streams: dict[str, Any] = {"stdout": other, "stderr": other} | {stream: theirs}
+        program = Path(sys.executable).parent / "whence"
+        worker = subprocess.Popen(
+            [program, *words], env=environment, cwd=cli.home, stdin=theirs, **streams
+        )
+        os.close(theirs)
+        written = read_all(ours)
+        code = worker.wait(timeout=60)
+        other.seek(0)
+        assert written, f"{words} ended with {code}: {other.read().decode()}"
     return written.decode()
+
+
+def read_all(terminal: int) -> bytes:
+    """Read a terminal until its other end is closed, and close it."""
+    written = bytearray()
+    with open(terminal, "rb", buffering=0) as ours, suppress(OSError):  # Linux's sign of the end
+        while part := ours.read(65536):
+            written += part
+    return bytes(written)
 
 
 def lines_of(written: str) -> list[str]:
