@@ -30,8 +30,7 @@ def on_terminal(
 ) -> str:
     """Run a command with one of its streams on a terminal of some width; gives what was written to that.
 
-    Raises:
-        AssertionError: Nothing was written; says how the command ended, and what the other stream has.
+    How the command ended, and its other stream, are printed: pytest shows them when the test fails.
     """
     environment = cli.environment(TERM="xterm-256color", **env)
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CI"):
@@ -49,7 +48,7 @@ def on_terminal(
         written = read_all(ours)
         code = worker.wait(timeout=60)
         other.seek(0)
-        assert written, f"{words} ended with {code}: {other.read().decode()}"
+        print(f"{words} ended with {code}: {other.read().decode()}")
     return written.decode()
 
 

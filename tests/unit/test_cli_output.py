@@ -8,18 +8,20 @@ import subprocess
 import sys
 from collections import Counter
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from whence.cli import diff
+from whence.cli import diff, doctor
 from whence.cli.main import run_command
 from whence.cli.output import console, facts_table, fail, headline, note, plain_table
 from whence.cli.session import start_logging
 from whence.engine.comparison import Cause, Comparison, Difference
 from whence.engine.json_documents import search_document
+from whence.flow.settings import Settings
 from whence.retrieval.results import SearchReport
 from whence.schema.search import Degradation
 
@@ -226,3 +228,15 @@ def test_ctrl_c_while_the_program_is_imported_prints_nothing() -> None:
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+async def test_an_unexpected_error_is_the_finding_of_its_check_alone(tmp_path: Path) -> None:
+    """The doctor prints the other checks all the same; the remedy tells how to get the traceback."""
+
+    async def broken(*_: object) -> str:
+        raise ConnectionResetError("gone\naway")
+
+    found = await doctor._check_service("broker", broken, Settings({"home": str(tmp_path)}))
+
+    assert (found.ok, found.detail) == (False, "ConnectionResetError: gone away")
+    assert "WHENCE_DEBUG=1" in found.remedy

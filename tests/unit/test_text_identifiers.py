@@ -28,6 +28,9 @@ ASKED = (
     ("What costs 3.5 euros?", set()),
     ("What is the budget for 2025?", set()),
     ("Can a hotel cost 120?", set()),
+    # A requirement on versions is no release.
+    ("What does the caret range ^1.2.3 allow?", set()),
+    ("Does pip read ~=2.0.1 as a range?", set()),
     # How values relate is told by sentences about the others.
     ("What changed since v2.9.1?", set()),
     ("In which release was the fault of 4.1 repaired?", set()),

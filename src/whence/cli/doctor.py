@@ -159,10 +159,15 @@ async def _check_service(name: str, use: _Use, settings: Settings) -> Check:
                 name=name, ok=True, **({"detail": found} if isinstance(found, str) else found)
             )
     except WhenceError as error:
-        return Check(name=name, ok=False, detail=one_line(error.message), remedy=error.hint)
+        detail, remedy = one_line(error.message), error.hint
     except TimeoutError:
         detail, remedy = f"{name} gave no answer within 60 s", "check whether it is running"
-        return Check(name=name, ok=False, detail=detail, remedy=remedy)
+    except Exception as error:
+        if os.environ.get("WHENCE_DEBUG"):
+            raise
+        detail = one_line(f"{type(error).__name__}: {error}")
+        remedy = "this is a bug in Whence; set WHENCE_DEBUG=1 for the traceback"
+    return Check(name=name, ok=False, detail=detail, remedy=remedy)
 
 
 async def _database(settings: Settings, resources: Resources) -> str:

@@ -64,6 +64,8 @@ _DOTTED: Final = re.compile(
 _NAMED: Final = re.compile(
     r"(?P<name>[^\W\d_][\w+#-]{0,60}+)\s+(?:no\.\s*|#)?(?P<value>\d+(?:\.\d+)*)(?![\w%]|[.,]\d|\s*[%\u20ac$\u00b0])"
 )
+#: What makes a version a requirement on versions: `^1.2.3`, `~=2.0.1`.
+_OPERATORS: Final = ("^", "~", "=", "<", ">")
 _WORD_AFTER: Final = re.compile(r"\s+([^\W\d_][\w-]*)")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _VERSION_NAMES: Final = frozenset(("v", "ver", "version", "release", "build", "firmware", "patch"))
@@ -248,6 +250,10 @@ def _counts(text: str, end: int) -> bool:
 def _numbers(text: str) -> Iterator[_Found]:
     for match in _DOTTED.finditer(text):
         value = match["value"].lower()
-        heads = not text[: match.start()].strip(" [(#*")
+        before = text[: match.start()]
+        heads = not before.strip(" [(#*")
         name = "version" if value.count(".") > 1 or heads else ""
-        yield _Found(Identifier(name, value), match.start(), match.end(), bool(name))
+        required = before.endswith(_OPERATORS)
+        yield _Found(
+            Identifier(name, value), match.start(), match.end(), bool(name) and not required
+        )

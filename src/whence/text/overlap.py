@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
 
-from whence.text.normalization import FUNCTION_WORDS, fold, light_stem
+from whence.text.normalization import FUNCTION_WORDS, english_stem, fold
 
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*")
 _POSSESSIVE = re.compile(r"'s?\Z")
@@ -18,7 +18,7 @@ _JOINT = re.compile(r"[.-]")
 
 
 def content_terms(text: str) -> list[str]:
-    """Return the light stems of the words that are no function words, in order, with repeats.
+    """Return the stems of the words that are no function words, in order, with repeats.
 
     Compound words also yield their parts, so that `e-mail` matches `mail`.
 
@@ -37,7 +37,7 @@ def _terms_of_word(word: str) -> tuple[str, ...]:
     plain = _VERSION.sub("", plain)
     parts = _JOINT.split(plain)
     words = [plain, *parts] if len(parts) > 1 else [plain]
-    return tuple(light_stem(one) for one in words if one and one not in FUNCTION_WORDS)
+    return tuple(english_stem(one) for one in words if one and one not in FUNCTION_WORDS)
 
 
 def inverse_document_frequencies(texts: Iterable[Iterable[str]]) -> dict[str, float]:
