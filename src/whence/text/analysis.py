@@ -21,7 +21,7 @@ from itertools import repeat
 
 import msgspec
 
-from whence.text.normalization import STOP_WORDS, fold, snowball_stem
+from whence.text.normalization import QUESTION_WORDS, STOP_WORDS, fold, snowball_stem
 
 #: Recorded with each collection: terms of another version cannot be matched.
 ANALYZER_VERSION = "4"
@@ -134,8 +134,10 @@ class QueryWord(msgspec.Struct, frozen=True):
 def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[list[QueryWord], bool]:
     """Return the words of a query, in order, with repeats, and whether the query is a single word.
 
-    Stop terms are left out unless there is nothing else: the list is empty only for a query without letters and
-    digits. A single word may stand beside stop words and may have parts: `OrderService`, `the net.core_v2`. But
+    Stop terms are left out, and so are the words that make an English question: `which` tells nothing of a
+    passage, and is rare enough to count more than the topic. In capitals they are kept, for `WHERE` is a name.
+    Where nothing else is left they stay: the list is empty only for a query without letters and digits. One
+    word may stand beside stop words and may have parts: `OrderService`, `the net.core_v2`. But
     `force-with-lease` is three words, and text in a script without spaces is never a single one.
 
     Args:
@@ -143,6 +145,7 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
         languages: Languages of the collection, at least one.
     """
     found: list[QueryWord] = []
+    asking: list[QueryWord] = []
     strong, is_cjk = 0, False
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         token = match.group()
@@ -153,6 +156,8 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
             found += [QueryWord((pair,) * len(languages)) for pair in _character_pairs(token)]
         elif kind == "sharp":
             found.append(QueryWord((lowered,) * len(languages)))
+        elif _only_asks(token) and "english" in languages:
+            asking.append(QueryWord(tuple(snowball_stem(token, one) for one in languages)))
         else:
             if kind == "dotted":
                 found.append(QueryWord((lowered,) * len(languages), required=False))
@@ -162,4 +167,9 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
             for place, some in enumerate(terms):
                 found.append(QueryWord(some, required=place > 0 or len(terms) == 1))
     words = [word for word in found if not is_stop_term(word.terms[0])]
-    return words or found, strong == 1 and not is_cjk
+    return words or asking or found, strong == 1 and not is_cjk
+
+
+def _only_asks(token: str) -> bool:
+    """Return whether a word is one of those that make a question, not in capitals."""
+    return token.lower() in QUESTION_WORDS and (len(token) == 1 or not token.isupper())

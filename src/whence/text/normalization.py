@@ -18,15 +18,19 @@ _STOP_WORDS = """a an and are as at be but by for if in into is it no not of on 
 #: The 33 English words of Lucene's default list; they carry no topic.
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
-_QUESTION_WORDS = """about above after again all also although am any because been before being between both can
-    could did do does doing don during each either else ever every few from gave get gets give given gives
-    giving go goes going gone got had has have having he her here hers him his how i its itself just let like
-    made make makes many may me might more most much must my nor off once one only other our out over own per
-    please put same say shall she should show showing shown shows so some take taken takes taking tell than them
-    those though through too took under until up upon us use used using very we were what when where whether
-    which while who whom whose why within without would you your"""
-#: The stop words, other English function words, and the words that questions are made of.
-FUNCTION_WORDS = STOP_WORDS.union(_QUESTION_WORDS.split())
+_QUESTION_WORDS = "what which who whom whose where when why how do does did"
+#: The words that make a question of a statement.
+QUESTION_WORDS = frozenset(_QUESTION_WORDS.split())
+
+_FUNCTION_WORDS = """about above after again all also although am any because been before being between both can
+    could doing don during each either else ever every few from gave get gets give given gives giving go goes
+    going gone got had has have having he her here hers him his i its itself just let like made make makes many
+    may me might more most much must my nor off once one only other our out over own per please put same say
+    shall she should show showing shown shows so some take taken takes taking tell than them those though
+    through too took under until up upon us use used using very we were whether while within without would you
+    your"""
+#: The stop words, those that make a question, and other English words without a topic.
+FUNCTION_WORDS = STOP_WORDS | QUESTION_WORDS | set(_FUNCTION_WORDS.split())
 
 _IRREGULAR_VERBS = """began:begin bought:buy broke:break broken:break brought:bring built:build chose:choose chosen:choose
     drove:drive fell:fall felt:feel found:find grew:grow held:hold kept:keep knew:know known:know left:leave lost:lose
