@@ -28,6 +28,7 @@ from whence.text.named_terms import NamedTerm, named_terms, nearest_term
         ("Are the removed 8 files back?", []),
         ("How do I deploy with Gunicorn?", ["Gunicorn"]),
         ("Does it support LDAP logins?", ["LDAP"]),
+        ("Does it use all CPUs?", []),
         # Ordinary words may have synonyms; a capital begins a sentence, or every word of a title.
         ("How do I remove a holiday?", []),
         ("Deleting a holiday", []),

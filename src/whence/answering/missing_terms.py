@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from whence.answering.state import Question
 from whence.retrieval.services import Passage
 from whence.schema.document_rag import BestPassage, Refusal
+from whence.text.identifiers import neighbours_in_path
 from whence.text.named_terms import NamedTerm, named_terms, nearest_term
 
 #: Terms of a question that are looked for, at most.
@@ -18,18 +21,26 @@ async def find_missing_term(question: Question, passages: Sequence[Passage]) -> 
     """Return a refusal if the question names something that no visible document has.
 
     The index has words and whole identifiers; a part of a longer identifier and a version in a path are found
-    in the passages, and identifiers also in all that have their words. Cost: a search for each identifier that
-    is neither in the index nor in the passages.
+    in the passages, and identifiers also in all that have their words. `mypy.api.run` is also found as
+    `mypy.api` and `api.run`. Cost: a search for each identifier that is neither in the index nor in the
+    passages.
     """
     terms = named_terms(question.text, question.absent)[:_MAX_TERMS]
     texts = [_searched_text(one) for one in passages] if terms else []
     for term in terms:
-        if any(term.occurs_in(text) for text in texts):
+        pairs = [msgspec.structs.replace(term, text=one) for one in neighbours_in_path(term.text)]
+        if await _occurs(question, term, texts):
             continue
-        if term.kind == "identifier" and await question.retrieval.occurs(term.text):
+        if pairs and all([await _occurs(question, one, texts) for one in pairs]):
             continue
         return _refusal(question, term, texts)
     return None
+
+
+async def _occurs(question: Question, term: NamedTerm, texts: Sequence[str]) -> bool:
+    if any(term.occurs_in(text) for text in texts):
+        return True
+    return term.kind == "identifier" and await question.retrieval.occurs(term.text)
 
 
 def _searched_text(passage: Passage) -> str:

@@ -25,7 +25,7 @@ WITHOUT_TEXT = _names(
     """toctree contents index image include literalinclude meta raw header footer sectnum section-numbering
     target-notes default-role title highlight currentmodule tabularcolumns testsetup testcleanup
     todo todolist youtube video graphviz digraph graph uml plantuml mermaid inheritance-diagram plot date
-    autosummary automodule autopackage program default-domain namespace bibliography
+    autosummary autopackage program default-domain namespace bibliography
     restructuredtext-test-directive"""
 )
 #: Directives whose body is code, and those of them whose argument is not the language of it.
@@ -52,6 +52,10 @@ _LOOKS_LIKE_CODE = re.compile(
     r"[\w.$]+(?:\(\)?|\.\w++|_(?:[^\W_]++_?|_))|--?\w[\w-]*$|[A-Z][A-Z0-9_]+$"
 )
 _IDENTIFIER = re.compile(r"[\w.:$]+\Z")
+#: An object in any module, as the default role of Sphinx writes it: `.URLSpec.name`, and no `.env`.
+_ANY_MODULE = re.compile(
+    r"\.(?:(?:\w+\.)+[A-Z]\w*|[A-Z]\w*(?:\.\w+)+|[A-Z]+[a-z]\w*[A-Z]\w*|[A-Z]{2,}[a-z]\w*)(?:\(\))?"
+)
 #: Stands for a module in the references of a project, `_engine.Engine`.
 _SHORTCUT = re.compile(r"_[a-z]\w*(?=\.\w)")
 #: Modules with names of this form.
@@ -106,6 +110,8 @@ def shown_role(role: str, escaped: str) -> tuple[str, bool]:
         return (text if explicit else f"{name.upper()} {text.partition('#')[0]}"), False
     if name in ("samp", "file"):
         return text.replace("{", "").replace("}", ""), True
+    if not role and _ANY_MODULE.fullmatch(text):
+        return text[1:], True
     if name in ("abbr", "abbreviation", "math") or not role:
         shown = unescape(escaped)
         return shown, not role and bool(_LOOKS_LIKE_CODE.fullmatch(shown))

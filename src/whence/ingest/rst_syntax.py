@@ -68,7 +68,7 @@ _ADMONITIONS = {
 _LOOKS = _names("class name collapsible open icon color animate")
 #: The directive's argument is no text; its body is.
 _BODY_ONLY = _names(
-    """only ifconfig container cssclass rst-class hlist figure glossary tab-set tabs grid acks columns column
+    """automodule only ifconfig container cssclass rst-class hlist figure glossary tab-set tabs grid acks columns column
     div"""
 )
 #: All of it is text.

@@ -25,7 +25,12 @@ from whence.models.evidence_spans import Span, all_spans, overlaps, whole_around
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.asked import Asked, is_news, read_question, subject_of
-from whence.text.identifiers import Identifier, names_other_identifier, names_value
+from whence.text.identifiers import (
+    Identifier,
+    names_other_identifier,
+    names_value,
+    neighbours_in_path,
+)
 from whence.text.normalization import fold
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.units import UnitKind
@@ -307,7 +312,12 @@ def _words_shown(span: Span, before: Sequence[Span]) -> int:
 def _absent_symbols(asked: Asked, request: WriteRequest) -> list[str]:
     """Return the names of code, settings and options that no passage and no heading has."""
     known = fold("\n".join((*request.documents, *request.sections, *request.sources)))
-    return [one for one in asked.symbols if one not in known]
+    return [one for one in asked.symbols if not _is_in(one, known)]
+
+
+def _is_in(symbol: str, text: str) -> bool:
+    pairs = neighbours_in_path(symbol)
+    return symbol in text or (bool(pairs) and all(one in text for one in pairs))
 
 
 def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> bool:

@@ -23,6 +23,8 @@ _SYMBOL: Final = re.compile(
 )
 _QUOTED: Final = re.compile(r"[`\"\u201c]([^`\"\u201c\u201d]{2,60})[`\"\u201d]")
 _WORD: Final = re.compile(r"[^\W\d_][\w-]*")
+#: Things of a kind have no name of their own: `CPUs`.
+_PLURAL: Final = re.compile(r"[A-Z]{2,}s")
 _VALUE_TEXT: Final = r"""how\s+(?:many|much|long|often|big|large|far|old|fast|high)|default|maximum|minimum|max|min|limit
     |timeout|port|what\s+value|which\s+value|what\s+number|when|what\s+version|which\s+version|what\s+year|percent"""
 _ASKS_VALUE: Final = re.compile(rf"\b(?:{_VALUE_TEXT})\b", re.IGNORECASE | re.VERBOSE)
@@ -70,7 +72,7 @@ class Asked(NamedTuple):
     symbols: tuple[str, ...]
     """Names of code, settings and options as written, and quoted phrases; folded."""
     names: tuple[str, ...]
-    """Words with a capital that do not begin the question; folded."""
+    """Words with a capital that do not begin the question, no plurals of abbreviations; folded."""
     identifiers: frozenset[Identifier]
     """Releases, codes, dates."""
     releases: tuple[str, ...]
@@ -137,6 +139,8 @@ def _proper_names(question: str, symbols: dict[str, None]) -> list[str]:
     named = (
         fold(word)
         for start, word in words
-        if word[0].isupper() and re.search(r"[^\s.?!]\s*$", question[max(0, start - 20) : start])
+        if word[0].isupper()
+        and not _PLURAL.fullmatch(word)
+        and re.search(r"[^\s.?!]\s*$", question[max(0, start - 20) : start])
     )
     return [word for word in dict.fromkeys(named) if word not in FUNCTION_WORDS]

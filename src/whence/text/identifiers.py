@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from whence.text.overlap import content_terms
@@ -151,6 +152,19 @@ def names_value(asked: Identifier, scopes: Iterable[str]) -> bool:
     pattern = re.escape(asked.value)
     exact = re.compile(rf"(?<![\d.]){pattern}(?!\d)", re.IGNORECASE)
     return any(exact.search(scope) for scope in scopes)
+
+
+def neighbours_in_path(name: str) -> list[str]:
+    """Return the pairs of neighbours in a dotted name of three parts or more; none for any other name.
+
+    A text that has each of them imports in one line and uses in another what the name names as a whole.
+
+    >>> neighbours_in_path("mypy.api.run"), neighbours_in_path("api.run"), neighbours_in_path("9.3.1")
+    (['mypy.api', 'api.run'], [], [])
+    """
+    parts = name.split(".")
+    is_path = len(parts) > 2 and all(part.isidentifier() for part in parts)
+    return [".".join(pair) for pair in pairwise(parts)] if is_path else []
 
 
 def _names_other_value(group: Sequence[Identifier], scopes: Sequence[str]) -> bool:

@@ -20,9 +20,9 @@ TermKind = Literal["identifier", "version", "name"]
 
 #: Least similarity of an identifier that is named as the nearest, 0 to 100.
 _LEAST_SIMILARITY: Final = 40
-# An underscore within, a capital after a small letter, `::`, dots between words, letters with digits.
+# `a_b`, `aB`, `ABc` but not `CPUs`, `a::b`, dots between words, letters with digits, `--a`.
 _IDENTIFIER = re.compile(
-    r"--\w|[^\W_]_+[^\W_]|[a-z\d][A-Z]|[A-Z]{2}[a-z]|::|[^\W\d]\.[^\W\d_]|[a-z]{2}\d+[a-z]|^[a-z]+\d[a-z]+$"
+    r"--\w|[^\W_]_+[^\W_]|[a-z\d][A-Z]|[A-Z]{2}(?!s\Z)[a-z]|::|[^\W\d]\.[^\W\d_]|[a-z]{2}\d+[a-z]|^[a-z]+\d[a-z]+$"
 )
 #: Words joined by two hyphens or more, or with capitals on both sides of one.
 _HYPHENATED = re.compile(r"\w+(?:-\w+){2,}|[A-Z]\w*-[A-Z]\w*")

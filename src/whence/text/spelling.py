@@ -201,8 +201,8 @@ def nearest_word(word: str, candidates: Mapping[str, int], *, is_part: bool = Fa
     """
     folded, limit = word.casefold(), max_edits(word)
     is_name = word[:1].isupper() and not word.isupper()
-    # Short names are too near to other words.
-    if folded in candidates or (is_name and len(word) <= _MAX_SHORT):
+    # Short names are too near to other words; a part of an identifier is none.
+    if folded in candidates or (is_name and not is_part and len(word) <= _MAX_SHORT):
         return None
     is_abbreviation = word.isupper() and len(word) <= _MAX_SHORT and not is_part
     single = _without_doubles(folded)

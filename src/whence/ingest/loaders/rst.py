@@ -424,6 +424,6 @@ LOADERS = (
         suffixes=(".rst", ".rest"),
         parse_file=load_rst,
         is_plain=True,
-        version="5",
+        version="6",
     ),
 )
