@@ -45,7 +45,9 @@ _INVISIBLE = "[style*='display:none' i], [style*='display: none' i]"
 #: Links of one letter that are an index.
 _LEAST_LETTERS = 10
 #: All that a link to a heading shows.
-_LINK_SIGNS = frozenset(["¶", "#", "§", "🔗", "⚓", "↑", "^", "[source]", "[edit]", "[docs]"])
+_LINK_SIGNS = frozenset(
+    ["¶", "#", "§", "🔗", "⚓", "↑", "^", "[source]", "[src]", "[edit]", "[docs]"]
+)
 _EDIT_LINK = re.compile(
     r"(?:edit|improve) this page.*|edit (?:this )?(?:page )?on (?:github|gitlab|bitbucket).*|view (?:page )?source"
     r"|skip to (?:main )?content|back to top",
@@ -543,5 +545,5 @@ def _decode(data: bytes) -> tuple[str, str]:
 
 
 LOADERS = (
-    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="5"),
+    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="6"),
 )
