@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.bench_ingest import WORDS
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load_documents
 from whence.ingest.load_results import LoadedDocument
@@ -43,22 +44,6 @@ MADE: tuple[tuple[str, int | None, int], ...] = (
     ("256 tokens", 256, 12),
     ("20 to 250 tokens, mixed", None, 48),
 )
-WORDS = [
-    "ship",
-    "harbour",
-    "book",
-    "loan",
-    "table",
-    "river",
-    "stone",
-    "winter",
-    "letter",
-    "music",
-    "paper",
-    "light",
-    "garden",
-    "road",
-]
 
 PEER = """
 import json, sys, time, resource

@@ -53,37 +53,10 @@ if TYPE_CHECKING:
 
 #: As many as `Engine.index` sends in one message.
 BATCH = 128
-WORDS = [
-    "ship",
-    "harbour",
-    "book",
-    "loan",
-    "table",
-    "river",
-    "stone",
-    "winter",
-    "letter",
-    "music",
-    "paper",
-    "light",
-    "garden",
-    "road",
-    "morning",
-    "answer",
-    "window",
-    "teacher",
-    "market",
-    "bridge",
-    "forest",
-    "engine",
-    "village",
-    "number",
-    "season",
-    "history",
-    "island",
-    "kitchen",
-    "doctor",
-]
+_WORDS = """ship harbour book loan table river stone winter letter music paper light garden road morning
+    answer window teacher market bridge forest engine village number season history island
+    kitchen doctor"""
+WORDS = _WORDS.split()
 
 
 def sentence(random_: random.Random) -> str:

@@ -28,10 +28,8 @@ async def find_missing_term(question: Question, passages: Sequence[Passage]) -> 
     terms = named_terms(question.text, question.absent)[:_MAX_TERMS]
     texts = [_searched_text(one) for one in passages] if terms else []
     for term in terms:
-        pairs = [msgspec.structs.replace(term, text=one) for one in neighbours_in_path(term.text)]
-        if await _occurs(question, term, texts):
-            continue
-        if pairs and all([await _occurs(question, one, texts) for one in pairs]):
+        steps = [msgspec.structs.replace(term, text=one) for one in neighbours_in_path(term.text)]
+        if all([await _occurs(question, one, texts) for one in steps or [term]]):
             continue
         return _refusal(question, term, texts)
     return None

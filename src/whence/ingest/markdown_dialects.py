@@ -36,29 +36,9 @@ _CODE = frozenset(["code-cell", "parsed-literal"])
 _CODE_NAME = re.compile(r"(?:^|-)(?:code|cli|console|shell|terminal)(?:-|$)")
 #: Directives of MyST and of MkDocs' plugins without text; a module without a body is a mark for references.
 _EMPTY = frozenset(["tableofcontents", "figure-md", "iframe", "module"])
-_ADMONITIONS = frozenset(
-    [
-        "note",
-        "warning",
-        "tip",
-        "important",
-        "caution",
-        "danger",
-        "error",
-        "hint",
-        "attention",
-        "seealso",
-        "info",
-        "abstract",
-        "success",
-        "question",
-        "failure",
-        "bug",
-        "example",
-        "quote",
-        "admonition",
-    ]
-)
+_ADMONITIONS_TEXT = """note warning tip important caution danger error hint attention seealso info abstract success
+    question failure bug example quote admonition"""
+_ADMONITIONS = frozenset(_ADMONITIONS_TEXT.split())
 _WORDS = {"seealso": "See also", "admonition": ""}
 
 

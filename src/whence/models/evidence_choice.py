@@ -312,12 +312,11 @@ def _words_shown(span: Span, before: Sequence[Span]) -> int:
 def _absent_symbols(asked: Asked, request: WriteRequest) -> list[str]:
     """Return the names of code, settings and options that no passage and no heading has."""
     known = fold("\n".join((*request.documents, *request.sections, *request.sources)))
-    return [one for one in asked.symbols if not _is_in(one, known)]
-
-
-def _is_in(symbol: str, text: str) -> bool:
-    pairs = neighbours_in_path(symbol)
-    return symbol in text or (bool(pairs) and all(one in text for one in pairs))
+    return [
+        one
+        for one in asked.symbols
+        if not all(part in known for part in neighbours_in_path(one) or [one])
+    ]
 
 
 def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> bool:

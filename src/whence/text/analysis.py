@@ -156,20 +156,15 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
             found += [QueryWord((pair,) * len(languages)) for pair in _character_pairs(token)]
         elif kind == "sharp":
             found.append(QueryWord((lowered,) * len(languages)))
-        elif _only_asks(token) and "english" in languages:
-            asking.append(QueryWord(tuple(snowball_stem(token, one) for one in languages)))
         else:
             if kind == "dotted":
                 found.append(QueryWord((lowered,) * len(languages), required=False))
                 token = token[1:]
+            asks = lowered in QUESTION_WORDS and not token.isupper() and "english" in languages
             # An identifier has the same parts in every language.
             terms = list(zip(*map(_word_terms, repeat(token), languages), strict=True))
             for place, some in enumerate(terms):
-                found.append(QueryWord(some, required=place > 0 or len(terms) == 1))
+                word = QueryWord(some, required=place > 0 or len(terms) == 1)
+                (asking if asks else found).append(word)
     words = [word for word in found if not is_stop_term(word.terms[0])]
     return words or asking or found, strong == 1 and not is_cjk
-
-
-def _only_asks(token: str) -> bool:
-    """Return whether a word is one of those that make a question, not in capitals."""
-    return token.lower() in QUESTION_WORDS and (len(token) == 1 or not token.isupper())

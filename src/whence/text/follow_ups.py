@@ -21,27 +21,9 @@ _REFERS: Final = re.compile(
     r"|dies(?:e[rsnm]?)?(?=\W*\Z)|das(?=\W*\Z)|davon|dazu|daf\u00fcr|dabei|damit|darin|deren|dessen)\b",
     re.IGNORECASE,
 )
+_GERMAN_TEXT: Final = "wer was wie wo wann warum wieso welche viel viele ich man wir sie ist gilt"
 #: German words that questions are made of, which name nothing.
-_GERMAN: Final = frozenset(
-    [
-        "wer",
-        "was",
-        "wie",
-        "wo",
-        "wann",
-        "warum",
-        "wieso",
-        "welche",
-        "viel",
-        "viele",
-        "ich",
-        "man",
-        "wir",
-        "sie",
-        "ist",
-        "gilt",
-    ]
-)
+_GERMAN: Final = frozenset(_GERMAN_TEXT.split())
 #: Questions at most that are put together.
 _MOST_JOINED: Final = 3
 

@@ -36,8 +36,8 @@ _IRREGULAR_VERBS = """began:begin bought:buy broke:break broken:break brought:br
     drove:drive fell:fall felt:feel found:find grew:grow held:hold kept:keep knew:know known:know left:leave lost:lose
     met:meet paid:pay ran:run sent:send sold:sell spent:spend stole:steal stolen:steal taught:teach
     thought:think told:tell wrote:write written:write won:win"""
-#: Past forms of common verbs without a regular ending, with their base forms.
-_IRREGULAR = dict(pair.split(":") for pair in _IRREGULAR_VERBS.split())
+#: Past forms of common verbs without a regular ending, which no stemmer knows, with their base forms.
+BASE_FORMS = dict(pair.split(":") for pair in _IRREGULAR_VERBS.split())
 
 
 def fold(text: str) -> str:
@@ -63,12 +63,3 @@ def snowball_stem(word: str, language: str) -> str:
 def _stemmer(language: str) -> Stemmer.Stemmer:
     # Without PyStemmer's own cache of 10,000 words: `analysis` caches terms.
     return Stemmer.Stemmer(language, 0)
-
-
-def english_stem(word: str) -> str:
-    """Return the Snowball stem of a folded English word; a past form without ending leads to its base form.
-
-    >>> [english_stem(one) for one in ("deploys", "deployment", "sent")]
-    ['deploy', 'deploy', 'send']
-    """
-    return snowball_stem(_IRREGULAR.get(word, word), "english")

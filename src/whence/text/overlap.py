@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
 
-from whence.text.normalization import FUNCTION_WORDS, english_stem, fold
+from whence.text.normalization import BASE_FORMS, FUNCTION_WORDS, fold, snowball_stem
 
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*")
 _POSSESSIVE = re.compile(r"'s?\Z")
@@ -37,7 +37,8 @@ def _terms_of_word(word: str) -> tuple[str, ...]:
     plain = _VERSION.sub("", plain)
     parts = _JOINT.split(plain)
     words = [plain, *parts] if len(parts) > 1 else [plain]
-    return tuple(english_stem(one) for one in words if one and one not in FUNCTION_WORDS)
+    named = [one for one in words if one and one not in FUNCTION_WORDS]
+    return tuple(snowball_stem(BASE_FORMS.get(one, one), "english") for one in named)
 
 
 def inverse_document_frequencies(texts: Iterable[Iterable[str]]) -> dict[str, float]:
