@@ -261,7 +261,10 @@ def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path)
         },
         {"_id": "b", "text": "Release 5.2 of Harbour added composite keys. Deploy it with Daphne."},
         {"_id": "c", "text": "CONN_POOL_WARMUP opens connections early.", "acl": ["dba"]},
-        {"_id": "d", "text": "The module harbour.api is small: api.run() returns the exit code."},
+        {
+            "_id": "d",
+            "text": "The module harbour.api is small: api.run() returns the exit code. It enables HTTP2.",
+        },
     ]
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
     served("index", corpus)
@@ -284,13 +287,15 @@ def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path)
             "What new features were added in Harbour 9.3?",
             "How do I deploy it with Gunicorn?",
             "What does harbour.api.start return?",
+            "How do I enable HTTP/3 in Harbour?",
             "What does harbour.api.run return?",
+            "How do I enable HTTP/2 in Harbour?",
             "What was added in Harbour 5.2?",
             "What is the default of conn_max_age?",
             "How do I deploy it with Daphne?",
         )
     }
-    assert list(codes.values())[:3] == ["term_not_in_documents"] * 3
-    assert list(codes.values())[3:] == [None] * 4
+    assert list(codes.values())[:4] == ["term_not_in_documents"] * 4
+    assert list(codes.values())[4:] == [None] * 5
     seen = refusal("What does CONN_POOL_WARMUP do?", "--acl", "dba")
     assert (seen["refusal"] or {}).get("code") != "term_not_in_documents"

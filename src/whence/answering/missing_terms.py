@@ -38,7 +38,9 @@ async def find_missing_term(question: Question, passages: Sequence[Passage]) -> 
 async def _occurs(question: Question, term: NamedTerm, texts: Sequence[str]) -> bool:
     if any(term.occurs_in(text) for text in texts):
         return True
-    return term.kind == "identifier" and await question.retrieval.occurs(term.text)
+    return term.kind == "identifier" and any(
+        [await question.retrieval.occurs(one) for one in term.spellings]
+    )
 
 
 def _searched_text(passage: Passage) -> str:

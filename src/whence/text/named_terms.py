@@ -26,6 +26,8 @@ _IDENTIFIER = re.compile(
 )
 #: Words joined by two hyphens or more, or with capitals on both sides of one.
 _HYPHENATED = re.compile(r"\w+(?:-\w+){2,}|[A-Z]\w*-[A-Z]\w*")
+#: A protocol and its version: `HTTP/3`.
+_PROTOCOL = re.compile(r"(?<![\w/.:])[A-Za-z]{2,8}/\d(?:\.\d)?(?![\w/])")
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+")
 _WHOLE_VERSION = re.compile(r"v?\d{1,3}")
 #: Questions about what a release brought, in which a whole number after a name is a release.
@@ -71,6 +73,12 @@ class NamedTerm(msgspec.Struct, frozen=True):
     product: str = ""
     """The name before a version; empty when none stands there."""
 
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The ways in which documents write it: `HTTP/3` is also `HTTP3`."""
+        is_protocol = _PROTOCOL.fullmatch(self.text) is not None
+        return (self.text, self.text.replace("/", "")) if is_protocol else (self.text,)
+
     def occurs_in(self, text: str) -> bool:
         """Return whether a text has the term, in any case.
 
@@ -80,7 +88,9 @@ class NamedTerm(msgspec.Struct, frozen=True):
         if self.kind != "version":
             folded = text.casefold()
             # One word may stand there as two.
-            return self.text.casefold() in folded or self.text in _SEPARATORS.sub("", folded)
+            return self.text in _SEPARATORS.sub("", folded) or any(
+                one.casefold() in folded for one in self.spellings
+            )
         number = re.escape(self.text.removeprefix("v"))
         return any(
             self._is_its_release(text, match.start())
@@ -139,7 +149,8 @@ def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
         before = token.text
         if before.lower() not in _RELEASE_WORD:
             name = before
-    return list(found)
+    protocols = (NamedTerm(one, "identifier") for one in _PROTOCOL.findall(question))
+    return [*found, *protocols]
 
 
 def _as_version(
