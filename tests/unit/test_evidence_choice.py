@@ -142,6 +142,29 @@ async def test_a_row_about_the_name_asked_for_answers() -> None:
     assert about.score > other.score + 0.05
 
 
+async def test_a_row_that_states_a_default_is_no_list_of_names() -> None:
+    """A table of one row with `Default: 20` answers; one whose cells only name things comes later."""
+    facts, names = "| smtp_max | Use: main | Default: 20 |", "| smtp_max | smtp_min | smtp_all |"
+    prose = "Its default makes smtp_max a limit of mail."
+
+    first = [
+        (await choose("default of smtp_max", one, prose)).spans[0].text for one in (facts, names)
+    ]
+
+    assert first == [facts, prose]
+
+
+async def test_the_notes_of_a_release_need_not_name_the_product() -> None:
+    """A name that no passage has lowers the score, but not the product of a release that they are about."""
+    note, heading = "This release removes the old pump.", ("Changes > 1.7.0",)
+    about, other = [
+        (await choose(f"What changed in {name}?", note, sections=heading)).score
+        for name in ("the Harbour 1.7.0 pump", "the 1.7.0 pump of Harbour")
+    ]
+
+    assert about > other + 0.1
+
+
 @pytest.mark.parametrize(("thing", "answered"), [("teleport", False), ("rebase", True)])
 async def test_a_thing_that_no_passage_has_is_no_subject(thing: str, answered: bool) -> None:
     """Words that are in every passage do not answer a question about a word that is in none."""

@@ -77,6 +77,7 @@ def test_a_term_that_the_documents_have_is_not_named() -> None:
         (NamedTerm("9.3", "version", "X"), "9.3 brings a new parser.", True),
         (NamedTerm("9.3", "version", "X"), "## 9.3 Options of X", False),
         (NamedTerm("9.3", "version", "X"), "9.3.1 Options of X", False),
+        (NamedTerm("9.3", "version", "X"), 'see "9.3. Options of X"', False),
         (NamedTerm("9.3", "version", "X"), "notes-9.3.md", True),
         (NamedTerm("9.3", "version", "X"), "Y 9.3", False),
         (NamedTerm("9.3", "version", "X"), "Y3.6 9.3 (`y3`)", False),

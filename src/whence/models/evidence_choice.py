@@ -265,7 +265,10 @@ def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:
     terms = set(content_terms(request.query))
     said = [one.terms | one.above for one in spans]
     absent = terms.difference(*said)
-    names = {term for one in read_question(request.query).names for term in content_terms(one)}
+    asked = read_question(request.query)
+    # The notes of a release seldom repeat whose release it is.
+    products = {one.name for one in asked.identifiers}
+    names = {term for one in {*asked.names} - products for term in content_terms(one)}
     weights = inverse_document_frequencies(said)
     # Passages of stop words alone have no terms.
     most = max(weights.values(), default=1.0)
@@ -450,7 +453,7 @@ def _shift(question: _Part, span: Span) -> float:
     shift += _ABOUT * _about(question, head)
     if asked.meaning and span.unit.kind != "definition" and (subject := subject_of(span.text)):
         shift += _DEFINES * _about(question, subject)
-    if asked.default and "default" in fold(" ".join((*span.unit.context[-1:], span.text))):
+    if asked.default and "default" in fold(" ".join((head, *span.unit.context[-1:], span.text))):
         shift += _DEFAULT
     if not asked.news and is_news(span.section):
         shift -= _NEWS
@@ -476,7 +479,8 @@ def _is_contents(span: Span) -> bool:
     """Return whether a list, or the cells of a single row, only name things, as a table of contents does."""
     if span.unit.kind == "table":
         cells = span.text.strip("| \t").split("|")
-        return "\n" not in span.text and all(len(cell.split()) <= _NAME_WORDS for cell in cells)
+        named = all(len(one.split()) <= _NAME_WORDS and ":" not in one for one in cells)
+        return "\n" not in span.text and named
     lines = [line.lstrip("-*+ \t") for line in span.text.splitlines() if line.strip()]
     names = all(len(line.split()) == 1 for line in lines)
     return span.unit.kind in ("list", "item") and names
@@ -488,7 +492,7 @@ def _head(span: Span) -> str:
         return span.text.partition("\n")[0]
     if span.unit.kind == "item" and (named := _NAMED_ITEM.match(span.text)):
         return named[1]
-    if span.unit.kind == "row":
+    if span.unit.kind == "row" or (span.unit.kind == "table" and "\n" not in span.text):
         return span.text.strip("| \t").partition("|")[0]
     return span.unit.context[-1] if span.unit.context else span.section.rsplit(" > ", 1)[-1]
 

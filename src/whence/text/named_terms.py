@@ -100,7 +100,8 @@ class NamedTerm(msgspec.Struct, frozen=True):
     def _is_its_release(self, text: str, start: int) -> bool:
         """Return whether a number of a text is a release of the product, and not of another name before it."""
         line = text[text.rfind("\n", 0, start) + 1 : start][-_BEFORE_RELEASE:]
-        if not line.strip(" \t#") and _NUMBERED_SECTION.match(text, start):
+        is_first = not line.strip(" \t#") or line[-1] in "\"'(`\u201c\u2018"
+        if is_first and _NUMBERED_SECTION.match(text, start):
             return False
         # In the name of a file the words before a number are no product: `notes-9.3.md`.
         between = _BETWEEN if _IN_FILE_NAME.match(text, start) else _BETWEEN_OR_HYPHEN

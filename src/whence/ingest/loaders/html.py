@@ -94,6 +94,8 @@ _LANGUAGE = re.compile(r"(?:^|\s)(?:highlight|language|lang|brush)[-:]\s?([\w+#.
 _NO_LANGUAGE = _tags("default none text plain plaintext output notranslate source")
 #: Level of a title that is a bold paragraph: below all headings.
 _TITLE_LEVEL = 6
+#: A cell that states a property of the thing in the first cell of its row: `Default: 20`.
+_FACT = re.compile(r"[A-Z]\w* ?\w*: \S")
 _MOST_TITLE_WORDS = 24
 #: Terms that are marks of a list.
 _MARKS = _tags("- * \u2022 \u2013")
@@ -292,6 +294,11 @@ def _write_table(text: TextBuilder, table: LexborNode) -> None:
     for caption in table.css("caption"):
         text.add_paragraph(_inline(caption))
     rows = [row.css("td, th") for row in table.css("tr")]
+    name, *facts = [collapse_spaces(cell.text()) for cell in rows[0]] if len(rows) == 1 else [""]
+    if facts and len(name.split()) == 1 and all(map(_FACT.match, facts)):
+        # It heads the paragraphs that describe the option.
+        text.add_heading(_TITLE_LEVEL, f"{name} ({', '.join(facts)})")
+        return
     is_head = bool(rows) and all(cell.tag == "th" or _is_bold(cell) for cell in rows[0])
     text.add_table(_records(rows), has_header=is_head and len(rows) > 1)
 
@@ -545,5 +552,5 @@ def _decode(data: bytes) -> tuple[str, str]:
 
 
 LOADERS = (
-    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="6"),
+    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="7"),
 )

@@ -41,22 +41,10 @@ _FIELDS = {
     "raises": "Raises", "raise": "Raises", "except": "Raises", "exception": "Raises", "var": "", "ivar": "",
     "cvar": "", "vartype": "Type of", "returns": "Returns", "return": "Returns", "rtype": "Return type",
 }  # fmt: skip
+_PAGE_FIELD_NAMES = """orphan tocdepth nocomments nosearch no-search hide-toc hidetoc html_theme og description
+    keywords"""
 #: Fields that say how a page is built.
-_PAGE_FIELDS = frozenset(
-    [
-        "orphan",
-        "tocdepth",
-        "nocomments",
-        "nosearch",
-        "no-search",
-        "hide-toc",
-        "hidetoc",
-        "html_theme",
-        "og",
-        "description",
-        "keywords",
-    ]
-)
+_PAGE_FIELDS = frozenset(_PAGE_FIELD_NAMES.split())
 
 
 def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
