@@ -27,7 +27,7 @@ _IDENTIFIER = re.compile(
 #: Words joined by two hyphens or more, or with capitals on both sides of one.
 _HYPHENATED = re.compile(r"\w+(?:-\w+){2,}|[A-Z]\w*-[A-Z]\w*")
 #: A protocol and its version: `HTTP/3`.
-_PROTOCOL = re.compile(r"(?<![\w/.:])[A-Za-z]{2,8}/\d(?:\.\d)?(?![\w/])")
+_PROTOCOL = re.compile(r"(?<![\w/.:])(?:[A-Z]{2,8}|http)/\d(?:\.\d)?(?![\w/])")
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+")
 _WHOLE_VERSION = re.compile(r"v?\d{1,3}")
 #: Questions about what a release brought, in which a whole number after a name is a release.
