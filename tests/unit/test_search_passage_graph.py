@@ -28,7 +28,7 @@ def corpus(*, hidden: str = "") -> list[EmbeddedDocument]:
     texts = {
         "film": ("Red Fox", "A film about a fox that was made by Ada Bloom in the woods."),
         "maker": ("Ada Bloom", "Was a painter of landscapes."),
-        "near": ("Winter", "Snow falls, and when it melts is not known."),
+        "near": ("Winter", "Snow falls, and many leaves die in it."),
         "far": ("Bread", "Flour and water."),
     }
     return [

@@ -52,10 +52,9 @@ _LOOKS_LIKE_CODE = re.compile(
     r"[\w.$]+(?:\(\)?|\.\w++|_(?:[^\W_]++_?|_))|--?\w[\w-]*$|[A-Z][A-Z0-9_]+$"
 )
 _IDENTIFIER = re.compile(r"[\w.:$]+\Z")
-#: An object in any module, as the default role of Sphinx writes it: `.URLSpec.name`, and no `.env`.
-_ANY_MODULE = re.compile(
-    r"\.(?:(?:\w+\.)+[A-Z]\w*|[A-Z]\w*(?:\.\w+)+|[A-Z]+[a-z]\w*[A-Z]\w*|[A-Z]{2,}[a-z]\w*)(?:\(\))?"
-)
+#: An object in any module in the default role of Sphinx, `.URLSpec.name`, and what tells it from `.env`.
+_ANY_MODULE = re.compile(r"\.\w++(?:\.\w++)*+(?:\(\))?")
+_OF_CLASS = re.compile(r"(?<!\w)[A-Z]\w*+\.|\.[A-Z]|[a-z][A-Z]|[A-Z]{2}[a-z]")
 #: Stands for a module in the references of a project, `_engine.Engine`.
 _SHORTCUT = re.compile(r"_[a-z]\w*(?=\.\w)")
 #: Modules with names of this form.
@@ -110,7 +109,7 @@ def shown_role(role: str, escaped: str) -> tuple[str, bool]:
         return (text if explicit else f"{name.upper()} {text.partition('#')[0]}"), False
     if name in ("samp", "file"):
         return text.replace("{", "").replace("}", ""), True
-    if not role and _ANY_MODULE.fullmatch(text):
+    if not role and _ANY_MODULE.fullmatch(text) and _OF_CLASS.search(text, 1):
         return text[1:], True
     if name in ("abbr", "abbreviation", "math") or not role:
         shown = unescape(escaped)

@@ -95,7 +95,7 @@ _NO_LANGUAGE = _tags("default none text plain plaintext output notranslate sourc
 #: Level of a title that is a bold paragraph: below all headings.
 _TITLE_LEVEL = 6
 #: A cell that states a property of the thing in the first cell of its row: `Default: 20`.
-_FACT = re.compile(r"[A-Z]\w* ?\w*: \S")
+_FACT = re.compile(r"[A-Z]\w*+(?: \w++)?: \S")
 _MOST_TITLE_WORDS = 24
 #: Terms that are marks of a list.
 _MARKS = _tags("- * \u2022 \u2013")
