@@ -60,6 +60,7 @@ def parsed(name: str, data: str) -> ParsedDocument:
         ("<details><summary>More</summary>\n\nHidden **text**\n\n</details>", "More\n\nHidden text"),
         ("    code\n\n      more", "```\ncode\n\n  more\n```"),
         ("- [ ] todo\n\n---\n\nEnd", "- [ ] todo\n\nEnd"),
+        ("|a|\n|-|\n|<ul><li>x</li><li><code>y</code> z</li></ul>|", "| a |\n|---|\n| x; `y` z |"),
         ("Type: `Bar`  \nUnit: `psi`<br>Flag: `-u`\n\nOn.", "Type: `Bar`\nUnit: `psi`\nFlag: `-u`\n\nOn."),
         ("`$ cd a`\\\n`$ b`<br><br>It goes  \non.<br>Then more.", "```\n$ cd a\n$ b\n```\n\nIt goes on. Then more."),
         ("```{currentmodule} pumps\n```\n\n```{py:module} pumps\n```\n\nText.", "Text."),

@@ -44,10 +44,9 @@ _TOOLS = (
 _INVISIBLE = "[style*='display:none' i], [style*='display: none' i]"
 #: Links of one letter that are an index.
 _LEAST_LETTERS = 10
+_TOOL_LINKS = ("source", "src", "edit", "docs")
 #: All that a link to a heading shows.
-_LINK_SIGNS = frozenset(
-    ["¶", "#", "§", "🔗", "⚓", "↑", "^", "[source]", "[src]", "[edit]", "[docs]"]
-)
+_LINK_SIGNS = frozenset(["¶", "#", "§", "🔗", "⚓", "↑", "^", *map("[{}]".format, _TOOL_LINKS)])
 _EDIT_LINK = re.compile(
     r"(?:edit|improve) this page.*|edit (?:this )?(?:page )?on (?:github|gitlab|bitbucket).*|view (?:page )?source"
     r"|skip to (?:main )?content|back to top",
@@ -94,7 +93,7 @@ _LANGUAGE = re.compile(r"(?:^|\s)(?:highlight|language|lang|brush)[-:]\s?([\w+#.
 _NO_LANGUAGE = _tags("default none text plain plaintext output notranslate source")
 #: Level of a title that is a bold paragraph: below all headings.
 _TITLE_LEVEL = 6
-#: A cell that states a property of the thing in the first cell of its row: `Default: 20`.
+#: A cell with a property of what the first cell names, `Default: 20`; such a row heads the text below it.
 _FACT = re.compile(r"[A-Z]\w*+(?: \w++)?: \S")
 _MOST_TITLE_WORDS = 24
 #: Terms that are marks of a list.
@@ -296,7 +295,6 @@ def _write_table(text: TextBuilder, table: LexborNode) -> None:
     rows = [row.css("td, th") for row in table.css("tr")]
     name, *facts = [collapse_spaces(cell.text()) for cell in rows[0]] if len(rows) == 1 else [""]
     if facts and len(name.split()) == 1 and all(map(_FACT.match, facts)):
-        # It heads the paragraphs that describe the option.
         text.add_heading(_TITLE_LEVEL, f"{name} ({', '.join(facts)})")
         return
     is_head = bool(rows) and all(cell.tag == "th" or _is_bold(cell) for cell in rows[0])

@@ -292,7 +292,7 @@ def _write_code(pieces: list[str], child: Token, raw: str, at: int, *, has_code:
 
 
 def _write_tag(pieces: list[str], tags: list[str], html: str, *, has_code: bool) -> None:
-    """Add what stands for a tag inside a text: a line break, backticks around code."""
+    """Add what stands for a tag inside a text: a line break, backticks around code, `; ` between items."""
     tag = _HTML_TAG.match(html)
     name = tag[2].lower() if tag else ""
     if name == "br":
@@ -300,6 +300,10 @@ def _write_tag(pieces: list[str], tags: list[str], html: str, *, has_code: bool)
     elif name in _CODE_TAGS and has_code:
         pieces.append("`")
         tags.append(name)
+    elif html == "</li>":
+        pieces.append("; ")
+    elif html in ("</ul>", "</ol>") and pieces[-2:-1] == ["; "]:
+        del pieces[-2:]
     pieces.append(LINE_END * html.count("\n"))
 
 
@@ -309,6 +313,6 @@ LOADERS = (
         suffixes=(".md", ".markdown"),
         parse_file=load_markdown,
         is_plain=True,
-        version="6",
+        version="7",
     ),
 )
