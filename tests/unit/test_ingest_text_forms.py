@@ -102,6 +102,7 @@ def test_lines_between_breaks_have_their_lines_in_the_file() -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
+        ("<table><tr></table><p>Text.", "Text."),
         ("<table><tr><td>port<td>Type: int<td>Default: 80</table><p>Its port.", "port (Type: int, Default: 80)\n\nIts port."),
         ("<h1>T<a class=headerlink href=#t>\u00b6</a><a href=t.js#L5>[src]</a></h1><p>a <code>b</code>&amp;</p>", "T\n\na `b`&"),
         ("<h2>T <a href=#t>#</a></h2><p>x</p>", "T\n\nx"),

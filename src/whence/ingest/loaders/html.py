@@ -44,11 +44,10 @@ _TOOLS = (
 _INVISIBLE = "[style*='display:none' i], [style*='display: none' i]"
 #: Links of one letter that are an index.
 _LEAST_LETTERS = 10
-_TOOL_LINKS = ("source", "src", "edit", "docs")
-#: All that a link to a heading shows.
-_LINK_SIGNS = frozenset(["¶", "#", "§", "🔗", "⚓", "↑", "^", *map("[{}]".format, _TOOL_LINKS)])
+#: All that a link to a heading shows, beside words in brackets.
+_LINK_SIGNS = frozenset(["¶", "#", "§", "🔗", "⚓", "↑", "^"])
 _EDIT_LINK = re.compile(
-    r"(?:edit|improve) this page.*|edit (?:this )?(?:page )?on (?:github|gitlab|bitbucket).*|view (?:page )?source"
+    r"\[(?:source|src|edit|docs)\]|(?:edit|improve) this page.*|edit (?:this )?(?:page )?on (?:github|gitlab|bitbucket).*|view (?:page )?source"
     r"|skip to (?:main )?content|back to top",
     re.IGNORECASE,
 )
@@ -293,7 +292,8 @@ def _write_table(text: TextBuilder, table: LexborNode) -> None:
     for caption in table.css("caption"):
         text.add_paragraph(_inline(caption))
     rows = [row.css("td, th") for row in table.css("tr")]
-    name, *facts = [collapse_spaces(cell.text()) for cell in rows[0]] if len(rows) == 1 else [""]
+    only = rows[0] if len(rows) == 1 else []
+    name, *facts = [collapse_spaces(cell.text()) for cell in only] or [""]
     if facts and len(name.split()) == 1 and all(map(_FACT.match, facts)):
         text.add_heading(_TITLE_LEVEL, f"{name} ({', '.join(facts)})")
         return
