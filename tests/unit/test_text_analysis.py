@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from whence.text.analysis import (
@@ -14,7 +14,7 @@ from whence.text.analysis import (
     is_stop_term,
     parse_query,
 )
-from whence.text.normalization import LANGUAGES
+from whence.text.normalization import LANGUAGES, QUESTION_WORDS
 
 PIECES = [
     *"aCxZ19_.:#+- \n",
@@ -126,6 +126,17 @@ def test_a_query_keeps_all_terms_but_those_without_a_topic(words: list[str]) -> 
     asking = [one.lower() for one in words if one in ("how", "How")]
 
     assert query_terms(" ".join(words)) == (topic or asking or [one.lower() for one in words])
+
+
+@given(st.one_of(ascii_texts, st.text(max_size=200)))
+def test_a_query_keeps_all_terms_but_stop_terms(text: str) -> None:
+    """Of any text without words that ask, a query keeps the terms that are no stop terms, in order."""
+    terms = document_terms(text)
+    assume(QUESTION_WORDS.isdisjoint(terms))
+
+    kept = [one for one in terms if not is_stop_term(one)]
+    assert Counter(query_terms(text)) <= Counter(terms)
+    assert set(query_terms(text)) == set(kept or terms)
 
 
 @given(st.one_of(ascii_texts, st.text(max_size=60), st.text("aA1_.#+: \u00e9\u4e00", max_size=40)))

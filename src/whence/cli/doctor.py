@@ -19,7 +19,7 @@ import typer
 from rich.text import Text
 
 from whence.cli.config import settings_table
-from whence.cli.output import console, one_line, print_json, size
+from whence.cli.output import BUG_HINT, console, one_line, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
 from whence.cli.tables import PlainTable
 from whence.flow.settings_files import DOTENV_NAME, read_dotenv
@@ -166,7 +166,7 @@ async def _check_service(name: str, use: _Use, settings: Settings) -> Check:
         if os.environ.get("WHENCE_DEBUG"):
             raise
         detail = one_line(f"{type(error).__name__}: {error}")
-        remedy = "this is a bug in Whence; set WHENCE_DEBUG=1 for the traceback"
+        remedy = BUG_HINT
     return Check(name=name, ok=False, detail=detail, remedy=remedy)
 
 

@@ -19,7 +19,7 @@ import typer
 
 from whence.cli.commands import COMMANDS, LazyGroup
 from whence.cli.options import State, state_of, with_common_options
-from whence.cli.output import INTERRUPTED, fail, print_json, say
+from whence.cli.output import BUG_HINT, INTERRUPTED, fail, print_json, say
 from whence.flow.settings_files import DOTENV_NAME
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.version import VERSION
@@ -136,8 +136,7 @@ def _fail_unexpected(error: Exception, arguments: Iterable[str], *, as_json: boo
     if os.environ.get("WHENCE_DEBUG"):
         raise error
     words = f"{type(error).__name__}: {error}"
-    hint = "this is a bug in Whence; set WHENCE_DEBUG=1 for the traceback"
-    return fail("internal", words, hint, 4, as_json=as_json)
+    return fail("internal", words, BUG_HINT, 4, as_json=as_json)
 
 
 if __name__ == "__main__":

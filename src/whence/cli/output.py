@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Exit code after Ctrl-C.
 INTERRUPTED = 130
+#: What to do about an error that nothing was prepared for.
+BUG_HINT = "this is a bug in Whence; set WHENCE_DEBUG=1 for the traceback"
 #: Columns of output that is not for a terminal.
 _UNBOUNDED = 10_000
 

@@ -136,8 +136,9 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
 
     Stop terms are left out, and so are the words that make an English question: `which` tells nothing of a
     passage, and is rare enough to count more than the topic. In capitals they are kept, for `WHERE` is a name.
-    Where nothing else is left they stay: the list is empty only for a query without letters and digits. One
-    word may stand beside stop words and may have parts: `OrderService`, `the net.core_v2`. But
+    Where nothing else is left they stay: the list is empty only for a query without letters and digits.
+
+    A single word may stand beside stop words and may have parts: `OrderService`, `the net.core_v2`. But
     `force-with-lease` is three words, and text in a script without spaces is never a single one.
 
     Args:
