@@ -8,12 +8,9 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import build_document, lone_heading
-from whence.ingest.front_matter import read_front_matter
 from whence.ingest.line_breaks import add_run
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.rst import write_rst_into
+from whence.ingest.loaders.rst import load_written, write_rst_into
 from whence.ingest.markdown_dialects import LEAD, RST, plain_markdown
 from whence.ingest.roles import shown_role, without_left_over_roles
 from whence.ingest.sources import SourceFile
@@ -49,18 +46,7 @@ _DEFINITION = re.compile(r"\n[ ]{0,3}:[ \t]+")
 
 def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a Markdown file; its title is that of the front matter, else the only heading of the top level."""
-    text, encoding = decode_text(data)
-    front = read_front_matter(text)
-    builder = write_markdown(text, front.end)
-    return build_document(
-        file,
-        builder.text,
-        builder.blocks,
-        front=front,
-        title=lone_heading(builder.blocks),
-        encoding=encoding,
-        places=builder.places,
-    )
+    return load_written(file, data, write_markdown)
 
 
 def write_markdown(text: str, start: int = 0) -> TextBuilder:
