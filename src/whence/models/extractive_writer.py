@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from whence.models.evidence_choice import Choice, Support, choose_evidence, weigh_document
+from whence.models.evidence_choice import Support, choose_evidence, weigh_document
 from whence.models.evidence_spans import Span
 from whence.models.protocols import Embedder, SpanReading, WritePiece, WriteRequest
 from whence.schema.prompt import PromptResult, Quote, Shortfall
@@ -67,7 +67,8 @@ class ExtractiveWriter:
             pieces = list(_pieces(spans)) or [NOTHING_FOUND]
             score = choice.score if choice else None
             if choice and not spans:
-                shortfall = _shortfall(choice)
+                best = choice.document + 1
+                shortfall = Shortfall(choice.reason, best, choice.score, choice.floor)
         for piece in pieces:
             yield WritePiece(text=piece)
         yield WritePiece(
@@ -87,10 +88,6 @@ class ExtractiveWriter:
 
     async def aclose(self) -> None:
         """Do nothing: the caller closes the embedder."""
-
-
-def _shortfall(choice: Choice) -> Shortfall:
-    return Shortfall(choice.reason, choice.document + 1, choice.score, choice.floor)
 
 
 def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:

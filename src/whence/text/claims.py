@@ -161,7 +161,7 @@ def read_claims(answer: str) -> list[Claim]:
         leading = re.match(rf"(?:\s*{MARKERS.pattern})+", sentence)
         if leading and claims:
             last = claims[-1]
-            more = _unique((*last.markers, *markers_of(leading[0])))
+            more = tuple(dict.fromkeys((*last.markers, *markers_of(leading[0]))))
             claims[-1] = last._replace(end=start + len(leading[0].rstrip()), markers=more)
             start += leading.end()
             sentence = sentence[leading.end() :]
@@ -196,7 +196,3 @@ def supports(claim: Claim, documents: Sequence[Source]) -> bool:
 
 def _numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
-
-
-def _unique(numbers: Sequence[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(numbers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.ingest.blocks import ParsedDocument
@@ -265,7 +265,7 @@ class _Writer:
         for row in node.findall():
             if type(row).__name__ != "row":
                 continue
-            cells = [self._cell(entry) for entry in _entries(row)]
+            cells = [self._cell(one) for one in row.children if type(one).__name__ == "entry"]
             lines.append(self._row_lines(row, cells, lines[-1][0] if lines else line))
             rows.append(cells)
             heads += type(row.parent).__name__ == "thead"
@@ -377,10 +377,6 @@ class _Writer:
 def _is_text_field(item: Any) -> bool:
     name = item.children[0].astext().partition(":")[0].lower()
     return name not in _PAGE_FIELDS and bool(item.children[-1].astext().strip())
-
-
-def _entries(row: Any) -> Iterator[Any]:
-    return (child for child in row.children if type(child).__name__ == "entry")
 
 
 def _footnote_numbers(tree: Any) -> dict[int, str]:
