@@ -259,6 +259,18 @@ async def test_several_queries_are_searched_with_their_own_vectors() -> None:
     assert len((await _search(Asked(), **ALL, mode="bm25", more=more * 99)).results) == 100
 
 
+async def test_one_of_several_queries_may_be_of_words_alone() -> None:
+    """A further query without a vector is ranked by words, which is no loss; so is that of a whole request."""
+    store = Asked()
+    more = (SearchQuery(limit=2, query_text="blue lake"),)
+    reply = await _search(store, **ALL, mode="hybrid", more=more)
+
+    assert len(store.named("search_dense")) == 1
+    assert [one.degraded for one in reply.results] == [(), ()]
+    alone = await _search(Asked(), query_text="red lake", mode="hybrid", more=more)
+    assert [one.code for one in alone.results[1].degraded] == ["dense_leg_missing"]
+
+
 async def test_misspelt_words_are_looked_up_when_asked() -> None:
     """With the rights of the reader, in a store that knows its words."""
     store = Asked()

@@ -46,6 +46,7 @@ SCOPES = (
     ("What is new in v2.9.1?", ("Workers can be paused.", "2.10 (2024-06-01)"), True),
     ("What is new in v2.9.1?", ("Workers can be paused.", "v2.9.1 - 2024-05-12"), False),
     ("What is new in v2.9.1?", ("It undoes a change of 2.9.1.", "v2.10"), False),
+    ("What is new in Barge 4.2.1?", ("A leak introduced in Barge 4.2.0.", "Barge 4.2.1"), False),
     ("What is new in v2.9.1?", ("Up to 2.5 times fewer connections.", "v2.9.1"), False),
     ("What is new in v2.9.1?", ("Workers can be paused.", "2.9"), False),
     ("What is new in Harbour 4.1?", ("It tells Harbour 4.2.", "Barge 2.3"), True),

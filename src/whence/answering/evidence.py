@@ -35,6 +35,7 @@ from whence.text.spelling import as_written, correct_text
 
 #: List marks that models write although the prompt forbids them.
 _BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
+_RELEASE = re.compile(r"(?<![\w.])v?\d+(?:\.\d+)+(?!\w)")
 #: Longest concept in characters; a longer line is prose, not a search phrase.
 _MAX_CONCEPT_CHARS = 500
 #: Earlier questions that complete one, and characters that a language model may add; more is no question.
@@ -206,7 +207,8 @@ async def plan_searches(
     """Embed the concepts of a question and return the queries to search for.
 
     The question itself is searched to the whole depth of the pool: concepts may miss its point, or find the
-    same chunks. The concepts share the pool equally. A query without a vector is searched by its words alone.
+    same chunks. The concepts share the pool equally. A query without a vector is searched by its words alone;
+    so is, once more, a question that names a release.
 
     Args:
         retrieval: Embeds the concepts.
@@ -221,7 +223,7 @@ async def plan_searches(
     mode = retrieval.mode
     # The question is one of the concepts where it is not searched anyway.
     searched = text if own is not None or mode == "bm25" else ""
-    concepts = [concept for concept in processed.concepts if concept != searched]
+    concepts = [one for one in processed.concepts if one != searched]
     if concepts and mode != "bm25":
         embedded = await _or_error(retrieval.embed(concepts, "concepts"))
     known = (one for one in (embedded, own) if isinstance(one, Embedded) and one.model)
@@ -229,6 +231,9 @@ async def plan_searches(
     queries = [Query(text, None, pool)] if mode == "bm25" or words_apart else []
     if isinstance(own, Embedded):
         queries.append(Query(text, own.vectors[0], pool))
+        if mode == "hybrid" and not words_apart and _RELEASE.search(text):
+            # Notes of all releases are alike in meaning; the number is a word.
+            queries.append(Query(text, None, pool))
     elif own is not None and mode != "dense":
         reason = f"words alone find candidates, the question could not be embedded: {own.message}"
         degrade("embedding", "question_not_embedded", reason)
@@ -247,9 +252,7 @@ async def plan_searches(
     own_queries = len(queries)
     share = share_of_pool(pool, len(concepts))
     vectors = embedded.vectors or [None] * len(concepts)
-    queries += [
-        Query(concept, vector, share) for concept, vector in zip(concepts, vectors, strict=True)
-    ]
+    queries += [Query(one, vector, share) for one, vector in zip(concepts, vectors, strict=True)]
     return SearchPlan(queries, own_queries, model)
 
 

@@ -385,7 +385,12 @@ class SearchService:
             )
 
         others = (
-            msgspec.structs.replace(request, more=(), **msgspec.structs.asdict(one))
+            msgspec.structs.replace(
+                request,
+                more=(),
+                mode="bm25" if request.vector and not one.vector else request.mode,
+                **msgspec.structs.asdict(one),
+            )
             for one in request.more
         )
         found = await asyncio.gather(

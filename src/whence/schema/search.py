@@ -127,7 +127,7 @@ class GraphUse(Message, frozen=True, kw_only=True, gc=False):
 
 
 class SearchQuery(Message, frozen=True, kw_only=True):
-    """One more query of a request, with the same other fields."""
+    """One more query of a request, with the same other fields; by words alone where only it has no vector."""
 
     limit: int
     """Most candidates to return, 1 or more."""

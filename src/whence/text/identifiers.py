@@ -90,6 +90,7 @@ _ASKS_WHEN: Final = re.compile(
 #: Text before or after a value that begins or ends a range, or is one of a list.
 _RANGE_BEFORE: Final = re.compile(
     r"\b(?:since|from|until|till|before|after|by|between|than|above|below)\s+(?:the\s+)?\Z"
+    r"|\b(?:introduced|broken|appeared|regressions?|regressed)\s+in\s+(?:version\s+|release\s+)?\Z"
     r"|\d(?:\s*[-\u2013,]\s*|\s+(?:to|and|or)\s+)\Z",
     re.IGNORECASE,
 )
