@@ -40,18 +40,26 @@ COMMANDS = "add apply blame branch clone commit diff fetch log merge pull push r
 
 
 class Near:
-    """A reader for which every text is near to every question."""
+    """A reader for which every text is near to every question, the first one nearer by the lead."""
+
+    def __init__(self, lead: float = 0.0) -> None:
+        self._lead = lead
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
-        alike = [[0.6] * len(texts) for _ in questions]
+        alike = [[0.6 + self._lead, *[0.6] * (len(texts) - 1)] for _ in questions]
         return Reading(np.eye(len(texts), dtype=np.float32), alike, alike, alike)
 
 
-async def choose(question: str, *documents: str, sections: tuple[str, ...] = ()) -> Choice:
+NEAR = Near()
+
+
+async def choose(
+    question: str, *documents: str, sections: tuple[str, ...] = (), reader: Near = NEAR
+) -> Choice:
     request = WriteRequest(
         template_id="document-prompt", query=question, documents=documents, sections=sections
     )
-    choice = await choose_evidence(request, None, Near())
+    choice = await choose_evidence(request, None, reader)
     assert choice is not None
     return choice
 
@@ -152,6 +160,40 @@ async def test_a_row_that_states_a_default_is_no_list_of_names() -> None:
     ]
 
     assert first == [facts, prose]
+
+
+INDEX = "| | `moor` | | 2.4 Ropes |\n| | `sink` | | 9.1 Losses |"
+MOOR = "`moor`\n    Ties a boat to the pier, so that it stays there until its captain says that it leaves."
+
+
+@pytest.mark.parametrize("heading", ["Command Index", "Index", "Index \u2013 M"])
+async def test_an_entry_of_an_index_is_no_evidence(heading: str) -> None:
+    """An index says where to read of a name; a page about an index has sentences, and stays."""
+    choice = await choose("moor", INDEX, MOOR, sections=(heading, "Ropes"))
+    assert [one.text for one in choice.spans] == [MOOR]
+
+    page = "The index of boats moors each name at its place."
+    assert (await choose("moor", page, sections=(heading,))).spans[0].text == page
+
+
+async def test_a_definition_that_only_points_elsewhere_comes_later() -> None:
+    """`See Ropes.` below the name asked for says less than the definition."""
+    choice = await choose("moor", "`moor`\n    See the Ropes module.", MOOR)
+
+    assert choice.spans[0].text == MOOR
+
+
+async def test_a_name_alone_asks_for_its_definition() -> None:
+    """What defines the name that is the whole question is quoted before what uses it, or tells its history."""
+    used = "The flag of `moor` keeps the boats."
+    for question, first in (("moor", MOOR), ("flag moor", used)):
+        choice = await choose(question, used, MOOR, reader=Near(0.15))
+        assert choice.spans[0].text == first, question
+    sections = ("Changes > 1.7.0", "Flags")
+    choice = await choose(
+        "moor", "The flag `moor` is new.", used, sections=sections, reader=Near(0.03)
+    )
+    assert choice.spans[0].text == used
 
 
 async def test_the_notes_of_a_release_need_not_name_the_product() -> None:

@@ -274,6 +274,7 @@ async def test_sections_and_outdated_documents_are_named() -> None:
     [
         ("9. Users - Manual v4", "9. Users > Classes", "9. Users > Classes"),
         ("Guide", "Guide > Costs", "Guide > Costs"),
+        ("Manual v4: Users", "Users > Classes", "Users > Classes"),
         ("Costing", "Cost > Old", "Costing > Cost > Old"),
         ("Guide", "", "Guide"),
     ],

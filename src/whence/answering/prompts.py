@@ -250,6 +250,6 @@ def section_of(passage: Passage) -> str:
     title = title if isinstance(title, str) else ""
     path = path if isinstance(path, str) else ""
     heading = path.partition(" > ")[0]
-    # Generators add the name of the whole to the title of a page: `9. Users - Manual v4`.
-    repeats = heading and re.match(rf"{re.escape(heading)}(?!\w)", title)
+    # Generators add the name of the whole to the title of a page: `9. Users - Manual v4`, `Manual: Users`.
+    repeats = heading and re.search(rf"(?:\A|[-:|\u2013\u2014]\s){re.escape(heading)}(?!\w)", title)
     return path if repeats or path.startswith(title) else f"{title} > {path}".removesuffix(" > ")

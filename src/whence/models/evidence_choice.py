@@ -65,6 +65,8 @@ _ABOUT, _DEFINED, _RELEASE, _DEFAULT, _DOCUMENT = 0.23, 0.17, 0.33, 0.19, 0.045
 #: stands before it.
 _NEWS, _POINTER, _ECHO, _DEPTH = 0.09, 0.3, 0.47, 0.00018
 _KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
+#: The same for the definition of the name that is the whole question. Chosen by hand.
+_ALONE = 0.2
 #: The same for a sentence that says what the thing asked for is. Chosen by hand: few questions ask so.
 _DEFINES = 0.12
 _POINTS = re.compile(r"[-*\s]*(?:see|refer to|for (?:more|details|further))\b", re.IGNORECASE)
@@ -209,11 +211,6 @@ async def _weigh(
     return _Weighed(weighed, reading.vectors, floor)
 
 
-def _considered(query: str, spans: list[Span]) -> list[Span]:
-    """Return the spans that are read: all, or those that share most words with the question."""
-    return _most_alike(query, spans) if len(spans) > _MAX_READ else spans
-
-
 class Support(NamedTuple):
     """How well one passage answers a question."""
 
@@ -334,7 +331,10 @@ def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> boo
     )
 
 
-def _most_alike(query: str, spans: Sequence[Span]) -> list[Span]:
+def _considered(query: str, spans: list[Span]) -> list[Span]:
+    """Return the spans that are read: all, or those that share most words with the question."""
+    if len(spans) <= _MAX_READ:
+        return spans
     question = _part(query, spans)
     shares = [_share(question, one) - 0.01 * one.document for one in spans]
     kept = sorted(range(len(spans)), key=lambda i: (-shares[i], i))[:_MAX_READ]
@@ -456,15 +456,16 @@ def _shift(question: _Part, span: Span) -> float:
     if asked.default and "default" in fold(" ".join((head, *span.unit.context[-1:], span.text))):
         shift += _DEFAULT
     if not asked.news and is_news(span.section):
-        shift -= _NEWS
-    if (len(span.text.split()) <= _POINTER_WORDS and _POINTS.match(span.text)) or _is_contents(
-        span
-    ):
+        # A name alone asks what it is, not what became of it.
+        shift -= _NEWS * (2 if asked.alone else 1)
+    if _only_points(span):
         shift -= _POINTER
     if asked.releases and any(
         names_value(Identifier("", one), span.scopes) for one in asked.releases
     ):
         shift += _RELEASE
+    if asked.alone and span.unit.kind == "definition" and head.strip("`* ").startswith(asked.alone):
+        shift += _ALONE
     return shift + _DEFINED * sum(_names(head, symbol) for symbol in asked.symbols)
 
 
@@ -475,8 +476,11 @@ def _about(question: _Part, name: str) -> float:
     return share * len(named & question.terms) / max(1, len(named))
 
 
-def _is_contents(span: Span) -> bool:
-    """Return whether a list, or the cells of a single row, only name things, as a table of contents does."""
+def _only_points(span: Span) -> bool:
+    """Return whether a text only says where to read, or names things as a table of contents does."""
+    body = span.text.partition("\n")[2] if span.unit.kind == "definition" else span.text
+    if len(body.split()) <= _POINTER_WORDS and _POINTS.match(body):
+        return True
     if span.unit.kind == "table":
         cells = span.text.strip("| \t").split("|")
         named = all(len(one.split()) <= _NAME_WORDS and ":" not in one for one in cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ from whence.text.units import FENCE_LINE, MAX_WORDS, Unit, split_units
 _MIN_LETTERS = 8
 #: A text of no more words that its headings have, too, says nothing.
 _TITLE_WORDS = 12
+#: A heading above the entries of an index, which say where to read of a name.
+_INDEX = re.compile(r"\bindex(?: [-\u2013] \w{1,7})?\Z", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?:][\"')\]`*]*(?=\s|\Z)")
 #: Words of a window that a long paragraph is narrowed to.
 _WINDOW = 60
 #: Most words of a unit that is quoted in place of a part of it.
@@ -55,6 +59,8 @@ def all_spans(request: WriteRequest) -> list[Span]:
                 terms = frozenset(content_terms(content))
                 repeats = len(content.split()) <= _TITLE_WORDS and terms <= titles
                 if (repeats and not is_own_title) or sum(map(str.isalnum, content)) < _MIN_LETTERS:
+                    continue
+                if _INDEX.search(section) and not _SENTENCE_END.search(content):
                     continue
                 above = titles.union(content_terms(" ".join(one.context)))
                 spans.append(Span(number, one, content, section, terms, above))

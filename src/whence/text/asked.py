@@ -82,6 +82,8 @@ class Asked(NamedTuple):
     """Whether it asks for a default, or what holds without a choice."""
     news: bool
     """Whether it asks what is or was new, or names a release."""
+    alone: str
+    """The only word, folded; empty where there are more."""
 
 
 def read_question(question: str) -> Asked:
@@ -101,6 +103,7 @@ def read_question(question: str) -> Asked:
         meaning=bool(_ASKS_MEANING.search(question)),
         default=bool(_ASKS_DEFAULT.search(question)),
         news=bool(_ASKS_NEWS.search(question) or _RELEASE.search(question)),
+        alone="" if len(question.split()) > 1 else fold(question.strip("`'\"?: ")),
     )
 
 
