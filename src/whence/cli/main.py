@@ -67,8 +67,7 @@ def main() -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run_command(sys.argv[1:])
     if code == INTERRUPTED:
-        # Another Ctrl-C ends what is left, such as threads that still read, with the same code.
-        signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+        # Threads that still read are not waited for.
         with suppress(OSError):
             sys.stdout.flush()
         os._exit(code)
@@ -90,6 +89,8 @@ def run_command(arguments: list[str]) -> int:
     except typer.Exit as stop:
         return int(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
+        # Another Ctrl-C ends what is left with the same code.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
         message = "interrupted; what was committed stays"
         hint = "run the same command again"
         return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json and not state.told)

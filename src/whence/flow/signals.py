@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable
 from contextlib import suppress
 
+#: Exit code of a process that Ctrl-C ended.
+_INTERRUPTED = 130
+
 
 class StopSignals:
-    """Handles SIGTERM and SIGINT within a `with` block."""
+    """Handles SIGTERM and SIGINT within a `with` block.
+
+    After a block that SIGINT ended, another SIGINT ends the process at once with exit code 130. An exception of
+    it could reach code that must not be left half-way, such as that of extensions.
+    """
 
     def __init__(self) -> None:
         self._received = asyncio.Event()
@@ -29,6 +37,9 @@ class StopSignals:
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(ValueError, RuntimeError, NotImplementedError):
                 loop.remove_signal_handler(number)
+        if self.interrupted:
+            with suppress(ValueError):
+                signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
 
     def _stop(self, number: int) -> None:
         self.interrupted |= number == signal.SIGINT
