@@ -217,9 +217,9 @@ async def test_a_thing_that_no_passage_has_is_no_subject(thing: str, answered: b
     assert bool(choice.spans) == answered
 
 
-@pytest.mark.parametrize(("repeats", "spans"), [(14, 2), (22, 1)])
+@pytest.mark.parametrize(("repeats", "spans"), [(22, 2), (40, 1)])
 async def test_an_answer_of_several_spans_is_short(repeats: int, spans: int) -> None:
-    """Further spans are added while all together, with their headings, have at most 140 words."""
+    """Further spans are added while all together, with their headings, have at most 220 words."""
     passages = [
         f"The harbour rule {number} says that boats pay {number} coins. "
         + "More words follow. " * repeats
@@ -228,7 +228,7 @@ async def test_an_answer_of_several_spans_is_short(repeats: int, spans: int) -> 
     choice = await choose("What do boats pay?", *passages, sections=("Rules of the harbour",) * 6)
 
     assert len(choice.spans) == spans
-    assert sum(len(one.text.split()) for one in choice.spans) <= 140
+    assert sum(len(one.text.split()) for one in choice.spans) <= 220
 
 
 class First(Near):
@@ -253,6 +253,18 @@ async def test_the_surer_the_best_span_is_the_shorter_is_the_answer(lead: float,
 
     assert choice
     assert [one.document for one in choice.spans] == list(range(most))
+
+
+@pytest.mark.parametrize(("terms", "added"), [(1, -0.045), (4, 0), (9, 0.075), (10, 0.075)])
+async def test_the_score_of_a_long_question_is_raised(terms: int, added: float) -> None:
+    """An answer to a question of many terms says some in other words: .015 for each from four to nine."""
+    text = "boats cross harbour north lantern storm clouds winter skies quickly"
+    query = " ".join(text.split()[:terms])
+    request = WriteRequest(template_id="document-prompt", query=query, documents=(text,))
+    choice = await choose_evidence(request, None, First(0.0))
+
+    assert choice
+    assert choice.score == pytest.approx(0.6 + added)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,9 @@ def test_a_term_that_the_documents_have_is_not_named() -> None:
         (NamedTerm("9.3", "version", "X"), "## 9.3 Options of X", False),
         (NamedTerm("9.3", "version", "X"), "9.3.1 Options of X", False),
         (NamedTerm("9.3", "version", "X"), 'see "9.3. Options of X"', False),
+        (NamedTerm("9.3", "version", "X"), "Guide > 9.3: What can fail", False),
+        (NamedTerm("9.3", "version", "X"), "Releases > 9.3: What's new", True),
+        (NamedTerm("9.3", "version", "X"), "| options | 9.3 Options |", False),
         (NamedTerm("9.3", "version", "X"), "notes-9.3.md", True),
         (NamedTerm("9.3", "version", "X"), "Y 9.3", False),
         (NamedTerm("9.3", "version", "X"), "Y3.6 9.3 (`y3`)", False),
@@ -102,7 +105,10 @@ def test_versions_are_found_as_the_beginning_of_longer_ones(
 
 def test_the_nearest_term_has_parts_in_common() -> None:
     """The nearest identifier shares a word, or there is none; of versions it is the greatest of the product."""
-    texts = ["CONN_MAX_AGE and DATA_UPLOAD_SIZE", "X 4.2, then x 5.10 and X 5.9 on Y 7.1"]
+    texts = [
+        "CONN_MAX_AGE and DATA_UPLOAD_SIZE",
+        "X 4.2, then x 5.10 and X 5.9 on Y 7.1 > X\n9.3 Use",
+    ]
     assert nearest_term(NamedTerm("CONN_MIN_AGE", "identifier"), texts) == "CONN_MAX_AGE"
     assert nearest_term(NamedTerm("zebra_finch", "identifier"), texts) == ""
     assert nearest_term(NamedTerm("9.3", "version", "X"), texts) == "5.10"

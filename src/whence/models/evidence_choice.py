@@ -44,6 +44,9 @@ MAX_SPANS = 3
 _MAX_READ = 32
 #: Longest text that is read, in characters.
 _MAX_CHARACTERS = 500
+#: Added to a reader's score for each term of the question beyond four, up to nine, and taken away for each one
+#: below: the more terms, the more likely it is that an answer says one of them in other words.
+_TERM, _USUAL_TERMS, _MOST_TERMS = 0.015, 4, 9
 _COSINE_WEIGHT = 0.6
 #: Weight of a word above a unit, relative to a word in it.
 _CONTEXT_WEIGHT = 0.6
@@ -77,11 +80,12 @@ _NAME_WORDS = 3
 _NAMED_ITEM = re.compile(
     r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(\S+(?:\s\S+){0,3}?)(?:\s[-\u2013\u2014]\s|:(?=\s|\Z)|\s[(`]|\n)"
 )
-#: Most words of an answer of several spans, with the headings above them: where it is sure that those before
-#: the last one answer, what is added where it is not at all, and in any case.
-_ENOUGH, _UNSURE, _MOST = 85, 115, 140
-#: Chance that the spans chosen answer from which on no further one is, and least chance of a further one.
-_SURE, _MIN_CHANCE = 0.75, 0.08
+#: Most words of an answer of several spans, with the headings above them: where those before the last one are
+#: likely to answer, and where they are not.
+_SHORT, _LONG = 90, 220
+#: Chance that the spans chosen answer from which on they are likely to, and from which on no further one is
+#: chosen; least chance of a further one.
+_LIKELY, _SURE, _MIN_CHANCE = 0.5, 0.75, 0.08
 #: Factor of the order in the logit of the chance that a span answers: that of the fit of the weights. On sets
 #: that were left out, of first units with a chance of .2, .5 and .9 66, 76 and 98 % answer.
 _CERTAINTY = 10.0
@@ -289,7 +293,7 @@ def _within_words(
     words = 0
     for rank, found in enumerate(zip_longest(*parts)):
         for one in filter(None, found):
-            allowed = min(_MOST, _ENOUGH + _UNSURE * (1 - one.sure))
+            allowed = _LONG if one.sure < _LIKELY else _SHORT
             for span in (whole_around(everything, spans[one.place]), spans[one.place]):
                 count = _words_shown(span, kept)
                 fits = rank == 0 or words + count <= allowed
@@ -391,7 +395,9 @@ def _scores(
 ) -> tuple[list[float], list[float]]:
     """Return the scores of spans for the question of a row, and how near they are for the order."""
     if reading is not None and reading.nearness:
-        return reading.scores(row), reading.nearness[row]
+        terms = min(len(question.terms), _MOST_TERMS)
+        length = _TERM * (terms - _USUAL_TERMS)
+        return [one + length for one in reading.scores(row)], reading.nearness[row]
     scores = [_share(question, one) for one in spans]
     if reading is not None:
         scores = [

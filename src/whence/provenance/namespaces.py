@@ -85,6 +85,7 @@ TG_DOCUMENT = TG + "document"
 TG_IN_TOKEN = TG + "inToken"
 TG_OUT_TOKEN = TG + "outToken"
 TG_LLM_MODEL = TG + "llmModel"
+TG_ERROR_TYPE = TG + "Error"
 
 # The shared vocabulary: where texts come from.
 
@@ -112,33 +113,6 @@ TG_SOURCE_CHAR_LENGTH = TG + "sourceCharLength"
 TG_ELEMENT_TYPES = TG + "elementTypes"
 TG_TABLE_COUNT = TG + "tableCount"
 TG_IMAGE_COUNT = TG + "imageCount"
-
-# The shared vocabulary: agents.
-
-TG_DECOMPOSITION = TG + "Decomposition"
-TG_FINDING = TG + "Finding"
-TG_PLAN_TYPE = TG + "Plan"
-TG_STEP_RESULT = TG + "StepResult"
-TG_REFLECTION_TYPE = TG + "Reflection"
-TG_THOUGHT_TYPE = TG + "Thought"
-TG_OBSERVATION_TYPE = TG + "Observation"
-TG_TOOL_USE = TG + "ToolUse"
-TG_PATTERN_DECISION = TG + "PatternDecision"
-TG_ERROR_TYPE = TG + "Error"
-TG_THOUGHT = TG + "thought"
-TG_ACTION = TG + "action"
-TG_ARGUMENTS = TG + "arguments"
-TG_OBSERVATION = TG + "observation"
-TG_SUBAGENT_GOAL = TG + "subagentGoal"
-TG_PLAN_STEP = TG + "planStep"
-TG_TOOL_CANDIDATE = TG + "toolCandidate"
-TG_TERMINATION_REASON = TG + "terminationReason"
-TG_STEP_NUMBER = TG + "stepNumber"
-TG_PATTERN = TG + "pattern"
-TG_TASK_TYPE = TG + "taskType"
-TG_LLM_DURATION_MS = TG + "llmDurationMs"
-TG_TOOL_DURATION_MS = TG + "toolDurationMs"
-TG_TOOL_ERROR = TG + "toolError"
 
 # Vocabulary of Whence.
 

@@ -54,8 +54,8 @@ _BETWEEN = re.compile(r"(?<![\s@=~^<>\"'`])[\s@=~^<>\"'`]*+(?:\bv\.?\s*+)?\Z", r
 _BETWEEN_OR_HYPHEN = re.compile(rf"-?{_BETWEEN.pattern}", re.IGNORECASE)
 #: The number of a section and its title, which is no release: `9.1 History`, not `9.1 Beta` or `9.1 (2024)`.
 _NUMBERED_SECTION = re.compile(
-    r"[\d.]+[ \t]+(?!(?:Release|Version|New|What|Change|Note|Alpha|Beta|RC|Final|LTS|Jan|Feb|Mar|Apr|May|Jun|Jul"
-    r"|Aug|Sep|Oct|Nov|Dec))[A-Z]"
+    r"[\d.]+:?[ \t]+(?!(?:Release|Version|New|What\S*(?: [Hh]as| [Ii]s)? (?:[Nn]ew|[Cc]hanged)|Change|Note|Alpha|Beta|RC"
+    r"|Final|LTS|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec))[A-Z]"
 )
 _IN_FILE_NAME = re.compile(r"\d+(?:\.\d+)*\.[a-z]")
 _WORD_BEFORE = re.compile(r"(?<![\w.+#'\u2019-])[\w.+#'\u2019-]*+(?<=[\w+#])\Z")
@@ -100,7 +100,8 @@ class NamedTerm(msgspec.Struct, frozen=True):
     def _is_its_release(self, text: str, start: int) -> bool:
         """Return whether a number of a text is a release of the product, and not of another name before it."""
         line = text[text.rfind("\n", 0, start) + 1 : start][-_BEFORE_RELEASE:]
-        is_first = not line.strip(" \t#") or line[-1] in "\"'(`\u201c\u2018"
+        # Paths of headings and rows of an index stand on one line: `Functions > 9.1 History`.
+        is_first = not line.strip(" \t#") or line.endswith(("> ", "| ", *"\"'(`\u201c\u2018"))
         if is_first and _NUMBERED_SECTION.match(text, start):
             return False
         # In the name of a file the words before a number are no product: `notes-9.3.md`.
@@ -201,7 +202,9 @@ def nearest_term(term: NamedTerm, texts: Iterable[str]) -> str:
         points = "+" if "." in term.text else "*"
         product = re.escape(term.product)
         named = re.compile(rf"\b{product}\s+v?(\d+(?:\.\d+){points})", re.IGNORECASE)
-        versions = (one for text in texts for one in named.findall(text))
+        # The number itself may be that of a section.
+        absent = term.text.removeprefix("v")
+        versions = (one for text in texts for one in named.findall(text) if one != absent)
         return max(versions, key=lambda one: [*map(int, one.split("."))], default="")
     if term.kind == "name":
         return ""
