@@ -135,6 +135,7 @@ def test_lines_between_breaks_have_their_lines_in_the_file() -> None:
         ("<table><tr><td>x<td><table><tr><th>k<td>v</table></table>", "x\n\n| k | v |"),
         ("<h2>P</h2><div class=warning><h3>Heat</h3><p>Hot.</p></div><p>On.</p>", "P\n\nHeat: Hot.\n\nOn."),
         ("<p>Languages: <a rel=alternate hreflang=de>de</a> | <a>en</a></p><p class=menu><a>M</a><a>N</a></p><p>On.</p>", "On."),
+        ("<p>Next: <a rel=next>B</a>, Up: <a rel=up>T</a> [<a>Index</a>]</p><p>See <a rel=next>B</a>.</p>", "See B."),
         (f"<p>{' | '.join(f'<a>{each}</a>' for each in 'ABCDEFGHIJK')}</p><p>Or <a>A</a>.</p>", "Or A."),
     ],
 )  # fmt: skip
@@ -196,7 +197,8 @@ def test_rst_is_recognized_by_its_content() -> None:
 
     assert looks_like_rst(rst)
     assert parsed("a.txt", rst).text == "Title\n\nNote: Care.\n\nSee x."
-    assert looks_like_rst("T\n=\n\nTitle\n=====\n\nUse ``x``::\n\n    code")
+    assert looks_like_rst("Use ``x``::\n\n    code")
+    assert looks_like_rst("Title\n=====\n\nUse ``x``.")
     assert not looks_like_rst("Title\n=====\n\nWords, and a time of 10:30.")
     assert not looks_like_rst(".. note:: alone")
     assert not looks_like_rst("T\n==\n\n.. note:: x\n\n```\nfence\n```")

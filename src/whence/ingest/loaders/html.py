@@ -447,6 +447,8 @@ def _remove_tools(page: LexborHTMLParser) -> None:
         if node.tag not in _BLOCKS and node.tag != "body":
             node.decompose()
     _remove_link_lists(page.css("a[rel~=alternate][hreflang]"), 1, 2)
+    # Beside them are links to the contents and the index.
+    _remove_link_lists(page.css("a[rel~=next], a[rel~=prev], a[rel~=up]"), 2, 3)
     letters: list[LexborNode] = []
     for link in page.css("a"):
         words = collapse_spaces(link.text())
@@ -550,5 +552,5 @@ def _decode(data: bytes) -> tuple[str, str]:
 
 
 LOADERS = (
-    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="7"),
+    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="8"),
 )

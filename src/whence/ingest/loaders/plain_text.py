@@ -45,7 +45,6 @@ _SIGNS = {
 }
 #: Signs that nothing but reStructuredText has.
 _CERTAIN = frozenset({"directive", "target", "role", "fields"})
-_TOGETHER = frozenset({"title", "literal", "literal block"})
 #: It has a blank line before it; a line of backticks below a title underlines that.
 _MARKDOWN_FENCE = re.compile(r"(?:\A|\n[ \t]*\n)```(?!`)[\w+-]*[ \t]*\n")
 _SAMPLE = 200_000
@@ -74,13 +73,14 @@ def _write_either(text: str, start: int) -> TextBuilder:
 def looks_like_rst(text: str) -> bool:
     """Return whether a text is reStructuredText: signs of several kinds, one of them certain.
 
-    Titles, inline literals and literal blocks together are enough, too. A text with fences of Markdown is not.
+    Inline literals beside titles or literal blocks are enough, too. A text with fences of Markdown is not.
     """
     sample = text[:_SAMPLE]
     if _MARKDOWN_FENCE.search(sample):
         return False
     found = {name for name, sign in _SIGNS.items() if sign.search(sample)}
-    return (len(found) > 1 and bool(found & _CERTAIN)) or found >= _TOGETHER
+    has_literals = "literal" in found and bool(found & {"title", "literal block"})
+    return has_literals or (len(found) > 1 and bool(found & _CERTAIN))
 
 
 def write_text(text: str, start: int = 0) -> TextBuilder:
@@ -232,6 +232,6 @@ LOADERS = (
         parse_file=load_text,
         detects_html=True,
         is_plain=True,
-        version="2",
+        version="3",
     ),
 )
