@@ -267,7 +267,11 @@ def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path)
         },
     ]
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
-    served("index", corpus)
+    settings = tmp_path / "settings.md"
+    settings.write_text(
+        "# Settings\n\n## web\n\nberths\n\n:   Boats in the harbour. Default: 60.\n"
+    )
+    served("index", corpus, settings)
 
     def refusal(question: str, *options: str) -> Any:
         return served("ask", question, "--json", *options).json
@@ -288,6 +292,8 @@ def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path)
             "How do I deploy it with Gunicorn?",
             "What does harbour.api.start return?",
             "How do I enable HTTP/3 in Harbour?",
+            "default of web.moorings",
+            "default of web.berths",
             "What does harbour.api.run return?",
             "How do I enable HTTP/2 in Harbour?",
             "What was added in Harbour 5.2?",
@@ -295,7 +301,7 @@ def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path)
             "How do I deploy it with Daphne?",
         )
     }
-    assert list(codes.values())[:4] == ["term_not_in_documents"] * 4
-    assert list(codes.values())[4:] == [None] * 5
+    assert list(codes.values())[:5] == ["term_not_in_documents"] * 5
+    assert list(codes.values())[5:] == [None] * 6
     seen = refusal("What does CONN_POOL_WARMUP do?", "--acl", "dba")
     assert (seen["refusal"] or {}).get("code") != "term_not_in_documents"

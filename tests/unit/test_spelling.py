@@ -124,10 +124,11 @@ def test_a_word_with_another_first_letter_is_another_word(word: str, other: str)
     assert nearest_word("jsno", {"json": 1}) == nearest_word("sjon", {"json": 1}) == "json"
 
 
-def test_a_short_word_with_a_capital_is_corrected_in_an_identifier_only() -> None:
-    """`TypedDcit` is a misspelt `TypedDict`; a name such as `Dcit` may be anything."""
-    assert nearest_word("Dcit", {"dict": 1}, is_part=True) == "dict"
-    assert nearest_word("Dcit", {"dict": 1}) is None
+def test_only_swapped_letters_of_a_short_name_are_corrected() -> None:
+    """`Jnija` is a misspelt `Jinja`, and `TypedDixt` is `TypedDict`; `Dixt` may be any name."""
+    assert nearest_word("Jnija", {"jinja": 1}) == "jinja"
+    assert nearest_word("Dixt", {"dict": 1}) is None
+    assert nearest_word("Dixt", {"dict": 1}, is_part=True) == "dict"
 
 
 def test_ties_are_broken_by_frequency_then_alphabet() -> None:

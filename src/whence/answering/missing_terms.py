@@ -10,7 +10,7 @@ import msgspec
 from whence.answering.state import Question
 from whence.retrieval.services import Passage
 from whence.schema.document_rag import BestPassage, Refusal
-from whence.text.identifiers import neighbours_in_path
+from whence.text.identifiers import defines_key, neighbours_in_path
 from whence.text.named_terms import NamedTerm, named_terms, nearest_term
 
 #: Terms of a question that are looked for, at most.
@@ -22,13 +22,16 @@ async def find_missing_term(question: Question, passages: Sequence[Passage]) -> 
 
     The index has words and whole identifiers; a part of a longer identifier and a version in a path are found
     in the passages, and identifiers also in all that have their words. `mypy.api.run` is also found as
-    `mypy.api` and `api.run`. Cost: a search for each identifier that is neither in the index nor in the
-    passages.
+    `mypy.api` and `api.run`, and `web.port` as a definition of `port` below a heading with `web`. Cost: a
+    search for each identifier that is neither in the index nor in the passages.
     """
     terms = named_terms(question.text, question.absent)[:_MAX_TERMS]
     texts = [_searched_text(one) for one in passages] if terms else []
     for term in terms:
         steps = [msgspec.structs.replace(term, text=one) for one in neighbours_in_path(term.text)]
+        headings = [str(one.metadata.get("header_path")) for one in passages]
+        if any(defines_key(term.text, *one) for one in zip(texts, headings, strict=True)):
+            continue
         if all([await _occurs(question, one, texts) for one in steps or [term]]):
             continue
         return _refusal(question, term, texts)

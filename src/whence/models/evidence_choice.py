@@ -27,6 +27,7 @@ from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.asked import Asked, is_news, read_question, subject_of
 from whence.text.identifiers import (
     Identifier,
+    defines_key,
     names_other_identifier,
     names_value,
     neighbours_in_path,
@@ -85,7 +86,7 @@ _NAMED_ITEM = re.compile(
 _SHORT, _LONG = 90, 220
 #: Chance that the spans chosen answer from which on they are likely to, and from which on no further one is
 #: chosen; least chance of a further one.
-_LIKELY, _SURE, _MIN_CHANCE = 0.5, 0.75, 0.08
+_LIKELY, _SURE, _MIN_CHANCE = 0.55, 0.75, 0.08
 #: Factor of the order in the logit of the chance that a span answers: that of the fit of the weights. On sets
 #: that were left out, of first units with a chance of .2, .5 and .9 66, 76 and 98 % answer.
 _CERTAINTY = 10.0
@@ -316,10 +317,12 @@ def _words_shown(span: Span, before: Sequence[Span]) -> int:
 def _absent_symbols(asked: Asked, request: WriteRequest) -> list[str]:
     """Return the names of code, settings and options that no passage and no heading has."""
     known = fold("\n".join((*request.documents, *request.sections, *request.sources)))
+    passages = [*zip(request.documents, request.sections, strict=False)]
     return [
         one
         for one in asked.symbols
         if not all(part in known for part in neighbours_in_path(one) or [one])
+        and not any(defines_key(one, *passage) for passage in passages)
     ]
 
 

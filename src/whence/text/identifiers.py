@@ -168,6 +168,17 @@ def neighbours_in_path(name: str) -> list[str]:
     return [".".join(pair) for pair in pairwise(parts)] if is_path else []
 
 
+def defines_key(name: str, text: str, headings: str) -> bool:
+    r"""Return whether a text defines the last part of a dotted name, below a heading with the first one.
+
+    >>> [defines_key("web.port", text, "Sections > web") for text in ("port\n    Of TCP.", "the port")]
+    [True, False]
+    """
+    section, _, key = name.casefold().partition(".")
+    lines = (line.strip(" \t`") for line in text.casefold().splitlines())
+    return key != "" and section in re.findall(r"\w+", headings.casefold()) and key in lines
+
+
 def _names_other_value(group: Sequence[Identifier], scopes: Sequence[str]) -> bool:
     """Return whether the first scope with a value of the group's name has only other values."""
     for scope in scopes:

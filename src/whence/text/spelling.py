@@ -5,7 +5,7 @@ Damerau and Levenshtein, one edit for words of up to five letters and two for lo
 as one, so that `midlewear` leads to `middleware`. The first letter stays, or is swapped with the second. Words
 with digits, words of fewer than four letters, quoted words and words of a dictionary are kept: that `remove` is
 in no document does not make it a misspelt `remote`. Only their British or American spelling is tried: `licence`
-leads to `license`. In an abbreviation, a word of up to five capitals, letters
+leads to `license`. In a name or an abbreviation, a word of up to five letters with a capital, letters
 may only be swapped or doubled. An identifier is corrected by its parts.
 """
 
@@ -196,15 +196,13 @@ def nearest_word(word: str, candidates: Mapping[str, int], *, is_part: bool = Fa
         word: The word as the query has it.
         candidates: Number of visible chunks with each. Of equally near ones that with most of the same letters
             wins, then that in most chunks, then the first of the alphabet.
-        is_part: Whether it is a part of an identifier. Any other short word of capitals is an abbreviation, and
-            its letters may only be swapped or doubled: `RLIN` is no `rain`.
+        is_part: Whether it is a part of an identifier. Any other short word with a capital is a name or an
+            abbreviation, and its letters may only be swapped or doubled: `RLIN` is no `rain`.
     """
     folded, limit = word.casefold(), max_edits(word)
-    is_name = word[:1].isupper() and not word.isupper()
-    # Short names are too near to other words; a part of an identifier is none.
-    if folded in candidates or (is_name and not is_part and len(word) <= _MAX_SHORT):
+    if folded in candidates:
         return None
-    is_abbreviation = word.isupper() and len(word) <= _MAX_SHORT and not is_part
+    is_short_name = word[:1].isupper() and len(word) <= _MAX_SHORT and not is_part
     single = _without_doubles(folded)
     best: list[tuple[int, int, int, int, str]] = []
     for one, chunks in candidates.items():
@@ -216,7 +214,7 @@ def nearest_word(word: str, candidates: Mapping[str, int], *, is_part: bool = Fa
         # `hyperactive` is no misspelt `hypoactive`: two edits change few letters, of a shorter word one.
         if letters > 2 or (letters > 1 and edits > 1 and len(folded) < _MIN_VERY_LONG):
             continue
-        if is_abbreviation and letters:
+        if is_short_name and letters:
             continue
         if exact <= limit or (len(folded) > _MAX_SHORT and exact <= limit + 1):
             best.append((edits, exact, letters, -chunks, one))
