@@ -30,6 +30,7 @@ from whence.text.named_terms import NamedTerm, named_terms, nearest_term
         ("Does it support LDAP logins?", ["LDAP"]),
         ("Does it use all CPUs?", []),
         ("Does it speak HTTP/3 or http/2?", ["HTTP/3", "http/2"]),
+        ("In which release was HTTP/2 switched on?", ["HTTP/2"]),
         ("Is users/1 or 1/2 of API/v1 there?", []),
         # Ordinary words may have synonyms; a capital begins a sentence, or every word of a title.
         ("How do I remove a holiday?", []),

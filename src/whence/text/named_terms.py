@@ -135,8 +135,11 @@ def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
     ]
     titled = len(words) > 2 and all(token.text[0].isupper() for token in words)
     found: dict[NamedTerm, None] = {}
+    protocols = list(_PROTOCOL.finditer(question))
     before = name = ""
     for place, token in enumerate(tokens):
+        if any(one.start() <= token.start < one.end() for one in protocols):
+            continue
         term = _as_version(token, before, name, missing, about_release)
         is_path = re.search(r"(?:^|\s)/\Z", question[: token.start]) is not None
         after = tokens[place + 1].text if place + 1 < len(tokens) else ""
@@ -151,8 +154,7 @@ def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
         before = token.text
         if before.lower() not in _RELEASE_WORD:
             name = before
-    protocols = (NamedTerm(one, "identifier") for one in _PROTOCOL.findall(question))
-    return [*found, *protocols]
+    return [*found, *(NamedTerm(one[0], "identifier") for one in protocols)]
 
 
 def _as_version(
