@@ -255,6 +255,17 @@ async def test_the_surer_the_best_span_is_the_shorter_is_the_answer(lead: float,
     assert [one.document for one in choice.spans] == list(range(most))
 
 
+@pytest.mark.parametrize(("end", "first"), [(":", 1), (".", 0)])
+async def test_what_a_colon_ends_comes_later(end: str, first: int) -> None:
+    """A text that only announces what follows is quoted after one that says something."""
+    passages = (f"- Boats moor at the pier in these ways{end}", "Boats moor with two ropes.")
+    request = WriteRequest(template_id="document-prompt", query="boats", documents=passages)
+    choice = await choose_evidence(request, None, First(0.0))
+
+    assert choice
+    assert choice.spans[0].document == first
+
+
 @pytest.mark.parametrize(("terms", "added"), [(1, -0.045), (4, 0), (9, 0.075), (10, 0.075)])
 async def test_the_score_of_a_long_question_is_raised(terms: int, added: float) -> None:
     """An answer to a question of many terms says some in other words: .015 for each from four to nine."""

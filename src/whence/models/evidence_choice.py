@@ -486,7 +486,7 @@ def _about(question: _Part, name: str) -> float:
 
 
 def _only_points(span: Span) -> bool:
-    """Return whether a text only says where to read, or names things as a table of contents does."""
+    """Return whether a text only says where to read or what follows, or names things as a table of contents."""
     body = span.text.partition("\n")[2] if span.unit.kind == "definition" else span.text
     if len(body.split()) <= _POINTER_WORDS and _POINTS.match(body):
         return True
@@ -494,6 +494,8 @@ def _only_points(span: Span) -> bool:
         cells = span.text.strip("| \t").split("|")
         named = all(len(one.split()) <= _NAME_WORDS and ":" not in one for one in cells)
         return "\n" not in span.text and named
+    if span.unit.kind in ("item", "list") and re.fullmatch(r".*:", span.text):
+        return True
     lines = [line.lstrip("-*+ \t") for line in span.text.splitlines() if line.strip()]
     names = all(len(line.split()) == 1 for line in lines)
     return span.unit.kind in ("list", "item") and names

@@ -83,7 +83,6 @@ TG_DOCUMENT_TYPE = TG + "Document"
 TG_PAGE_TYPE = TG + "Page"
 TG_SECTION_TYPE = TG + "Section"
 TG_CHUNK_TYPE = TG + "Chunk"
-TG_IMAGE_TYPE = TG + "Image"
 TG_CONTAINS = TG + "contains"
 TG_PAGE_COUNT = TG + "pageCount"
 TG_MIME_TYPE = TG + "mimeType"
@@ -98,9 +97,6 @@ TG_EMBEDDING_MODEL = TG + "embeddingModel"
 TG_SOURCE_TEXT = TG + "sourceText"
 TG_SOURCE_CHAR_OFFSET = TG + "sourceCharOffset"
 TG_SOURCE_CHAR_LENGTH = TG + "sourceCharLength"
-TG_ELEMENT_TYPES = TG + "elementTypes"
-TG_TABLE_COUNT = TG + "tableCount"
-TG_IMAGE_COUNT = TG + "imageCount"
 
 # Vocabulary of Whence.
 
