@@ -135,6 +135,7 @@ def test_lines_between_breaks_have_their_lines_in_the_file() -> None:
         ("<table><tr><td>x<td><table><tr><th>k<td>v</table></table>", "x\n\n| k | v |"),
         ("<h2>P</h2><div class=warning><h3>Heat</h3><p>Hot.</p></div><p>On.</p>", "P\n\nHeat: Hot.\n\nOn."),
         ("<p>Languages: <a rel=alternate hreflang=de>de</a> | <a>en</a></p><p class=menu><a>M</a><a>N</a></p><p>On.</p>", "On."),
+        ("<p>Set <code>a=</code><i><code>b</code></i><code>c</code> or <code>d</code> <code>e</code>.", "Set `a=bc` or `d` `e`."),
         ("<p>Next: <a rel=next>B</a>, Up: <a rel=up>T</a> [<a>Index</a>]</p><p>See <a rel=next>B</a>.</p>", "See B."),
         (f"<p>{' | '.join(f'<a>{each}</a>' for each in 'ABCDEFGHIJK')}</p><p>Or <a>A</a>.</p>", "Or A."),
     ],

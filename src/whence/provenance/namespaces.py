@@ -46,10 +46,6 @@ DC_DATE = DC + "date"
 DC_CREATOR = DC + "creator"
 
 SCHEMA = "https://schema.org/"
-SCHEMA_DIGITAL_DOCUMENT = SCHEMA + "DigitalDocument"
-SCHEMA_DESCRIPTION = SCHEMA + "description"
-SCHEMA_KEYWORDS = SCHEMA + "keywords"
-SCHEMA_NAME = SCHEMA + "name"
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 SKOS_DEFINITION = SKOS + "definition"
@@ -81,22 +77,12 @@ TG_ERROR_TYPE = TG + "Error"
 
 TG_DOCUMENT_TYPE = TG + "Document"
 TG_PAGE_TYPE = TG + "Page"
-TG_SECTION_TYPE = TG + "Section"
 TG_CHUNK_TYPE = TG + "Chunk"
 TG_CONTAINS = TG + "contains"
-TG_PAGE_COUNT = TG + "pageCount"
 TG_MIME_TYPE = TG + "mimeType"
 TG_PAGE_NUMBER = TG + "pageNumber"
 TG_CHUNK_INDEX = TG + "chunkIndex"
-TG_CHAR_OFFSET = TG + "charOffset"
-TG_CHAR_LENGTH = TG + "charLength"
-TG_CHUNK_SIZE = TG + "chunkSize"
-TG_CHUNK_OVERLAP = TG + "chunkOverlap"
-TG_COMPONENT_VERSION = TG + "componentVersion"
 TG_EMBEDDING_MODEL = TG + "embeddingModel"
-TG_SOURCE_TEXT = TG + "sourceText"
-TG_SOURCE_CHAR_OFFSET = TG + "sourceCharOffset"
-TG_SOURCE_CHAR_LENGTH = TG + "sourceCharLength"
 
 # Vocabulary of Whence.
 

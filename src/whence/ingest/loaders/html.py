@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -153,21 +153,21 @@ def write_fragment(text: TextBuilder, source: str) -> None:
 
 def write_html(text: TextBuilder, root: LexborNode) -> None:
     """Write the content of an element. Cost: linear in the page, times the depth of inline elements."""
-    words: list[str] = []
+    run: list[LexborNode] = []
     for child in root.iter(include_text=True):
         tag = child.tag or ""
         if tag not in _BLOCKS and not _holds_block(child):
-            words.append(_inline(child))
+            run.append(child)
             continue
-        add_run(text, _quoted("".join(words)))
-        words = []
+        add_run(text, _quoted(_joined(run)))
+        run = []
         anchor, own = text.anchor, _anchor(child)
         text.anchor = own or anchor
         _write_block(text, child, tag)
         # What follows a heading belongs to it; what follows any other element does not.
         if own and tag not in _HEADINGS:
             text.anchor = anchor
-    add_run(text, _quoted("".join(words)))
+    add_run(text, _quoted(_joined(run)))
 
 
 def _quoted(words: str) -> str:
@@ -395,8 +395,21 @@ def _inline(node: LexborNode, *, has_code: bool = True) -> str:
     if has_code and node.tag in _CODE:
         inner = "".join(_inline(n, has_code=False) for n in _nodes(node))
         return BREAK.join(_around(code_span, each) for each in inner.split(BREAK))
-    words = "".join(_inline(child, has_code=has_code) for child in _nodes(node))
+    words = _joined(_nodes(node), has_code=has_code)
     return f" {words} " if node.tag in _BLOCKS else words
+
+
+def _joined(nodes: Iterable[LexborNode], *, has_code: bool = True) -> str:
+    """Return the text of elements; code beside code (`<code>a=</code><i><code>b</code></i>`) is one span."""
+    pieces = [""]
+    after_code = False
+    for node in nodes:
+        piece, is_text = _inline(node, has_code=has_code), node.tag == "-text"
+        if after_code and not is_text and piece.startswith("`"):
+            pieces[-1], piece = pieces[-1][:-1], piece[1:]
+        pieces.append(piece)
+        after_code = not is_text and piece.endswith("`")
+    return "".join(pieces)
 
 
 def _nodes(node: LexborNode) -> Iterator[LexborNode]:
