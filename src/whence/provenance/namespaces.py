@@ -45,8 +45,6 @@ DC_SOURCE = DC + "source"
 DC_DATE = DC + "date"
 DC_CREATOR = DC + "creator"
 
-SCHEMA = "https://schema.org/"
-
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 SKOS_DEFINITION = SKOS + "definition"
 
