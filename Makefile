@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test frameworks proofs check format docs bench bench-quality bench-answers mutants fuzz gate integration-retrieval lock clean
+.PHONY: help setup dev demo test other-cpu frameworks proofs check format docs bench bench-quality bench-answers mutants fuzz gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -36,6 +36,10 @@ demo: setup ## Index the example handbook and ask it four questions
 test: dev ## Run all tests, on as many cores as there are, up to four
 	@# Each process would compile all tests again where Python may not keep them: 9 s each.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
+
+other-cpu: dev ## Run all tests as on an older x86-64 processor: with AVX2, without AVX-512 and VNNI; needs cc
+	@mkdir -p log && cc -shared -fPIC -O1 -o log/older_cpu.so tools/older_cpu.c
+	LD_PRELOAD=$(CURDIR)/log/older_cpu.so PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p no:faulthandler -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
 
 frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, and the conformance suite of MCP, in environments of their own
 	$(BIN)/python -m pytest -m frameworks tests/frameworks

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.evidence_spans import Span, all_spans, overlaps, whole_around
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
+from whence.models.token_codes import cosines
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.asked import Asked, is_news, read_question, subject_of
 from whence.text.identifiers import (
@@ -362,7 +363,7 @@ async def _read(
         if embedder is not None:
             vectors = await embedder.embed([*texts, *parts], "query")
             count = len(texts)
-            return Reading(vectors[:count], (vectors[count:] @ vectors[:count].T).tolist())
+            return Reading(vectors[:count], cosines(vectors[count:], vectors[:count]).tolist())
     except (Unavailable, ModelMissing):
         pass
     return None
@@ -559,5 +560,5 @@ def _repeats(spans: Sequence[Span], vectors: NDArray[np.float32] | None, i: int,
     if overlaps(a, b):
         return True
     common = len(a.terms & b.terms) / max(1, min(len(a.terms), len(b.terms)))
-    alike = 0.0 if vectors is None else float(vectors[i] @ vectors[j])
+    alike = 0.0 if vectors is None else float(cosines(vectors[i : i + 1], vectors[j : j + 1])[0, 0])
     return max(common, alike) >= _DUPLICATE
