@@ -24,8 +24,8 @@ CODE_BYTES: Final = DIMENSION // 8
 #: Averaged neighbours lower the best similarity: 1.136 is the slope of the exact score over the estimated one
 #: for 85,320 pairs of the eight collections; their correlation is .964.
 _SCALE: Final = 1.136 * math.sqrt(math.pi / 2 / DIMENSION)
-#: Steps of a component of a query, 2^18: the components of a unit vector add up to less than 20, so their sums in
-#: steps stay below 2^24.
+#: Steps of a component of a query, 2^18. The components of a unit vector add up to less than 20, so that their
+#: sums in steps stay below 2^24.
 _STEPS: Final = float(1 << 18)
 #: Decimals of a similarity. Sums of float64 differ between processors in the sixteenth.
 PLACES: Final = 6
