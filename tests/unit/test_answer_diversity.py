@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from whence.answering.requests import DocumentRagParameters
 from whence.engine.replay import replay_request
+from whence.operations.ask import DocumentRagRequest
 from whence.processors.document_rag import DocumentRag, DocumentRagProcessor
 from whence.provenance.checking import check_trace
 from whence.provenance.redaction import redact_trace
@@ -19,7 +20,6 @@ from whence.schema import (
     Answer,
     Candidate,
     ChunkText,
-    DocumentRagRequest,
     EmbeddingModel,
     EmbeddingRequest,
     EmbeddingResponse,

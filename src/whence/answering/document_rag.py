@@ -26,23 +26,16 @@ from whence.answering.plain_services import (
     RerankerClient,
     SearchClient,
 )
-from whence.answering.state import (
-    ChunkCallback,
-    ExplainCallback,
-    Question,
-    RagOptions,
-    SaveAnswerCallback,
-    check_question,
-    new_question,
-)
+from whence.answering.state import Question, RagOptions, SaveAnswerCallback, new_question
 from whence.answering.trace_recorder import Sources, new_answer_id, utc_now
+from whence.operations.ask import ChunkCallback, DocumentRagRequest, ExplainCallback, check_question
 from whence.retrieval import services
 from whence.retrieval.diversity import DEFAULT_LAMBDA, check_diversity
 from whence.retrieval.fusion import reciprocal_ranks
 from whence.retrieval.pipeline import find_candidates, read_passages
 from whence.retrieval.services import Deadline
 from whence.schema.access import Access
-from whence.schema.document_rag import Answer, Diversity, DocumentRagRequest
+from whence.schema.document_rag import Answer, Diversity
 from whence.schema.search import SearchMode
 
 RetrievalMode = Literal["vector", "keyword", "hybrid"]

@@ -64,7 +64,7 @@ async def process_query(question: Question) -> ProcessedQuery:
     """
     trace, options = question.trace, question.options
     trace.begin("grounding")
-    if question.history:
+    if question.request.history:
         await _complete(question)
     await _correct(question)
     text, made = question.text, question.corrections
@@ -108,7 +108,7 @@ async def process_query(question: Question) -> ProcessedQuery:
 
 async def _complete(question: Question) -> None:
     """Complete a follow-up question from the earlier ones: by a language model, else by rule."""
-    earlier = question.history[-_MOST_EARLIER:]
+    earlier = question.request.history[-_MOST_EARLIER:]
     result = await _or_error(
         question.deadline.limit(
             "completing the question",
@@ -136,7 +136,7 @@ async def _correct(question: Question) -> None:
         return
     found = await question.retrieval.check_spelling(question.text)
     question.absent = found.absent
-    if question.exact:
+    if question.request.exact:
         question.absent += tuple(one.source for one in found.corrections)
     elif found.corrections:
         question.asked = question.asked or question.text

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
-from whence.answering.state import ChunkCallback, RagOptions
+from whence.answering.state import RagOptions
+from whence.operations.ask import ChunkCallback
 from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
 from whence.retrieval.spelling import Spelling
 from whence.schema.embedding import EmbeddingModel

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from whence.answering.state import ChunkCallback
 from whence.models.protocols import WriteRequest
+from whence.operations.ask import ChunkCallback
 from whence.retrieval.editions import old_editions
 from whence.retrieval.services import Caller, Passage
 from whence.schema.errors import BadInput, InternalError

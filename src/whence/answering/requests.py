@@ -15,26 +15,16 @@ from msgspec.structs import replace
 from whence.answering.code_evidence import CodeRetrieval
 from whence.answering.pipeline import answer
 from whence.answering.prompts import QuestionContext, WriterClient
-from whence.answering.state import (
-    Question,
-    RagOptions,
-    check_question,
-    new_question,
-)
+from whence.answering.state import Question, RagOptions, new_question
 from whence.answering.trace_recorder import Sources
+from whence.operations.ask import DocumentRagRequest, check_question
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.diversity import DEFAULT_LAMBDA, check_diversity
-from whence.retrieval.pipeline import check_text
+from whence.retrieval.pipeline import check_text, search_mode
 from whence.retrieval.services import RetrievalClients, Timeouts, as_whence_error
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
-from whence.schema.document_rag import (
-    Answer,
-    AnswerPiece,
-    Diversity,
-    DocumentRagRequest,
-    ExplainEvent,
-    TraceRecord,
-)
+from whence.schema.codec import to_builtins
+from whence.schema.document_rag import Answer, AnswerPiece, Diversity, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.graph import Direction, ExpandRequest
 from whence.schema.message import Message
@@ -43,6 +33,10 @@ from whence.schema.texts import BudgetKind, Prioritize, TextBudget, TextPlan
 
 if TYPE_CHECKING:
     from whence.store.snapshot_protocols import CodeStore
+
+
+#: Fields of a request that a record has of its own, or that do not concern the answer.
+_BESIDE = frozenset({"access", "question", "answer_id", "streaming", "explain", "record"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +109,7 @@ class AnswerStream:
             access=self.message.access,
             events=tuple(question.trace.events),
             answer=answer,
-            settings=question.all_settings(),
+            settings=question.all_settings() | {"operation": recorded(question.request)},
             asked_at=question.asked_at,
             collection_version=min(self.versions, default=0),
         )
@@ -135,6 +129,12 @@ class AnswerStream:
             self.degraded.append(Degradation(stage="trace", code=code, reason=known.message))
             return False
         return True
+
+
+def recorded(request: DocumentRagRequest | CodeRagRequest) -> str:
+    """Return the JSON that repeats a question, without what stands beside it in the record."""
+    fields = to_builtins(request)
+    return json.dumps({name: fields[name] for name in fields.keys() - _BESIDE}, sort_keys=True)
 
 
 class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -221,14 +221,15 @@ def answer_document_request(
     weight = message.diversity_lambda
     if weight is not None or message.diversity is not None:
         check_diversity(message.diversity, weight)
+    mode = search_mode(message.mode or parameters.mode)
     message = replace(
         message,
+        mode=mode,
         diversity=message.diversity or parameters.rerank_diversity,
         diversity_lambda=parameters.rerank_diversity_lambda if weight is None else weight,
         fetch_limit=message.fetch_limit or parameters.fetch_limit,
         rerank_limit=message.rerank_limit or parameters.rerank_limit,
     )
-    mode = message.mode or parameters.mode
     settings: dict[str, Scalar] = {"collection": message.collection, "mode": mode}
     if message.filters:
         wire = msgspec.json.encode(message.filters, order="deterministic")
@@ -255,46 +256,57 @@ async def answer_code_request(
         NotFound: The snapshot does not exist.
     """
     _check_code_request(message, parameters)
-    message = replace(message, doc_limit=message.doc_limit or parameters.max_nodes)
     if message.snapshot:
         record = await store.resolve_snapshot(message.snapshot, within=message.set_name)
     else:
         record = await store.resolve_set(message.set_name, message.snapshot_source)
+    message = replace(
+        message,
+        snapshot=record.info.snapshot_id,
+        seed_limit=message.seed_limit or parameters.seed_limit,
+        doc_limit=message.doc_limit or parameters.max_nodes,
+        max_depth=message.max_depth or parameters.max_depth,
+        relations=message.relations or parameters.relations,
+        direction=message.direction or parameters.direction,
+        prioritize=message.prioritize or parameters.prioritize,
+        budget=message.budget
+        or TextBudget(kind=parameters.budget_kind, limit=parameters.budget_limit),
+        mode=message.mode or parameters.mode,
+    )
+    assert message.mode is not None
+    assert message.direction is not None
+    assert message.prioritize is not None
+    assert message.budget is not None
+    walk = ExpandRequest(
+        access=message.access,
+        snapshot=message.snapshot,
+        seeds=(),
+        max_depth=message.max_depth,
+        max_nodes=message.doc_limit,
+        relations=message.relations,
+        direction=message.direction,
+    )
     code = CodeRetrieval(
         caller=context,
         collection=record.collection,
-        seed_limit=message.seed_limit or parameters.seed_limit,
-        expand=ExpandRequest(
-            access=message.access,
-            snapshot=record.info.snapshot_id,
-            seeds=(),
-            max_depth=message.max_depth or parameters.max_depth,
-            max_nodes=message.doc_limit,
-            relations=message.relations or parameters.relations,
-            direction=message.direction or parameters.direction,
-        ),
-        plan=TextPlan(
-            prioritize=message.prioritize or parameters.prioritize,
-            budget=message.budget
-            or TextBudget(kind=parameters.budget_kind, limit=parameters.budget_limit),
-        ),
+        seed_limit=message.seed_limit,
+        expand=walk,
+        plan=TextPlan(prioritize=message.prioritize, budget=message.budget),
     )
-    walk, plan = code.expand, code.plan
-    # Enough to ask the question again.
     settings: dict[str, Scalar] = {
         "flow": CODE_RAG,
         "collection": code.collection,
         "repo": record.info.repo,
         "snapshot_id": walk.snapshot,
-        "mode": message.mode or parameters.mode,
-        "seed_limit": code.seed_limit,
+        "mode": message.mode,
+        "seed_limit": message.seed_limit,
         "graph_max_depth": walk.max_depth,
         "graph_max_nodes": walk.max_nodes,
         "graph_edge_allowlist": json.dumps(walk.relations) if walk.follows_some else "*",
         "graph_direction": walk.direction,
-        "prioritize": plan.prioritize,
-        "budget_kind": plan.budget.kind,
-        "budget_limit": plan.budget.limit,
+        "prioritize": message.prioritize,
+        "budget_kind": message.budget.kind,
+        "budget_limit": message.budget.limit,
     }
     return _answer(message, parameters, context, sources, settings, code=code)
 

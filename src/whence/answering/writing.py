@@ -60,7 +60,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
             "found": written.refusal is None,
             "refusal": written.refusal,
             "answer_digest": text_digest(text),
-            "revision_of": question.revision_of,
+            "revision_of": question.request.revision_of,
         }
     await trace.end(
         partial(

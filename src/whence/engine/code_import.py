@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from whence.flow.client import FlowClient
     from whence.models.protocols import Embedder
+    from whence.operations.index import Progress
     from whence.store.snapshot_protocols import (
         CodeImport,
         CodeStore,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         StagedSnapshot,
     )
 
-Progress = Callable[[int, int | None], None]
 
 #: Nodes written at once: large enough for COPY, small enough to keep some batches in memory.
 _NODES_PER_BATCH = 2000

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from whence.engine.search import SearchQuery
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.evaluation.validation.target import (
     Passage,
@@ -17,6 +16,7 @@ from whence.evaluation.validation.target import (
     Section,
     TargetInfo,
 )
+from whence.operations.search import Search
 from whence.retrieval.pipeline import MAX_BUDGET_S
 from whence.schema.errors import NotFound, Unavailable
 from whence.store.chunk_ids import chunk_key
@@ -38,7 +38,7 @@ async def _search(
 ) -> SearchReport:
     """Search a collection without a threshold; a copy counts, because it may be the one that was judged."""
     rerank = mode == "rerank"
-    request = SearchQuery(
+    request = Search(
         query=query,
         top_k=limit,
         mode="hybrid" if rerank else mode,
@@ -48,7 +48,7 @@ async def _search(
         collection=collection,
         distinct=False,
     )
-    report = await engine.search_report(request)
+    report = await engine.run(request)
     if rerank and report.results and not report.reranker:
         raise Unavailable("; ".join(fault.reason for fault in report.degraded))
     return report

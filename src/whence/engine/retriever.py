@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
-from whence.engine.search import SearchQuery
 from whence.evaluation.searcher import MIN_QUERY
+from whence.operations.search import Search
 from whence.retrieval.fusion import Fusion
 from whence.retrieval.hybrid import HybridSearch
 from whence.retrieval.hybrid import Retriever as HybridRetriever
@@ -138,7 +138,7 @@ class Retriever:
             self._embedder, self._vector_store, self._sparse, self._access, self._fusion
         )
         report = await search(
-            services, query_text, top_k=top_k, threshold=threshold, distinct=False
+            services, Search(query_text, top_k=top_k, threshold=threshold, distinct=False)
         )
         return report.results
 
@@ -176,7 +176,7 @@ class EngineRetriever(Retriever):
         engine = self._engine if resource is None else resource
         try:
             # Every passage has a place of its own, so that a shorter list is the beginning of a longer one.
-            query = SearchQuery(
+            query = Search(
                 query=query_text,
                 top_k=top_k,
                 threshold=threshold,
@@ -185,7 +185,7 @@ class EngineRetriever(Retriever):
                 distinct=False,
                 **self._options,
             )
-            return (await engine.search_report(query)).results
+            return (await engine.run(query)).results
         except BadInput:
             raise
         except WhenceError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from whence.engine.engine import Engine
 from whence.engine.json_documents import answer_document, search_document
 from whence.engine.loop_thread import LoopThread
-from whence.engine.search import SearchQuery
+from whence.operations.search import Search
 from whence.schema.access import Access
 from whence.schema.codec import to_builtins
 from whence.schema.errors import BadInput, ErrorReply, Unavailable, error_from_reply
@@ -123,9 +123,7 @@ class PassageSource:
             return answer_document(await engine.ask(query, **common))
 
         async def search(engine: Engine) -> dict[str, Any]:
-            report = await engine.search_report(
-                SearchQuery(query=query, top_k=limit, locations=True, **common)
-            )
+            report = await engine.run(Search(query=query, top_k=limit, locations=True, **common))
             return search_document(query, self._mode, report) | {"trace_id": report.trace_id}
 
         found: dict[str, Any] = to_builtins(self._engine.run(ask if self._cited_only else search))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from operator import not_
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -54,6 +54,9 @@ from whence.schema.search import (
 )
 from whence.schema.texts import ChunkText
 from whence.text.spelling import correct_text
+
+if TYPE_CHECKING:
+    from whence.operations.search import Search
 
 T = TypeVar("T")
 
@@ -163,22 +166,14 @@ def check_budget(budget_s: float) -> None:
 
 
 async def search(
-    services: RetrievalServices,
-    query: str,
-    *,
-    top_k: int,
-    threshold: float = 0.0,
-    rerank: bool = False,
-    no_reranker: str = "",
-    exact: bool = False,
-    distinct: bool = True,
+    services: RetrievalServices, asked: Search, *, no_reranker: str = ""
 ) -> SearchReport:
-    """Search once, or again with corrected words when some are misspelt, unless `exact`.
+    """Search once, or again with corrected words when some are misspelt, unless `asked.exact`.
 
     A chunk that is hidden or removed before its text is read is left out.
 
-    With `distinct` a passage that says what a better one says takes no place, and the better one names it;
-    the newest edition of a passage goes before the older ones, see `whence.retrieval.editions`.
+    With `asked.distinct` a passage that says what a better one says takes no place, and the better one names
+    it; the newest edition of a passage goes before the older ones, see `whence.retrieval.editions`.
     Reranked results are cut by threshold and `top_k` after that. Of a query that is a whole document only the
     beginning counts, and the report says so.
 
@@ -187,30 +182,31 @@ async def search(
         NotFound: The collection does not exist.
         Unavailable: A service that is needed does not answer.
     """
-    check_search(query, top_k, threshold)
-    query, cut = truncate_query(query)
+    check_search(asked.query, asked.top_k, asked.threshold)
+    query, cut = truncate_query(asked.query)
+    distinct = asked.distinct and asked.snapshot is None
     marks = [time.perf_counter()]
-    limit = max(top_k, SEARCH_POOL) if rerank else top_k
+    limit = max(asked.top_k, SEARCH_POOL) if asked.rerank else asked.top_k
     # The threshold is one of the reranked scores where there are any.
-    floor = 0.0 if rerank else threshold
+    floor = 0.0 if asked.rerank else asked.threshold
     further = min(2 * limit, _MOST_FURTHER_TEXTS) if distinct else 0
-    used = await _search_corrected(services, query, limit + further, floor, exact=exact)
+    used = await _search_corrected(services, query, limit + further, floor, exact=asked.exact)
     read = await _read(services, used, limit, floor, distinct=distinct)
     query, found, not_embedded = used.asked.text, read.found, used.not_embedded
     marks += [*used.marks, time.perf_counter()]
     best = found.candidates[0].score if found.candidates else None
     results = _results(read)
     reranked = _Reranked(results)
-    if rerank:
+    if asked.rerank:
         reranked = await rerank_results(services, query, results, read.passages, no_reranker)
         results = reranked.results
         best = results[0].similarity_score if results else None
-        results = [one for one in results if one.similarity_score >= threshold]
+        results = [one for one in results if one.similarity_score >= asked.threshold]
         marks.append(time.perf_counter())
     if distinct:
         results = _newest_first(query, results)
     return SearchReport(
-        results=results[:top_k],
+        results=results[: asked.top_k],
         reranker=reranked.model,
         degraded=(*cut, *(not_embedded or found.degraded), *reranked.degraded),
         graph=found.graphs[0] if found.graphs else None,

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tests.support.fake_bundles import write_fake_bundles
 
-from whence.engine.search import SearchQuery
 from whence.engine.snapshot_reading import SnapshotChoice
+from whence.operations.search import Search
 from whence.schema.access import Access
 from whence.schema.texts import TextBudget
 
@@ -203,8 +203,8 @@ class Retrieval:
     ) -> SearchReport:
         """Search a snapshot of the set, without a threshold."""
         return self.traced(
-            self.engine.search_report(
-                SearchQuery(
+            self.engine.run(
+                Search(
                     query=question,
                     mode=mode,
                     top_k=top_k,
