@@ -12,8 +12,9 @@ from whence.answering.evidence import read_concepts
 from whence.answering.writing import map_citations, markers_of
 from whence.retrieval.pipeline import pool_candidates
 from whence.retrieval.rerank import read_reranking
-from whence.retrieval.services import Passage, Ranking
+from whence.retrieval.services import Ranking
 from whence.schema import Quote, RerankerResult
+from whence.schema.passages import Passage
 from whence.testing.stub_clients import ChunkMatch, candidate
 
 chunk_ids = st.sampled_from([f"urn:chunk:{n}" for n in range(12)])
@@ -127,21 +128,27 @@ replies = st.one_of(
 )
 
 
+def _sent(count: int) -> list[Passage]:
+    return [Passage(chunk_id=str(place)) for place in range(count)]
+
+
 @settings(deadline=None)
 @given(replies, st.integers(1, 8), limits)
 def test_any_reply_of_a_reranker_is_safe(reply: Any, count: int, limit: int) -> None:
     """Only known documents are kept, each once, with finite scores, sorted and cut."""
-    reranking = read_reranking(reply, count, limit)
+    reranking = read_reranking(reply, _sent(count), limit)
     items = (*reranking.kept, *reranking.rest)
-    indices = [item.index for item in items]
+    indices = [int(item.chunk_id) for item in items]
 
     assert len(reranking.kept) <= limit
     assert len(set(indices)) == len(indices)
     assert all(0 <= index < count for index in indices)
-    assert all(math.isfinite(item.final_score) for item in items)
-    assert [(-i.final_score, i.index) for i in items] == sorted(
-        (-i.final_score, i.index) for i in items
-    )
+    assert all(math.isfinite(item.order_score) for item in items)
+    order = [(-item.order_score, int(item.chunk_id)) for item in items]
+    assert order == sorted(order)
+    assert [item.rerank_rank for item in items] == list(range(1, len(items) + 1))
+    assert {item.reason_code for item in reranking.kept} <= {""}
+    assert {item.reason_code for item in reranking.rest} <= {"reranked_out"}
     if isinstance(reply, list):
         assert len(items) + len(reranking.faults) == len(reply)
     else:
@@ -153,9 +160,9 @@ def test_any_reply_of_a_reranker_is_safe(reply: Any, count: int, limit: int) -> 
 def test_a_valid_reply_is_used_unchanged(order: list[int], limit: int) -> None:
     """A sorted reply with known ids keeps its order, without faults."""
     reply = [RerankerResult(str(i), "0", 1.0 - place / 10) for place, i in enumerate(order)]
-    reranking = read_reranking(reply, 8, limit)
+    reranking = read_reranking(reply, _sent(8), limit)
 
-    assert [item.index for item in reranking.kept] == order[:limit]
+    assert [int(item.chunk_id) for item in reranking.kept] == order[:limit]
     assert reranking.faults == ()
 
 

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.pipeline import search
-from whence.retrieval.services import Embedded, Passage, Query, Ranking, RetrievalServices
+from whence.retrieval.services import (
+    Embedded,
+    Query,
+    Ranking,
+    RetrievalServices,
+)
+from whence.schema.passages import Passage
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
 

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.hybrid import SearchParameters, SearchService
 from whence.retrieval.links import Neighbourhood, walk_scores
-from whence.retrieval.pipeline import find_candidates, passage_of, read_passages
+from whence.retrieval.pipeline import find_candidates, read_passages
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.rerank import score_documents
 from whence.retrieval.services import (
     Deadline,
-    Passage,
     Query,
     Ranking,
     RetrievalClients,
@@ -28,6 +26,7 @@ from whence.retrieval.services import (
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import DeadlineExceeded, ModelMismatch, Unavailable
+from whence.schema.passages import Passage
 from whence.schema.rerank import RerankItem, RerankRequest
 from whence.schema.search import Candidate, Degradation, GraphUse, SearchRequest, SearchResponse
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
@@ -56,7 +55,7 @@ class Found:
         return {one: self.texts[one] for one in chunk_ids if one in self.texts}
 
 
-def _codes(candidates: Sequence[CandidateRecord]) -> dict[str, str]:
+def _codes(candidates: Sequence[Passage]) -> dict[str, str]:
     return {one.chunk_id: one.reason_code for one in candidates}
 
 
@@ -110,20 +109,20 @@ async def test_passages_have_all_that_is_known_of_their_texts() -> None:
     )
     services: Any = Found(texts={"a": text, "b": "plain", "c": Unavailable("away")})
     reasons: dict[str, Any] = {}
-    rows = [CandidateRecord(chunk_id=name, rank=rank) for rank, name in enumerate("abcd", 1)]
+    rows = [Passage(chunk_id=name, rank=rank) for rank, name in enumerate("abcd", 1)]
     found = await read_passages(services, rows, reasons)
 
     whole = Passage(
         chunk_id="a",
+        rank=1,
         text="t",
         document_id="d",
         metadata={"title": "T"},
         digest="ab",
         token_codes=b"12",
     )
-    assert found == [whole, Passage(chunk_id="b", text="plain")]
+    assert found == [whole, Passage(chunk_id="b", rank=2, text="plain")]
     assert reasons == {"c": "fetch_failed", "d": "text_missing"}
-    assert passage_of(text).chunk_id == "other"
 
 
 async def test_a_model_of_token_codes_gets_texts_and_codes() -> None:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
+from msgspec.structs import asdict
 from tests.support.expected import assert_expected
 
 from whence.retrieval.diversity import diversify
@@ -42,11 +43,10 @@ from whence.retrieval.pipeline import (
     search_mode,
 )
 from whence.retrieval.pooling import fuse_rankings, pool_candidates
-from whence.retrieval.rerank import read_reranking, score_documents, text_to_read
+from whence.retrieval.rerank import CheckedReranking, read_reranking, score_documents, text_to_read
 from whence.retrieval.services import (
     Deadline,
     Embedded,
-    Passage,
     Query,
     Ranking,
     RerankReply,
@@ -57,6 +57,7 @@ from whence.retrieval.services import (
 from whence.retrieval.spelling import Spelling
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Unavailable, WhenceError
+from whence.schema.passages import Passage
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest
 from whence.schema.search import Candidate, Correction, Degradation, GraphUse, SearchResponse
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
@@ -311,7 +312,8 @@ def test_queries_that_are_a_name(query: str, name: str | None) -> None:
 
 
 def _candidate(chunk_id: str, score: float, **fields: Any) -> Candidate:
-    return Candidate(chunk_id=chunk_id, document_id=f"D{chunk_id}", score=score, rank=0, **fields)
+    known: dict[str, Any] = {"document_id": f"D{chunk_id}", **fields}
+    return Candidate(chunk_id=chunk_id, score=score, rank=0, **known)
 
 
 def test_kept_candidates() -> None:
@@ -527,7 +529,30 @@ def test_pools_of_rankings(limit: int, threshold: float) -> None:
         for weights in ((1.0, 1.0), (3.0, 1.0), (0.0, 2.0))
     ]
 
-    assert_expected(f"pools_{limit}_{threshold:g}.json", [pooled, *fused])
+    assert not any(one.text or one.metadata or one.token_codes for one in pooled)
+    without_text = {"text", "metadata", "token_codes"}
+    rows_found = [
+        [{k: v for k, v in asdict(one).items() if k not in without_text} for one in ranking]
+        for ranking in (pooled, *fused)
+    ]
+    assert_expected(f"pools_{limit}_{threshold:g}.json", rows_found)
+
+
+def _scored(reranking: CheckedReranking) -> dict[str, Any]:
+    """Return a reranking with places and scores of its passages alone."""
+
+    def rows(passages: Sequence[Passage]) -> list[dict[str, Any]]:
+        return [
+            {
+                "index": int(one.chunk_id),
+                "raw_score": one.raw_score,
+                "final_score": one.final_score,
+            }
+            for one in passages
+        ]
+
+    kept, rest = rows(reranking.kept), rows(reranking.rest)
+    return {"kept": kept, "rest": rest, "faults": reranking.faults}
 
 
 def test_replies_of_rerankers() -> None:
@@ -559,9 +584,10 @@ def test_replies_of_rerankers() -> None:
         (Odd(document_id=f"{place}", score=place / 4) for place in range(3)),
     ]
     others = [Odd(document_id="2", score=0.9), Odd(document_id="1", score=0.95)]
+    sent = [Passage(chunk_id=str(place)) for place in range(3)]
     found = [
         [
-            read_reranking([*one] if isinstance(one, list) else one, 3, limit, rest)
+            _scored(read_reranking([*one] if isinstance(one, list) else one, sent, limit, rest))
             for limit in (1, 3)
         ]
         for one in replies
@@ -723,8 +749,14 @@ class Services:
                 Spelling((Correction(source="leaf", target="leave"),)) if misspelt else Spelling()
             )
             rows = [
-                _candidate(key, 0.95 - place / 8, dense_score=0.5, graph_score=place / 64)
-                for place, key in enumerate(STORED)
+                _candidate(
+                    key,
+                    0.95 - place / 8,
+                    document_id=path,
+                    dense_score=0.5,
+                    graph_score=place / 64,
+                )
+                for place, (key, (path, _, _)) in enumerate(STORED.items())
             ]
             rows[3] = msgspec.structs.replace(rows[3], name_score=0.125, graph_score=None)
             late = Degradation(stage="search", code="late", reason="the words were late")

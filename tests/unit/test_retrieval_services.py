@@ -11,7 +11,6 @@ import pytest
 
 from whence.answering.prompts import DOCUMENT_PROMPT, WriterClient, section_of
 from whence.retrieval.services import (
-    Passage,
     Query,
     Ranking,
     RetrievalClients,
@@ -42,6 +41,7 @@ from whence.schema import (
     TextResponse,
 )
 from whence.schema.errors import BadInput, DeadlineExceeded, InternalError, Unavailable, WhenceError
+from whence.schema.passages import Passage
 from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="m", dimension=2)

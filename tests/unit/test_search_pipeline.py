@@ -18,7 +18,6 @@ from whence.retrieval.results import SearchReport
 from whence.retrieval.services import (
     Deadline,
     Embedded,
-    Passage,
     Query,
     Ranking,
     RerankReply,
@@ -32,6 +31,7 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
+from whence.schema.passages import Passage
 from whence.schema.rerank import RerankerResult
 from whence.schema.search import Candidate, Degradation, GraphUse
 from whence.schema.texts import ChunkText

@@ -11,10 +11,17 @@ from typing import Any, Protocol
 
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
 from whence.answering.state import ChunkCallback, RagOptions
-from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
+from whence.retrieval.services import (
+    Deadline,
+    Embedded,
+    Query,
+    Ranking,
+    RerankReply,
+)
 from whence.retrieval.spelling import Spelling
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError, NotFound, WhenceError
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
 from whence.schema.search import SearchMode
 

@@ -24,13 +24,13 @@ from whence.answering.evidence import (
     plan_searches,
     share_of_pool,
 )
-from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.fusion import ScoredChunk, evidence, score_of
 from whence.retrieval.hybrid import RETRIEVER_DEPTH
 from whence.retrieval.pipeline import Found, find_candidates
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.services import Ranking, RetrievalClients
 from whence.schema.errors import Unavailable
+from whence.schema.passages import Passage
 from whence.schema.search import Candidate
 
 
@@ -88,7 +88,7 @@ class Standing:
     within: Found
     """What the queries find within the limits of the question."""
 
-    def candidate(self, chunk_id: str) -> CandidateRecord | None:
+    def candidate(self, chunk_id: str) -> Passage | None:
         """Return the passage in the ranking without limits; None when no query finds it."""
         return self.everything.candidates.get(chunk_id)
 
@@ -214,11 +214,11 @@ def _rank(chunk_id: str, ranking: Ranking) -> int:
     return next((rank for rank, one in places if one.chunk_id == chunk_id), 0)
 
 
-def _keeps(candidates: Sequence[CandidateRecord], chunk_id: str) -> bool:
+def _keeps(candidates: Sequence[Passage], chunk_id: str) -> bool:
     return any(one.chunk_id == chunk_id and not one.reason_code for one in candidates)
 
 
-def _has_own_score(one: CandidateRecord) -> bool:
+def _has_own_score(one: Passage) -> bool:
     """Return whether a score follows from the passage alone, not from the others that were found."""
     if one.name_score is not None or one.dense_score is None or one.sparse_score is None:
         return True

@@ -11,11 +11,11 @@ from typing import Annotated, Protocol
 import msgspec
 
 from whence.answering.trace_recorder import EventListener, Sources, TraceRecorder, iso_utc
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
+from whence.provenance.stage_records import ModelUse, Scalar
 from whence.provenance.terms import validate_answer_id
 from whence.retrieval.diversity import DEFAULT_LAMBDA
 from whence.retrieval.pipeline import check_text
-from whence.retrieval.services import Deadline, Passage, RetrievalServices
+from whence.retrieval.services import Deadline, RetrievalServices
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import (
     Answer,
@@ -25,6 +25,7 @@ from whence.schema.document_rag import (
     Refusal,
 )
 from whence.schema.errors import BadInput
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
 from whence.schema.search import Correction
 from whence.schema.terms import Triple
@@ -225,7 +226,7 @@ class Question:
     """Words and identifiers of the question that no visible chunk has."""
     refusal: Refusal | None = None
     """Why the question is not given to the writer."""
-    candidates: dict[str, CandidateRecord] = field(default_factory=dict)
+    candidates: dict[str, Passage] = field(default_factory=dict)
     """All candidates by chunk id, in order of rank, with what is known of them."""
     models: dict[str, ModelUse] = field(default_factory=dict)
     replies: list[PromptResult] = field(default_factory=list)

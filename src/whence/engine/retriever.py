@@ -19,10 +19,16 @@ from whence.retrieval.hybrid import HybridSearch
 from whence.retrieval.hybrid import Retriever as HybridRetriever
 from whence.retrieval.pipeline import check_search, search
 from whence.retrieval.results import WEAK_SCORE
-from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
+from whence.retrieval.services import (
+    Embedded,
+    Query,
+    Ranking,
+    RerankReply,
+)
 from whence.retrieval.spelling import Spelling
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, NotFound, WhenceError, error_text
+from whence.schema.passages import Passage
 from whence.schema.search import Candidate, SearchMode
 from whence.schema.texts import ChunkText
 from whence.store.symbol_names import SymbolMatch, is_symbol_heading, symbol_fit

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.fusion import RRF_K, reciprocal_ranks
 from whence.retrieval.rerank import finite_number
 from whence.retrieval.services import Ranking
+from whence.schema.passages import Passage
 from whence.schema.search import Candidate
 
 
@@ -34,7 +34,7 @@ def pool_candidates(
     limit: int,
     threshold: float = 0.0,
     cut_code: DropCode = "over_fetch_limit",
-) -> list[CandidateRecord]:
+) -> list[Passage]:
     """Merge the rankings of several queries into one, each chunk once.
 
     Rankings are interleaved: first the best of each, then the second best of each, and so on, so that no query
@@ -57,7 +57,7 @@ def fuse_rankings(
     limit: int,
     threshold: float = 0.0,
     cut_code: DropCode = "over_fetch_limit",
-) -> list[CandidateRecord]:
+) -> list[Passage]:
     """Join what a search by vectors and a separate one by words found, whose scores do not compare.
 
     Each side is pooled as in `pool_candidates`. A candidate's score is the sum of `weight / (60 + rank)` over
@@ -101,9 +101,9 @@ def _pool(rankings: Iterable[tuple[str, Ranking]]) -> list[_Pooled]:
 
 def _cut(
     pool: Iterable[_Pooled], limit: int, threshold: float, cut_code: DropCode
-) -> list[CandidateRecord]:
+) -> list[Passage]:
     """Return the candidates in order, those below the threshold or after the limit with their reason."""
-    candidates: list[CandidateRecord] = []
+    candidates: list[Passage] = []
     places = limit
     for rank, item in enumerate(pool, start=1):
         match, code = item.match, ""
@@ -114,7 +114,7 @@ def _cut(
         else:
             places -= 1
         candidates.append(
-            CandidateRecord(
+            Passage(
                 chunk_id=match.chunk_id,
                 rank=rank,
                 document_id=match.document_id,

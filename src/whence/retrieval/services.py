@@ -18,6 +18,7 @@ from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingR
 from whence.schema.errors import DeadlineExceeded, InternalError, Unavailable, WhenceError
 from whence.schema.filters import parse_filters
 from whence.schema.message import Message
+from whence.schema.passages import Passage
 from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import (
     Degradation,
@@ -178,20 +179,6 @@ class Ranking(msgspec.Struct, frozen=True):
     """What is known of the words of a query with `spelling`."""
     settings: Mapping[str, Any] = {}
     """Settings of the search that decided the ranking, as far as they are known."""
-
-
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk with its text."""
-
-    chunk_id: str
-    text: str
-    document_id: str = ""
-    metadata: Mapping[str, Any] = {}
-    """Metadata of the chunk; empty when its source is not known."""
-    digest: str = ""
-    """SHA-256 of the text in UTF-8, hexadecimal, when known."""
-    token_codes: bytes = b""
-    """Its token vectors for the reranker; empty when none are kept."""
 
 
 class RerankReply(msgspec.Struct, frozen=True):
