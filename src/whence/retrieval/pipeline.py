@@ -207,7 +207,7 @@ async def search(
     if distinct:
         passages = [passages[number] for number in newest_first(query, passages)]
     return SearchReport(
-        results=_results(passages, read.duplicates, falling=distinct)[:top_k],
+        results=to_results(passages, read.duplicates, falling=distinct)[:top_k],
         reranker=reranked.model,
         degraded=(*cut, *(not_embedded or found.degraded), *reranked.degraded),
         graph=found.graphs[0] if found.graphs else None,
@@ -399,8 +399,11 @@ def _score(passage: Passage) -> float:
     return (passage.score or 0.0) if passage.final_score is None else passage.final_score
 
 
-def _results(
-    passages: Sequence[Passage], duplicates: Mapping[str, Sequence[Duplicate]], *, falling: bool
+def to_results(
+    passages: Sequence[Passage],
+    duplicates: Mapping[str, Sequence[Duplicate]] = {},
+    *,
+    falling: bool = False,
 ) -> list[RetrievalResult]:
     """Return the results of a search; where scores must be `falling`, none is below a later one."""
     scores = [*map(_score, passages)]
