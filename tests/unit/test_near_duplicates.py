@@ -13,7 +13,7 @@ from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.pipeline import search
 from whence.retrieval.services import (
     Embedded,
-    Query,
+    PlannedQuery,
     Ranking,
     RetrievalServices,
 )
@@ -114,7 +114,7 @@ class Copies:
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         return Embedded([[1.0]])
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking]:
         self.limits.append(queries[0].limit)
         ids = list(self.texts)[: queries[0].limit]
         found = [

@@ -16,7 +16,7 @@ from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.rerank import score_documents
 from whence.retrieval.services import (
     Deadline,
-    Query,
+    PlannedQuery,
     Ranking,
     RetrievalClients,
     Timeouts,
@@ -48,7 +48,7 @@ class Found:
     def __init__(self, *replies: Any, texts: dict[str, Any] | None = None) -> None:
         self.replies, self.texts = replies, texts or {}
 
-    async def search(self, queries: Sequence[Query]) -> list[Any]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[Any]:
         return list(self.replies)
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, Any]:
@@ -66,7 +66,11 @@ async def test_candidates_after_the_limit_have_the_reason_of_the_caller(
     """Of one ranking and of joined ones; what was found by each query is kept."""
     late = Degradation(stage="search", code="late", reason="late")
     use = GraphUse(passages=1, links=1, named=0, linked_share=0.5)
-    queries = [Query("one", Vector(b""), 5), Query("two", None, 5), Query("three", None, 5)]
+    queries = [
+        PlannedQuery("one", Vector(b""), 5),
+        PlannedQuery("two", None, 5),
+        PlannedQuery("three", None, 5),
+    ]
     rankings = [Ranking(_hits("abc"), (late,), use), Ranking(_hits("bad"), (late,))]
     services: Any = Found(*rankings, Unavailable("away"))
     found = await find_candidates(
@@ -91,7 +95,7 @@ async def test_candidates_after_the_limit_have_the_reason_of_the_caller(
 async def test_the_threshold_counts_for_joined_rankings_too() -> None:
     """A candidate below it is dropped before the limit is."""
     services: Any = Found(Ranking(_hits("ab")), Ranking(_hits("ac")))
-    queries = [Query("one", Vector(b""), 5), Query("two", None, 5)]
+    queries = [PlannedQuery("one", Vector(b""), 5), PlannedQuery("two", None, 5)]
     found = await find_candidates(services, queries, limit=1, threshold=0.6, weights=(1.0, 1.0))
 
     assert _codes(found.candidates) == {"a": "", "b": "below_threshold", "c": "below_threshold"}

@@ -47,7 +47,7 @@ from whence.retrieval.rerank import CheckedReranking, read_reranking, score_docu
 from whence.retrieval.services import (
     Deadline,
     Embedded,
-    Query,
+    PlannedQuery,
     Ranking,
     RerankReply,
     RetrievalClients,
@@ -740,7 +740,7 @@ class Services:
             raise ModelMissing("no model")
         return Embedded([f"vector of {texts[0]}"])
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
         self.asked += [[one.text, one.vector, one.limit, one.spelling] for one in queries]
         found = []
         for one in queries:
@@ -939,7 +939,7 @@ async def test_what_is_asked_of_services() -> None:
         spelling = await clients.check_spelling("a lak")
         occurs = [await clients.occurs(term) for term in ("red LAKE", "blue")]
         both = await clients.search(
-            [Query("q", Vector(b"1234"), 3, spelling=True), Query("r", None, 4)]
+            [PlannedQuery("q", Vector(b"1234"), 3, spelling=True), PlannedQuery("r", None, 4)]
         )
         replies = [
             str(one) if isinstance(one, WhenceError) else len(one.candidates) for one in both

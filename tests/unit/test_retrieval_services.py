@@ -11,7 +11,7 @@ import pytest
 
 from whence.answering.prompts import DOCUMENT_PROMPT, WriterClient, section_of
 from whence.retrieval.services import (
-    Query,
+    PlannedQuery,
     Ranking,
     RetrievalClients,
     Timeouts,
@@ -47,8 +47,8 @@ from whence.testing.stub_context import StubContext
 MODEL = EmbeddingModel(name="m", dimension=2)
 ACCESS = Access({"hr"})
 QUERIES = [
-    Query("words", Vector(b"1234", MODEL), 3),
-    Query("more", Vector(b"5678", MODEL), 2),
+    PlannedQuery("words", Vector(b"1234", MODEL), 3),
+    PlannedQuery("more", Vector(b"5678", MODEL), 2),
 ]
 
 

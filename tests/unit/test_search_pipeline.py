@@ -18,7 +18,7 @@ from whence.retrieval.results import SearchReport
 from whence.retrieval.services import (
     Deadline,
     Embedded,
-    Query,
+    PlannedQuery,
     Ranking,
     RerankReply,
     RetrievalServices,
@@ -50,7 +50,7 @@ class Services:
         self.mode = mode
         self.fault = fault
         self.embedded: list[tuple[list[str], str]] = []
-        self.queries: list[Query] = []
+        self.queries: list[PlannedQuery] = []
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         self.embedded.append((list(texts), what))
@@ -58,7 +58,7 @@ class Services:
             raise self.fault
         return Embedded(["vector"])
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
         self.queries += queries
         found = [
             Candidate(chunk_id=key, document_id=f"d-{key}", score=score, rank=rank)
@@ -176,19 +176,21 @@ async def test_a_query_that_fails_is_left_out_and_counted() -> None:
     """Of several queries those that fail are told; when all fail the first error is raised."""
 
     class Failing(Services):
-        async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+        async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
             answers: list[Ranking | WhenceError] = [*await super().search(queries)]
             return [Unavailable("gone"), *answers[1:]]
 
     services = cast("RetrievalServices", Failing())
-    both = await find_candidates(services, [Query("x", None, 1), Query("y", None, 1)], limit=9)
+    both = await find_candidates(
+        services, [PlannedQuery("x", None, 1), PlannedQuery("y", None, 1)], limit=9
+    )
     told = [one.reason for one in both.degraded if one.code == "search_failed"]
 
     assert [one.chunk_id for one in both.candidates] == ["a"]
     assert both.candidates[0].concepts == ("y",)
     assert told == ["1 of 2 searches failed: gone"]
     with pytest.raises(Unavailable, match="gone"):
-        await find_candidates(services, [Query("x", None, 1)], limit=9)
+        await find_candidates(services, [PlannedQuery("x", None, 1)], limit=9)
 
 
 def test_both_retrievers_count_in_every_fusion() -> None:

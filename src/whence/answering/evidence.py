@@ -23,7 +23,7 @@ from whence.retrieval.pipeline import Found, find_candidates, read_passages
 from whence.retrieval.rerank import CheckedReranking, order_scores, read_reranking
 from whence.retrieval.services import (
     Embedded,
-    Query,
+    PlannedQuery,
     RetrievalServices,
     both_readings,
 )
@@ -187,7 +187,7 @@ async def _or_error(call: Awaitable[T]) -> T | WhenceError:
 class SearchPlan(msgspec.Struct, frozen=True):
     """The searches of one question."""
 
-    queries: list[Query]
+    queries: list[PlannedQuery]
     """The question's own first, then one for each concept."""
     own: int
     """How many are the question's own."""
@@ -228,16 +228,16 @@ async def plan_searches(
         embedded = await _or_error(retrieval.embed(concepts, "concepts"))
     known = (one for one in (embedded, own) if isinstance(one, Embedded) and one.model)
     model = next(known, None)
-    queries = [Query(text, None, pool)] if mode == "bm25" or words_apart else []
+    queries = [PlannedQuery(text, None, pool)] if mode == "bm25" or words_apart else []
     if isinstance(own, Embedded):
-        queries.append(Query(text, own.vectors[0], pool))
+        queries.append(PlannedQuery(text, own.vectors[0], pool))
         if mode == "hybrid" and not words_apart and _RELEASE.search(text):
             # Notes of all releases are alike in meaning; the number is a word.
-            queries.append(Query(text, None, pool))
+            queries.append(PlannedQuery(text, None, pool))
     elif own is not None and mode != "dense":
         reason = f"words alone find candidates, the question could not be embedded: {own.message}"
         degrade("embedding", "question_not_embedded", reason)
-        queries = [Query(text, None, pool)]
+        queries = [PlannedQuery(text, None, pool)]
     elif own is not None:
         if isinstance(embedded, WhenceError) or not concepts:
             raise own
@@ -252,7 +252,9 @@ async def plan_searches(
     own_queries = len(queries)
     share = share_of_pool(pool, len(concepts))
     vectors = embedded.vectors or [None] * len(concepts)
-    queries += [Query(one, vector, share) for one, vector in zip(concepts, vectors, strict=True)]
+    queries += [
+        PlannedQuery(one, vector, share) for one, vector in zip(concepts, vectors, strict=True)
+    ]
     return SearchPlan(queries, own_queries, model)
 
 

@@ -14,7 +14,7 @@ from whence.answering.state import ChunkCallback, RagOptions
 from whence.retrieval.services import (
     Deadline,
     Embedded,
-    Query,
+    PlannedQuery,
     Ranking,
     RerankReply,
 )
@@ -162,12 +162,12 @@ class PlainServices:
         """Return True: the clients do not list their words."""
         return True
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
         """See `RetrievalServices.search`."""
         self.log("Getting chunks from embeddings store...")
         return await asyncio.gather(*map(self._search, queries))
 
-    async def _search(self, query: Query) -> Ranking | WhenceError:
+    async def _search(self, query: PlannedQuery) -> Ranking | WhenceError:
         call: Callable[..., Awaitable[Sequence[Any]]]
         if query.vector is not None:
             call = partial(self.vectors.query, vector=query.vector)

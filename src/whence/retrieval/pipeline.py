@@ -28,7 +28,7 @@ from whence.retrieval.results import (
     SearchReport,
 )
 from whence.retrieval.services import (
-    Query,
+    PlannedQuery,
     Ranking,
     RetrievalServices,
     both_readings,
@@ -85,7 +85,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What the passage graph did, one for each query that used it."""
     spelling: Spelling = Spelling()
     """What is known of the words of the first query, if it asked for that."""
-    rankings: tuple[tuple[Query, Ranking], ...] = ()
+    rankings: tuple[tuple[PlannedQuery, Ranking], ...] = ()
     """What each query that did not fail found."""
 
     @property
@@ -221,7 +221,7 @@ async def search(
 class _Searched(msgspec.Struct, frozen=True):
     """What a query found, corrected where words were misspelt."""
 
-    asked: Query
+    asked: PlannedQuery
     corrections: tuple[Correction, ...]
     found: Found
     not_embedded: tuple[Degradation, ...]
@@ -240,7 +240,7 @@ async def _search_corrected(
         vector, not_embedded = await _embed(services, query)
         written = vector = both_readings(written, vector)
         embedded_at = time.perf_counter()
-        asked = Query(query, vector, limit, spelling=not (exact or corrections))
+        asked = PlannedQuery(query, vector, limit, spelling=not (exact or corrections))
         found = await find_candidates(services, [asked], limit=limit, threshold=threshold)
         new = found.spelling.corrections
         if not asked.spelling or not new:
@@ -306,7 +306,7 @@ async def _embed(services: RetrievalServices, query: str) -> tuple[Any, tuple[De
 
 async def find_candidates(
     services: RetrievalServices,
-    queries: Sequence[Query],
+    queries: Sequence[PlannedQuery],
     *,
     limit: int,
     threshold: float = 0.0,
@@ -323,7 +323,7 @@ async def find_candidates(
         cut_code: Why those after the limit are dropped.
         weights: See `fuse_rankings`, where queries without a vector are searched elsewhere than those with one.
     """
-    rankings: list[tuple[Query, Ranking]] = []
+    rankings: list[tuple[PlannedQuery, Ranking]] = []
     errors: list[WhenceError] = []
     degraded: dict[Degradation, None] = {}
     for query, reply in zip(queries, await services.search(queries), strict=True):

@@ -155,7 +155,7 @@ class Embedded(msgspec.Struct, frozen=True):
     """Model and host of the server that made them; empty for none."""
 
 
-class Query(msgspec.Struct, frozen=True):
+class PlannedQuery(msgspec.Struct, frozen=True):
     """One query of a search."""
 
     text: str
@@ -219,7 +219,7 @@ class RetrievalServices(Protocol):
     async def occurs(self, term: str) -> bool:
         """Return whether a visible chunk may have a term word for word; True when that is not known."""
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
         """Return the ranking of each query, or the error that it failed with."""
 
     async def fetch(
@@ -324,19 +324,19 @@ class RetrievalClients:
     async def check_spelling(self, text: str) -> Spelling:
         """Look the words of a query up; a failure is left to the search that follows."""
         words = replace(self, mode="bm25", match="any", filters=None)
-        found = (await words.search([Query(text, None, 1, spelling=True)]))[0]
+        found = (await words.search([PlannedQuery(text, None, 1, spelling=True)]))[0]
         return Spelling() if isinstance(found, WhenceError) else found.spelling
 
     async def occurs(self, term: str) -> bool:
         """Look for a term in the best chunks that have all of its words."""
         words = replace(self, mode="bm25", match="all", filters=None)
-        found = (await words.search([Query(term, None, _MOST_WITH_WORDS)]))[0]
+        found = (await words.search([PlannedQuery(term, None, _MOST_WITH_WORDS)]))[0]
         if isinstance(found, WhenceError):
             return True
         texts = await words.fetch([one.chunk_id for one in found.candidates])
         return any(term.casefold() in one.content.casefold() for one in texts.values())
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
         """Search in one request, and alone for each query that was not answered there."""
         reply = await self._request(queries)
         if isinstance(reply, WhenceError):
@@ -360,7 +360,7 @@ class RetrievalClients:
             if one is not None
         ]
 
-    async def _request(self, queries: Sequence[Query]) -> SearchResponse | WhenceError:
+    async def _request(self, queries: Sequence[PlannedQuery]) -> SearchResponse | WhenceError:
         first, *others = queries
         vector: Vector | None = first.vector
         message = SearchRequest(
