@@ -9,21 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.answering.evidence import read_concepts
+from whence.answering.plain_services import read_match
 from whence.answering.writing import map_citations, markers_of
 from whence.retrieval.pipeline import pool_candidates
 from whence.retrieval.rerank import read_reranking
-from whence.retrieval.services import Ranking
 from whence.schema import Quote, RerankerResult
 from whence.schema.passages import Passage
+from whence.schema.search import SearchResponse
 from whence.testing.stub_clients import ChunkMatch, candidate
 
 chunk_ids = st.sampled_from([f"urn:chunk:{n}" for n in range(12)])
+
+
+def _ranking(found: list[Any]) -> SearchResponse:
+    return SearchResponse(candidates=tuple(map(read_match, found)))
+
+
 plain = st.builds(ChunkMatch, chunk_ids)
 scored = st.builds(candidate, chunk_ids, st.floats(0, 1))
 nameless = st.builds(ChunkMatch, st.sampled_from(["", None, 7]))
 matches = st.lists(st.one_of(plain, scored, nameless), max_size=10)
-rankings = st.lists(st.tuples(st.sampled_from("abcd"), st.builds(Ranking, matches)), max_size=5)
-Named = tuple[str, Ranking]
+rankings = st.lists(st.tuples(st.sampled_from("abcd"), st.builds(_ranking, matches)), max_size=5)
+Named = tuple[str, SearchResponse]
 limits = st.integers(1, 8)
 
 
@@ -66,7 +73,7 @@ def test_a_pool_is_the_same_every_time(some: list[Named], limit: int) -> None:
 @given(st.lists(chunk_ids, unique=True, max_size=10))
 def test_a_single_ranking_keeps_its_order(ids: list[str]) -> None:
     """With one search, or several that agree, the pool is the ranking."""
-    named = ("a", Ranking([ChunkMatch(chunk_id) for chunk_id in ids]))
+    named = ("a", _ranking([ChunkMatch(chunk_id) for chunk_id in ids]))
 
     for some in ([named], [named, named]):
         assert [a.chunk_id for a in pool_candidates(some, limit=99)] == ids

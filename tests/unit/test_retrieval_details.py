@@ -17,7 +17,6 @@ from whence.retrieval.rerank import score_documents
 from whence.retrieval.services import (
     Deadline,
     PlannedQuery,
-    Ranking,
     RetrievalClients,
     Timeouts,
     Vector,
@@ -55,6 +54,10 @@ class Found:
         return {one: self.texts[one] for one in chunk_ids if one in self.texts}
 
 
+def _ranking(names: str, *degraded: Degradation, **fields: Any) -> SearchResponse:
+    return SearchResponse(candidates=tuple(_hits(names)), degraded=degraded, **fields)
+
+
 def _codes(candidates: Sequence[Passage]) -> dict[str, str]:
     return {one.chunk_id: one.reason_code for one in candidates}
 
@@ -71,7 +74,7 @@ async def test_candidates_after_the_limit_have_the_reason_of_the_caller(
         PlannedQuery("two", None, 5),
         PlannedQuery("three", None, 5),
     ]
-    rankings = [Ranking(_hits("abc"), (late,), use), Ranking(_hits("bad"), (late,))]
+    rankings = [_ranking("abc", late, graph=use), _ranking("bad", late)]
     services: Any = Found(*rankings, Unavailable("away"))
     found = await find_candidates(
         services, queries, limit=2, cut_code="over_fetch_limit", weights=weights
@@ -94,7 +97,7 @@ async def test_candidates_after_the_limit_have_the_reason_of_the_caller(
 
 async def test_the_threshold_counts_for_joined_rankings_too() -> None:
     """A candidate below it is dropped before the limit is."""
-    services: Any = Found(Ranking(_hits("ab")), Ranking(_hits("ac")))
+    services: Any = Found(_ranking("ab"), _ranking("ac"))
     queries = [PlannedQuery("one", Vector(b""), 5), PlannedQuery("two", None, 5)]
     found = await find_candidates(services, queries, limit=1, threshold=0.6, weights=(1.0, 1.0))
 
@@ -102,7 +105,7 @@ async def test_the_threshold_counts_for_joined_rankings_too() -> None:
 
 
 async def test_passages_have_all_that_is_known_of_their_texts() -> None:
-    """Under the id of the candidate; texts of a client are strings; others have their reason."""
+    """Under the id of the candidate; others have their reason."""
     text = ChunkText(
         chunk_id="other",
         document_id="d",
@@ -111,7 +114,7 @@ async def test_passages_have_all_that_is_known_of_their_texts() -> None:
         digest="ab",
         token_codes=b"12",
     )
-    services: Any = Found(texts={"a": text, "b": "plain", "c": Unavailable("away")})
+    services: Any = Found(texts={"a": text, "b": "unknown", "c": Unavailable("away")})
     reasons: dict[str, Any] = {}
     rows = [Passage(chunk_id=name, rank=rank) for rank, name in enumerate("abcd", 1)]
     found = await read_passages(services, rows, reasons)
@@ -125,8 +128,8 @@ async def test_passages_have_all_that_is_known_of_their_texts() -> None:
         digest="ab",
         token_codes=b"12",
     )
-    assert found == [whole, Passage(chunk_id="b", rank=2, text="plain")]
-    assert reasons == {"c": "fetch_failed", "d": "text_missing"}
+    assert found == [whole]
+    assert reasons == {"b": "text_missing", "c": "fetch_failed", "d": "text_missing"}
 
 
 async def test_a_model_of_token_codes_gets_texts_and_codes() -> None:
@@ -176,8 +179,9 @@ async def test_passages_without_a_valid_score_come_last() -> None:
 def test_of_equal_ranks_and_scores_the_earlier_ranking_wins() -> None:
     """The one that ranked a candidate best counts, not the one that found it first."""
 
-    def ranking(names: str) -> Ranking:
-        return Ranking([Candidate(chunk_id=n, document_id="d", score=0.5, rank=1) for n in names])
+    def ranking(names: str) -> SearchResponse:
+        found = [Candidate(chunk_id=n, document_id="d", score=0.5, rank=1) for n in names]
+        return SearchResponse(candidates=tuple(found))
 
     rankings = [("one", ranking("xya")), ("two", ranking("b")), ("three", ranking("a"))]
     pooled = pool_candidates(rankings, limit=9)

@@ -17,6 +17,7 @@ from hypothesis import given
 from msgspec.structs import asdict
 from tests.support.expected import assert_expected
 
+from whence.answering.plain_services import read_match
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.editions import newer_editions, newest_first, old_editions, outdated
@@ -48,17 +49,14 @@ from whence.retrieval.services import (
     Deadline,
     Embedded,
     PlannedQuery,
-    Ranking,
-    RerankReply,
     RetrievalClients,
     Vector,
     as_whence_error,
 )
-from whence.retrieval.spelling import Spelling
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Unavailable, WhenceError
 from whence.schema.passages import Passage
-from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest
+from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Candidate, Correction, Degradation, GraphUse, SearchResponse
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
@@ -501,7 +499,7 @@ class Odd:
         self.__dict__ |= fields
 
 
-def _rankings() -> list[tuple[str, Ranking]]:
+def _rankings() -> list[tuple[str, SearchResponse]]:
     nan = _candidate("n", math.nan, dense_score=0.5)
     rows = [
         [_candidate("a", 0.9), _candidate("b", 0.5), _candidate("a", 1.0), nan],
@@ -514,7 +512,10 @@ def _rankings() -> list[tuple[str, Ranking]]:
         ],
         [_candidate("f", 0.9, graph_score=0.5, name_score=0.25), _candidate("e", 0.3)],
     ]
-    return [(f"q{place}", Ranking(row)) for place, row in enumerate(rows)]
+    return [
+        (f"q{place}", SearchResponse(candidates=tuple(map(read_match, row))))
+        for place, row in enumerate(rows)
+    ]
 
 
 @pytest.mark.parametrize(("limit", "threshold"), [(9, 0.0), (3, 0.0), (3, 0.4), (0, 0.0), (1, 2.5)])
@@ -740,14 +741,12 @@ class Services:
             raise ModelMissing("no model")
         return Embedded([f"vector of {texts[0]}"])
 
-    async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse | WhenceError]:
         self.asked += [[one.text, one.vector, one.limit, one.spelling] for one in queries]
         found = []
         for one in queries:
             misspelt = one.spelling and "leaf" in one.text
-            spelling = (
-                Spelling((Correction(source="leaf", target="leave"),)) if misspelt else Spelling()
-            )
+            corrections = (Correction(source="leaf", target="leave"),) if misspelt else ()
             rows = [
                 _candidate(
                     key,
@@ -762,11 +761,11 @@ class Services:
             late = Degradation(stage="search", code="late", reason="the words were late")
             degraded = (late,) if "late" in self.fault else ()
             found.append(
-                Ranking(
-                    rows[: one.limit],
-                    degraded,
-                    GraphUse(passages=3, links=2, named=1, linked_share=0.5),
-                    spelling,
+                SearchResponse(
+                    candidates=tuple(rows[: one.limit]),
+                    degraded=degraded,
+                    graph=GraphUse(passages=3, links=2, named=1, linked_share=0.5),
+                    corrections=corrections,
                 )
             )
         return found
@@ -785,7 +784,7 @@ class Services:
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
-    ) -> RerankReply:
+    ) -> RerankResponse:
         self.asked.append(
             ["rerank", query, [one.chunk_id for one in passages], list(scores), limit]
         )
@@ -795,7 +794,7 @@ class Services:
             RerankerResult(f"{place}", "0", place / 4, (place / 4 - 0.25) * 2)
             for place in range(len(passages) - ("short" in self.fault))
         ]
-        return RerankReply(rows, "m")
+        return RerankResponse(results=tuple(rows), model="m")
 
 
 async def test_searches_from_query_to_report() -> None:

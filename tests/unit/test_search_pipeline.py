@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from whence.answering.plain_services import read_match
 from whence.retrieval import pipeline
 from whence.retrieval.fusion import FUSIONS, ScoredChunk, rank_candidates
 from whence.retrieval.hybrid import HybridSearch, Retriever
@@ -19,8 +20,6 @@ from whence.retrieval.services import (
     Deadline,
     Embedded,
     PlannedQuery,
-    Ranking,
-    RerankReply,
     RetrievalServices,
     as_whence_error,
 )
@@ -32,8 +31,8 @@ from whence.schema.errors import (
     WhenceError,
 )
 from whence.schema.passages import Passage
-from whence.schema.rerank import RerankerResult
-from whence.schema.search import Candidate, Degradation, GraphUse
+from whence.schema.rerank import RerankerResult, RerankResponse
+from whence.schema.search import Candidate, Degradation, GraphUse, SearchResponse
 from whence.schema.texts import ChunkText
 
 GRAPH = GraphUse(passages=3, links=2, named=1, linked_share=0.5)
@@ -58,13 +57,16 @@ class Services:
             raise self.fault
         return Embedded(["vector"])
 
-    async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse | WhenceError]:
         self.queries += queries
         found = [
             Candidate(chunk_id=key, document_id=f"d-{key}", score=score, rank=rank)
             for rank, (key, score) in enumerate(SCORES.items(), 1)
         ]
-        return [Ranking(found[: one.limit], (SLOW,), GRAPH) for one in queries]
+        return [
+            SearchResponse(candidates=tuple(found[: one.limit]), degraded=(SLOW,), graph=GRAPH)
+            for one in queries
+        ]
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         return {
@@ -74,13 +76,13 @@ class Services:
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Any, limit: int
-    ) -> RerankReply:
+    ) -> RerankResponse:
         final = {"a": 0.3, "b": 0.6, "c": 3.0}
         results = [
             RerankerResult(str(n), "0", final[one.chunk_id], final[one.chunk_id])
             for n, one in enumerate(passages)
         ]
-        return RerankReply(results, "turner")
+        return RerankResponse(results=tuple(results), model="turner")
 
 
 async def asked(services: Services, **options: Any) -> SearchReport:
@@ -176,8 +178,10 @@ async def test_a_query_that_fails_is_left_out_and_counted() -> None:
     """Of several queries those that fail are told; when all fail the first error is raised."""
 
     class Failing(Services):
-        async def search(self, queries: Sequence[PlannedQuery]) -> list[Ranking | WhenceError]:
-            answers: list[Ranking | WhenceError] = [*await super().search(queries)]
+        async def search(
+            self, queries: Sequence[PlannedQuery]
+        ) -> list[SearchResponse | WhenceError]:
+            answers: list[SearchResponse | WhenceError] = [*await super().search(queries)]
             return [Unavailable("gone"), *answers[1:]]
 
     services = cast("RetrievalServices", Failing())
@@ -244,7 +248,8 @@ def test_a_match_of_a_client_keeps_its_document() -> None:
     """Any object with the names of a candidate is one; what has no id is left out."""
     match = SimpleNamespace(chunk_id="x", document_id="book", score=0.25, dense_score=float("nan"))
     nameless = SimpleNamespace(document_id="book", score=0.5)
-    (one,) = pool_candidates([("q", Ranking(cast("Any", [nameless, match])))], limit=5)
+    found = SearchResponse(candidates=(read_match(nameless), read_match(match)))
+    (one,) = pool_candidates([("q", found)], limit=5)
 
     assert (one.chunk_id, one.document_id, one.score) == ("x", "book", 0.25)
     assert (one.rank, one.dense_score) == (1, None)

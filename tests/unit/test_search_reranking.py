@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from whence.retrieval.pipeline import check_budget, rerank_passages
-from whence.retrieval.services import RerankReply
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, WhenceError
 from whence.schema.passages import Passage
-from whence.schema.rerank import RerankerResult
+from whence.schema.rerank import RerankerResult, RerankResponse
 
 
 class FixedServices:
@@ -25,7 +24,7 @@ class FixedServices:
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Any, limit: int
-    ) -> RerankReply:
+    ) -> RerankResponse:
         self.asked.append((query, [one.text for one in passages]))
         if self.error:
             raise self.error
@@ -33,7 +32,7 @@ class FixedServices:
             RerankerResult(str(n), "0", one, (one + scores[n]) / 2)
             for n, one in enumerate(self.scores)
         ]
-        return RerankReply(results, "fixed")
+        return RerankResponse(results=tuple(results), model="fixed")
 
 
 def hits(*scores: float) -> list[Passage]:

@@ -20,7 +20,7 @@ from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.editions import newest_first
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
-from whence.retrieval.rerank import CheckedReranking, order_scores, read_reranking
+from whence.retrieval.rerank import CheckedReranking, order_scores, read_reranking, unscored_fault
 from whence.retrieval.services import (
     Embedded,
     PlannedQuery,
@@ -472,7 +472,7 @@ async def _score(question: Question, passages: Sequence[Passage], limit: int) ->
         return _NOT_RERANKED
     reranking = read_reranking(reply.results, passages, limit, reply.others)
     if reply.unscored:
-        question.trace.degrade("rerank", "reranker_reply_invalid", reply.fault)
+        question.trace.degrade("rerank", "reranker_reply_invalid", unscored_fault(reply))
     if reranking.faults or not reranking.kept:
         left_out = f"{len(reranking.faults)} entries of the reply were left out"
         what = left_out if reranking.kept else "the order of retrieval was kept"

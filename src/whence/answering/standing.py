@@ -28,10 +28,10 @@ from whence.retrieval.fusion import ScoredChunk, evidence, score_of
 from whence.retrieval.hybrid import RETRIEVER_DEPTH
 from whence.retrieval.pipeline import Found, find_candidates
 from whence.retrieval.pooling import pool_candidates
-from whence.retrieval.services import Ranking, RetrievalClients
+from whence.retrieval.services import RetrievalClients
 from whence.schema.errors import Unavailable
 from whence.schema.passages import Passage
-from whence.schema.search import Candidate
+from whence.schema.search import Candidate, SearchResponse
 
 
 class AskedBefore(NamedTuple):
@@ -142,7 +142,7 @@ class Standing:
                 depth = max(limit, RETRIEVER_DEPTH)
                 pairs = zip(candidates, depths, strict=True)
                 found = [one for one, needed in pairs if needed <= depth]
-                named.append((text, Ranking(found[:limit])))
+                named.append((text, SearchResponse(candidates=tuple(found[:limit]))))
             pooled = pool_candidates(named, limit=pool, threshold=self.asked.threshold)
             return _keeps(pooled, chunk_id)
 
@@ -208,7 +208,7 @@ async def find_standing(
     return Standing(asked, retrieval, plan, everything, within)
 
 
-def _rank(chunk_id: str, ranking: Ranking) -> int:
+def _rank(chunk_id: str, ranking: SearchResponse) -> int:
     """Return the rank of a passage, 0 when it is not there."""
     places = enumerate(ranking.candidates, 1)
     return next((rank for rank, one in places if one.chunk_id == chunk_id), 0)

@@ -22,13 +22,10 @@ from whence.retrieval.hybrid import Retriever as HybridRetriever
 from whence.retrieval.pipeline import check_search, to_results
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.results import WEAK_SCORE
-from whence.retrieval.services import (
-    Ranking,
-)
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, NotFound, WhenceError, error_text
 from whence.schema.passages import Passage
-from whence.schema.search import Candidate, truncate_query
+from whence.schema.search import Candidate, SearchResponse, truncate_query
 from whence.store.symbol_names import SymbolMatch, is_symbol_heading, symbol_fit
 
 if TYPE_CHECKING:
@@ -145,7 +142,7 @@ class Retriever:
             self._embedder, self._vector_store, self._sparse, self._access, self._fusion
         )
         query, _ = truncate_query(query_text)
-        found = Ranking(await search.rank(query, top_k))
+        found = SearchResponse(candidates=tuple(await search.rank(query, top_k)))
         pooled = pool_candidates([(query, found)], limit=top_k, threshold=threshold)
         return to_results([search.read(one) for one in pooled if not one.reason_code])
 

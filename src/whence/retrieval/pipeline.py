@@ -19,7 +19,7 @@ from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.editions import newest_first
 from whence.retrieval.fusion import MAX_UNBOOSTED_SCORE
 from whence.retrieval.pooling import fuse_rankings, pool_candidates
-from whence.retrieval.rerank import SEARCH_POOL, order_scores, read_reranking
+from whence.retrieval.rerank import SEARCH_POOL, order_scores, read_reranking, unscored_fault
 from whence.retrieval.results import (
     Duplicate,
     Reranking,
@@ -29,11 +29,9 @@ from whence.retrieval.results import (
 )
 from whence.retrieval.services import (
     PlannedQuery,
-    Ranking,
     RetrievalServices,
     both_readings,
 )
-from whence.retrieval.spelling import Spelling
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -48,6 +46,7 @@ from whence.schema.search import (
     GraphUse,
     Match,
     SearchMode,
+    SearchResponse,
     truncate_query,
 )
 from whence.schema.texts import ChunkText
@@ -83,9 +82,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What the searches did without, each once."""
     graphs: tuple[GraphUse, ...] = ()
     """What the passage graph did, one for each query that used it."""
-    spelling: Spelling = Spelling()
-    """What is known of the words of the first query, if it asked for that."""
-    rankings: tuple[tuple[PlannedQuery, Ranking], ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    """Of the words of the first query, if it asked for that."""
+    rankings: tuple[tuple[PlannedQuery, SearchResponse], ...] = ()
     """What each query that did not fail found."""
 
     @property
@@ -242,7 +241,7 @@ async def _search_corrected(
         embedded_at = time.perf_counter()
         asked = PlannedQuery(query, vector, limit, spelling=not (exact or corrections))
         found = await find_candidates(services, [asked], limit=limit, threshold=threshold)
-        new = found.spelling.corrections
+        new = found.corrections
         if not asked.spelling or not new:
             marks = (embedded_at, time.perf_counter())
             return _Searched(asked, corrections, found, not_embedded, marks)
@@ -323,7 +322,7 @@ async def find_candidates(
         cut_code: Why those after the limit are dropped.
         weights: See `fuse_rankings`, where queries without a vector are searched elsewhere than those with one.
     """
-    rankings: list[tuple[PlannedQuery, Ranking]] = []
+    rankings: list[tuple[PlannedQuery, SearchResponse]] = []
     errors: list[WhenceError] = []
     degraded: dict[Degradation, None] = {}
     for query, reply in zip(queries, await services.search(queries), strict=True):
@@ -354,7 +353,7 @@ async def find_candidates(
         candidates=candidates,
         degraded=tuple(degraded),
         graphs=tuple(found.graph for _, found in rankings if found.graph is not None),
-        spelling=rankings[0][1].spelling if rankings else Spelling(),
+        corrections=rankings[0][1].corrections if rankings else (),
         rankings=tuple(rankings),
     )
 
@@ -385,9 +384,6 @@ async def read_passages(
         text = texts.get(one.chunk_id)
         if isinstance(text, ChunkText):
             passages.append(with_text(one, text))
-        elif isinstance(text, str):
-            # A client of the caller that knows texts alone names no document.
-            passages.append(msgspec.structs.replace(one, document_id="", text=text))
         elif reasons is not None:
             failed = isinstance(text, WhenceError)
             reasons[one.chunk_id] = "fetch_failed" if failed else "text_missing"
@@ -484,7 +480,7 @@ async def rerank_passages(
     degraded: tuple[Degradation, ...] = ()
     if reply.unscored:
         code = "reranker_reply_invalid"
-        degraded = (Degradation(stage="rerank", code=code, reason=reply.fault),)
+        degraded = (Degradation(stage="rerank", code=code, reason=unscored_fault(reply)),)
     return _Reranked(scored, reply.model, degraded)
 
 

@@ -111,6 +111,14 @@ def _ranked(
     return sorted(scored)
 
 
+def unscored_fault(reply: RerankResponse) -> str:
+    """Return what is wrong with the scores when some are missing."""
+    return (
+        f"{reply.model} gave {len(reply.unscored)} passages no valid score;"
+        " they come last, in the order of retrieval"
+    )
+
+
 def finite_number(value: object) -> float | None:
     """Return a finite number, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
