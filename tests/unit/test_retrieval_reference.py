@@ -21,7 +21,7 @@ from whence.answering.plain_services import read_match
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.editions import newer_editions, newest_first, old_editions, outdated
-from whence.retrieval.fusion import FUSIONS, ScoredChunk, lexical_score, score_of
+from whence.retrieval.fusion import FUSIONS, lexical_score, score_of
 from whence.retrieval.hybrid import (
     HybridSearch,
     Retriever,
@@ -79,10 +79,7 @@ def test_fusions_follow_their_formulas(found: dict[str, tuple[float | None, floa
     """Each of the three, by the formula of its documentation, chunk by chunk."""
     chunks = {}
     for key, (dense, lexical) in found.items():
-        chunks[key] = ScoredChunk("d")
-        for name, score in (("dense", dense), ("lexical", lexical)):
-            if score is not None:
-                chunks[key].scores[name] = score  # type: ignore[index]
+        chunks[key] = _candidate(key, 0.0, dense_score=dense, sparse_score=lexical)
     sides = [
         {key: pair[0] for key, pair in found.items() if pair[0] is not None},
         {key: pair[1] for key, pair in found.items() if pair[1]},

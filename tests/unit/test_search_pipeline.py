@@ -11,7 +11,7 @@ import pytest
 
 from whence.answering.plain_services import read_match
 from whence.retrieval import pipeline
-from whence.retrieval.fusion import FUSIONS, ScoredChunk, rank_candidates
+from whence.retrieval.fusion import FUSIONS, rank_candidates
 from whence.retrieval.hybrid import HybridSearch, Retriever
 from whence.retrieval.pipeline import find_candidates, search
 from whence.retrieval.pooling import pool_candidates
@@ -200,8 +200,12 @@ async def test_a_query_that_fails_is_left_out_and_counted() -> None:
 def test_both_retrievers_count_in_every_fusion() -> None:
     """Of two chunks with the same cosine the one with words ranks higher; a share of 0 is not found."""
     chunks = {
-        "words": ScoredChunk("d", {"dense": 0.5, "lexical": 0.4}),
-        "none": ScoredChunk("d", {"dense": 0.5, "lexical": 0.0}),
+        "words": Candidate(
+            chunk_id="words", document_id="d", score=0.0, rank=0, dense_score=0.5, sparse_score=0.4
+        ),
+        "none": Candidate(
+            chunk_id="none", document_id="d", score=0.0, rank=0, dense_score=0.5, sparse_score=0.0
+        ),
     }
     for name, fuse in FUSIONS.items():
         fused = fuse(chunks)
@@ -212,7 +216,10 @@ def test_both_retrievers_count_in_every_fusion() -> None:
 
 def test_a_chunk_without_links_gains_nothing() -> None:
     """Where the passage graph took part every candidate has its gain, 0 when it had none."""
-    chunks = {"a": ScoredChunk("d", {"dense": 0.5}), "b": ScoredChunk("d", {"dense": 0.4})}
+    chunks = {
+        "a": Candidate(chunk_id="a", document_id="d", score=0.0, rank=0, dense_score=0.5),
+        "b": Candidate(chunk_id="b", document_id="d", score=0.0, rank=0, dense_score=0.4),
+    }
     ranked = rank_candidates(
         chunks, {"a": 0.5, "b": 0.4}, limit=2, threshold=0.4, gains={"a": 0.125}
     )

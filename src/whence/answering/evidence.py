@@ -252,9 +252,8 @@ async def plan_searches(
     own_queries = len(queries)
     share = share_of_pool(pool, len(concepts))
     vectors = embedded.vectors or [None] * len(concepts)
-    queries += [
-        PlannedQuery(one, vector, share) for one, vector in zip(concepts, vectors, strict=True)
-    ]
+    for concept, vector in zip(concepts, vectors, strict=True):
+        queries.append(PlannedQuery(concept, vector, share))
     return SearchPlan(queries, own_queries, model)
 
 

@@ -24,7 +24,7 @@ from whence.answering.evidence import (
     plan_searches,
     share_of_pool,
 )
-from whence.retrieval.fusion import ScoredChunk, evidence, score_of
+from whence.retrieval.fusion import evidence, score_of
 from whence.retrieval.hybrid import RETRIEVER_DEPTH
 from whence.retrieval.pipeline import Found, find_candidates
 from whence.retrieval.pooling import pool_candidates
@@ -222,8 +222,7 @@ def _has_own_score(one: Passage) -> bool:
     """Return whether a score follows from the passage alone, not from the others that were found."""
     if one.name_score is not None or one.dense_score is None or one.sparse_score is None:
         return True
-    scored = ScoredChunk("", {"dense": one.dense_score, "lexical": one.sparse_score})
-    return one.score is not None and abs(one.score - score_of(evidence(scored))) < 1e-9
+    return one.score is not None and abs(one.score - score_of(evidence(one))) < 1e-9
 
 
 def _depths(ranking: Sequence[Candidate]) -> list[int]:

@@ -167,8 +167,8 @@ class PlannedQuery(msgspec.Struct, frozen=True):
 class RetrievalServices(Protocol):
     """What retrieval asks of others, for one reader in one collection. All errors are `WhenceError`s.
 
-    `RetrievalClients` sends messages to the services of a flow. Messages do not fit clients of the caller, whose
-    vectors have a type of their own and of which each query and text fails alone; these are called by
+    `RetrievalClients` sends messages to the services of a flow. Messages do not fit clients of the caller,
+    whose vectors have a type of their own and of which each query and text fails alone; these are called by
     `answering.plain_services.PlainServices`.
     """
 
