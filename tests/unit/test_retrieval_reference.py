@@ -24,7 +24,7 @@ from whence.retrieval.editions import newer_editions, newest_first, old_editions
 from whence.retrieval.fusion import FUSIONS, lexical_score, score_of
 from whence.retrieval.hybrid import (
     HybridSearch,
-    Retriever,
+    QueryRetriever,
     kept_candidates,
     parse_symbol_query,
 )
@@ -404,8 +404,8 @@ async def test_searches_of_all_kinds(fusion: Any) -> None:
 
         search = HybridSearch(
             query_text=query,
-            lexical=Retriever(sides[0].search, sides[0].scores),
-            dense=None if fail == "no dense" else Retriever(sides[1].search, sides[1].scores),
+            lexical=QueryRetriever(sides[0].search, sides[0].scores),
+            dense=None if fail == "no dense" else QueryRetriever(sides[1].search, sides[1].scores),
             limit=5,
             threshold=0.1,
             fusion=fusion,
@@ -437,7 +437,7 @@ def _short(asked: Any) -> Any:
 async def test_a_search_without_retrievers_fails() -> None:
     """With the error of the vectors, or of the words where no vectors were asked."""
     sides = [Side("sparse_score", {}, "search"), Side("dense_score", {}, "search")]
-    words, vectors = (Retriever(side.search, side.scores) for side in sides)
+    words, vectors = (QueryRetriever(side.search, side.scores) for side in sides)
     both = HybridSearch(query_text="q", lexical=words, dense=vectors, limit=200)
     with pytest.raises(Unavailable, match="no dense_score"):
         await both.search()

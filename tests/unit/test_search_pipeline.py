@@ -12,7 +12,7 @@ import pytest
 from whence.answering.plain_services import read_match
 from whence.retrieval import pipeline
 from whence.retrieval.fusion import FUSIONS, rank_candidates
-from whence.retrieval.hybrid import HybridSearch, Retriever
+from whence.retrieval.hybrid import HybridSearch, QueryRetriever
 from whence.retrieval.pipeline import find_candidates, search
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.results import SearchReport
@@ -271,7 +271,7 @@ async def test_words_alone_say_that_there_is_no_vector() -> None:
     async def no_scores(_: Sequence[str]) -> dict[str, float]:
         return {}
 
-    words = HybridSearch(query_text="query", lexical=Retriever(none, no_scores), limit=3)
+    words = HybridSearch(query_text="query", lexical=QueryRetriever(none, no_scores), limit=3)
     (told,) = (await words.search()).degraded
 
     assert told.reason == "the dense retriever did not rank: the query could not be embedded"

@@ -410,9 +410,10 @@ async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
         return passages
     question.selected = True
     kept: Sequence[Passage] = reranking.kept
-    outcomes = {one.chunk_id: one for one in passages}
     if kept:
         outcomes = _outcomes(passages, len(read), reranking, limit)
+    else:
+        outcomes = {one.chunk_id: one for one in passages}
     if question.diversity is not None:
         kept = _choose_diverse(question, passages, kept, question.diversity, outcomes)
     await trace.end(
@@ -438,7 +439,7 @@ def _choose_diverse(
     """Return those chosen by MMR, of the order of retrieval without a reranker; complete the outcomes."""
     out: DropCode = "reranked_out" if reranked else "over_limit"
     if not reranked:
-        found = order_scores(one.score for one in passages)
+        found = order_scores(passages)
         # Without scores relevance falls evenly with the rank.
         count = len(passages)
         scores = found or [1.0 - place / count for place in range(count)]
@@ -462,7 +463,7 @@ def _choose_diverse(
 
 async def _score(question: Question, passages: Sequence[Passage], limit: int) -> CheckedReranking:
     """Return the valid part of the reranker's reply, and note its model."""
-    scores = order_scores(one.score for one in passages)
+    scores = order_scores(passages)
     reply = await _or_error(question.retrieval.rerank(question.text, passages, scores, limit))
     if isinstance(reply, WhenceError):
         question.trace.degrade(

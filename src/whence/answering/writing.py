@@ -123,9 +123,8 @@ def _within_limits(
             kept.append(passage)
             used += len(passage.text)
             continue
-        rank = question.candidates[passage.chunk_id].rank
         # Only the reason: the stages before recorded everything else.
-        dropped.append(Passage(chunk_id=passage.chunk_id, rank=rank, reason_code=code))
+        dropped.append(Passage(chunk_id=passage.chunk_id, rank=passage.rank, reason_code=code))
     return kept, dropped
 
 

@@ -17,8 +17,7 @@ from whence.engine.protocols import FoundChunk
 from whence.engine.search import SearchQuery
 from whence.evaluation.searcher import MIN_QUERY
 from whence.retrieval.fusion import Fusion
-from whence.retrieval.hybrid import HybridSearch
-from whence.retrieval.hybrid import Retriever as HybridRetriever
+from whence.retrieval.hybrid import HybridSearch, QueryRetriever
 from whence.retrieval.pipeline import check_search, to_results
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.results import WEAK_SCORE
@@ -254,7 +253,7 @@ class _StoreSearch:
             raise RetrieverNotReady("embedder not available: it gave no vector with a direction")
         return np.ascontiguousarray(vector / np.float32(length), dtype=np.float32)
 
-    def _retriever(self, what: str, store: Any, query: Any, *, dense: bool) -> HybridRetriever:
+    def _retriever(self, what: str, store: Any, query: Any, *, dense: bool) -> QueryRetriever:
         async def search(limit: int) -> list[Candidate]:
             hits = await _call(what, store.search, query, limit=limit, access=self._access)
             hits_by_id = _read(what, hits, -1.0 if dense else 0.0).values()
@@ -268,7 +267,7 @@ class _StoreSearch:
             given = await _call(what, store.scores, query, chunk_ids, access=self._access)
             return {key: _number(what, value) for key, value in dict(given).items()}
 
-        return HybridRetriever(search, scores)
+        return QueryRetriever(search, scores)
 
     async def _definitions(self, name: str) -> list[SymbolMatch]:
         fits = ((one, _fit(name, one)) for one in self._found.values())

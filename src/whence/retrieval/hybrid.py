@@ -69,7 +69,7 @@ _RETRIEVER_ERRORS = (Unavailable, DeadlineExceeded)
 
 
 @dataclass(frozen=True, slots=True)
-class Retriever:
+class QueryRetriever:
     """One way of ranking chunks for one query, with the rights of one reader."""
 
     search: Callable[..., Awaitable[list[Candidate]]]
@@ -90,8 +90,8 @@ class HybridSearch:
     """One search over a lexical and a dense retriever."""
 
     query_text: str
-    lexical: Retriever
-    dense: Retriever | None = None
+    lexical: QueryRetriever
+    dense: QueryRetriever | None = None
     """None when the query could not be embedded."""
     limit: int
     threshold: float = 0.0
@@ -462,7 +462,7 @@ class SearchService:
         access, match = request.access, request.match
         search = HybridSearch(
             query_text=text,
-            lexical=Retriever(
+            lexical=QueryRetriever(
                 partial(
                     store.search_lexical,
                     collection,
@@ -490,7 +490,7 @@ class SearchService:
             search.find_graph = partial(self._passage_graph, request)
             if request.vector:
                 vector = _vector(request)
-                search.dense = Retriever(
+                search.dense = QueryRetriever(
                     partial(store.search_dense, collection, vector, access=access, filters=filters),
                     partial(store.dense_scores, collection, vector, access=access),
                 )

@@ -461,7 +461,7 @@ async def rerank_passages(
         return _unchanged(passages, "no_reranker", f"there is no reranker ({no_reranker})")
     count = len(passages)
     try:
-        scores = order_scores(one.score or 0.0 for one in passages)
+        scores = order_scores(passages)
         reply = await services.rerank(query, passages, scores, count)
     except WhenceError as error:
         return _unchanged(passages, "reranker_failed", error.message)

@@ -126,15 +126,14 @@ def finite_number(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def order_scores(scores: Iterable[float | None]) -> list[float]:
+def order_scores(passages: Sequence[Passage]) -> list[float]:
     """Return what stands for the score of retrieval at each place of a ranking: the scores found, falling.
 
     The ranking of one search has its own scores. That of several searches is interleaved, and its scores do
-    not fall; given out by rank, they keep its order and the scale. Empty when a candidate has no score.
+    not fall; given out by rank, they keep its order and the scale. Empty when a passage has no score.
     """
-    known = list(scores)
-    found = [score for score in known if score is not None]
-    return sorted(found, reverse=True) if len(found) == len(known) else []
+    found = [score for one in passages if (score := one.score) is not None]
+    return sorted(found, reverse=True) if len(found) == len(passages) else []
 
 
 async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankResponse:
