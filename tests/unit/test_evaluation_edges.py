@@ -25,7 +25,7 @@ from whence.evaluation.validation.run import (
 )
 from whence.evaluation.validation.suite import TestQuery as Asked
 from whence.evaluation.validation.suite import Thresholds, ValidationSuite
-from whence.evaluation.validation.target import RetrievedPassages, ValidatedPassage
+from whence.evaluation.validation.target import Passage, RetrievedPassages
 from whence.schema.errors import BadInput
 
 SUITE = msgspec.convert(
@@ -96,7 +96,7 @@ def test_nothing_takes_no_time() -> None:
 
 def test_a_section_that_is_not_known_has_no_topic() -> None:
     """Neither has a heading; those that are known have theirs."""
-    blank = ValidatedPassage(id="i", document_id="d", score=1.0, text="t")
+    blank = Passage(id="i", document_id="d", score=1.0, text="t")
     named = msgspec.structs.replace(blank, section_path="Path", heading="Head")
 
     assert found_topics(["xxxx", "path", "head", "t"], [blank]) == ["t"]

@@ -18,7 +18,7 @@ from whence.evaluation.validation.report import Thresholds, build_report, load_d
 from whence.evaluation.validation.run import Limits, run_validation
 from whence.evaluation.validation.source_texts import SourceTexts
 from whence.evaluation.validation.suite import ValidationSuite, generate_suite
-from whence.evaluation.validation.target import TargetInfo, ValidatedPassage
+from whence.evaluation.validation.target import Passage, TargetInfo
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (
@@ -217,7 +217,7 @@ async def test_what_is_read_of_payloads() -> None:
         pages[0].text,
     ]
     assert msgspec.to_builtins(found.passages) == [
-        msgspec.to_builtins(ValidatedPassage(id=f"{number}", text=f"text {number}", **fields))
+        msgspec.to_builtins(Passage(id=f"{number}", text=f"text {number}", **fields))
         for number, fields in enumerate(
             (
                 {

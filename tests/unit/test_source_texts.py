@@ -18,7 +18,7 @@ from whence.evaluation.validation.source_texts import (
     read_documents,
     read_source_texts,
 )
-from whence.evaluation.validation.target import ValidatedPassage
+from whence.evaluation.validation.target import Passage
 from whence.ingest.limited_process import Limits
 from whence.ingest.reader import DocumentReader
 
@@ -95,10 +95,8 @@ async def test_pages_are_read_as_words(server: str, monkeypatch: pytest.MonkeyPa
     assert all(one.fault.partition(": ")[2] for one in nowhere.values())
 
 
-def _passage(
-    document_id: str, source_file: str = "", source_url: str | None = None
-) -> ValidatedPassage:
-    return ValidatedPassage(
+def _passage(document_id: str, source_file: str = "", source_url: str | None = None) -> Passage:
+    return Passage(
         id=document_id,
         score=1.0,
         text="",

@@ -36,11 +36,11 @@ from whence.evaluation.validation.suite import (
     shipped_suite,
 )
 from whence.evaluation.validation.target import (
-    PassageDocument,
+    Passage,
+    PassageSource,
     RetrievedPassages,
     Section,
     TargetInfo,
-    ValidatedPassage,
 )
 from whence.schema.errors import BadInput, ConfigError, ModelMismatch, NotFound, Unavailable
 
@@ -51,9 +51,9 @@ TEXTS = [
 ]
 
 
-def passage(number: int = 0, **changes: Any) -> ValidatedPassage:
+def passage(number: int = 0, **changes: Any) -> Passage:
     """Return a sound passage."""
-    sound = ValidatedPassage(
+    sound = Passage(
         id=f"c{number}",
         score=0.9 - number / 10,
         text=TEXTS[number],
@@ -69,7 +69,7 @@ def passage(number: int = 0, **changes: Any) -> ValidatedPassage:
 class Scripted:
     """A target with prepared passages."""
 
-    def __init__(self, passages: Sequence[ValidatedPassage], **options: Any) -> None:
+    def __init__(self, passages: Sequence[Passage], **options: Any) -> None:
         self.passages = list(passages)
         self.delay_s: float = options.get("delay_s", 0.0)
         self.errors: dict[int, Exception] = options.get("errors", {})
@@ -90,8 +90,8 @@ class Scripted:
             passages=self.passages[:limit], embedding_ms=2.0, search_ms=3.0, degraded=self.degraded
         )
 
-    async def document(self, one: ValidatedPassage) -> PassageDocument:
-        return PassageDocument(text=f"# {one.heading}\n{one.text}", digest=self.digest)
+    async def document(self, one: Passage) -> PassageSource:
+        return PassageSource(text=f"# {one.heading}\n{one.text}", digest=self.digest)
 
     async def sections(self, limit: int) -> list[Section]:
         return []
@@ -190,8 +190,8 @@ async def test_a_heading_must_occur_in_its_document() -> None:
     """A heading that the document does not have is a fault; one shortened with an ellipsis is not."""
 
     class Other(Scripted):
-        async def document(self, one: ValidatedPassage) -> PassageDocument:
-            return PassageDocument(text=one.text)
+        async def document(self, one: Passage) -> PassageSource:
+            return PassageSource(text=one.text)
 
     shortened = [passage(0, heading="Kinematics of a humanoid…")]
     wrong, right = await report(Other(SOUND)), await report(Other(shortened))
@@ -208,9 +208,7 @@ async def test_a_changed_text_is_noticed() -> None:
     sources = {"chapter-0": f"# Chapter 0\n\n{TEXTS[0]}\n"}
     edited = passage(0, text=TEXTS[0].replace("hands", "feet"))
 
-    async def fault(
-        one: ValidatedPassage, digest: str, documents: dict[str, str] | None
-    ) -> str | None:
+    async def fault(one: Passage, digest: str, documents: dict[str, str] | None) -> str | None:
         target = Scripted([one], digest=digest)
         done = await report(target, sources=SourceTexts(documents, {}))
         return done.results[0].checks["verbatim"]

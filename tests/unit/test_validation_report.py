@@ -28,11 +28,11 @@ from whence.evaluation.validation.suite import (
     generate_suite,
 )
 from whence.evaluation.validation.target import (
-    PassageDocument,
+    Passage,
+    PassageSource,
     RetrievedPassages,
     Section,
     TargetInfo,
-    ValidatedPassage,
 )
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMismatch, Unavailable
 
@@ -54,9 +54,9 @@ WORDS = [
 ]
 
 
-def passage(number: int, **changes: Any) -> ValidatedPassage:
+def passage(number: int, **changes: Any) -> Passage:
     """Return a sound passage of a document of its own."""
-    sound = ValidatedPassage(
+    sound = Passage(
         id=f"c{number}",
         score=0.9 - number / 10,
         text=" ".join(WORDS[number:]),
@@ -69,7 +69,7 @@ def passage(number: int, **changes: Any) -> ValidatedPassage:
     return msgspec.structs.replace(sound, **changes)
 
 
-def outcome(text: str, *found: ValidatedPassage, **fields: Any) -> QueryOutcome:
+def outcome(text: str, *found: Passage, **fields: Any) -> QueryOutcome:
     """Return the outcome of a query; fields of a query go to the query."""
     names = TestQuery.__struct_fields__
     query = TestQuery(query_text=text, **{k: v for k, v in fields.items() if k in names})
@@ -121,11 +121,11 @@ class Stored:
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    async def document(self, one: ValidatedPassage) -> PassageDocument:
+    async def document(self, one: Passage) -> PassageSource:
         self.read.append(one.id)
         sha = hashlib.sha256(passage(0).text.encode()).hexdigest()
         heading = f"Part {one.chunk_index}"
-        return PassageDocument(text=f"{heading}\n{one.text}", digest=sha if one.id == "c0" else "")
+        return PassageSource(text=f"{heading}\n{one.text}", digest=sha if one.id == "c0" else "")
 
 
 def again(text: str, ms: float, *found: int, **fields: Any) -> QueryOutcome:
@@ -436,7 +436,7 @@ def test_overlap_is_that_of_runs_of_five_words(one: str, other: str, share: floa
     assert checks.overlap(other, one) == pytest.approx(share)
 
 
-def _fault_of(found: Sequence[ValidatedPassage]) -> list[str | None]:
+def _fault_of(found: Sequence[Passage]) -> list[str | None]:
     return [
         checks.metadata_fault(found),
         checks.uniqueness_fault(found),
@@ -451,7 +451,7 @@ def _fault_of(found: Sequence[ValidatedPassage]) -> list[str | None]:
 def test_the_faults_of_results() -> None:
     """Each check names the passage and what is wrong with it; the limits themselves are allowed."""
     ten = " ".join(f"w{number}" for number in range(14))
-    cases: dict[str, list[ValidatedPassage]] = {
+    cases: dict[str, list[Passage]] = {
         "sound": [passage(0), passage(1)],
         "none": [],
         "no section": [passage(0, section_path=None)],
@@ -503,9 +503,7 @@ def test_an_excerpt_may_be_interrupted() -> None:
 def test_results_and_thresholds() -> None:
     """A query that requires nothing has neither fault; the threshold itself is enough."""
 
-    def faults(
-        least: int, *found: ValidatedPassage, topics: list[str] | None = None
-    ) -> list[str | None]:
+    def faults(least: int, *found: Passage, topics: list[str] | None = None) -> list[str | None]:
         query = TestQuery(query_text="q", min_results=least, expected_topics=topics)
         return [checks.results_fault(query, found), checks.threshold_fault(query, found, 0.5)]
 

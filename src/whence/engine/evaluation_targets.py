@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from whence.engine.search import SearchQuery
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.evaluation.validation.target import (
-    PassageDocument,
+    Passage,
+    PassageSource,
     RetrievedPassages,
     Section,
     TargetInfo,
-    ValidatedPassage,
 )
 from whence.retrieval.pipeline import MAX_BUDGET_S
 from whence.schema.errors import NotFound, Unavailable
@@ -93,7 +93,7 @@ class EngineTarget:
             embedded=all(fault.stage != "embedding" for fault in report.degraded),
         )
 
-    async def document(self, passage: ValidatedPassage) -> PassageDocument:
+    async def document(self, passage: Passage) -> PassageSource:
         """Return the text of the document up to a passage."""
         last = passage.chunk_index or 0
         ids = [
@@ -102,7 +102,7 @@ class EngineTarget:
         ]
         texts = await self.store.chunk_texts(self.collection, ids, self.access)
         digest = next((text.digest for text in texts if text.chunk_id == passage.id), "")
-        return PassageDocument(text="\n".join(text.content for text in texts), digest=digest)
+        return PassageSource(text="\n".join(text.content for text in texts), digest=digest)
 
     async def sections(self, limit: int) -> list[Section]:
         """Return chunks of different documents, then further ones of the same documents.
@@ -144,10 +144,10 @@ def _text(metadata: dict[str, Any], *keys: str) -> str | None:
     return next((metadata[key] for key in keys if isinstance(metadata.get(key), str)), None)
 
 
-def _passage(result: RetrievalResult) -> ValidatedPassage:
+def _passage(result: RetrievalResult) -> Passage:
     metadata = result.chunk.metadata
     index = metadata.get("chunk_index")
-    return ValidatedPassage(
+    return Passage(
         id=result.chunk.id,
         score=result.similarity_score,
         text=result.chunk.content,

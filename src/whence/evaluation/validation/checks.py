@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import PurePosixPath
 
 from whence.evaluation.validation.suite import TestQuery
-from whence.evaluation.validation.target import ValidatedPassage
+from whence.evaluation.validation.target import Passage
 from whence.text.analysis import document_terms
 
 #: Largest share of text that two chunks of one document may have in common; our chunker's is an eighth.
@@ -26,7 +26,7 @@ _RUN = 5
 _WORD = re.compile(r"\w+")
 
 
-def results_fault(query: TestQuery, passages: Sequence[ValidatedPassage]) -> str | None:
+def results_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
     """Check that there are as many results as the query requires."""
     if not passages and query.min_results:
         return "no results found"
@@ -35,9 +35,7 @@ def results_fault(query: TestQuery, passages: Sequence[ValidatedPassage]) -> str
     return None
 
 
-def threshold_fault(
-    query: TestQuery, passages: Sequence[ValidatedPassage], threshold: float
-) -> str | None:
+def threshold_fault(query: TestQuery, passages: Sequence[Passage], threshold: float) -> str | None:
     """Check that a result reaches the threshold, for a query that requires results."""
     best = max((passage.score for passage in passages), default=1.0)
     if best >= threshold or not (query.min_results or query.expected_topics):
@@ -48,7 +46,7 @@ def threshold_fault(
     )
 
 
-def found_topics(topics: Sequence[str], passages: Sequence[ValidatedPassage]) -> list[str]:
+def found_topics(topics: Sequence[str], passages: Sequence[Passage]) -> list[str]:
     """Return the topics that occur in the results, in text, heading or section path.
 
     A topic occurs when its whole words follow one another, in any case, or when one result has all of them
@@ -81,7 +79,7 @@ def _in_words(part: str, text: str) -> bool:
     return _words(part) in _words(text)
 
 
-def pattern_fault(query: TestQuery, passages: Sequence[ValidatedPassage]) -> str | None:
+def pattern_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
     """Check that a result's address matches the query's pattern."""
     pattern = query.source_url_pattern
     if pattern is None or any(re.search(pattern, one.source_url or "") for one in passages):
@@ -89,7 +87,7 @@ def pattern_fault(query: TestQuery, passages: Sequence[ValidatedPassage]) -> str
     return f"no result's source_url matches {pattern!r}"
 
 
-def metadata_fault(passages: Sequence[ValidatedPassage]) -> str | None:
+def metadata_fault(passages: Sequence[Passage]) -> str | None:
     """Check that every result has all of its metadata."""
     for passage in passages:
         for name in ("source_url", "section_path", "heading"):
@@ -102,7 +100,7 @@ def metadata_fault(passages: Sequence[ValidatedPassage]) -> str | None:
     return None
 
 
-def uniqueness_fault(passages: Sequence[ValidatedPassage], *, sections: bool = False) -> str | None:
+def uniqueness_fault(passages: Sequence[Passage], *, sections: bool = False) -> str | None:
     """Check that no place is returned twice; a section may have several chunks, unless `sections` is true."""
     seen: set[object] = set()
     for passage in passages:
@@ -115,7 +113,7 @@ def uniqueness_fault(passages: Sequence[ValidatedPassage], *, sections: bool = F
     return None
 
 
-def heading_fault(passage: ValidatedPassage, page: str) -> str | None:
+def heading_fault(passage: Passage, page: str) -> str | None:
     """Check that the heading occurs in the page or in its title."""
     heading = passage.heading or ""
     # A document without a heading is named after its file.
@@ -129,7 +127,7 @@ def heading_fault(passage: ValidatedPassage, page: str) -> str | None:
 
 
 def verbatim_fault(
-    passage: ValidatedPassage, digest: str, original: str | None, *, excerpt: bool = False
+    passage: Passage, digest: str, original: str | None, *, excerpt: bool = False
 ) -> str | None:
     """Check that the text is the stored one (by its SHA-256) and occurs in its source.
 
@@ -147,7 +145,7 @@ def verbatim_fault(
     return None if inside else f"{passage.id}: the text does not occur in its source"
 
 
-def overlap_fault(passages: Sequence[ValidatedPassage]) -> str | None:
+def overlap_fault(passages: Sequence[Passage]) -> str | None:
     """Check that no two chunks of one document are mostly the same text."""
     for one, other in combinations(passages, 2):
         if one.document_id == other.document_id and overlap(one.text, other.text) > _MAX_OVERLAP:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whence.evaluation.validation.target import (
-    PassageDocument,
+    Passage,
+    PassageSource,
     RetrievedPassages,
     Section,
     TargetInfo,
-    ValidatedPassage,
 )
 from whence.schema.access import Access
 from whence.schema.errors import ModelMismatch
@@ -66,16 +66,16 @@ class QdrantTarget:
             search_ms=(time.perf_counter() - embedded) * 1e3,
         )
 
-    async def document(self, passage: ValidatedPassage) -> PassageDocument:
+    async def document(self, passage: Passage) -> PassageSource:
         """Return the texts of all chunks with the same address, read once for each."""
         address = passage.source_url
         if not address:
-            return PassageDocument(text=passage.text)
+            return PassageSource(text=passage.text)
         if address not in self._pages:
             chunks = await self._collection.chunks(_PAGE, source_url=address)
             chunks.sort(key=lambda chunk: _integer(chunk, "chunk_index") or 0)
             self._pages[address] = "\n".join(_text_with_title(chunk) for chunk in chunks)
-        return PassageDocument(text=self._pages[address])
+        return PassageSource(text=self._pages[address])
 
     async def sections(self, limit: int) -> list[Section]:
         """Return chunks of different pages, then further ones of the same, out of the first thousand."""
@@ -110,8 +110,8 @@ def _text_with_title(chunk: QdrantChunk) -> str:
     return f"{title}\n{chunk.content}"
 
 
-def _passage(chunk: QdrantChunk) -> ValidatedPassage:
-    return ValidatedPassage(
+def _passage(chunk: QdrantChunk) -> Passage:
+    return Passage(
         id=chunk.id,
         score=min(1.0, max(0.0, chunk.score)),
         text=chunk.content,

@@ -24,12 +24,7 @@ from whence.evaluation.validation.repeated import (
 from whence.evaluation.validation.run import QueryOutcome, ValidationRun
 from whence.evaluation.validation.source_texts import SourceTexts
 from whence.evaluation.validation.suite import Thresholds, ValidationSuite
-from whence.evaluation.validation.target import (
-    PassageDocument,
-    Target,
-    TargetInfo,
-    ValidatedPassage,
-)
+from whence.evaluation.validation.target import Passage, PassageSource, Target, TargetInfo
 
 _CUT = "the time limit cut the validation off; what was not asked is marked so"
 #: What each check of a query's results checks.
@@ -123,9 +118,9 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     results: list[QueryResult]
 
 
-async def load_documents(target: Target, run: ValidationRun) -> dict[str, PassageDocument]:
+async def load_documents(target: Target, run: ValidationRun) -> dict[str, PassageSource]:
     """Return for each result the stored data of its document. Cost: one read per result."""
-    pages: dict[str, PassageDocument] = {}
+    pages: dict[str, PassageSource] = {}
     for outcome in run.first:
         for passage in outcome.passages:
             if passage.id not in pages:
@@ -140,7 +135,7 @@ def build_report(
     origin: str,
     about: TargetInfo,
     thresholds: Thresholds,
-    stored: Mapping[str, PassageDocument],
+    stored: Mapping[str, PassageSource],
     sources: SourceTexts,
 ) -> ValidationReport:
     """Check the results of a run and summarise its latencies."""
@@ -239,14 +234,14 @@ def _slower_fault(sequence: SequenceReport, thresholds: Thresholds) -> str | Non
 def _check_query(
     outcome: QueryOutcome,
     thresholds: Thresholds,
-    stored: Mapping[str, PassageDocument],
+    stored: Mapping[str, PassageSource],
     sources: SourceTexts,
 ) -> QueryResult:
     query, passages = outcome.query, outcome.passages
     topics = query.expected_topics or []
     found = set(checks.found_topics(topics, passages))
     missing = [topic for topic in topics if topic not in found]
-    documents = {one.id: stored.get(one.id, PassageDocument()) for one in passages}
+    documents = {one.id: stored.get(one.id, PassageSource()) for one in passages}
     faults: dict[str, str | None] = {
         "answered": outcome.error or None,
         "whole": "; ".join(outcome.notes) or None,
@@ -294,18 +289,18 @@ def _first(faults: Iterable[str | None]) -> str | None:
     return next((fault for fault in faults if fault), None)
 
 
-def _source_text(passage: ValidatedPassage, sources: SourceTexts) -> str | None:
+def _source_text(passage: Passage, sources: SourceTexts) -> str | None:
     """Return the text that a passage should be part of; None when there is none to compare with."""
     text = (sources.documents or {}).get(passage.document_id)
     return _page_text(passage, sources) if text is None else text
 
 
-def _page_text(passage: ValidatedPassage, sources: SourceTexts) -> str | None:
+def _page_text(passage: Passage, sources: SourceTexts) -> str | None:
     page = sources.pages.get(passage.source_url or "")
     return page.text if page and not page.fault else None
 
 
-def _verbatim_fault(passage: ValidatedPassage, digest: str, sources: SourceTexts) -> str | None:
+def _verbatim_fault(passage: Passage, digest: str, sources: SourceTexts) -> str | None:
     text = (sources.documents or {}).get(passage.document_id)
     if sources.documents is not None and sources.required and text is None:
         return f"{passage.id}: its document {passage.document_id!r} is not in the sources"
@@ -314,7 +309,7 @@ def _verbatim_fault(passage: ValidatedPassage, digest: str, sources: SourceTexts
     )
 
 
-def _page_fault(passage: ValidatedPassage, sources: SourceTexts) -> str | None:
+def _page_fault(passage: Passage, sources: SourceTexts) -> str | None:
     page = sources.pages.get(passage.source_url or "")
     return f"{passage.source_url}: {page.fault}" if page and page.fault else None
 

@@ -16,7 +16,7 @@ import msgspec
 
 from whence.evaluation.searcher import MIN_QUERY
 from whence.evaluation.validation.suite import TestQuery, ValidationSuite
-from whence.evaluation.validation.target import Target, ValidatedPassage
+from whence.evaluation.validation.target import Passage, Target
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -52,7 +52,7 @@ class QueryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one search."""
 
     query: TestQuery
-    passages: list[ValidatedPassage] = []
+    passages: list[Passage] = []
     latency_ms: float = 0.0
     """Milliseconds until the answer or the error; 0 for a query that was not sent."""
     embedding_ms: float = 0.0

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.evaluation.validation.target import ValidatedPassage
+from whence.evaluation.validation.target import Passage
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load_documents
 from whence.ingest.limited_process import Limits
@@ -44,7 +44,7 @@ class SourceTexts(NamedTuple):
 
 
 def read_documents(
-    passages: Iterable[ValidatedPassage], roots: Sequence[Path], reader: DocumentReader
+    passages: Iterable[Passage], roots: Sequence[Path], reader: DocumentReader
 ) -> dict[str, str]:
     """Read the files of passages as indexing does, and return the texts of their documents by id.
 
@@ -130,7 +130,7 @@ def is_web_address(address: str) -> bool:
 
 
 def read_source_texts(
-    passages: Sequence[ValidatedPassage],
+    passages: Sequence[Passage],
     roots: Sequence[Path],
     pages: Mapping[str, Page],
     *,

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 
-class ValidatedPassage(msgspec.Struct, frozen=True, kw_only=True):
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk that a search returned. A field is None when it is missing or of another type."""
 
     id: str
@@ -30,7 +30,7 @@ class ValidatedPassage(msgspec.Struct, frozen=True, kw_only=True):
 class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):
     """Results of one search."""
 
-    passages: list[ValidatedPassage]
+    passages: list[Passage]
     embedding_ms: float
     search_ms: float
     """Milliseconds for ranking and reading the texts."""
@@ -40,7 +40,7 @@ class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):
     """False when only words ranked although vectors were requested."""
 
 
-class PassageDocument(msgspec.Struct, frozen=True, kw_only=True):
+class PassageSource(msgspec.Struct, frozen=True, kw_only=True):
     """The stored document of a passage."""
 
     text: str = ""
@@ -90,7 +90,7 @@ class Target(Protocol):
         """
         ...
 
-    async def document(self, passage: ValidatedPassage) -> PassageDocument:
+    async def document(self, passage: Passage) -> PassageSource:
         """Return the stored document of a passage."""
         ...
 
