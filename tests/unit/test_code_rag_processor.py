@@ -180,7 +180,7 @@ async def test_the_budget_drops_whole_texts() -> None:
     dropped = {c.chunk_id: c.reason_code for c in trace.candidates if c.reason_code}
     assert dropped == {chunk("a"): "over_text_budget", chunk("e"): "over_limit"}
     # A node that only the walk found has the score of the seed it was reached from.
-    assert {one.score for one in trace.selections} == {0.9}
+    assert {one.order_score for one in trace.selections} == {0.9}
     assert check_trace(trace) == []
     assert prov_faults(trace.triples) == []
 

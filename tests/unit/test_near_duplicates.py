@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.pipeline import search
-from whence.retrieval.services import Embedded, Passage, Query, Ranking, RetrievalServices
-from whence.schema.search import Candidate
+from whence.retrieval.services import (
+    Embedded,
+    PlannedQuery,
+    RetrievalServices,
+)
+from whence.schema.passages import Passage
+from whence.schema.search import Candidate, SearchResponse
 from whence.schema.texts import ChunkText
 
 SECTION = """Uid and gid classes
@@ -108,14 +113,14 @@ class Copies:
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         return Embedded([[1.0]])
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse]:
         self.limits.append(queries[0].limit)
         ids = list(self.texts)[: queries[0].limit]
         found = [
             Candidate(chunk_id=one, document_id="book.md", rank=rank, score=1 - rank / 1000)
             for rank, one in enumerate(ids, 1)
         ]
-        return [Ranking(found)]
+        return [SearchResponse(candidates=tuple(found))]
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         return {

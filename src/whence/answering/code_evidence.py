@@ -10,18 +10,13 @@ from msgspec.structs import replace
 
 from whence.answering.evidence import ProcessedQuery, find
 from whence.answering.state import Question
-from whence.provenance.stage_records import (
-    CandidateRecord,
-    GraphWalk,
-    Selection,
-    WalkEdge,
-    WalkNode,
-)
+from whence.provenance.stage_records import GraphWalk, WalkEdge, WalkNode
 from whence.provenance.stages import exploration_triples, focus_triples
-from whence.retrieval.pipeline import passage_of
-from whence.retrieval.services import Caller, Passage
+from whence.retrieval.pipeline import with_text
+from whence.retrieval.services import Caller
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
 from whence.schema.graph import ExpandRequest, ExpandResponse
+from whence.schema.passages import Passage
 from whence.schema.texts import PlannedText, TextBudget, TextPlan, TextRequest, TextResponse
 
 #: Characters that count as a token where no model can count tokens: English prose has about four a token.
@@ -79,16 +74,22 @@ class CodeRetrieval:
             for one in question.candidates.values()
             if one.chunk_id in skipped
         ]
-        if not texts.texts:
+        passages = [
+            replace(
+                with_text(question.candidates[one.chunk_id], one), raw_score=scores[one.chunk_id]
+            )
+            for one in texts.texts
+        ]
+        if not passages:
             trace.degrade("text-fetch", "nothing_fits", "no text fits into the budget")
         await trace.end(
             partial(
                 focus_triples,
-                selections=[Selection(one.chunk_id, scores[one.chunk_id]) for one in texts.texts],
+                selections=passages,
                 candidates=dropped if trace.full else (),
             ),
-            candidates_in=len(texts.texts) + len(dropped),
-            candidates_out=len(texts.texts),
+            candidates_in=len(passages) + len(dropped),
+            candidates_out=len(passages),
             settings={
                 "prioritize": self.plan.prioritize,
                 "budget_kind": budget.kind,
@@ -96,16 +97,10 @@ class CodeRetrieval:
                 "budget_used": _used(texts, budget),
             },
         )
-        return [
-            passage_of(text)
-            for text in texts.texts
-            # A node may have no text to answer from.
-            if text.content.strip()
-        ]
+        # A node may have no text to answer from.
+        return [one for one in passages if one.text.strip()]
 
-    async def _expand(
-        self, question: Question, seeds: Sequence[CandidateRecord]
-    ) -> ExpandResponse | None:
+    async def _expand(self, question: Question, seeds: Sequence[Passage]) -> ExpandResponse | None:
         """Walk from the seeds; None when that fails and the seeds alone are read."""
         trace = question.trace
         # The document of a node is the node: its id is the canonical one.
@@ -176,8 +171,8 @@ class CodeRetrieval:
 
 
 def _add_reached(
-    candidates: dict[str, CandidateRecord],
-    seeds: Sequence[CandidateRecord],
+    candidates: dict[str, Passage],
+    seeds: Sequence[Passage],
     graph: ExpandResponse | None,
 ) -> GraphWalk:
     """Add the nodes of the walk after the candidates of the search, and return the walk."""
@@ -188,7 +183,7 @@ def _add_reached(
             kept = replace(candidates[node.chunk_id], reason_code="")
             candidates[node.chunk_id] = kept
         else:
-            candidates[node.chunk_id] = CandidateRecord(
+            candidates[node.chunk_id] = Passage(
                 chunk_id=node.chunk_id, rank=len(candidates) + 1, document_id=node.id
             )
     chunk_of = {one.document_id: one.chunk_id for one in candidates.values()}

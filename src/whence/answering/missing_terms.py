@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from whence.answering.state import Question
-from whence.retrieval.services import Passage
 from whence.schema.document_rag import BestPassage, Refusal
+from whence.schema.passages import Passage
 from whence.text.identifiers import defines_key, neighbours_in_path
 from whence.text.named_terms import NamedTerm, named_terms, nearest_term
 

@@ -12,10 +12,10 @@ import msgspec
 
 from whence.answering.trace_recorder import EventListener, Sources, TraceRecorder, iso_utc
 from whence.operations.ask import ChunkCallback, DocumentRagRequest, ExplainCallback
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
+from whence.provenance.stage_records import ModelUse, Scalar
 from whence.provenance.terms import validate_answer_id
 from whence.retrieval.diversity import DEFAULT_LAMBDA
-from whence.retrieval.services import Deadline, Passage, RetrievalServices
+from whence.retrieval.services import Deadline, RetrievalServices
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import (
     Answer,
@@ -23,6 +23,7 @@ from whence.schema.document_rag import (
     ExplainEvent,
     Refusal,
 )
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
 from whence.schema.search import Correction
 
@@ -171,7 +172,7 @@ class Question:
     """Words and identifiers of the question that no visible chunk has."""
     refusal: Refusal | None = None
     """Why the question is not given to the writer."""
-    candidates: dict[str, CandidateRecord] = field(default_factory=dict)
+    candidates: dict[str, Passage] = field(default_factory=dict)
     """All candidates by chunk id, in order of rank, with what is known of them."""
     models: dict[str, ModelUse] = field(default_factory=dict)
     replies: list[PromptResult] = field(default_factory=list)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 120.0
 
 
-class Passage(NamedTuple):
+class FrameworkPassage(NamedTuple):
     """One passage, as every framework gets it."""
 
     id: str
@@ -80,7 +80,7 @@ class PassageSource:
 
     def find(
         self, query: str, limit: int, filters: Mapping[str, Any] | None = None
-    ) -> list[Passage]:
+    ) -> list[FrameworkPassage]:
         """Return the best passages, best first; waits for them.
 
         Args:
@@ -102,7 +102,7 @@ class PassageSource:
 
     async def afind(
         self, query: str, limit: int, filters: Mapping[str, Any] | None = None
-    ) -> list[Passage]:
+    ) -> list[FrameworkPassage]:
         """Return what `find` does, without blocking the event loop."""
         return await asyncio.to_thread(self.find, query, limit, filters)
 
@@ -177,9 +177,9 @@ def _error(document: dict[str, Any], status: int, url: str) -> Exception:
     )
 
 
-def _hits(document: dict[str, Any]) -> list[Passage]:
+def _hits(document: dict[str, Any]) -> list[FrameworkPassage]:
     return [
-        Passage(
+        FrameworkPassage(
             hit["chunk"]["id"],
             hit["chunk"]["content"],
             hit["similarity_score"],
@@ -195,10 +195,10 @@ def _hits(document: dict[str, Any]) -> list[Passage]:
     ]
 
 
-def _quotes(document: dict[str, Any]) -> list[Passage]:
+def _quotes(document: dict[str, Any]) -> list[FrameworkPassage]:
     kept = ("marker", "document_id", "title", "heading", "source_file", "source_url", "location")
     return [
-        Passage(
+        FrameworkPassage(
             one["chunk_id"],
             one["quote"],
             None,
