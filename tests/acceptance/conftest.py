@@ -29,7 +29,7 @@ PRELOAD = (
     "tokenizers", "whence.broker.memory.transport", "whence.cli.ask", "whence.cli.safe_console",
     "whence.cli.search", "whence.cli.session", "whence.cli.traces", "whence.engine.engine",
     "whence.engine.json_documents", "whence.flow.client", "whence.flow.loader", "whence.flow.runtime",
-    "whence.flow.telemetry.logfmt", "whence.ingest.documents", "whence.models.extractive_writer",
+    "whence.flow.telemetry.logfmt", "whence.ingest.documents", "whence.quoting.extractive_writer",
     "whence.models.factory", "whence.models.late_interaction", "whence.models.local_embedder",
     "whence.models.token_codes", "whence.processors.code_rag", "whence.processors.document_rag",
     "whence.processors.embedding", "whence.processors.graph_expander", "whence.processors.ingest",

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from whence.engine.engine import Engine
 from whence.models import local_embedder, onnx_sessions
-from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
+from whence.models.factory import ModelSettings, make_embedder, make_reranker
 from whence.models.flashrank_reranker import FlashrankReranker
 from whence.models.installed import find_model
 from whence.models.late_interaction import LateInteractionReranker
@@ -27,6 +27,7 @@ from whence.models.local_embedder import LocalEmbedder, TokenCounts
 from whence.models.onnx_sessions import Workers
 from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
+from whence.quoting.extractive_writer import ExtractiveWriter
 from whence.schema.access import Access
 from whence.schema.errors import ConfigError, ModelMissing
 from whence.store.memory.store import MemoryStore
@@ -464,7 +465,7 @@ async def test_reranker_folders_are_checked(tmp_path: Path, cross_encoder: Path)
 async def test_choices_fit_the_protocols() -> None:
     """Models made from settings satisfy the protocols; the local reranker loads no second model."""
     embedder: Embedder = make_embedder("local", ModelSettings(threads=1))
-    writer: Writer = make_writer("extractive", embedder)
+    writer: Writer = ExtractiveWriter(embedder)
     reranker: Reranker = make_reranker("auto", None, embedder)
 
     assert (writer.model, writer.is_language_model) == ("extractive", False)

@@ -16,6 +16,7 @@ from whence.answering.state import Question
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import ModelUse, Scalar
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
+from whence.quoting.follow_ups import standalone_question
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.editions import newest_first
@@ -30,7 +31,6 @@ from whence.retrieval.services import (
 from whence.schema.errors import WhenceError
 from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
-from whence.text.follow_ups import standalone_question
 from whence.text.spelling import as_written, correct_text
 
 #: List marks that models write although the prompt forbids them.

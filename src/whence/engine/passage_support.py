@@ -16,8 +16,8 @@ from whence.answering.prompts import (
     answer_variables,
     write_request,
 )
-from whence.models.extractive_writer import ExtractiveWriter
 from whence.provenance.stage_records import Scalar
+from whence.quoting.extractive_writer import ExtractiveWriter
 from whence.retrieval.pipeline import with_text
 from whence.schema.passages import Passage
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from whence.models.evidence_choice import Support, choose_evidence, weigh_document
-from whence.models.evidence_spans import Span
 from whence.models.protocols import Embedder, SpanReading, WritePiece, WriteRequest
+from whence.quoting.asked import value_spans
+from whence.quoting.evidence_choice import Support, choose_evidence, weigh_document
+from whence.quoting.evidence_spans import Span
+from whence.quoting.units import FENCE_LINE, begins_in_code
 from whence.schema.prompt import PromptResult, Quote, Shortfall
-from whence.text.asked import value_spans
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import Sentence, split_sentences
-from whence.text.units import FENCE_LINE, begins_in_code
 
 #: The answer when no span is relevant enough; constant, so that programs can recognize it.
 NOTHING_FOUND = "Nothing was found in the documents that answers this question."

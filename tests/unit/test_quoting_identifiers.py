@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
 from whence.models.protocols import WriteRequest
-from whence.text.identifiers import names_other_identifier, question_identifiers
+from whence.quoting.extractive_writer import NOTHING_FOUND, ExtractiveWriter
+from whence.quoting.identifiers import names_other_identifier, question_identifiers
 
 #: Question, and the values it is about as `name value`.
 ASKED = (

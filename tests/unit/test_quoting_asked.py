@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from whence.text.asked import read_question
+from whence.quoting.asked import read_question
 
 _LENGTH = 20_000
 #: Texts that make an expression with two overlapping repetitions take the square of their length.

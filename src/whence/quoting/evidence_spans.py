@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from whence.models.protocols import WriteRequest
+from whence.quoting.units import FENCE_LINE, MAX_WORDS, Unit, split_units
 from whence.text.overlap import content_terms
 from whence.text.sentences import split_sentences
-from whence.text.units import FENCE_LINE, MAX_WORDS, Unit, split_units
 
 _MIN_LETTERS = 8
 #: A text of no more words that its headings have, too, says nothing.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from whence.text.identifiers import Identifier, question_identifiers
+from whence.quoting.identifiers import Identifier, question_identifiers
 from whence.text.normalization import FUNCTION_WORDS, fold
 
 #: A name that no ordinary word is: with an underscore, a point or a capital inside, a dash before it or two

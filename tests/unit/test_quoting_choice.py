@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from whence.models.evidence_choice import Choice, choose_evidence
-from whence.models.extractive_writer import ExtractiveWriter
 from whence.models.protocols import Reading, WriteRequest
-from whence.text.asked import subject_of
+from whence.quoting.asked import subject_of
+from whence.quoting.evidence_choice import Choice, choose_evidence
+from whence.quoting.extractive_writer import ExtractiveWriter
 from whence.text.claims import markers_of
 
 OPTIONS = """Options:

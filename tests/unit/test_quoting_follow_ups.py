@@ -6,8 +6,8 @@ import doctest
 
 import pytest
 
-from whence.text import follow_ups
-from whence.text.follow_ups import is_follow_up, standalone_question
+from whence.quoting import follow_ups
+from whence.quoting.follow_ups import is_follow_up, standalone_question
 
 LEAVE = "How many days of leave do we get?"
 

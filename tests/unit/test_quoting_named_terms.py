@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from whence.text.named_terms import NamedTerm, named_terms, nearest_term
+from whence.quoting.named_terms import NamedTerm, named_terms, nearest_term
 
 
 @pytest.mark.parametrize(

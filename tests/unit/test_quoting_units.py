@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.models.extractive_writer import ExtractiveWriter
 from whence.models.protocols import WriteRequest
-from whence.text.units import MAX_WORDS, Unit, split_blocks, split_units
+from whence.quoting.extractive_writer import ExtractiveWriter
+from whence.quoting.units import MAX_WORDS, Unit, split_blocks, split_units
 
 LINES = st.sampled_from(
     (

@@ -1,7 +1,7 @@
 """Choose the spans of passages that answer a question, or tell how near the best one came.
 
 In: the question, the passages with the headings above them, a reader or an embedder. Out: one to three spans,
-each a whole unit as its author wrote it (`text.units`), best first, and the score of the best one.
+each a whole unit as its author wrote it (`units`), best first, and the score of the best one.
 
 Two numbers are made of a unit. Its score tells whether it answers at all: with a reader, how near it comes to
 each word of the question and to the whole (`protocols.Reading.scores`); without one, meaning (cosine of unit
@@ -9,7 +9,7 @@ and question, the headings before the unit) and words (share of the question's w
 above the unit counted less). Its order among the others is a sum of what tells answers from
 their neighbours: nearness word by word of the unit and of the best one of its passage, words in common, rank of
 the passage and its document, place in the passage, kind, what the unit is about, and what the question asks for
-(`text.asked`).
+(`asked`).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from itertools import zip_longest
 from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.models.evidence_spans import Span, all_spans, overlaps, whole_around
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.models.token_codes import cosines
-from whence.schema.errors import ModelMissing, Unavailable
-from whence.text.asked import Asked, is_news, read_question, subject_of
-from whence.text.identifiers import (
+from whence.quoting.asked import Asked, is_news, read_question, subject_of
+from whence.quoting.evidence_spans import Span, all_spans, overlaps, whole_around
+from whence.quoting.identifiers import (
     Identifier,
     defines_key,
     names_other_identifier,
     names_value,
     neighbours_in_path,
 )
+from whence.quoting.units import UnitKind
+from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.normalization import fold
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
-from whence.text.units import UnitKind
 
 if TYPE_CHECKING:
     import numpy as np

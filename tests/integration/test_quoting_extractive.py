@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
 from whence.models.late_interaction import SpanReader
 from whence.models.local_embedder import LocalEmbedder
 from whence.models.protocols import WriteRequest
+from whence.quoting.extractive_writer import NOTHING_FOUND, ExtractiveWriter
 from whence.schema.prompt import PromptResult
 
 pytestmark = pytest.mark.models
