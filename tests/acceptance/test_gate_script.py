@@ -14,7 +14,7 @@ import yaml
 from tests.acceptance.conftest import ROOT, WHENCE
 
 from whence.evaluation.files import digest_of
-from whence.evaluation.gate.schema import load_suite
+from whence.evaluation.gate.files import load_suite
 
 WORKFLOW = ROOT / ".github" / "workflows" / "retrieval-eval-gate.yml"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from whence.evaluation.searcher import Passage
 from whence.evaluation.validation import source_texts
 from whence.evaluation.validation.source_texts import (
     Page,
@@ -18,7 +19,6 @@ from whence.evaluation.validation.source_texts import (
     read_documents,
     read_source_texts,
 )
-from whence.evaluation.validation.target import Passage
 from whence.ingest.limited_process import Limits
 from whence.ingest.reader import DocumentReader
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
 from whence.engine.search import SearchQuery
-from whence.evaluation.searcher import MIN_QUERY
 from whence.retrieval.fusion import Fusion
 from whence.retrieval.hybrid import HybridSearch
 from whence.retrieval.hybrid import Retriever as HybridRetriever
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.engine.protocols import Embedder, SparseRetriever, VectorStore
     from whence.retrieval.results import RetrievalResult
+
+
+#: Shortest query in characters; other searches take any that is not blank.
+MIN_QUERY = 3
 
 
 class RetrieverNotReady(WhenceError, RuntimeError):

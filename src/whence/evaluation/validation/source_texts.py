@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.evaluation.validation.target import Passage
+from whence.evaluation.searcher import Passage
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load_documents
 from whence.ingest.limited_process import Limits

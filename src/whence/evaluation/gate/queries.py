@@ -1,4 +1,4 @@
-"""Runs a suite against a collection and measures the results.
+"""Runs a suite for the gate, and measures each query and all of them together.
 
 Every query is searched for once, which is its first latency, then three times, of which the shortest is its
 warm latency: other work of the machine can only add to it. A result that is slow once and then cached shows in
@@ -7,112 +7,24 @@ the first latency alone.
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
 from whence.evaluation import measures
-from whence.evaluation.gate.floor import ReferenceWork, relative_latencies
-from whence.evaluation.gate.schema import (
-    INTENTS,
-    Floor,
-    Intent,
-    IntentLatency,
-    Metrics,
-    NegativeTarget,
-    RetrieverScores,
-    Suite,
-    SuiteQuery,
-)
-from whence.evaluation.searcher import Hit, Searcher, SearchOutcome
-from whence.schema.errors import DeadlineExceeded, ModelMissing, Overloaded, Unavailable
+from whence.evaluation.gate.files import Floor, IntentLatency, Metrics, RetrieverScores
+from whence.evaluation.gate.hints import match_hints, names_hit
+from whence.evaluation.gate.reference_work import ReferenceWork, relative_latencies
+from whence.evaluation.run import Plan, Progress, RecordedSearch, Run, no_progress, run_queries
+from whence.evaluation.searcher import Passage, Searcher
+from whence.evaluation.suite import INTENTS, Intent, NegativeTarget, Query, Suite
 
 #: Searches for each query after the first.
 _REPEATS = 3
-_PATH = ("/", "#")
-_NAME = ("::", ".", "#")
-_IN_PATH = re.compile(r"[/#]")
-_IN_CODE = re.compile(r"::|[/#.]")
-
-
-def names_hit(hint: str, hit: Hit) -> bool:
-    """Return whether a hint names a hit, ignoring case and surrounding space.
-
-    Segments of a path are separated by `/` or `#`, those of a qualified name by `::`, `.` or `#`, and those
-    of the id of a piece of code by any of these.
-    """
-    wanted = hint.strip().casefold()
-    in_id = (*_PATH, *_NAME) if "::" in hit.document_id else _PATH
-    return bool(wanted) and (
-        _ends(hit.document_id, wanted, in_id)
-        or _ends(hit.path, wanted, _PATH)
-        or hit.name.casefold() == wanted
-        or _ends(hit.qualified_name, wanted, _NAME)
-    )
-
-
-def _ends(text: str, wanted: str, separators: Sequence[str]) -> bool:
-    folded = text.casefold()
-    return folded == wanted or any(folded.endswith(mark + wanted) for mark in separators)
-
-
-def documents_named(hints: Iterable[str], document_ids: Iterable[str]) -> dict[str, int]:
-    """Count the documents of a collection that each hint names by their id alone.
-
-    A hint with several documents is ambiguous: any of them satisfies it. A hint with none is a name, or a
-    missing document.
-    Cost: linear in the segments of all ids, independent of the number of hints.
-    """
-    wanted = {hint: hint.strip().casefold() for hint in hints}
-    counts = dict.fromkeys(wanted.values(), 0)
-    for one in document_ids:
-        for name in _suffixes(one) & counts.keys():
-            counts[name] += 1
-    return {hint: counts[name] for hint, name in wanted.items()}
-
-
-def _suffixes(document_id: str) -> set[str]:
-    """Return an id and all of its suffixes that begin with a whole segment."""
-    folded = document_id.casefold()
-    marks = _IN_CODE if "::" in document_id else _IN_PATH
-    return {folded, *(folded[found.end() :] for found in marks.finditer(folded))}
-
-
-def match_hints(hints: Sequence[str], hits: Sequence[Hit]) -> dict[int, int]:
-    """Match hints with documents one to one, as many as possible.
-
-    Bipartite matching by augmenting paths (Kuhn, 1955) in rank order: a document once matched stays
-    matched, so the best ranks are used. Cost: hints x hits for the comparison, times the number of hints in
-    the worst case.
-
-    Returns:
-        Index of the hint by index of the hit.
-    """
-    hint_of: dict[int, int] = {}
-    hit_of: dict[int, int] = {}
-    fitting: dict[int, list[int]] = {}
-    seen: set[str] = set()
-    for place, hit in enumerate(hits):
-        if hit.document_id not in seen:
-            seen.add(hit.document_id)
-            fitting[place] = [n for n, hint in enumerate(hints) if names_hit(hint, hit)]
-
-    def augment(place: int, tried: set[int]) -> bool:
-        for number in fitting[place]:
-            if number not in tried:
-                tried.add(number)
-                if number not in hit_of or augment(hit_of[number], tried):
-                    hit_of[number], hint_of[place] = place, number
-                    return True
-        return False
-
-    for place in fitting:
-        augment(place, set())
-    return hint_of
+#: Measures, and the field of a query that each is the mean of.
+MEASURES = {"ndcg_at_k": "ndcg_at_k", "mrr": "reciprocal_rank", "recall_at_k": "recall_at_k"}
 
 
 class TopResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,69 +91,55 @@ async def run_suite(
     mode: str,
     k: int,
     reference: ReferenceWork | None = None,
-    progress: Callable[[int, int | None], None] = lambda _done, _total: None,
+    progress: Progress = no_progress,
 ) -> list[QueryReport]:
     """Search for every query four times, and do the fixed work after each search.
-
-    One more search before them is not counted. The results are those of the first run.
 
     Raises:
         NotFound: The collection does not exist. A service that does not answer only degrades its query.
     """
-    await _search(search, suite.queries[0], mode, k)
-    if reference is not None:
-        await reference()
-    runs: list[list[SearchOutcome]] = []
-    floors: list[list[float] | list[None]] = []
-    total = (1 + _REPEATS) * len(suite.queries)
-    for number in range(1 + _REPEATS):
-        outcomes: list[SearchOutcome] = []
-        works: list[float] = []
-        for query in suite.queries:
-            outcomes.append(await _search(search, query, mode, k))
-            if reference is not None:
-                works.append(await reference())
-            progress(number * len(suite.queries) + len(outcomes), total)
-        times = [outcome.latency_ms for outcome in outcomes]
-        runs.append(outcomes)
-        floors.append(
-            [None] * len(times) if reference is None else relative_latencies(times, works)
-        )
+    plan = Plan(mode=mode, limit=k, repeats=_REPEATS * len(suite.queries), work=reference)
+    run = await run_queries(search, suite.queries, plan, progress=progress)
+    return query_reports(run, k)
+
+
+def query_reports(run: Run, k: int) -> list[QueryReport]:
+    """Measure the queries of a run; the results are those of their first searches."""
+    count = len(run.first)
+    rounds = [
+        run.first,
+        *(run.sequence[at : at + count] for at in range(0, len(run.sequence), count)),
+    ]
+    floors = [_floors(one) for one in rounds]
     return [
-        _report(query, outcomes, units, k)
-        for query, outcomes, units in zip(
-            suite.queries, zip(*runs, strict=True), zip(*floors, strict=True), strict=True
+        _report(searches, units, k)
+        for searches, units in zip(
+            zip(*rounds, strict=True), zip(*floors, strict=True), strict=True
         )
     ]
 
 
-async def _search(search: Searcher, query: SuiteQuery, mode: str, k: int) -> SearchOutcome:
-    started = time.perf_counter()
-    try:
-        return await search(query.query, mode=mode, limit=k)
-    except (Unavailable, ModelMissing, DeadlineExceeded, Overloaded) as error:
-        return SearchOutcome(
-            hits=[],
-            latency_ms=(time.perf_counter() - started) * 1e3,
-            degraded=(error.message,),
-            timed_out=isinstance(error, DeadlineExceeded),
-        )
+def _floors(searches: Sequence[RecordedSearch]) -> Sequence[float | None]:
+    works = [one.work_ms for one in searches if one.work_ms is not None]
+    if len(works) < len(searches):
+        return [None] * len(searches)
+    return relative_latencies([one.latency_ms for one in searches], works)
 
 
 def _report(
-    query: SuiteQuery, outcomes: Sequence[SearchOutcome], floors: Sequence[float | None], k: int
+    searches: Sequence[RecordedSearch], floors: Sequence[float | None], k: int
 ) -> QueryReport:
-    first, *repeated = outcomes
+    first, *repeated = searches
+    query, hits = first.query, first.passages[:k]
     units = [floor for floor in floors[1:] if floor is not None]
-    hits = first.hits[:k]
     hints = [target.hint for target in query.expected_targets]
     assigned, scores = score_hits(query, hits, k)
     found = set(assigned.values())
-    degraded = {reason for outcome in outcomes for reason in outcome.degraded}
+    degraded = {reason for one in searches for reason in (*one.degraded, one.error) if reason}
     return QueryReport(
         id=query.id,
         intent=query.intent,
-        latency_ms=round(min(outcome.latency_ms for outcome in repeated), 3),
+        latency_ms=round(min(one.latency_ms for one in repeated), 3),
         first_latency_ms=round(first.latency_ms, 3),
         latency_floors=min(units, default=None),
         first_latency_floors=floors[0],
@@ -250,16 +148,18 @@ def _report(
         ndcg_at_k=scores.ndcg_at_k,
         hit_rank=min(assigned) + 1 if assigned else None,
         zero_results=not hits,
-        cluster_ratio=measures.clustering_ratio([hit.path or hit.document_id for hit in hits]),
+        cluster_ratio=measures.clustering_ratio(
+            [hit.source_file or hit.document_id for hit in hits]
+        ),
         semantic_degraded=bool(degraded),
-        semantic_budget_exhausted=any(outcome.timed_out for outcome in outcomes),
+        semantic_budget_exhausted=any(one.timed_out for one in searches),
         negative_hits=_count_negative(query, hits, lambda _target: k),
         negative_violations=_count_negative(query, hits, lambda target: target.within or k),
         found_hints=[hint for number, hint in enumerate(hints) if number in found],
         unmatched_hints=[hint for hint in hints if not any(names_hit(hint, hit) for hit in hits)],
         degraded_reasons=sorted(degraded),
         replayed_equal=bool(degraded)
-        or all(_order(outcome.hits[:k]) == _order(hits) for outcome in repeated),
+        or all(_order(one.passages[:k]) == _order(hits) for one in repeated),
         top_results=[
             TopResult(doc_id=hit.document_id, rank=rank, score=hit.score)
             for rank, hit in enumerate(hits, 1)
@@ -268,7 +168,7 @@ def _report(
 
 
 def score_hits(
-    query: SuiteQuery, hits: Sequence[Hit], k: int
+    query: Query, hits: Sequence[Passage], k: int
 ) -> tuple[dict[int, int], RetrieverScores]:
     """Return the expected target of each hit, by places from 0, and the measures of the first k hits."""
     hints = [target.hint for target in query.expected_targets]
@@ -282,7 +182,7 @@ def score_hits(
 
 
 def _count_negative(
-    query: SuiteQuery, hits: Sequence[Hit], depth: Callable[[NegativeTarget], int]
+    query: Query, hits: Sequence[Passage], depth: Callable[[NegativeTarget], int]
 ) -> int:
     return sum(
         any(rank <= depth(one) and names_hit(one.hint, hit) for one in query.negative_targets)
@@ -290,8 +190,8 @@ def _count_negative(
     )
 
 
-def _order(hits: Sequence[Hit]) -> list[tuple[str, str]]:
-    return [(hit.document_id, hit.content) for hit in hits]
+def _order(hits: Sequence[Passage]) -> list[tuple[str, str]]:
+    return [(hit.document_id, hit.text) for hit in hits]
 
 
 def suite_metrics(queries: Sequence[QueryReport]) -> Metrics:

@@ -12,8 +12,9 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whence.evaluation.gate.run import QueryReport, latencies_by_check, suite_metrics
-from whence.evaluation.gate.schema import Baseline, Floor, Intent, Metrics, Policy
+from whence.evaluation.gate.files import Baseline, Floor, Metrics, Policy
+from whence.evaluation.gate.queries import QueryReport, latencies_by_check, suite_metrics
+from whence.evaluation.suite import Intent
 
 Category = Literal[
     "recall_drop",

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 
 from whence.evaluation.files import parse_data, read_text, to_struct
-from whence.evaluation.searcher import MIN_QUERY
-from whence.evaluation.validation.target import Section
+from whence.evaluation.searcher import Passage
+from whence.evaluation.suite import MIN_QUERY, Query
 from whence.schema.errors import ConfigError, NotFound
 
 #: Documents of the example handbook that the shipped suite asks about; a collection with all of them is it.
@@ -84,6 +84,19 @@ class ValidationSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     queries: Annotated[list[TestQuery], msgspec.Meta(min_length=1)]
     limits: Thresholds = Thresholds()
 
+    @property
+    def asked(self) -> list[Query]:
+        """The queries as they are asked."""
+        return [
+            Query(
+                text=one.query_text,
+                expected_topics=one.expected_topics or (),
+                min_results=one.min_results,
+                source_url_pattern=one.source_url_pattern,
+            )
+            for one in self.queries
+        ]
+
 
 def load_suite(path: Path) -> ValidationSuite:
     """Read a suite; `.yaml` and `.yml` are YAML, other files are JSON.
@@ -130,7 +143,7 @@ _WINDOW = 12
 _WORD = re.compile(r"\w+")
 
 
-def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSuite:
+def generate_suite(sections: Sequence[Passage], count: int = 10) -> ValidationSuite:
     """Return a suite of at least `MIN_QUERIES` and at most `count` queries.
 
     A query has twelve words: the section's path and the beginning of its text, since a heading such as
@@ -155,19 +168,19 @@ def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSu
     return ValidationSuite(queries=(queries * repeats)[: max(len(queries), MIN_QUERIES)])
 
 
-def _by_heading(sections: Sequence[Section]) -> Iterator[TestQuery]:
+def _by_heading(sections: Sequence[Passage]) -> Iterator[TestQuery]:
     for section in sections:
-        path = list(dict.fromkeys(_words(section.section_path)))
+        path = list(dict.fromkeys(_words(section.section_path or "")))
         if not path:
             continue
         body = _words(_below_heading(section))
         text = " ".join([*path[:_WINDOW], *body[: max(0, _WINDOW - len(path))]])
-        topic = " ".join(_words(section.heading)[:_WINDOW]) or text
+        topic = " ".join(_words(section.heading or "")[:_WINDOW]) or text
         if len(text) >= MIN_QUERY:
             yield _query(text, section, topic)
 
 
-def _by_text(sections: Sequence[Section]) -> Iterator[TestQuery]:
+def _by_text(sections: Sequence[Passage]) -> Iterator[TestQuery]:
     for section in sections:
         words = _words(section.text)
         for start in range(0, len(words), _WINDOW):
@@ -176,7 +189,7 @@ def _by_text(sections: Sequence[Section]) -> Iterator[TestQuery]:
                 yield _query(text, section, None)
 
 
-def _query(text: str, section: Section, topic: str | None) -> TestQuery:
+def _query(text: str, section: Passage, topic: str | None) -> TestQuery:
     return TestQuery(
         query_text=text,
         expected_topics=None if topic is None else [topic],
@@ -185,9 +198,9 @@ def _query(text: str, section: Section, topic: str | None) -> TestQuery:
     )
 
 
-def _below_heading(section: Section) -> str:
+def _below_heading(section: Passage) -> str:
     first, _, rest = section.text.partition("\n")
-    return rest if set(_words(first)) == set(_words(section.heading)) else section.text
+    return rest if set(_words(first)) == set(_words(section.heading or "")) else section.text
 
 
 def _words(text: str) -> list[str]:
