@@ -136,7 +136,7 @@ async def test_queries_after_the_time_limit_are_not_asked() -> None:
             now[0] += 4.0
             return SearchOutcome(passages=[], embedding_ms=0.0, search_ms=0.0)
 
-    asked = [Asked(query_text=f"query {n}", expected_topics=[], min_results=0) for n in range(3)]
+    asked = [Asked(text=f"query {n}", expected_topics=[], min_results=0) for n in range(3)]
     run = await run_validation(
         Slow(),  # type: ignore[arg-type]
         ValidationSuite(queries=asked),

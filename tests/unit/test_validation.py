@@ -400,7 +400,7 @@ async def test_the_time_limit_fails_remaining_queries() -> None:
             now[0] += 4.0
             return await super().__call__(query, mode=mode, limit=limit)
 
-    suite = ValidationSuite(queries=[TestQuery(query_text=f"robot {n}") for n in range(4)])
+    suite = ValidationSuite(queries=[TestQuery(text=f"robot {n}") for n in range(4)])
     limits = Limits(time_limit_s=10.0, timeout_s=5.0, clients=2)
     run = await run_validation(Slow(SOUND), suite, limits, clock=lambda: now[0])
 
@@ -758,4 +758,4 @@ def test_a_suggested_suite_is_valid(sections: list[Passage]) -> None:
 
     assert again == suite
     assert 5 <= len(suite.queries) <= 10
-    assert all(len(one.query_text.strip()) >= 3 for one in suite.queries)
+    assert all(len(one.text.strip()) >= 3 for one in suite.queries)

@@ -74,18 +74,8 @@ def outcome(text: str, *found: Passage, **fields: Any) -> RecordedSearch:
 
 def suite_of(run: Run) -> ValidationSuite:
     """Return the suite of a run."""
-    names = ("expected_topics", "min_results", "source_url_pattern")
     asked = [one.query for one in run.first]
-    return ValidationSuite(
-        queries=[
-            TestQuery(
-                query_text=one.text,
-                **{name: getattr(one, name) or None for name in names[::2]},
-                min_results=one.min_results,
-            )
-            for one in asked
-        ]
-    )
+    return ValidationSuite(queries=msgspec.convert(asked, list[TestQuery], from_attributes=True))
 
 
 def first() -> list[RecordedSearch]:
@@ -286,9 +276,7 @@ async def test_what_a_validation_runs(caplog: pytest.LogCaptureFixture) -> None:
     """Each search with its limit, outcome and times; the sequence, the readers, and what the limit cuts off."""
     texts = ["ab", " ", "down", "late", "partly", "a" * 4]
     suite = ValidationSuite(
-        queries=[
-            TestQuery(query_text=text, min_results=number) for number, text in enumerate(texts)
-        ]
+        queries=[TestQuery(text=text, min_results=number) for number, text in enumerate(texts)]
     )
     target = Clocked()
     progress: list[tuple[int, int | None]] = []
@@ -326,7 +314,7 @@ async def test_what_a_validation_runs(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_search_that_does_not_answer_is_cut_off() -> None:
     """It ends with its own limit, or with that of the run, which the outcome tells apart."""
     target = Clocked()
-    queries = [TestQuery(query_text=text) for text in ("quick", "stall")]
+    queries = [TestQuery(text=text) for text in ("quick", "stall")]
     limits = Limits(clients=0, repeats=18, timeout_s=0.01, time_limit_s=80.0)
     run = await run_validation(
         target,  # type: ignore[arg-type]
@@ -361,7 +349,7 @@ async def test_the_first_search_may_end_a_validation(
             return SearchOutcome(passages=[], embedding_ms=0, search_ms=0)
 
     target = Refusing()
-    suite = ValidationSuite(queries=[TestQuery(query_text=one) for one in (" ab ", "abc")])
+    suite = ValidationSuite(queries=[TestQuery(text=one) for one in (" ab ", "abc")])
     limits = Limits(clients=0, repeats=0, time_limit_s=0.01 if error is None else 9.0)
     if kind is None:
         run = await run_validation(target, suite, limits)  # type: ignore[arg-type]
@@ -524,7 +512,7 @@ def test_results_and_thresholds() -> None:
     """A query that requires nothing has neither fault; the threshold itself is enough."""
 
     def faults(least: int, *found: Passage, topics: list[str] | None = None) -> list[str | None]:
-        query = Query(text="q", min_results=least, expected_topics=topics or ())
+        query = Query(text="q", min_results=least, expected_topics=topics)
         return [checks.results_fault(query, found), checks.threshold_fault(query, found, 0.5)]
 
     assert_expected(

@@ -22,6 +22,7 @@ from whence.schema.errors import (
     DeadlineExceeded,
     ModelMismatch,
     ModelMissing,
+    NotFound,
     Overloaded,
     Unavailable,
 )
@@ -48,12 +49,11 @@ class Plan:
     clients: int = 0
     """Readers at once; each searches for all queries and starts at another one."""
     warm_up: bool = True
-    strict_start: bool = False
-    """Whether an error of a service ends the run if it occurs in the first, unrecorded search."""
+    strict: bool = False
+    """Whether an error that would hit every query ends the run: a missing collection, another model, and in the
+    first, unrecorded search also a service that does not answer."""
     recorded: tuple[type[Exception], ...] = SERVICE_ERRORS
     """Errors that are recorded with their query; others end the run."""
-    raised: tuple[type[Exception], ...] = ()
-    """Errors that end the run although they belong to those above."""
     min_characters: int = 1
     """Shorter queries are refused."""
     timeout_s: float = math.inf
@@ -62,16 +62,14 @@ class Plan:
     """Time limit of the whole run in seconds."""
     work: Callable[[], Awaitable[float]] | None = None
     """Fixed work that is done after each search; it returns its milliseconds."""
-    on_error: Callable[[Query, Exception, str], None] | None = None
+    on_error: Callable[[Query, Exception, str], None] = lambda _query, _error, _message: None
     """Called with each recorded error and its message."""
 
 
 class RecordedSearch(SearchOutcome, frozen=True, kw_only=True):
-    """The outcome of one search for a query."""
+    """The outcome of one search; its latency is 0 for a query that was not sent."""
 
     query: Query
-    latency_ms: float = 0.0
-    """Milliseconds until the answer or the error; 0 for a query that was not sent."""
     error: str = ""
     refused: bool = False
     """True when the error is that of the query, such as an empty one."""
@@ -111,7 +109,10 @@ async def run_queries(
     Raises:
         WhenceError: The error of a search is not one that the plan records.
     """
-    return await _Runner(search, queries, plan, clock, progress, clock()).run()
+    runner = _Runner(search, queries, plan, clock, progress, clock())
+    if plan.warm_up:
+        await runner.warm_up()
+    return await runner.run()
 
 
 @dataclass
@@ -126,9 +127,28 @@ class _Runner:
     cut: bool = False
     load: list[RecordedSearch] = field(default_factory=list)
 
+    async def warm_up(self) -> None:
+        plan = self.plan
+        query = next((one for one in self.queries if not self._is_too_short(one)), None)
+        if query is None:
+            return
+        try:
+            found = await self._ask(query, plan.time_limit_s)
+            if plan.strict and not found.embedded:
+                hint = "check the embedding service, or validate words alone with --mode bm25"
+                raise Unavailable("; ".join(found.degraded), hint=hint)
+        except TimeoutError as error:
+            raise Unavailable(
+                f"the first search had no answer within {plan.time_limit_s:g} s",
+                hint="run `whence doctor`, or allow more with --time-limit",
+            ) from error
+        except plan.recorded as error:
+            if plan.strict and (_hits_all(error) or not isinstance(error, BadInput)):
+                raise
+        if plan.work is not None:
+            await plan.work()
+
     async def run(self) -> Run:
-        if self.plan.warm_up:
-            await self._warm_up()
         first = [await self._record(query) for query in self.queries]
         again = islice(cycle(self.queries), self.plan.repeats)
         sequence = [await self._record(query) for query in again if self._left_s() > 0]
@@ -144,33 +164,6 @@ class _Runner:
             seconds=round(self.clock() - self.started, 3),
             cut=self.cut,
         )
-
-    async def _warm_up(self) -> None:
-        """Search once unrecorded; in a strict start, an error that would hit every query ends the run."""
-        plan = self.plan
-        query = next((one for one in self.queries if not self._too_short(one)), None)
-        if query is None:
-            return
-        try:
-            async with _timeout(plan.time_limit_s):
-                found = await self.search(query.text, mode=plan.mode, limit=plan.limit)
-        except TimeoutError as error:
-            raise Unavailable(
-                f"the first search had no answer within {plan.time_limit_s:g} s",
-                hint="run `whence doctor`, or allow more with --time-limit",
-            ) from error
-        except plan.recorded as error:
-            refused = isinstance(error, BadInput) and not isinstance(error, ModelMismatch)
-            if plan.strict_start and not refused:
-                raise
-        else:
-            if plan.strict_start and not found.embedded:
-                raise Unavailable(
-                    "; ".join(found.degraded),
-                    hint="check the embedding service, or validate words alone with --mode bm25",
-                )
-        if plan.work is not None:
-            await plan.work()
 
     async def _read(self, start: int) -> None:
         for query in (*self.queries[start:], *self.queries[:start]):
@@ -189,22 +182,19 @@ class _Runner:
         return found
 
     async def _search(self, query: Query) -> RecordedSearch:
-        plan = self.plan
+        plan, started = self.plan, self.clock()
         if not query.text.strip():
             error = "the query is empty: give a word or a question"
             return RecordedSearch(query=query, error=error, refused=True)
         if self._left_s() <= 0:
-            return self._cut_off(query, "not asked")
-        started = self.clock()
+            return self._cut_off(query, "not asked", 0.0)
         try:
-            if self._too_short(query):
+            if self._is_too_short(query):
                 raise BadInput(f"query_text must have at least {plan.min_characters} characters")
-            async with _timeout(min(plan.timeout_s, self._left_s())):
-                limit = max(plan.limit, query.min_results)
-                found = await self.search(query.text, mode=plan.mode, limit=limit)
-        except plan.raised:
-            raise
+            found = await self._ask(query, min(plan.timeout_s, self._left_s()))
         except plan.recorded as error:
+            if plan.strict and _hits_all(error):
+                raise
             return self._failure(query, error, self._since_ms(started))
         times = {
             "latency_ms": found.latency_ms or self._since_ms(started),
@@ -213,12 +203,16 @@ class _Runner:
         }
         return RecordedSearch(query=query, **(msgspec.structs.asdict(found) | times))
 
+    async def _ask(self, query: Query, seconds: float) -> SearchOutcome:
+        async with asyncio.timeout(None if math.isinf(seconds) else seconds):
+            limit = max(self.plan.limit, query.min_results)
+            return await self.search(query.text, mode=self.plan.mode, limit=limit)
+
     def _failure(self, query: Query, error: Exception, latency_ms: float) -> RecordedSearch:
         if isinstance(error, TimeoutError) and self._left_s() <= 0:
             return self._cut_off(query, "not answered", latency_ms)
         message = str(error) or f"no answer within {self.plan.timeout_s:g} s"
-        if self.plan.on_error is not None:
-            self.plan.on_error(query, error, message)
+        self.plan.on_error(query, error, message)
         return RecordedSearch(
             query=query,
             error=message,
@@ -227,12 +221,12 @@ class _Runner:
             timed_out=isinstance(error, TimeoutError | DeadlineExceeded),
         )
 
-    def _cut_off(self, query: Query, what: str, latency_ms: float = 0.0) -> RecordedSearch:
+    def _cut_off(self, query: Query, what: str, latency_ms: float) -> RecordedSearch:
         self.cut = True
         error = f"{what}: the time limit of {self.plan.time_limit_s:g} s was reached"
         return RecordedSearch(query=query, error=error, latency_ms=latency_ms, cut=True)
 
-    def _too_short(self, query: Query) -> bool:
+    def _is_too_short(self, query: Query) -> bool:
         return len(query.text.strip()) < self.plan.min_characters
 
     def _left_s(self) -> float:
@@ -242,5 +236,5 @@ class _Runner:
         return round((self.clock() - started) * 1e3, 3)
 
 
-def _timeout(seconds: float) -> asyncio.Timeout:
-    return asyncio.timeout(None if math.isinf(seconds) else seconds)
+def _hits_all(error: Exception) -> bool:
+    return isinstance(error, NotFound | ModelMismatch)

@@ -40,8 +40,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Grade by document id; 0 and below mean judged as not relevant."""
     own_document: str | None = None
     """Document that is the query itself, and is left out of its results."""
-    expected_topics: Sequence[str] = ()
-    """Words that must all occur in the results."""
+    expected_topics: Sequence[str] | None = None
+    """Words that must all occur in the results; None when nothing is said about it."""
     min_results: int = 0
     source_url_pattern: str | None = None
     """Regular expression that some result's address must match, anywhere in it."""

@@ -97,10 +97,7 @@ def loose_checks(gate: Gate) -> list[str]:
 
 
 def check_run(
-    queries: Sequence[QueryReport],
-    baseline: Baseline,
-    policy: Policy,
-    floor: Floor | None = None,
+    queries: Sequence[QueryReport], baseline: Baseline, policy: Policy, floor: Floor | None = None
 ) -> Gate:
     """Compare a run with a baseline under a policy. Cost: linear in the queries.
 

@@ -32,7 +32,7 @@ class SuiteQuery(_Strict, frozen=True, kw_only=True):
     """One case of a suite."""
 
     id: Text
-    query: Text
+    text: Text = msgspec.field(name="query")
     intent: Intent
     expected_targets: Annotated[list[Target], msgspec.Meta(min_length=1)]
     negative_targets: list[NegativeTarget] = []
@@ -47,20 +47,8 @@ class SuiteFile(_Strict, frozen=True, kw_only=True):
     @property
     def suite(self) -> Suite:
         """The queries as they are asked."""
-        return Suite(
-            queries=[
-                Query(
-                    text=one.query,
-                    id=one.id,
-                    intent=one.intent,
-                    expected_targets=one.expected_targets,
-                    negative_targets=one.negative_targets,
-                )
-                for one in self.queries
-            ],
-            version=self.version,
-            digest=digest_of(self),
-        )
+        queries = msgspec.convert(self.queries, list[Query], from_attributes=True)
+        return Suite(queries=queries, version=self.version, digest=digest_of(self))
 
 
 class RetrieverScores(_Strict, frozen=True, kw_only=True):
@@ -212,7 +200,7 @@ def load_suite(path: Path) -> Suite:
         where = f"{path}: query {query.id!r}"
         if not query.id.strip() or not suite.version.strip():
             raise ConfigError(f"{path}: an id or the version is blank")
-        if len(query.query.strip()) < MIN_QUERY:
+        if len(query.text.strip()) < MIN_QUERY:
             raise ConfigError(f"{where}: query has fewer than {MIN_QUERY} characters")
         hints = [target.hint.strip().casefold() for target in query.expected_targets]
         unwanted = [target.hint.strip().casefold() for target in query.negative_targets]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from whence.evaluation.searcher import Passage
 
-_PATH = ("/", "#")
-_NAME = ("::", ".", "#")
-_IN_PATH = re.compile(r"[/#]")
-_IN_CODE = re.compile(r"::|[/#.]")
+#: Places in a text where a segment begins.
+_IN_PATH = re.compile(r"(?<=[/#])")
+_IN_NAME = re.compile(r"(?<=::)|(?<=[.#])")
+_IN_CODE = re.compile(r"(?<=::)|(?<=[/#.])")
 
 
 def names_hit(hint: str, hit: Passage) -> bool:
@@ -20,18 +20,12 @@ def names_hit(hint: str, hit: Passage) -> bool:
     of the id of a piece of code by any of these.
     """
     wanted = hint.strip().casefold()
-    in_id = (*_PATH, *_NAME) if "::" in hit.document_id else _PATH
     return bool(wanted) and (
-        _ends(hit.document_id, wanted, in_id)
-        or _ends(hit.source_file, wanted, _PATH)
-        or hit.name.casefold() == wanted
-        or _ends(hit.qualified_name, wanted, _NAME)
+        wanted in _names_of_id(hit.document_id)
+        or wanted in _suffixes(hit.source_file, _IN_PATH)
+        or wanted == hit.name.casefold()
+        or wanted in _suffixes(hit.qualified_name, _IN_NAME)
     )
-
-
-def _ends(text: str, wanted: str, separators: Sequence[str]) -> bool:
-    folded = text.casefold()
-    return folded == wanted or any(folded.endswith(mark + wanted) for mark in separators)
 
 
 def documents_named(hints: Iterable[str], document_ids: Iterable[str]) -> dict[str, int]:
@@ -44,16 +38,19 @@ def documents_named(hints: Iterable[str], document_ids: Iterable[str]) -> dict[s
     wanted = {hint: hint.strip().casefold() for hint in hints}
     counts = dict.fromkeys(wanted.values(), 0)
     for one in document_ids:
-        for name in _suffixes(one) & counts.keys():
+        for name in _names_of_id(one) & counts.keys():
             counts[name] += 1
     return {hint: counts[name] for hint, name in wanted.items()}
 
 
-def _suffixes(document_id: str) -> set[str]:
-    """Return an id and all of its suffixes that begin with a whole segment."""
-    folded = document_id.casefold()
-    marks = _IN_CODE if "::" in document_id else _IN_PATH
-    return {folded, *(folded[found.end() :] for found in marks.finditer(folded))}
+def _names_of_id(document_id: str) -> set[str]:
+    return _suffixes(document_id, _IN_CODE if "::" in document_id else _IN_PATH)
+
+
+def _suffixes(text: str, starts: re.Pattern[str]) -> set[str]:
+    """Return a text and all of its suffixes that begin with a whole segment."""
+    folded = text.casefold()
+    return {folded, *(folded[found.start() :] for found in starts.finditer(folded))}
 
 
 def match_hints(hints: Sequence[str], hits: Sequence[Passage]) -> dict[int, int]:

@@ -25,6 +25,11 @@ from whence.evaluation.suite import INTENTS, Intent, NegativeTarget, Query, Suit
 _REPEATS = 3
 #: Measures, and the field of a query that each is the mean of.
 MEASURES = {"ndcg_at_k": "ndcg_at_k", "mrr": "reciprocal_rank", "recall_at_k": "recall_at_k"}
+_RATES = {
+    "zero_result_rate": "zero_results",
+    "degraded_query_rate": "semantic_degraded",
+    "semantic_budget_exhaustion_rate": "semantic_budget_exhausted",
+}
 
 
 class TopResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,17 +110,12 @@ async def run_suite(
 
 def query_reports(run: Run, k: int) -> list[QueryReport]:
     """Measure the queries of a run; the results are those of their first searches."""
+    found = [*run.first, *run.sequence]
     count = len(run.first)
-    rounds = [
-        run.first,
-        *(run.sequence[at : at + count] for at in range(0, len(run.sequence), count)),
-    ]
+    rounds = [found[at : at + count] for at in range(0, len(found), count)]
     floors = [_floors(one) for one in rounds]
     return [
-        _report(searches, units, k)
-        for searches, units in zip(
-            zip(*rounds, strict=True), zip(*floors, strict=True), strict=True
-        )
+        _report([one[at] for one in rounds], [one[at] for one in floors], k) for at in range(count)
     ]
 
 
@@ -196,27 +196,22 @@ def _order(hits: Sequence[Passage]) -> list[tuple[str, str]]:
 
 def suite_metrics(queries: Sequence[QueryReport]) -> Metrics:
     """Return the means over queries; of the clustering ratio over those with two results or more."""
-    latencies = [query.latency_ms for query in queries]
-    first = [query.first_latency_ms for query in queries]
+    ratios = [query.cluster_ratio for query in queries if query.cluster_ratio is not None]
+    latencies = _percentiles("latency", queries) | _percentiles("first_latency", queries)
     return Metrics(
-        recall_at_k=measures.mean(query.recall_at_k for query in queries),
-        mrr=measures.mean(query.reciprocal_rank for query in queries),
-        ndcg_at_k=measures.mean(query.ndcg_at_k for query in queries),
-        zero_result_rate=measures.mean(query.zero_results for query in queries),
-        clustering_ratio=measures.mean(
-            query.cluster_ratio for query in queries if query.cluster_ratio is not None
-        ),
-        degraded_query_rate=measures.mean(query.semantic_degraded for query in queries),
-        semantic_budget_exhaustion_rate=measures.mean(
-            query.semantic_budget_exhausted for query in queries
-        ),
+        **{
+            name: measures.mean(getattr(query, field) for query in queries)
+            for name, field in (MEASURES | _RATES).items()
+        },
+        clustering_ratio=measures.mean(ratios),
         negative_hit_rate=measures.mean(query.negative_violations > 0 for query in queries),
-        latency_p50_ms=measures.percentile(latencies, 50),
-        latency_p95_ms=measures.percentile(latencies, 95),
-        latency_mean_ms=round(measures.mean(latencies), 3),
-        first_latency_p50_ms=measures.percentile(first, 50),
-        first_latency_p95_ms=measures.percentile(first, 95),
+        latency_mean_ms=_mean_latency(queries),
+        **{name: ms for name, (ms, _) in latencies.items()},
     )
+
+
+def _mean_latency(queries: Sequence[QueryReport]) -> float:
+    return round(measures.mean(query.latency_ms for query in queries), 3)
 
 
 def group_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, list[QueryReport]]:
@@ -227,16 +222,15 @@ def group_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, list[QueryRe
 
 def latency_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, IntentLatency]:
     """Return the latency of each intent that occurs."""
-    found: dict[Intent, IntentLatency] = {}
-    for intent, some in group_by_intent(queries).items():
-        latencies = [query.latency_ms for query in some]
-        found[intent] = IntentLatency(
-            sample_count=len(latencies),
-            p50_ms=measures.percentile(latencies, 50),
-            p95_ms=measures.percentile(latencies, 95),
-            mean_ms=round(measures.mean(latencies), 3),
+    return {
+        intent: IntentLatency(
+            sample_count=len(some),
+            p50_ms=measures.percentile([one.latency_ms for one in some], 50),
+            p95_ms=measures.percentile([one.latency_ms for one in some], 95),
+            mean_ms=_mean_latency(some),
         )
-    return found
+        for intent, some in group_by_intent(queries).items()
+    }
 
 
 def latencies_by_check(queries: Sequence[QueryReport]) -> dict[str, tuple[float, float | None]]:
@@ -244,19 +238,24 @@ def latencies_by_check(queries: Sequence[QueryReport]) -> dict[str, tuple[float,
 
     The second is None when the floor was not measured.
     """
-    groups = [("latency", "", queries), ("first_latency", "", queries)]
-    groups += [("latency", f".{intent}", some) for intent, some in group_by_intent(queries).items()]
-    found: dict[str, tuple[float, float | None]] = {}
-    for kind, suffix, some in groups:
-        times: list[float] = [getattr(one, f"{kind}_ms") for one in some]
-        units: list[float | None] = [getattr(one, f"{kind}_floors") for one in some]
-        known = [one for one in units if one is not None]
-        for percent in (50, 95):
-            found[f"{kind}_p{percent}_ms{suffix}"] = (
-                measures.percentile(times, percent),
-                measures.percentile(known, percent) if len(known) == len(units) else None,
-            )
+    found = _percentiles("latency", queries) | _percentiles("first_latency", queries)
+    for intent, some in group_by_intent(queries).items():
+        found |= _percentiles("latency", some, f".{intent}")
     return found
+
+
+def _percentiles(
+    kind: str, queries: Sequence[QueryReport], suffix: str = ""
+) -> dict[str, tuple[float, float | None]]:
+    times = [getattr(one, f"{kind}_ms") for one in queries]
+    units = [getattr(one, f"{kind}_floors") for one in queries]
+    return {
+        f"{kind}_p{percent}_ms{suffix}": (
+            measures.percentile(times, percent),
+            None if None in units else measures.percentile(units, percent),
+        )
+        for percent in (50, 95)
+    }
 
 
 def floor_of(work: str, queries: Sequence[QueryReport]) -> Floor | None:

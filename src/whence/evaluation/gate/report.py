@@ -8,12 +8,7 @@ from typing import Any
 
 import msgspec
 
-from whence.evaluation.gate.checks import (
-    changed_queries,
-    check_run,
-    loose_checks,
-    machine_factors,
-)
+from whence.evaluation.gate.checks import changed_queries, check_run, loose_checks, machine_factors
 from whence.evaluation.gate.files import (
     BASELINE_VERSION,
     Baseline,
@@ -76,14 +71,7 @@ async def collection_digest(store: Store, collection: str) -> str:
     return digest.hexdigest()
 
 
-def make_baseline(
-    run: SuiteRun,
-    suite: Suite,
-    *,
-    k: int,
-    mode: Any,
-    version: str,
-) -> Baseline:
+def make_baseline(run: SuiteRun, suite: Suite, *, k: int, mode: Any, version: str) -> Baseline:
     """Return a run as a baseline."""
     return Baseline(
         version=BASELINE_VERSION,

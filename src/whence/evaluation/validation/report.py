@@ -235,7 +235,7 @@ def _check_query(
     sources: SourceTexts,
 ) -> QueryResult:
     query, passages = outcome.query, outcome.passages
-    topics = list(query.expected_topics)
+    topics = list(query.expected_topics or ())
     # A query without words that requires no results has none, and no fault.
     empty = not query.text.strip() and not query.min_results
     found = set(checks.found_topics(topics, passages))

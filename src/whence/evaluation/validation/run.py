@@ -12,7 +12,7 @@ from whence.evaluation.run import Plan, Progress, Run, no_progress, run_queries
 from whence.evaluation.suite import MIN_QUERY, Query
 from whence.evaluation.validation.suite_file import ValidationSuite
 from whence.evaluation.validation.target import Target
-from whence.schema.errors import ModelMismatch, NotFound, WhenceError
+from whence.schema.errors import WhenceError
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +56,8 @@ async def run_validation(
         limit=max(limits.top_k, _MIN_RESULTS),
         repeats=max(limits.repeats, _MIN_REPEATS) if limits.repeats else 0,
         clients=limits.clients,
-        strict_start=True,
+        strict=True,
         recorded=(WhenceError, TimeoutError),
-        raised=(NotFound, ModelMismatch),
         min_characters=MIN_QUERY,
         timeout_s=limits.timeout_s,
         time_limit_s=limits.time_limit_s,

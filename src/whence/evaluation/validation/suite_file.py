@@ -39,12 +39,10 @@ class TestQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # Keeps pytest from taking it for tests of its own.
     __test__ = False
 
-    query_text: str
+    text: str = msgspec.field(name="query_text")
     expected_topics: Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
-    """Words that must all occur in the results; None when nothing is said about it."""
     min_results: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
     source_url_pattern: str | None = None
-    """Regular expression that some result's address must match, anywhere in it."""
 
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -87,15 +85,7 @@ class ValidationSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     @property
     def asked(self) -> list[Query]:
         """The queries as they are asked."""
-        return [
-            Query(
-                text=one.query_text,
-                expected_topics=one.expected_topics or (),
-                min_results=one.min_results,
-                source_url_pattern=one.source_url_pattern,
-            )
-            for one in self.queries
-        ]
+        return msgspec.convert(self.queries, list[Query], from_attributes=True)
 
 
 def load_suite(path: Path) -> ValidationSuite:
@@ -156,7 +146,7 @@ def generate_suite(sections: Sequence[Passage], count: int = 10) -> ValidationSu
     for query in (*_by_heading(sections), *_by_text(sections)):
         if len(found) >= count or (len(found) >= MIN_QUERIES and query.expected_topics is None):
             break
-        found.setdefault(query.query_text.casefold(), query)
+        found.setdefault(query.text.casefold(), query)
     if not found:
         raise NotFound(
             "the collection has nothing to ask about that these rights may see",
@@ -191,7 +181,7 @@ def _by_text(sections: Sequence[Passage]) -> Iterator[TestQuery]:
 
 def _query(text: str, section: Passage, topic: str | None) -> TestQuery:
     return TestQuery(
-        query_text=text,
+        text=text,
         expected_topics=None if topic is None else [topic],
         min_results=1,
         source_url_pattern=f"^{re.escape(section.source_url)}$" if section.source_url else None,
