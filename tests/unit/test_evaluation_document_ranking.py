@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from whence.evaluation.beir.collection import BeirDataset, LeftOut
-from whence.evaluation.beir.documents import DocumentSearcher
-from whence.evaluation.beir.scores import run_collection, run_rows, scores_of
+from whence.evaluation.beir.scores import DocumentSearcher, run_collection, run_rows, scores_of
 from whence.evaluation.run import RecordedSearch, Run
 from whence.evaluation.searcher import Passage, SearchOutcome
 from whence.evaluation.suite import Query

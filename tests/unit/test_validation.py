@@ -216,7 +216,7 @@ async def test_pages_behind_addresses_are_compared() -> None:
     around = Page(f"menu home {TEXTS[0]} footer", "")
     good = await report(Scripted([passage(0)]), sources=SourceTexts(None, {address: around}))
     gone = await report(
-        Scripted([passage(0)]), sources=SourceTexts(None, {address: Page("", "it answered 404")})
+        Scripted([passage(0)]), sources=SourceTexts(None, {address: Page(None, "it answered 404")})
     )
 
     assert (good.passed, good.sources_compared) == (True, 1)

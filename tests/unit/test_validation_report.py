@@ -110,7 +110,7 @@ def sources(*, required: bool) -> SourceTexts:
         {
             "https://book.example/0": Page(f"menu {' '.join(WORDS)} footer", ""),
             "https://book.example/10": Page("something else", ""),
-            "https://book.example/11": Page("", "it answered 404"),
+            "https://book.example/11": Page(None, "it answered 404"),
         },
         required,
     )

@@ -1,17 +1,17 @@
-"""Runs a test collection in a ranking mode, and measures the run."""
+"""Runs a test collection in a ranking mode, by documents, and measures the run."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from whence.evaluation import measures
 from whence.evaluation.beir.collection import BeirDataset
-from whence.evaluation.beir.documents import DocumentSearcher
 from whence.evaluation.beir.trec import RunRow
 from whence.evaluation.run import Plan, Progress, RecordedSearch, Run, no_progress, run_queries
-from whence.evaluation.searcher import Passage, Searcher
+from whence.evaluation.searcher import Passage, Searcher, SearchOutcome
 from whence.schema.errors import BadInput
 
 #: Modes in the order in which they are measured.
@@ -34,6 +34,33 @@ class ModeScores(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: LatencyPercentiles
     queries_refused: int = 0
     """Queries that cannot be searched for, such as blank ones."""
+
+
+class DocumentSearcher:
+    """Searches for more passages until there are enough different documents.
+
+    The number of passages is kept for later queries, so that a collection of long documents needs a second
+    search only once. Only the last search is timed.
+    """
+
+    def __init__(self, search: Searcher) -> None:
+        self._search = search
+        self._passages = 0
+
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
+        """Return the best passage of each document, best first."""
+        self._passages = max(self._passages, limit)
+        while True:
+            started = time.perf_counter()
+            found = await self._search(query, mode=mode, limit=self._passages)
+            latency_ms = found.latency_ms or (time.perf_counter() - started) * 1e3
+            best: dict[str, Passage] = {}
+            for passage in found.passages:
+                best.setdefault(passage.document_id, passage)
+            if len(best) >= limit or len(found.passages) < self._passages:
+                documents = list(best.values())[:limit]
+                return msgspec.structs.replace(found, passages=documents, latency_ms=latency_ms)
+            self._passages *= 2
 
 
 async def run_collection(

@@ -141,13 +141,13 @@ def build_report(
     complete = [outcome for outcome in run.first if not outcome.error]
     passed = sum(result.passed for result in results)
     sequence, load = report_sequence(run, thresholds), report_load(run)
+    too_few = f"{passed} of {len(results)} queries pass, {thresholds.min_pass:.0%} are required"
     verdict = {
-        "queries": _share_fault(passed, len(results), thresholds.min_pass),
+        "queries": too_few if passed < thresholds.min_pass * len(results) else None,
         "p95": _slow_fault("", total, thresholds),
         "mean": _too_long("the mean latency", total.avg_ms, thresholds.max_mean_ms),
-        **(_repeated_faults("sequence", "in a sequence", sequence, thresholds) if sequence else {}),
-        **({"sequence_slower": _slower_fault(sequence, thresholds)} if sequence else {}),
-        **(_repeated_faults("load", "under load", load, thresholds) if load else {}),
+        **_repeated_faults("sequence", "in a sequence", sequence, thresholds),
+        **_repeated_faults("load", "under load", load, thresholds),
     }
     return ValidationReport(
         passed=not any(verdict.values()),
@@ -183,12 +183,6 @@ def build_report(
     )
 
 
-def _share_fault(passed: int, total: int, least: float) -> str | None:
-    if passed >= least * total:
-        return None
-    return f"{passed} of {total} queries pass, {least:.0%} are required"
-
-
 def _too_long(what: str, found_ms: float, limit_ms: float) -> str | None:
     if found_ms < limit_ms:
         return None
@@ -201,31 +195,26 @@ def _slow_fault(where: str, times: Latencies, thresholds: Thresholds) -> str | N
 
 
 def _repeated_faults(
-    name: str, where: str, found: SequenceReport | LoadReport, thresholds: Thresholds
+    name: str, where: str, found: SequenceReport | LoadReport | None, thresholds: Thresholds
 ) -> dict[str, str | None]:
-    def too_many(count: int, share: float, what: str) -> str | None:
-        if count <= share * found.searches:
-            return None
-        return f"{count} of {found.searches} searches {where} {what}, {share:.0%} are allowed"
-
-    return {
-        f"{name}_errors": too_many(
-            found.errors, thresholds.max_errors, "failed or were incomplete"
-        ),
-        f"{name}_changed": too_many(
-            found.changed, thresholds.max_changed, "had other results than before"
-        ),
-        f"{name}_p95": _slow_fault(f" {where}", found.latency, thresholds),
-    }
-
-
-def _slower_fault(sequence: SequenceReport, thresholds: Thresholds) -> str | None:
-    if not sequence.slower:
-        return None
-    return (
-        f"searches in a row took {sequence.slowdown:.1f} times as long as the same queries before,"
-        f" {thresholds.max_slowdown:g} times is allowed"
+    if found is None:
+        return {}
+    counts = (
+        ("errors", found.errors, thresholds.max_errors, "failed or were incomplete"),
+        ("changed", found.changed, thresholds.max_changed, "had other results than before"),
     )
+    faults: dict[str, str | None] = {}
+    for what, count, share, words in counts:
+        fault = f"{count} of {found.searches} searches {where} {words}, {share:.0%} are allowed"
+        faults[f"{name}_{what}"] = fault if count > share * found.searches else None
+    faults[f"{name}_p95"] = _slow_fault(f" {where}", found.latency, thresholds)
+    if isinstance(found, SequenceReport):
+        fault = (
+            f"searches in a row took {found.slowdown:.1f} times as long as the same queries before,"
+            f" {thresholds.max_slowdown:g} times is allowed"
+        )
+        faults[f"{name}_slower"] = fault if found.slower else None
+    return faults
 
 
 def _check_query(
@@ -240,11 +229,12 @@ def _check_query(
     empty = not query.text.strip() and not query.min_results
     found = set(checks.found_topics(topics, passages))
     missing = [topic for topic in topics if topic not in found]
+    slow = f"took {outcome.latency_ms:.0f} ms, at most {thresholds.max_query_ms:g} ms are allowed"
     documents = {one.id: stored.get(one.id, PassageSource()) for one in passages}
     faults: dict[str, str | None] = {
         "answered": None if empty else outcome.error or None,
         "whole": "; ".join(outcome.degraded) or None,
-        "latency": _latency_fault(outcome, thresholds.max_query_ms),
+        "latency": slow if outcome.latency_ms > thresholds.max_query_ms else None,
         "results": checks.results_fault(query, passages),
         "threshold": checks.threshold_fault(query, passages, thresholds.threshold),
         "topics": f"no result is about {', '.join(map(repr, missing))}" if missing else None,
@@ -255,7 +245,10 @@ def _check_query(
         "verbatim": _first(
             _verbatim_fault(one, documents[one.id].digest, sources) for one in passages
         ),
-        "reachable": _first(_page_fault(one, sources) for one in passages),
+        "reachable": _first(
+            page.fault and f"{one.source_url}: {page.fault}"
+            for one, page in ((one, sources.page(one)) for one in passages)
+        ),
         "overlap": checks.overlap_fault(passages),
     }
     reason = _first(faults.values()) or ""
@@ -276,12 +269,6 @@ def _check_query(
     )
 
 
-def _latency_fault(outcome: RecordedSearch, most_ms: float) -> str | None:
-    if outcome.latency_ms <= most_ms:
-        return None
-    return f"took {outcome.latency_ms:.0f} ms, at most {most_ms:g} ms are allowed"
-
-
 def _fields(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in names}
 
@@ -293,12 +280,7 @@ def _first(faults: Iterable[str | None]) -> str | None:
 def _source_text(passage: Passage, sources: SourceTexts) -> str | None:
     """Return the text that a passage should be part of; None when there is none to compare with."""
     text = (sources.documents or {}).get(passage.document_id)
-    return _page_text(passage, sources) if text is None else text
-
-
-def _page_text(passage: Passage, sources: SourceTexts) -> str | None:
-    page = sources.pages.get(passage.source_url or "")
-    return page.text if page and not page.fault else None
+    return sources.page(passage).text if text is None else text
 
 
 def _verbatim_fault(passage: Passage, digest: str, sources: SourceTexts) -> str | None:
@@ -306,10 +288,5 @@ def _verbatim_fault(passage: Passage, digest: str, sources: SourceTexts) -> str 
     if sources.documents is not None and sources.required and text is None:
         return f"{passage.id}: its document {passage.document_id!r} is not in the sources"
     return checks.verbatim_fault(passage, digest, text) or checks.verbatim_fault(
-        passage, digest, _page_text(passage, sources), excerpt=True
+        passage, digest, sources.page(passage).text, excerpt=True
     )
-
-
-def _page_fault(passage: Passage, sources: SourceTexts) -> str | None:
-    page = sources.pages.get(passage.source_url or "")
-    return f"{passage.source_url}: {page.fault}" if page and page.fault else None
