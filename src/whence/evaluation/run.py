@@ -16,7 +16,7 @@ from itertools import cycle, islice
 import msgspec
 
 from whence.evaluation.searcher import Searcher, SearchOutcome
-from whence.evaluation.suite import Query
+from whence.evaluation.suite import Query, Suite
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -96,20 +96,20 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
-async def run_queries(
+async def ask_suite(
     search: Searcher,
-    queries: Sequence[Query],
+    suite: Suite,
     plan: Plan,
     *,
     clock: Callable[[], float] = time.perf_counter,
     progress: Progress = no_progress,
 ) -> Run:
-    """Ask queries as planned.
+    """Ask the queries of a suite as planned.
 
     Raises:
         WhenceError: The error of a search is not one that the plan records.
     """
-    runner = _Runner(search, queries, plan, clock, progress, clock())
+    runner = _Runner(search, suite.queries, plan, clock, progress, clock())
     if plan.warm_up:
         await runner.warm_up()
     return await runner.run()

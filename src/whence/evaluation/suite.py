@@ -53,4 +53,4 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
     queries: Sequence[Query]
     version: str = ""
     digest: str = ""
-    """Digest of the values of its file."""
+    """Digest of the values of its file, for comparisons with recorded runs."""

@@ -13,7 +13,7 @@ import msgspec
 
 from whence.evaluation.beir.trec import Qrels, read_qrels
 from whence.evaluation.files import read_lines
-from whence.evaluation.suite import Query
+from whence.evaluation.suite import Query, Suite
 from whence.ingest.strict_json import parse_object
 from whence.schema.errors import BadInput
 
@@ -50,17 +50,15 @@ class BeirDataset(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     @property
-    def suite(self) -> list[Query]:
-        """The queries with their judgements."""
-        return [
-            Query(
-                id=query,
-                text=text,
-                grades=self.qrels[query],
-                own_document=self.own_documents.get(text),
-            )
-            for query, text in self.queries.items()
-        ]
+    def suite(self) -> Suite:
+        """The queries with their judgements, as they are asked."""
+        own, grades = self.own_documents, self.qrels
+        return Suite(
+            queries=[
+                Query(id=one, text=text, grades=grades[one], own_document=own.get(text))
+                for one, text in self.queries.items()
+            ]
+        )
 
 
 def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:

@@ -10,7 +10,7 @@ import msgspec
 from whence.evaluation import measures
 from whence.evaluation.beir.collection import BeirDataset
 from whence.evaluation.beir.trec import RunRow
-from whence.evaluation.run import Plan, Progress, RecordedSearch, Run, no_progress, run_queries
+from whence.evaluation.run import Plan, Progress, RecordedSearch, Run, ask_suite, no_progress
 from whence.evaluation.searcher import Passage, Searcher, SearchOutcome
 from whence.schema.errors import BadInput
 
@@ -74,7 +74,7 @@ async def run_collection(
     """Rank documents for every query, one after the other; a query that is refused has none."""
     # One more, in place of the document that is the query itself.
     plan = Plan(mode=mode, limit=depth + bool(dataset.own_documents), recorded=(BadInput,))
-    return await run_queries(DocumentSearcher(search), dataset.suite, plan, progress=progress)
+    return await ask_suite(DocumentSearcher(search), dataset.suite, plan, progress=progress)
 
 
 def ranking_of(found: RecordedSearch, depth: int) -> Sequence[Passage]:

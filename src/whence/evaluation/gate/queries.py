@@ -17,7 +17,7 @@ from whence.evaluation import measures
 from whence.evaluation.gate.files import Floor, IntentLatency, Metrics, RetrieverScores
 from whence.evaluation.gate.hints import match_hints, names_hit
 from whence.evaluation.gate.reference_work import ReferenceWork, relative_latencies
-from whence.evaluation.run import Plan, Progress, RecordedSearch, Run, no_progress, run_queries
+from whence.evaluation.run import Plan, Progress, RecordedSearch, Run, ask_suite, no_progress
 from whence.evaluation.searcher import Passage, Searcher
 from whence.evaluation.suite import INTENTS, Intent, NegativeTarget, Query, Suite
 
@@ -104,7 +104,7 @@ async def run_suite(
         NotFound: The collection does not exist. A service that does not answer only degrades its query.
     """
     plan = Plan(mode=mode, limit=k, repeats=_REPEATS * len(suite.queries), work=reference)
-    run = await run_queries(search, suite.queries, plan, progress=progress)
+    run = await ask_suite(search, suite, plan, progress=progress)
     return query_reports(run, k)
 
 

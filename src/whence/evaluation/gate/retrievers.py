@@ -10,7 +10,7 @@ import msgspec
 from whence.evaluation import measures
 from whence.evaluation.gate.files import RetrieverScores, Tolerance
 from whence.evaluation.gate.queries import score_hits
-from whence.evaluation.run import SERVICE_ERRORS, Plan, Progress, no_progress, run_queries
+from whence.evaluation.run import SERVICE_ERRORS, Plan, Progress, ask_suite, no_progress
 from whence.evaluation.searcher import Passage, Searcher
 from whence.evaluation.suite import Suite
 from whence.schema.errors import BadInput
@@ -59,7 +59,7 @@ async def measure_retrievers(
 
         limit = k if mode != "hybrid" else max(k, _DEPTH)
         plan = Plan(mode=mode, limit=limit, warm_up=False, recorded=_DOWN)
-        run = await run_queries(search, suite.queries, plan, progress=moved)
+        run = await ask_suite(search, suite, plan, progress=moved)
         if not any(one.error or one.degraded for one in run.first):
             rankings[mode] = [one.passages for one in run.first]
     if whole := rankings.get("hybrid"):

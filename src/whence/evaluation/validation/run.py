@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from whence.evaluation.run import Plan, Progress, Run, no_progress, run_queries
+from whence.evaluation.run import Plan, Progress, Run, ask_suite, no_progress
 from whence.evaluation.suite import MIN_QUERY, Query
 from whence.evaluation.validation.suite_file import ValidationSuite
 from whence.evaluation.validation.target import Target
@@ -63,7 +63,7 @@ async def run_validation(
         time_limit_s=limits.time_limit_s,
         on_error=_log,
     )
-    return await run_queries(target, suite.asked, plan, clock=clock, progress=progress)
+    return await ask_suite(target, suite.suite, plan, clock=clock, progress=progress)
 
 
 def _log(query: Query, error: Exception, message: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from whence.evaluation.files import parse_data, read_text, to_struct
 from whence.evaluation.searcher import Passage
-from whence.evaluation.suite import MIN_QUERY, Query
+from whence.evaluation.suite import MIN_QUERY, Query, Suite
 from whence.schema.errors import ConfigError, NotFound
 
 #: Documents of the example handbook that the shipped suite asks about; a collection with all of them is it.
@@ -83,9 +83,10 @@ class ValidationSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     limits: Thresholds = Thresholds()
 
     @property
-    def asked(self) -> list[Query]:
+    def suite(self) -> Suite:
         """The queries as they are asked."""
-        return msgspec.convert(self.queries, list[Query], from_attributes=True)
+        queries = msgspec.convert(self.queries, list[Query], from_attributes=True)
+        return Suite(queries=queries)
 
 
 def load_suite(path: Path) -> ValidationSuite:
