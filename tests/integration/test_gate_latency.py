@@ -14,7 +14,7 @@ from whence import Engine
 from whence.evaluation.engine_searcher import EngineSearcher
 from whence.evaluation.gate.checks import check_run
 from whence.evaluation.gate.files import SuiteFile, load_policy
-from whence.evaluation.gate.queries import SuiteRun, floor_of, run_suite
+from whence.evaluation.gate.query_reports import SuiteRun, floor_of, run_suite
 from whence.evaluation.gate.reference_work import ReferenceWork
 from whence.evaluation.gate.report import make_baseline
 from whence.evaluation.searcher import SearchOutcome

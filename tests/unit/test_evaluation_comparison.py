@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from whence.evaluation import measures
 from whence.evaluation.charts import differences_svg
 from whence.evaluation.gate.comparison import compare_runs, load_run
-from whence.evaluation.gate.queries import MEASURES
+from whence.evaluation.gate.query_reports import MEASURES
 from whence.evaluation.measures import bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput
 

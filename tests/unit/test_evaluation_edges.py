@@ -12,7 +12,7 @@ from tests.support.gate_policy import POLICY
 from whence.evaluation.gate.checks import check_run
 from whence.evaluation.gate.comparison import load_run
 from whence.evaluation.gate.files import Policy, SuiteFile
-from whence.evaluation.gate.queries import SuiteRun, run_suite, score_hits
+from whence.evaluation.gate.query_reports import SuiteRun, run_suite, score_hits
 from whence.evaluation.gate.report import make_baseline
 from whence.evaluation.run import RecordedSearch, Run
 from whence.evaluation.searcher import Passage, SearchOutcome

@@ -14,7 +14,7 @@ from tests.support.gate_policy import POLICY
 from whence.evaluation.gate.checks import Check, Gate, check_run, loose_checks
 from whence.evaluation.gate.files import Baseline, Policy, SuiteFile
 from whence.evaluation.gate.hints import match_hints, names_hit
-from whence.evaluation.gate.queries import (
+from whence.evaluation.gate.query_reports import (
     SuiteRun,
     floor_of,
     latencies_by_check,

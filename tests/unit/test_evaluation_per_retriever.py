@@ -13,7 +13,7 @@ from tests.support.gate_policy import POLICY as POLICY_FILE
 
 from whence.evaluation.gate.files import Baseline, Policy, RetrieverScores, SuiteFile
 from whence.evaluation.gate.hints import documents_named, names_hit
-from whence.evaluation.gate.queries import SuiteRun, run_suite
+from whence.evaluation.gate.query_reports import SuiteRun, run_suite
 from whence.evaluation.gate.report import baseline_changes, gate_document, make_baseline
 from whence.evaluation.gate.retrievers import compare_retrievers, measure_retrievers
 from whence.evaluation.searcher import Passage, SearchOutcome

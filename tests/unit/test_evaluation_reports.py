@@ -14,7 +14,7 @@ from tests.support.gate_policy import POLICY
 from whence.evaluation.charts import differences_svg
 from whence.evaluation.gate.comparison import RecordedRun, compare_runs
 from whence.evaluation.gate.files import Policy, RetrieverScores, SuiteFile
-from whence.evaluation.gate.queries import SuiteRun, run_suite
+from whence.evaluation.gate.query_reports import SuiteRun, run_suite
 from whence.evaluation.gate.reference_work import ReferenceWork
 from whence.evaluation.gate.report import (
     baseline_changes,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from whence.evaluation.engine_searcher import EngineSearcher
     from whence.evaluation.gate.comparison import Comparison
     from whence.evaluation.gate.files import Baseline, RetrieverScores
-    from whence.evaluation.gate.queries import SuiteRun
+    from whence.evaluation.gate.query_reports import SuiteRun
     from whence.evaluation.suite import Suite
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
@@ -163,7 +163,7 @@ async def _run_suite(
     settings: Settings,
 ) -> SuiteRun:
     from whence.evaluation.engine_searcher import EngineSearcher
-    from whence.evaluation.gate.queries import SuiteRun, run_suite
+    from whence.evaluation.gate.query_reports import SuiteRun, run_suite
     from whence.evaluation.gate.reference_work import ReferenceWork
     from whence.evaluation.gate.report import collection_digest
     from whence.flow.resources import Resources

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from whence.evaluation.gate.files import Baseline, Floor, Metrics, Policy
-from whence.evaluation.gate.queries import QueryReport, latencies_by_check, suite_metrics
+from whence.evaluation.gate.query_reports import QueryReport, latencies_by_check, suite_metrics
 from whence.evaluation.suite import Intent
 
 Category = Literal[

@@ -8,7 +8,7 @@ import msgspec
 
 from whence.evaluation import measures
 from whence.evaluation.files import parse_data, read_text, to_struct
-from whence.evaluation.gate.queries import MEASURES
+from whence.evaluation.gate.query_reports import MEASURES
 from whence.evaluation.measures import Interval, bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput, ConfigError
 

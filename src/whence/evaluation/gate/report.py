@@ -18,7 +18,7 @@ from whence.evaluation.gate.files import (
     RetrieverScores,
 )
 from whence.evaluation.gate.hints import documents_named
-from whence.evaluation.gate.queries import (
+from whence.evaluation.gate.query_reports import (
     MEASURES,
     SuiteRun,
     floor_of,

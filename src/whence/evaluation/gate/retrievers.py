@@ -9,7 +9,7 @@ import msgspec
 
 from whence.evaluation import measures
 from whence.evaluation.gate.files import RetrieverScores, Tolerance
-from whence.evaluation.gate.queries import score_hits
+from whence.evaluation.gate.query_reports import score_hits
 from whence.evaluation.run import SERVICE_ERRORS, Plan, Progress, ask_suite, no_progress
 from whence.evaluation.searcher import Passage, Searcher
 from whence.evaluation.suite import Suite
