@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -46,13 +47,16 @@ class EngineSearcher:
             collection=self.collection,
             distinct=False,
         )
+        started = time.perf_counter()
         report = await self.engine.search_report(request)
+        waited = time.perf_counter() - started
         faults = tuple(fault.reason for fault in report.degraded)
         if rerank and report.results and not report.reranker:
             raise Unavailable("; ".join(faults))
         times = report.latency_ms
         return SearchOutcome(
             passages=[_passage(result) for result in report.results],
+            latency_ms=round(waited * 1e3, 3),
             embedding_ms=times["embedding"],
             search_ms=times["search"] + times["texts"],
             degraded=faults,

@@ -39,7 +39,7 @@ class SearchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     passages: list[Passage] = []
     """Best first."""
     latency_ms: float = 0.0
-    """0 leaves it to the caller to measure it."""
+    """Milliseconds that a caller waits; 0 leaves it to the caller to measure them."""
     embedding_ms: float = 0.0
     search_ms: float = 0.0
     """Milliseconds for ranking and reading the texts."""
