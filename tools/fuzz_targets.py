@@ -14,9 +14,9 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
 from whence.engine.evidence_verifier import faults
-from whence.evaluation.beir import read_qrels
-from whence.evaluation.gate.schema import load_baseline, load_policy, load_suite
-from whence.evaluation.validation.suite import parse_suite
+from whence.evaluation.beir.trec import read_qrels
+from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
+from whence.evaluation.validation.suite_file import parse_suite
 from whence.flow.loader import parse_flow
 from whence.flow.settings import Settings
 from whence.gateway import requests as bodies

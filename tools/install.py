@@ -2,8 +2,8 @@
 
     python tools/install.py requirements.lock [LOCK ...] [--editable FOLDER]
 
-pip installs the pinned uv into the folder `uv` of the environment. uv does not read the configuration of pip, so it
-is translated. pip installs everything, and one line says why, when the configuration has a setting without a
+pip installs the pinned uv into the folder `uv` of the environment. uv does not read the configuration of pip, so
+it is translated. pip installs everything, and one line says why, when the configuration has a setting without a
 translation, when uv has no wheel for this platform or is not in the index, and when uv fails.
 """
 
@@ -51,7 +51,7 @@ class UvUnusable(Exception):
 
 
 def parse_settings(listing: str) -> dict[str, str]:
-    """Return the settings of `pip install` from the output of `pip config list`; the environment counts most."""
+    """Return the settings of `pip install` from the output of `pip config list`; the environment wins."""
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in listing.splitlines():
         match = re.fullmatch(r"(global|install|:env:)\.([^=]+)=(.+)", line)
@@ -79,7 +79,10 @@ def uv_environment(settings: Mapping[str, str], environment: Mapping[str, str]) 
             raise UvUnusable(f"pip's setting {name} has no equal in uv")
     if "UV_INDEX" in variables:  # pip takes a version from any index
         variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
-    bundles = (settings.get("cert"), *map(environment.get, ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")))
+    bundles = (
+        settings.get("cert"),
+        *map(environment.get, ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")),
+    )
     if bundle := next(filter(None, bundles), None):
         variables["SSL_CERT_DIR" if Path(bundle).is_dir() else "SSL_CERT_FILE"] = bundle
     own = {name: value for name, value in environment.items() if name.startswith("UV_")}
@@ -108,7 +111,9 @@ def install_uv(folder: Path = UV_FOLDER, lock: Path = UV_LOCK) -> Path:
 
 def prepare_uv() -> tuple[list[str], dict[str, str]]:
     """Return the command of uv that installs, and its environment."""
-    listing = subprocess.run([*PIP, "config", "list"], stdout=subprocess.PIPE, text=True, check=True)
+    listing = subprocess.run(
+        [*PIP, "config", "list"], stdout=subprocess.PIPE, text=True, check=True
+    )
     environment = uv_environment(parse_settings(listing.stdout), os.environ)
     return [str(install_uv()), "pip", "install", "--python", sys.executable], environment
 

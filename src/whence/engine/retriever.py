@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
-from whence.evaluation.searcher import MIN_QUERY
 from whence.operations.search import Search
 from whence.retrieval.fusion import Fusion
 from whence.retrieval.hybrid import HybridSearch, QueryRetriever
@@ -34,6 +33,10 @@ if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.engine.protocols import Embedder, SparseRetriever, VectorStore
     from whence.retrieval.results import RetrievalResult
+
+
+#: Shortest query in characters; other searches take any that is not blank.
+MIN_QUERY = 3
 
 
 class RetrieverNotReady(WhenceError, RuntimeError):

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 
 from whence.evaluation.files import parse_data, read_text, to_struct
-from whence.evaluation.searcher import MIN_QUERY
-from whence.evaluation.validation.target import Section
+from whence.evaluation.searcher import Passage
+from whence.evaluation.suite import MIN_QUERY, Query, Suite
 from whence.schema.errors import ConfigError, NotFound
 
 #: Documents of the example handbook that the shipped suite asks about; a collection with all of them is it.
@@ -39,12 +39,10 @@ class TestQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # Keeps pytest from taking it for tests of its own.
     __test__ = False
 
-    query_text: str
+    text: str = msgspec.field(name="query_text")
     expected_topics: Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
-    """Words that must all occur in the results; None when nothing is said about it."""
     min_results: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
     source_url_pattern: str | None = None
-    """Regular expression that some result's address must match, anywhere in it."""
 
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -83,6 +81,12 @@ class ValidationSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     queries: Annotated[list[TestQuery], msgspec.Meta(min_length=1)]
     limits: Thresholds = Thresholds()
+
+    @property
+    def suite(self) -> Suite:
+        """The queries as they are asked."""
+        queries = msgspec.convert(self.queries, list[Query], from_attributes=True)
+        return Suite(queries=queries)
 
 
 def load_suite(path: Path) -> ValidationSuite:
@@ -130,7 +134,7 @@ _WINDOW = 12
 _WORD = re.compile(r"\w+")
 
 
-def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSuite:
+def generate_suite(sections: Sequence[Passage], count: int = 10) -> ValidationSuite:
     """Return a suite of at least `MIN_QUERIES` and at most `count` queries.
 
     A query has twelve words: the section's path and the beginning of its text, since a heading such as
@@ -143,7 +147,7 @@ def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSu
     for query in (*_by_heading(sections), *_by_text(sections)):
         if len(found) >= count or (len(found) >= MIN_QUERIES and query.expected_topics is None):
             break
-        found.setdefault(query.query_text.casefold(), query)
+        found.setdefault(query.text.casefold(), query)
     if not found:
         raise NotFound(
             "the collection has nothing to ask about that these rights may see",
@@ -155,19 +159,19 @@ def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSu
     return ValidationSuite(queries=(queries * repeats)[: max(len(queries), MIN_QUERIES)])
 
 
-def _by_heading(sections: Sequence[Section]) -> Iterator[TestQuery]:
+def _by_heading(sections: Sequence[Passage]) -> Iterator[TestQuery]:
     for section in sections:
-        path = list(dict.fromkeys(_words(section.section_path)))
+        path = list(dict.fromkeys(_words(section.section_path or "")))
         if not path:
             continue
         body = _words(_below_heading(section))
         text = " ".join([*path[:_WINDOW], *body[: max(0, _WINDOW - len(path))]])
-        topic = " ".join(_words(section.heading)[:_WINDOW]) or text
+        topic = " ".join(_words(section.heading or "")[:_WINDOW]) or text
         if len(text) >= MIN_QUERY:
             yield _query(text, section, topic)
 
 
-def _by_text(sections: Sequence[Section]) -> Iterator[TestQuery]:
+def _by_text(sections: Sequence[Passage]) -> Iterator[TestQuery]:
     for section in sections:
         words = _words(section.text)
         for start in range(0, len(words), _WINDOW):
@@ -176,18 +180,18 @@ def _by_text(sections: Sequence[Section]) -> Iterator[TestQuery]:
                 yield _query(text, section, None)
 
 
-def _query(text: str, section: Section, topic: str | None) -> TestQuery:
+def _query(text: str, section: Passage, topic: str | None) -> TestQuery:
     return TestQuery(
-        query_text=text,
+        text=text,
         expected_topics=None if topic is None else [topic],
         min_results=1,
         source_url_pattern=f"^{re.escape(section.source_url)}$" if section.source_url else None,
     )
 
 
-def _below_heading(section: Section) -> str:
+def _below_heading(section: Passage) -> str:
     first, _, rest = section.text.partition("\n")
-    return rest if set(_words(first)) == set(_words(section.heading)) else section.text
+    return rest if set(_words(first)) == set(_words(section.heading or "")) else section.text
 
 
 def _words(text: str) -> list[str]:

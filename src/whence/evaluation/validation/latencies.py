@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from whence.evaluation import measures
-from whence.evaluation.validation.run import QueryOutcome, ValidationRun
-from whence.evaluation.validation.suite import TestQuery, Thresholds
+from whence.evaluation.run import RecordedSearch, Run
+from whence.evaluation.validation.suite_file import Thresholds
 
 _PERCENTILES = (50, 95, 99)
 #: Searches in a row that are compared: a quarter of the sequence, but at least these.
@@ -59,11 +59,6 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     consistent: bool
 
 
-def was_answered(outcome: QueryOutcome) -> bool:
-    """Return whether a query was searched for and answered."""
-    return not outcome.error and bool(outcome.query.query_text.strip())
-
-
 def summarize_latencies(times: Sequence[float]) -> Latencies:
     """Summarise latencies in milliseconds."""
     return Latencies(
@@ -81,7 +76,7 @@ def summarize_latencies(times: Sequence[float]) -> Latencies:
     )
 
 
-def report_sequence(run: ValidationRun, limits: Thresholds) -> SequenceReport | None:
+def report_sequence(run: Run, limits: Thresholds) -> SequenceReport | None:
     """Report the sequence; None when none ran."""
     if not run.sequence:
         return None
@@ -89,48 +84,41 @@ def report_sequence(run: ValidationRun, limits: Thresholds) -> SequenceReport | 
     return SequenceReport(slowdown=slowdown, slower=slower, **_repeated(run, run.sequence))
 
 
-def report_load(run: ValidationRun) -> LoadReport | None:
+def report_load(run: Run) -> LoadReport | None:
     """Report the searches of several readers; None when none ran."""
     if not run.load:
         return None
     return LoadReport(clients=run.clients, **_repeated(run, run.load))
 
 
-def _repeated(run: ValidationRun, outcomes: Sequence[QueryOutcome]) -> dict[str, Any]:
-    refused = {_key(one.query) for one in run.first if one.refused}
-    asked = [one for one in outcomes if not one.cut and _key(one.query) not in refused]
-    changed = _changed(run, asked)
+def _repeated(run: Run, searches: Sequence[RecordedSearch]) -> dict[str, Any]:
+    refused = {_key(one) for one in run.first if one.refused}
+    counted = [one for one in searches if not one.cut and _key(one) not in refused]
+    known: dict[tuple[str, int], list[str]] = {}
+    for one in (*run.first, *run.sequence, *run.load):
+        if not one.error and not one.partial:
+            known.setdefault(_key(one), _ids(one))
+    changed = sum(
+        known[_key(one)] != _ids(one) for one in counted if not one.error and not one.partial
+    )
     return {
-        "latency": summarize_latencies([one.latency_ms for one in outcomes if was_answered(one)]),
-        "searches": len(asked),
-        "errors": sum(bool(one.error) or one.partial for one in asked),
+        "latency": summarize_latencies([one.latency_ms for one in searches if not one.error]),
+        "searches": len(counted),
+        "errors": sum(bool(one.error) or one.partial for one in counted),
         "changed": changed,
         "consistent": not changed,
     }
 
 
-def _changed(run: ValidationRun, again: Iterable[QueryOutcome]) -> int:
-    """Count the searches whose results are not those of the first whole answer to the same query."""
-    known: dict[tuple[str, int], list[str]] = {}
-    for outcome in (*run.first, *run.sequence, *run.load):
-        if was_answered(outcome) and not outcome.partial:
-            known.setdefault(_key(outcome.query), _ids(outcome))
-    return sum(
-        known[_key(one.query)] != _ids(one)
-        for one in again
-        if was_answered(one) and not one.partial
-    )
+def _key(search: RecordedSearch) -> tuple[str, int]:
+    return search.query.text, search.query.min_results
 
 
-def _key(query: TestQuery) -> tuple[str, int]:
-    return query.query_text, query.min_results
+def _ids(search: RecordedSearch) -> list[str]:
+    return [passage.id for passage in search.passages]
 
 
-def _ids(outcome: QueryOutcome) -> list[str]:
-    return [passage.id for passage in outcome.passages]
-
-
-def _slowdown(run: ValidationRun, limits: Thresholds) -> tuple[float, bool]:
+def _slowdown(run: Run, limits: Thresholds) -> tuple[float, bool]:
     """Compare each search of the sequence with the first one for the same query.
 
     The lower median of some searches in a row counts, so that one that other work of the machine delayed is
@@ -139,21 +127,20 @@ def _slowdown(run: ValidationRun, limits: Thresholds) -> tuple[float, bool]:
     first: dict[tuple[str, int], float] = {}
     ratios: list[float] = []
     excess: list[float] = []
-    for number, outcome in enumerate((*run.first, *run.sequence)):
-        if not was_answered(outcome):
+    for number, search in enumerate((*run.first, *run.sequence)):
+        if search.error:
             continue
         # The clock may have seen no time pass.
-        before = first.setdefault(_key(outcome.query), max(outcome.latency_ms, 0.001))
+        before = first.setdefault(_key(search), max(search.latency_ms, 0.001))
         if number >= len(run.first):
-            ratios.append(outcome.latency_ms / before)
-            excess.append(outcome.latency_ms - before)
+            ratios.append(search.latency_ms / before)
+            excess.append(search.latency_ms - before)
     row = max(_LEAST_IN_A_ROW, len(ratios) // 4)
     windows = [
         (statistics.median_low(ratios[at : at + row]), statistics.median_low(excess[at : at + row]))
         for at in range(len(ratios) - row + 1)
     ]
-    largest = max((ratio for ratio, _ in windows), default=1.0)
     slower = any(
         ratio > limits.max_slowdown and more > limits.slowdown_ms for ratio, more in windows
     )
-    return round(largest, 3), slower
+    return round(max((ratio for ratio, _ in windows), default=1.0), 3), slower

@@ -12,8 +12,9 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whence.evaluation.gate.run import QueryReport, latencies_by_check, suite_metrics
-from whence.evaluation.gate.schema import Baseline, Floor, Intent, Metrics, Policy
+from whence.evaluation.gate.files import Baseline, Floor, Metrics, Policy
+from whence.evaluation.gate.query_reports import QueryReport, latencies_by_check, suite_metrics
+from whence.evaluation.suite import Intent
 
 Category = Literal[
     "recall_drop",
@@ -35,7 +36,10 @@ _QUALITY: tuple[tuple[str, str, Direction], ...] = (
     ("ndcg_at_k", "min_ndcg_at_k", "min"),
     ("zero_result_rate", "max_zero_result_rate", "max"),
     ("clustering_ratio", "max_clustering_ratio", "max"),
+    ("degraded_query_rate", "max_degraded_query_rate", "max"),
 )
+#: Fields of a query that follow from its results.
+_RANKING = ("reciprocal_rank", "recall_at_k", "ndcg_at_k", "cluster_ratio")
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,10 +100,7 @@ def loose_checks(gate: Gate) -> list[str]:
 
 
 def check_run(
-    queries: Sequence[QueryReport],
-    baseline: Baseline,
-    policy: Policy,
-    floor: Floor | None = None,
+    queries: Sequence[QueryReport], baseline: Baseline, policy: Policy, floor: Floor | None = None
 ) -> Gate:
     """Compare a run with a baseline under a policy. Cost: linear in the queries.
 
@@ -109,23 +110,15 @@ def check_run(
         policy: Limits and tolerances.
         floor: Floor of the run; None when it was not measured.
     """
-    now = suite_metrics(queries)
-    quality = _quality_checks(now, baseline.metrics, policy)
-    degraded = _check(
-        "degraded_query_rate",
-        now.degraded_query_rate,
-        baseline.metrics.degraded_query_rate,
-        policy.quality.max_degraded_query_rate,
-        policy.tolerance.degraded_query_rate,
-    )
+    quality = _quality_checks(suite_metrics(queries), baseline.metrics, policy)
     observed = []
     if not policy.quality.enforce_degraded_query_rate:
+        degraded = quality.pop()
         observed = [] if degraded.passed else [degraded.metric]
-        degraded = msgspec.structs.replace(degraded, threshold=1.0, passed=True)
+        quality.append(msgspec.structs.replace(degraded, threshold=1.0, passed=True))
     unequal = sum(not query.replayed_equal for query in queries)
     checks = [
         *quality,
-        degraded,
         *_latency_checks(queries, baseline, policy, machine_factors(floor, baseline.floor)),
         # Two runs of one suite over one collection must give one order.
         _check("replay_differences", float(unequal), 0.0, 0.0, None, unit="queries"),
@@ -185,14 +178,18 @@ def machine_factors(now: Floor | None, before: Floor | None) -> dict[str, float]
 def _latency_checks(
     queries: Sequence[QueryReport], baseline: Baseline, policy: Policy, factors: Mapping[str, float]
 ) -> list[Check]:
+    recorded_ms: dict[str, float] = msgspec.structs.asdict(baseline.metrics)
+    for intent, one in baseline.latency_by_intent.items():
+        recorded_ms[f"latency_p50_ms.{intent}"] = one.p50_ms
+        recorded_ms[f"latency_p95_ms.{intent}"] = one.p95_ms
     checks = []
     for name, (current, _) in latencies_by_check(queries).items():
-        kind, _, intent = name.partition(".")
-        percentile = "p50" if "_p50_" in kind else "p95"
+        percentile = "p50" if "_p50_" in name else "p95"
         # A recorded latency of 0 means that there is none.
-        recorded = _recorded_latency(baseline, kind, percentile, intent) or None
+        recorded = recorded_ms.get(name) or None
         expected = None if recorded is None else recorded * factors.get(name, 1.0)
-        most = policy.latency.by_intent.get(cast("Intent", intent), policy.latency)
+        own_limits = policy.latency.by_intent.get(cast("Intent", name.partition(".")[2]))
+        most = own_limits or policy.latency
         slack = getattr(policy.tolerance, f"{percentile}_latency_ms")
         ratio = getattr(policy.tolerance, f"{percentile}_latency_ratio")
         checks.append(
@@ -207,13 +204,6 @@ def _latency_checks(
             )
         )
     return checks
-
-
-def _recorded_latency(baseline: Baseline, kind: str, percentile: str, intent: str) -> float:
-    if not intent:
-        return float(getattr(baseline.metrics, kind))
-    recorded = baseline.latency_by_intent.get(cast("Intent", intent))
-    return 0.0 if recorded is None else float(getattr(recorded, f"{percentile}_ms"))
 
 
 def _check(
@@ -256,17 +246,14 @@ def _explained(
     lost = {one.id for one in changed_queries(queries, baseline) if one.lost_hints}
     if not lost:
         return _explained_by_recall(quality)
-    recorded = {query.id: query for query in baseline.per_query}
-    restored = []
-    for query in queries:
-        if query.id in lost:
-            fields = ("reciprocal_rank", "recall_at_k", "ndcg_at_k", "cluster_ratio")
-            kept: dict[str, Any] = {name: getattr(recorded[query.id], name) for name in fields}
+    restored = {query.id: query for query in queries}
+    for old in baseline.per_query:
+        if old.id in lost:
+            fields: dict[str, Any] = {name: getattr(old, name) for name in _RANKING}
             # A negative target in the place of a lost one is part of the loss.
-            restored.append(msgspec.structs.replace(query, negative_violations=0, **kept))
-        else:
-            restored.append(query)
-    checks = _quality_checks(suite_metrics(restored), baseline.metrics, policy)
+            now = msgspec.structs.replace(restored[old.id], negative_violations=0, **fields)
+            restored[old.id] = now
+    checks = _quality_checks(suite_metrics(list(restored.values())), baseline.metrics, policy)
     return {check.metric for check in checks if check.passed}
 
 

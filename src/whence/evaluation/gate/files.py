@@ -7,14 +7,11 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from whence.evaluation.files import read_struct
-from whence.evaluation.searcher import MIN_QUERY
+from whence.evaluation.files import digest_of, read_struct
+from whence.evaluation.suite import MIN_QUERY, Intent, NegativeTarget, Query, Suite, Target
 from whence.schema.errors import ConfigError
 
 BASELINE_VERSION: Final = "retrieval-eval-baseline-v1"
-
-Intent = Literal["symbol", "path", "error", "natural_language"]
-INTENTS: tuple[Intent, ...] = ("symbol", "path", "error", "natural_language")
 
 #: Limits above this, a day, are mistakes; it also refuses numbers too large for a float.
 _MAX_MS = 86_400_000.0
@@ -31,35 +28,27 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Base of structs that refuse unknown keys."""
 
 
-class Target(_Strict, frozen=True, kw_only=True):
-    """A document that a query should find."""
-
-    hint: Text
-    """Document id, path, name or qualified name, whole or its last segments."""
-
-
-class NegativeTarget(Target, frozen=True, kw_only=True):
-    """A document that a query should not find."""
-
-    within: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Lowest rank at which a match is a violation; k when None."""
-
-
 class SuiteQuery(_Strict, frozen=True, kw_only=True):
     """One case of a suite."""
 
     id: Text
-    query: Text
+    text: Text = msgspec.field(name="query")
     intent: Intent
     expected_targets: Annotated[list[Target], msgspec.Meta(min_length=1)]
     negative_targets: list[NegativeTarget] = []
 
 
-class Suite(_Strict, frozen=True, kw_only=True):
+class SuiteFile(_Strict, frozen=True, kw_only=True):
     """Queries and their targets, sorted by id."""
 
     version: Text
     queries: Annotated[list[SuiteQuery], msgspec.Meta(min_length=1)]
+
+    @property
+    def suite(self) -> Suite:
+        """The queries as they are asked."""
+        queries = msgspec.convert(self.queries, list[Query], from_attributes=True)
+        return Suite(queries=queries, version=self.version, digest=digest_of(self))
 
 
 class RetrieverScores(_Strict, frozen=True, kw_only=True):
@@ -99,7 +88,7 @@ class IntentLatency(_Strict, frozen=True, kw_only=True):
 
 
 class Floor(_Strict, frozen=True, kw_only=True):
-    """Times of the fixed work that is done beside the searches, see `floor`."""
+    """Times of the fixed work that is done beside the searches, see `reference_work`."""
 
     work: Text
     """Name of the work."""
@@ -204,21 +193,22 @@ def load_suite(path: Path) -> Suite:
             a target is both expected and negative, or a text is blank.
         BadInput: The file cannot be read.
     """
-    suite = read_struct(path, Suite, hint="correct the suite file")
+    suite = read_struct(path, SuiteFile, hint="correct the suite file")
     ids = [query.id for query in suite.queries]
     _check_once(f"{path}: queries: the id", ids)
     for query in suite.queries:
         where = f"{path}: query {query.id!r}"
         if not query.id.strip() or not suite.version.strip():
             raise ConfigError(f"{path}: an id or the version is blank")
-        if len(query.query.strip()) < MIN_QUERY:
+        if len(query.text.strip()) < MIN_QUERY:
             raise ConfigError(f"{where}: query has fewer than {MIN_QUERY} characters")
         hints = [target.hint.strip().casefold() for target in query.expected_targets]
         unwanted = [target.hint.strip().casefold() for target in query.negative_targets]
         if not all([*hints, *unwanted]):
             raise ConfigError(f"{where}: a hint is blank")
         _check_once(f"{where}: the hint", [*hints, *unwanted])
-    return Suite(version=suite.version, queries=sorted(suite.queries, key=lambda query: query.id))
+    queries = sorted(suite.queries, key=lambda query: query.id)
+    return SuiteFile(version=suite.version, queries=queries).suite
 
 
 def load_baseline(path: Path) -> Baseline:
