@@ -21,6 +21,7 @@ from whence.flow.loader import parse_flow
 from whence.flow.settings import Settings
 from whence.gateway import requests as bodies
 from whence.gateway.auth import Caller
+from whence.gateway.bodies import body_of
 from whence.gateway.documents import files_of, tags_for
 from whence.gateway.group_rights import GroupRights
 from whence.gateway.jwt_check import JwtCheck
@@ -38,6 +39,9 @@ from whence.ingest.front_matter import read_front_matter
 from whence.ingest.load_results import LoadFailure
 from whence.ingest.loader_registry import detect_loader, loaders_by_suffix
 from whence.ingest.sources import SourceFile
+from whence.operations.ask import Ask
+from whence.operations.explain import Explain, ExplainAbsence
+from whence.operations.search import Search
 from whence.provenance.render.rdf import run_sparql
 from whence.provenance.trace import read_trace
 from whence.schema.access import Access
@@ -97,7 +101,7 @@ def _records(path: Path) -> None:
 
 
 _MESSAGES = [kind for _, kind in sorted(message_types().items())]
-_BODIES = (bodies.SearchBody, bodies.AskBody, bodies.ExplainBody, bodies.WhyNotBody)
+_BODIES = tuple(body_of(one) for one in (Search, Ask, Explain, ExplainAbsence))
 _TRIPLES: Any = msgspec.json.Decoder(list[Triple])
 
 

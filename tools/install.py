@@ -2,9 +2,9 @@
 
     python tools/install.py requirements.lock [LOCK ...] [--editable FOLDER]
 
-pip installs the pinned uv into the folder `uv` of the environment. uv does not read the configuration of pip, so
-it is translated. pip installs everything, and one line says why, when the configuration has a setting without a
-translation, when uv has no wheel for this platform or is not in the index, and when uv fails.
+pip installs the pinned uv into the folder `uv` of the environment. uv does not read the configuration of pip,
+so it is translated. pip installs everything, and one line says why, when the configuration has a setting
+without a translation, when uv has no wheel for this platform or is not in the index, and when uv fails.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whence.operations.search import Search
 from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.pipeline import search
 from whence.retrieval.services import (
@@ -130,7 +131,7 @@ class Copies:
 
 
 async def found(services: Copies, **options: Any) -> list[tuple[str, list[str]]]:
-    report = await search(cast("RetrievalServices", services), "what?", **options)
+    report = await search(cast("RetrievalServices", services), Search("what?", **options))
     return [(one.chunk.id, [copy.chunk_id for copy in one.duplicates]) for one in report.results]
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 from tests.support.expected import assert_expected
 
 from whence.answering.plain_services import read_match
+from whence.operations.search import Search
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.editions import newer_editions, newest_first, old_editions, outdated
@@ -820,7 +821,10 @@ async def test_searches_from_query_to_report() -> None:
             continue
         services = Services(mode, fault)
         try:
-            report = await search(services, query, top_k=top_k, **option)  # type: ignore[arg-type]
+            fields = {name: one for name, one in option.items() if name != "no_reranker"}
+            absent = option.get("no_reranker", "")
+            asked = Search(query, top_k=top_k, **fields)
+            report = await search(services, asked, no_reranker=absent)  # type: ignore[arg-type]
         except WhenceError as error:
             shown: Any = f"{error.code}: {error.message}"
         else:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from whence.answering.plain_services import read_match
+from whence.operations.search import Search
 from whence.retrieval import pipeline
 from whence.retrieval.fusion import FUSIONS, rank_candidates
 from whence.retrieval.hybrid import HybridSearch, QueryRetriever
@@ -86,8 +87,10 @@ class Services:
 
 
 async def asked(services: Services, **options: Any) -> SearchReport:
-    given: dict[str, Any] = {"top_k": 5, "distinct": False}
-    return await search(cast("RetrievalServices", services), "a query", **(given | options))
+    fields: dict[str, Any] = {"top_k": 5, "distinct": False} | options
+    absent = fields.pop("no_reranker", "")
+    asked = Search("a query", **fields)
+    return await search(cast("RetrievalServices", services), asked, no_reranker=absent)
 
 
 def found(report: SearchReport) -> list[tuple[str, float]]:

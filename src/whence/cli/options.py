@@ -270,7 +270,7 @@ def operation_options(operation: type[Operation[Any]]) -> list[Parameter]:
 
 def _option_of(one: OperationParameter, known: Mapping[str, OperationParameter]) -> Parameter:
     kind = _kind(one)
-    text = one.sentence + (f" {one.offered.text}" if one.offered.text else "")
+    text = f"{one.sentence} {one.offered.cli_text}".strip()
     for name, other in known.items():
         text = text.replace(f"`{name}`", other.option)
     text = text.replace("`", "")

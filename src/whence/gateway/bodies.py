@@ -69,7 +69,7 @@ def _described(one: Parameter) -> Meta:
     }
     if one.name == "timeout_s":
         ranges["le"] = MAX_TIMEOUT_S
-    return Meta(description=one.sentence.replace("`", ""), **ranges)
+    return Meta(description=f"{one.sentence} {one.offered.http_text}".strip(), **ranges)
 
 
 def read_operation(document: object, operation: type[Op], caller: Caller, collection: str) -> Op:

@@ -13,7 +13,7 @@ from whence.retrieval.pipeline import check_text, search_mode
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, Diversity
 from whence.schema.errors import BadInput
-from whence.schema.filters import OPTION_SYNTAX, parse_filter_options, parse_filters
+from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options, parse_filters
 from whence.schema.message import Message
 from whence.schema.terms import Triple
 
@@ -60,7 +60,8 @@ class Ask(Operation[Answer], frozen=True):
             option="--filter",
             metavar="KEY=VALUE",
             parse=parse_filter_options,
-            text=OPTION_SYNTAX,
+            cli_text=OPTION_SYNTAX,
+            http_text=BODY_SYNTAX,
         ),
     ] = {}
     """Conditions on metadata, all of which must hold."""

@@ -48,8 +48,10 @@ class Offered(msgspec.Struct, frozen=True):
     """Whether it concerns the call alone, and is neither sent nor recorded."""
     parse: Callable[[Any], Any] | None = None
     """Makes the value of what the command line was given."""
-    text: str = ""
-    """Syntax on the command line, after the sentence."""
+    cli_text: str = ""
+    """What the command line adds to the sentence, such as the syntax of a value."""
+    http_text: str = ""
+    """What HTTP and MCP add to the sentence."""
 
 
 class Operation(msgspec.Struct, Generic[R], frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ from whence.retrieval.pipeline import (
 from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.retrieval.services import RetrievalClients, Timeouts
 from whence.schema.access import Access
-from whence.schema.filters import OPTION_SYNTAX, parse_filter_options, parse_filters
+from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options, parse_filters
 from whence.schema.places import locate
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Search(Operation[SearchReport], frozen=True):
             option="--filter",
             metavar="KEY=VALUE",
             parse=parse_filter_options,
-            text=OPTION_SYNTAX,
+            cli_text=OPTION_SYNTAX,
+            http_text=BODY_SYNTAX,
         ),
     ] = {}
     """Conditions on metadata, all of which must hold."""
