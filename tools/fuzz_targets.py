@@ -204,7 +204,7 @@ def _chat(data: bytes) -> object:
     if isinstance(document, dict) and "input" in document:
         return texts_of(bodies.parse_body(document, EmbeddingsBody))
     body = bodies.parse_body(document, ChatBody)
-    return body.asked(), body.notes()
+    return body.asked(_READER), body.notes()
 
 
 def _form(data: bytes) -> object:
