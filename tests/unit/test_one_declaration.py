@@ -38,7 +38,7 @@ EXCEPTIONS = {
         "boosts", "bundles", "dry_run", "max_depth", "max_nodes", "prioritize", "seed_only",
         "set_name", "token_vectors", "top_k",
     ),
-    "facts of a trace and of the audit log": ("answer_a", "answer_b", "as_of", "revision_of"),
+    "facts of a trace and of the audit log": ("answer_a", "as_of", "revision_of"),
 }  # fmt: skip
 
 #: A parameter, and its only use: the two files of a change.
@@ -78,9 +78,7 @@ def test_a_new_parameter_is_declared_once(tmp_path: Path) -> None:
     source = tmp_path / "src" / "whence"
     shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(SOURCE.parents[1] / "flows", tmp_path / "flows")
-    change(
-        source / "operations/ask.py", '    exact: bool = False\n    """Search', DECLARED
-    )
+    change(source / "operations/ask.py", '    exact: bool = False\n    """Search', DECLARED)
     change(
         source / "answering/state.py",
         '            "threshold": options.threshold,\n',

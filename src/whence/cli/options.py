@@ -241,9 +241,6 @@ def _chosen_snapshot(**names: str | None) -> SnapshotChoice | None:
     return None if all(name is None for name in names.values()) else _required_snapshot(**names)
 
 
-RequiredSnapshot = Annotated[SnapshotChoice, OptionGroup(_SNAPSHOT_OPTIONS, _required_snapshot)]
-"""Snapshot of code to read; without options, an error."""
-
 ChosenSnapshot = Annotated[SnapshotChoice | None, OptionGroup(_SNAPSHOT_OPTIONS, _chosen_snapshot)]
 """Snapshot of code to read; without options, None."""
 
@@ -271,18 +268,25 @@ def operation_options(operation: type[Operation[Any]]) -> list[Parameter]:
 def _option_of(one: OperationParameter, known: Mapping[str, OperationParameter]) -> Parameter:
     kind = _kind(one)
     text = f"{one.sentence} {one.offered.cli_text}".strip()
+    if kind == list[str] and not one.required and "epeatable" not in text:
+        text += " Repeatable."
     for name, other in known.items():
         text = text.replace(f"`{name}`", other.option)
     text = text.replace("`", "")
-    if one.required:
+    if (one.required or one.offered.argument) and not one.offered.option:
         info = typer.Argument(help=text, metavar=one.offered.metavar or None)
-        hint: Any = Annotated[kind, info]
-        return Parameter(one.name, Parameter.KEYWORD_ONLY, annotation=hint)
-    default = one.default if isinstance(one.default, str | int | float) else None
+        hint: Any = Annotated[kind if one.required else kind | None, info]
+        default = Parameter.empty if one.required else None
+        return Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+    if one.required:
+        return option(
+            one.name, text, kind, Parameter.empty, flag=one.option, metavar=one.offered.metavar
+        )
+    value = one.default if isinstance(one.default, str | int | float) else None
     metavar = one.offered.metavar or None
-    if default in (None, ""):
+    if value in (None, ""):
         return option(one.name, text, kind | None, flag=one.option, metavar=metavar)
-    return option(one.name, text, kind, default, flag=one.option, metavar=metavar)
+    return option(one.name, text, kind, value, flag=one.option, metavar=metavar)
 
 
 def _kind(one: OperationParameter) -> Any:
@@ -311,7 +315,10 @@ def _read_operation(
             fields["collection"] = settings_of(context).collection
         elif one.name in _GROUPS:
             options, make = _GROUPS[one.name]
-            fields[one.name] = make(**{each.name: values.pop(each.name) for each in options})
+            made = make(**{each.name: values.pop(each.name) for each in options})
+            if made is None and one.default is not None:
+                made = _required_snapshot()
+            fields[one.name] = made
         elif (value := values.pop(one.name)) is not None:
             fields[one.name] = value if one.offered.parse is None else one.offered.parse(value)
     state_of(context).named = frozenset(name for name in fields if _is_given(context, name))
@@ -321,6 +328,7 @@ def _read_operation(
 #: Fields that several options make.
 _GROUPS: dict[str, tuple[Sequence[Parameter], Callable[..., Any]]] = {
     "access": ReaderAccess.__metadata__[0],  # type: ignore[attr-defined]
+    "reader": ReaderAccess.__metadata__[0],  # type: ignore[attr-defined]
     "tags": OwnTags.__metadata__[0],  # type: ignore[attr-defined]
     "snapshot": ChosenSnapshot.__metadata__[0],  # type: ignore[attr-defined]
 }

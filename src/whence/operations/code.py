@@ -175,7 +175,7 @@ class Expand(Operation[ExpandResponse], frozen=True):
 
     NAME: ClassVar[str] = "expand"
 
-    nodes: Annotated[Sequence[str], Meta(min_length=1)]
+    nodes: Annotated[Sequence[str], Meta(min_length=1), Offered(metavar="NODE...")]
     """Ids to start from."""
     snapshot: str | SnapshotChoice
     """Snapshot of code to read."""
@@ -183,12 +183,12 @@ class Expand(Operation[ExpandResponse], frozen=True):
     """Most steps from a node."""
     max_nodes: Annotated[int, Meta(ge=1)] = 120
     """Most nodes in all."""
-    relations: Annotated[Sequence[str], Offered(option="--relation")] = ()
+    relations: Annotated[Sequence[str], Offered(option="--relation", metavar="R")] = ()
     """Relations to follow, e.g. ReadsFrom; all when empty."""
-    direction: str = "out"
+    direction: Annotated[str, Offered(metavar="out|in|both")] = "out"
     """`out`, `in` or `both`."""
     seed_only: Annotated[bool, _HERE] = False
-    """Whether only the seeds are expanded."""
+    """Expand only the seeds themselves."""
     access: Access = Access.public()
     """Rights to read with."""
 
@@ -229,16 +229,16 @@ class Fetch(Operation[FetchReport], frozen=True):
 
     NAME: ClassVar[str] = "fetch"
 
-    seeds: Sequence[str]
-    """Canonical or local ids, in order of rank."""
-    graph: Sequence[str | NearbyNode] = ()
-    """Nodes around the seeds; a plain id has depth 1. A hidden or missing one is skipped."""
-    budget: TextBudget | None = None
+    seeds: Annotated[Sequence[str], Offered(option="--seed", metavar="ID")] = ()
+    """Nodes found by a search, best first; repeatable."""
+    graph: Annotated[Sequence[str | NearbyNode], Offered(metavar="ID")] = ()
+    """Nodes near the seeds; repeatable. A plain id has depth 1; a hidden or missing one is skipped."""
+    budget: Annotated[TextBudget | None, _IN_PYTHON] = None
     """Most characters or tokens."""
     snapshot: str | SnapshotChoice = ""
     """Snapshot of code to read."""
-    prioritize: str = "balanced"
-    """`seed_first`, `graph_first`, `balanced` or `clustered`."""
+    prioritize: Annotated[str, Offered(metavar="ORDER")] = "balanced"
+    """`seed_first`, `graph_first`, `balanced` (alternating) or `clustered` (each seed, then its neighbours)."""
     access: Access = Access.public()
     """Rights to read with."""
 

@@ -27,8 +27,8 @@ class Show(Operation[DocumentText], frozen=True):
 
     NAME: ClassVar[str] = "show"
 
-    item: str
-    """Id of the document, or of one of its chunks."""
+    item: Annotated[str, Offered(metavar="DOCUMENT_OR_CHUNK")]
+    """Id of a document or chunk."""
     access: Access = Access.public()
     """Rights to read with."""
     collection: str = "default"

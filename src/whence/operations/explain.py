@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from whence.operations.operation import Operation
+from whence.operations.operation import Offered, Operation
 from whence.provenance.outcome import WhyNot
 from whence.provenance.trace import Trace
 from whence.schema.access import Access
@@ -61,9 +61,9 @@ class ExplainAbsence(Operation[WhyNot], frozen=True):
 
     NAME: ClassVar[str] = "why-not"
 
-    item: str
+    item: Annotated[str, Offered(metavar="CHUNK_OR_DOCUMENT")]
     """Id of a chunk or document."""
-    answer_id: str
+    answer_id: Annotated[str, Offered(option="--answer", metavar="ANSWER_ID")]
     """Id of the answer."""
     access: Access = Access.public()
     """Rights to read with."""

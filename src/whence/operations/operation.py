@@ -40,6 +40,8 @@ class Offered(msgspec.Struct, frozen=True):
 
     option: str = ""
     """Option of the command line; `--name` when empty, with `_` as `-` and without the unit `_s`."""
+    argument: bool = False
+    """Whether the command line takes it without an option; required fields are taken so, too."""
     metavar: str = ""
     """Placeholder of its value in help."""
     on: frozenset[str] = frozenset({CLI, HTTP, PYTHON})

@@ -120,8 +120,8 @@ class Verify(Operation[Integrity], frozen=True):
 
     NAME: ClassVar[str] = "verify"
 
-    answer_id: str | None = None
-    """Id of an answer; every trace when null."""
+    answer_id: Annotated[str | None, Offered(argument=True)] = None
+    """Id of an answer; every trace when left out."""
 
     async def run(self, session: EngineSession) -> Integrity:
         """Return the faults.
@@ -143,7 +143,7 @@ class ExplainAccess(Operation[AccessExplanation], frozen=True):
 
     NAME: ClassVar[str] = "access explain"
 
-    document_id: str
+    document_id: Annotated[str, Offered(metavar="DOCUMENT")]
     """Id of the document."""
     reader: Access
     """Rights of the reader."""

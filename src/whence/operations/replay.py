@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from whence.engine.changes import LoggedChange, list_changes
 from whence.engine.replay import AnswerDiff, ReplayReport, diff_answers, replay
-from whence.operations.operation import Offered, Operation
+from whence.operations.operation import PYTHON, Offered, Operation
 from whence.schema.access import Access
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ class Replay(Operation[ReplayReport], frozen=True):
     """Id of the answer."""
     access: Access = Access.public()
     """Rights to read with."""
-    timeout_s: Annotated[float, Meta(gt=0), Offered(metavar="SECONDS")] = 120.0
+    timeout_s: Annotated[float, Meta(gt=0), Offered(on=frozenset({PYTHON}))] = 120.0
     """Time limit of the question in seconds."""
     as_of_answer: bool = False
-    """Whether it runs on the documents of then, as one does that was asked as of a moment."""
+    """Read the documents as they were for the answer."""
 
     async def run(self, session: EngineSession) -> ReplayReport:
         """Return the comparison.
@@ -75,8 +75,8 @@ class ListChanges(Operation[list[LoggedChange]], frozen=True):
     """Collection to read."""
     access: Access = Access.public()
     """Rights of the reader, compared with the tags that a document has today, or had last."""
-    since: str | None = None
-    """First moment, a date or time in ISO 8601."""
+    since: Annotated[str | None, Offered(metavar="DATE")] = None
+    """First moment to list: a date or time in ISO 8601, UTC."""
 
     async def run(self, session: EngineSession) -> list[LoggedChange]:
         """Return the changes.
