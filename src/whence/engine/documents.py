@@ -14,8 +14,7 @@ from whence.engine.results import IndexReport
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Purpose
-from whence.schema.errors import ConfigError, NotFound
-from whence.store.protocols import SupportsDocumentTexts, SupportsVisibleListing
+from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
@@ -38,12 +37,9 @@ class EngineDocuments:
 
         Raises:
             NotFound: There is no such item, or the reader may not see it.
-            ConfigError: The store keeps no texts of documents.
         """
         check_text("the item's id", item)
-        store: object = await self._session.store()
-        if not isinstance(store, SupportsDocumentTexts):
-            raise ConfigError(f"a {type(store).__name__} does not return texts of documents")
+        store = await self._session.store()
         found = (await store.document_texts(collection, [item], access)).get(item)
         if found is None:
             raise NotFound(
@@ -63,7 +59,7 @@ class EngineDocuments:
 
         A collection that is empty, missing or hidden is left out alike.
         """
-        return await (await self._listing()).visible_collections(access, names)
+        return await (await self._session.store()).visible_collections(access, names)
 
     async def documents(
         self,
@@ -74,7 +70,7 @@ class EngineDocuments:
         after: str = "",
     ) -> list[ListedDocument]:
         """Return the first `limit` documents that the reader may see, of ids after one, by code point."""
-        store = await self._listing()
+        store = await self._session.store()
         return await store.visible_documents(collection, access, limit=limit, after=after)
 
     async def index_for(
@@ -148,9 +144,3 @@ class EngineDocuments:
                 hint="ids are in the list of the collection's documents",
             )
         await store.remove_documents(collection, [document_id])
-
-    async def _listing(self) -> SupportsVisibleListing:
-        store: object = await self._session.store()
-        if not isinstance(store, SupportsVisibleListing):
-            raise ConfigError(f"a {type(store).__name__} does not list documents")
-        return store
