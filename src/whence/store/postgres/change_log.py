@@ -257,10 +257,10 @@ async def _log(connection: Connection, statement: str, *values: Any) -> int | No
 
 
 class PostgresChangeLog(PostgresPart):
-    """Implements `SupportsChangeLog`."""
+    """Versions of collections and the log of their changes."""
 
     async def collection_version(self, collection: str) -> int:
-        """Return the version that a search saw last, or the current one; see `SupportsChangeLog`."""
+        """Return the version that a search saw last, or the current one; see `ChunkStore`."""
         seen: CollectionVersion | None = self.cache.get(collection)
         if seen is not None:
             return seen.number
@@ -277,7 +277,7 @@ class PostgresChangeLog(PostgresPart):
     async def changes(
         self, collection: str, access: Access, *, after: int = 0, whole: bool = False
     ) -> list[Change]:
-        """Return entries of the log that the reader may see; see `SupportsChangeLog`."""
+        """Return entries of the log that the reader may see; see `ChunkStore`."""
         if not is_text(collection):
             return []
         values = (*access_values(access), collection, after, whole)
@@ -303,7 +303,7 @@ class PostgresChangeLog(PostgresPart):
         return sorted(found, key=lambda one: (one.version, one.document_id))
 
     async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
-        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
+        """Return whether one version alone shows documents that are hidden today; see `ChunkStore`."""
         values = (*access_values(access), collection, *sorted((one, other)))
         async with self.pool.connection() as connection:
             found: bool = await connection.fetchval(_WAS_HIDDEN, *values)

@@ -93,7 +93,7 @@ class PostgresTexts(PostgresPart):
     async def token_codes(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> dict[str, bytes]:
-        """Return the token codes of chunks that exist and are visible; see `SupportsTokenCodes`."""
+        """Return the token codes of chunks that exist and are visible; see `ChunkStore`."""
         values = requested_values(access, collection, chunk_ids)
         rows = await self._fetch(_CODES, collection, values)
         return {row["chunk_key"]: row["codes"] for row in allowed_rows(rows, access, "token codes")}
@@ -122,7 +122,7 @@ class PostgresTexts(PostgresPart):
     async def visible_documents(
         self, collection: str, access: Access, *, limit: int, after: str = ""
     ) -> list[ListedDocument]:
-        """Return the first visible documents after an id; see `SupportsVisibleListing`."""
+        """Return the first visible documents after an id; see `ChunkStore`."""
         if not is_text(after):
             return []
         values = (*access_values(access), collection, limit, after)
@@ -135,7 +135,7 @@ class PostgresTexts(PostgresPart):
     async def visible_collections(
         self, access: Access, names: Sequence[str] = ()
     ) -> list[ListedCollection]:
-        """Return the collections with a visible document; see `SupportsVisibleListing`."""
+        """Return the collections with a visible document; see `ChunkStore`."""
         wanted = list(filter(is_text, names))
         if names and not wanted:
             return []

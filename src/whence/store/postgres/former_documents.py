@@ -126,12 +126,12 @@ async def prune_former(connection: Connection, before: datetime) -> None:
 
 
 class PostgresVersions(PostgresPart):
-    """Implements `SupportsVersions.store_at`."""
+    """Reads a collection as it was."""
 
     async def store_at(
         self, collection: str, access: Access, version: int, moment: datetime
     ) -> MemoryStore:
-        """Return a store that has one version of a collection; see `SupportsVersions`."""
+        """Return a store that has one version of a collection; see `ChunkStore`."""
         async with self.pool.connection() as connection, read_transaction(connection):
             row = await connection.fetchrow(_COLLECTION, collection)
             if row is None:

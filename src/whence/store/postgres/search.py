@@ -82,7 +82,7 @@ class PostgresSearch(PostgresPart):
     async def absent_words(
         self, collection: str, words: Sequence[str], access: Access
     ) -> AbsentWords:
-        """Return the words that no visible chunk has; see `SupportsVocabulary`."""
+        """Return the words that no visible chunk has; see `ChunkStore`."""
         return await self._read(
             collection,
             access,
@@ -90,7 +90,7 @@ class PostgresSearch(PostgresPart):
         )
 
     async def similar_words(self, collection: str, word: str, access: Access) -> dict[str, int]:
-        """Return words of visible chunks like a misspelt one; see `SupportsVocabulary`."""
+        """Return words of visible chunks like a misspelt one; see `ChunkStore`."""
         return await self._read(
             collection,
             access,

@@ -38,7 +38,7 @@ _NAMED = f"""
 
 
 class PostgresSymbols(PostgresPart):
-    """Implements `SupportsSymbols`."""
+    """Look-up of symbols."""
 
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()

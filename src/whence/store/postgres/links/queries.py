@@ -79,7 +79,7 @@ _MAX_CHANGE = 0.1
 
 
 class PostgresLinks(PostgresPart):
-    """Implements `SupportsLinks`."""
+    """Links between passages."""
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
         """Return how densely the visible passages are linked; None while links are not indexed.
@@ -102,7 +102,7 @@ class PostgresLinks(PostgresPart):
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
-        """See `SupportsLinks.linked_titles`; read from one snapshot of the database."""
+        """See `ChunkStore.linked_titles`; read from one snapshot of the database."""
         if not is_text(collection):
             raise missing_collection(collection)
         async with self.pool.connection() as connection, read_transaction(connection):
