@@ -101,7 +101,7 @@ async def measure_one(nodes: int, edges: int, asked: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         async with (
             EmbeddedServer(Path(folder) / "home") as server,
-            PostgresStore.open(server) as store,
+            await PostgresStore.connect(server) as store,
         ):
             began = time.perf_counter()
             async with store.pool.connection() as connection:

@@ -151,7 +151,7 @@ async def run(n: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         async with (
             EmbeddedServer(Path(folder) / "home") as server,
-            PostgresStore.open(server) as store,
+            await PostgresStore.connect(server) as store,
         ):
             await store.ensure_collection("bench", MODEL)
             every = documents(n)

@@ -178,7 +178,7 @@ async def measure(n: int) -> dict[str, Any]:
         )
         async with (
             EmbeddedServer(folder / "home") as server,
-            PostgresStore.open(server) as store,
+            await PostgresStore.connect(server) as store,
         ):
             async with store.pool.connection() as connection:
                 process = parent(connection.get_server_pid())

@@ -93,7 +93,7 @@ async def run(chunks: int, home: Path) -> None:
     """Fill a store and measure."""
     vector_index._MIN_CHUNKS = 100 * chunks
     source = Texts()
-    async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
+    async with EmbeddedServer(home) as server, await PostgresStore.connect(server) as store:
         await fill_small(store, source, chunks)
         await measure(store, source)
 

@@ -183,7 +183,7 @@ async def measure(sizes: list[int], queries: int, rounds: int) -> dict[str, Any]
         with tempfile.TemporaryDirectory() as folder:
             async with (
                 EmbeddedServer(Path(folder) / "home") as server,
-                PostgresStore.open(server) as store,
+                await PostgresStore.connect(server) as store,
             ):
                 plain = await asyncpg.connect(
                     server.url(), server_settings={"plan_cache_mode": "force_custom_plan"}

@@ -84,7 +84,7 @@ def without_versions() -> Any:
 @contextlib.asynccontextmanager
 async def opened(home: Path) -> AsyncIterator[PostgresStore]:
     """Open a store on a home."""
-    async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
+    async with EmbeddedServer(home) as server, await PostgresStore.connect(server) as store:
         yield store
 
 

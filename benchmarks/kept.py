@@ -49,7 +49,7 @@ async def opened(
         noted = folder / "filled.json"
         async with (
             EmbeddedServer(folder / "home") as server,
-            PostgresStore.open(server) as store,
+            await PostgresStore.connect(server) as store,
         ):
             if not noted.exists():
                 if await store.collections():

@@ -193,7 +193,7 @@ async def postgres_store(database_url: str) -> AsyncIterator[PostgresStore]:
     """A store on a database that only this test uses."""
     from whence.store.postgres.store import PostgresStore
 
-    async with PostgresStore.open(database_url, pool_size=4) as store:
+    async with await PostgresStore.connect(database_url, pool_size=4) as store:
         yield store
 
 

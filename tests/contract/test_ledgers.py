@@ -134,7 +134,7 @@ class TestPostgresLedger(LedgerSuite):
         self, bench: PostgresBench, database_url: str
     ) -> None:
         """Without its database a ledger raises an error, so that nothing is handled."""
-        async with PostgresStore.open(database_url, pool_size=1) as store:
+        async with await PostgresStore.connect(database_url, pool_size=1) as store:
             ledger = store.ledger()
         with pytest.raises(Unavailable):
             await ledger.claim("g", "m", lease_s=5.0)

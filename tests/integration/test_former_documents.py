@@ -47,7 +47,7 @@ async def store(request: Any, clock: Clock, database_url: str) -> AsyncIterator[
     if request.param == "memory":
         yield MemoryStore(**options)
         return
-    async with PostgresStore.open(database_url, pool_size=2, **options) as store:
+    async with await PostgresStore.connect(database_url, pool_size=2, **options) as store:
         yield store
 
 

@@ -94,7 +94,7 @@ async def test_thirty_percent_pass_and_twice_as_long_fails(
     failed: dict[float, set[str]] = {}
     async with (
         Engine(database_url=database_url) as engine,
-        PostgresStore.open(database_url) as store,
+        await PostgresStore.connect(database_url) as store,
     ):
         await engine.index([tmp_path])
         for factor in (1.3, 2.0):

@@ -206,7 +206,7 @@ async def test_each_processor_may_be_killed(
     assert sum(house.ends.values()) == QUESTIONS
     assert house.ends["answered"] == QUESTIONS, house.refusals
     assert all("porter" in answer.text for answer in house.answers.values())
-    async with PostgresStore.open(database_url, pool_size=2) as store:
+    async with await PostgresStore.connect(database_url, pool_size=2) as store:
         traces = await recorded(store, set(house.answers))
     assert set(traces.values()) == {1}
 
@@ -282,7 +282,7 @@ async def test_poison_messages_end_with_the_deadline(house: House) -> None:
     assert deaths
     assert refused == "deadline_exceeded"
     assert (outcomes, again) == ({"added": 6}, "added")
-    async with PostgresStore.open(house.spec.database_url, pool_size=1) as store:
+    async with await PostgresStore.connect(house.spec.database_url, pool_size=1) as store:
         assert await store.document_ids("c") == sorted([*texts, "late.md"])
 
 
@@ -359,7 +359,7 @@ async def test_documents_are_stored_once_while_processors_die(
             await house.start(name)
         await sending
 
-    async with PostgresStore.open(database_url, pool_size=1) as store:
+    async with await PostgresStore.connect(database_url, pool_size=1) as store:
         ids = await store.document_ids("many")
         info = await store.collection("many")
     texts = Counter(log.read_text("utf-8").splitlines())

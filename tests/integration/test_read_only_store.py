@@ -45,7 +45,7 @@ CHANGES: dict[str, Callable[[Any], Awaitable[Any]]] = {
 
 async def test_reads_work_and_writes_are_refused(database_url: str) -> None:
     """Searches, texts and states work; each kind of write is refused and changes nothing."""
-    async with PostgresStore.open(database_url) as store:
+    async with await PostgresStore.connect(database_url) as store:
         await store.ensure_collection("c", MODEL)
         await store.replace_documents("c", [await document()])
         before = await store.document_states("c", ["d"])

@@ -94,8 +94,8 @@ async def _answers(store: PostgresStore, *, cold: bool = False) -> dict[str, lis
 async def two(database_url: str) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
     """Two stores on one database, as of two processes."""
     async with (
-        PostgresStore.open(database_url, pool_size=3) as one,
-        PostgresStore.open(database_url, pool_size=3) as other,
+        await PostgresStore.connect(database_url, pool_size=3) as one,
+        await PostgresStore.connect(database_url, pool_size=3) as other,
     ):
         await one.ensure_collection("c", MODEL)
         await _write(one, random.Random(0), list(range(60)))

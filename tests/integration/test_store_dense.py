@@ -193,7 +193,7 @@ async def test_an_interrupted_build_is_repeated(
     database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An invalid graph is not searched; the next start replaces it."""
-    async with PostgresStore.open(database_url, pool_size=3) as store:
+    async with await PostgresStore.connect(database_url, pool_size=3) as store:
         await _filled(store)
         await _indexed(store)
         (vector,) = _vectors(1, 4)
@@ -204,7 +204,7 @@ async def test_an_interrupted_build_is_repeated(
         " (SELECT oid FROM pg_class WHERE relname ^@ 'chunk_vec_near_')",
         "SELECT 1",
     )
-    async with PostgresStore.open(database_url, pool_size=3) as store:
+    async with await PostgresStore.connect(database_url, pool_size=3) as store:
         assert await _found(store, vector) == expected
         await _indexed(store)
         assert await _found(store, vector) == expected

@@ -376,7 +376,7 @@ async def test_closing_ends_maintenance(database_url: str, monkeypatch: pytest.M
     monkeypatch.undo()
 
     assert task.cancelled()
-    async with PostgresStore.open(database_url, pool_size=2) as store:
+    async with await PostgresStore.connect(database_url, pool_size=2) as store:
         assert await _ranking(store) == expected
 
 

@@ -316,7 +316,7 @@ async def test_an_interrupted_merge_changes_nothing(
     """The source segments stay whole, and the next maintenance merges them."""
     memory = MemoryStore()
     pause = Pause(monkeypatch)
-    async with PostgresStore.open(database_url, pool_size=4) as store:
+    async with await PostgresStore.connect(database_url, pool_size=4) as store:
         await _filled(memory, store)
         task = store.maintenance.start("c")
         await _within(pause.reached.wait())
@@ -334,7 +334,7 @@ async def test_an_interrupted_merge_changes_nothing(
     assert task.done()
     assert pause.sources <= await _segments(database_url)
     await _check_index(database_url)
-    async with PostgresStore.open(database_url, pool_size=4) as store:
+    async with await PostgresStore.connect(database_url, pool_size=4) as store:
         assert await _rankings(store) == await _rankings(memory)
         await store.maintenance.start("c")
         assert await _rankings(store) == await _rankings(memory)
@@ -352,7 +352,7 @@ async def test_one_process_merges(
     await _filled(memory, postgres_store)
     pause = Pause(monkeypatch)
     async with (
-        PostgresStore.open(database_url, pool_size=2) as other,
+        await PostgresStore.connect(database_url, pool_size=2) as other,
         _merging(postgres_store, pause) as task,
     ):
         await _within(other.maintenance.start("c"))
@@ -475,7 +475,7 @@ class Count:
 async def _cut_off(url: str) -> MemoryStore:
     """Leave a collection of 20 chunks with the first nine indexed by this analyzer; gives what is in it."""
     memory = MemoryStore()
-    async with PostgresStore.open(url, pool_size=4) as store:
+    async with await PostgresStore.connect(url, pool_size=4) as store:
         await _filled(memory, store)
         await rows_of(url, "UPDATE lexicon SET analyzer = '0'")
         with pytest.MonkeyPatch.context() as patch:
@@ -500,7 +500,7 @@ async def test_reindexing_is_resumable(
     """The next search or write indexes the remaining chunks, none twice."""
     memory = await _cut_off(database_url)
     count = Count(monkeypatch)
-    async with PostgresStore.open(database_url, pool_size=4) as store:
+    async with await PostgresStore.connect(database_url, pool_size=4) as store:
         if act is not None:
             await act(store)
             await act(memory)
@@ -517,8 +517,8 @@ async def test_two_processes_share_a_reindexing(
     memory = await _cut_off(database_url)
     count = Count(monkeypatch)
     async with (
-        PostgresStore.open(database_url, pool_size=2) as one,
-        PostgresStore.open(database_url, pool_size=2) as other,
+        await PostgresStore.connect(database_url, pool_size=2) as one,
+        await PostgresStore.connect(database_url, pool_size=2) as other,
     ):
         found = await _within(asyncio.gather(_rankings(one), _rankings(other)))
 
@@ -534,7 +534,7 @@ async def test_a_partial_index_is_not_searched(
     memory = await _cut_off(database_url)
     vector = np.array([1, 0], dtype=np.float32)
     filters = (Condition(key="document_id", prefix="d1"),)
-    async with PostgresStore.open(database_url, pool_size=4) as store:
+    async with await PostgresStore.connect(database_url, pool_size=4) as store:
         for some in ((), filters, filters, ()):
             hits = [
                 await one.search_dense("c", vector, limit=100, access=READERS[1], filters=some)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.postgres
 @pytest.fixture
 async def store(database_url: str) -> AsyncIterator[PostgresStore]:
     """A store with two connections for searches."""
-    async with PostgresStore.open(database_url, pool_size=2) as opened:
+    async with await PostgresStore.connect(database_url, pool_size=2) as opened:
         yield opened
 
 

@@ -112,7 +112,9 @@ async def test_vectors_are_stored_in_line(postgres_store: PostgresStore, databas
 
 async def test_connection_settings_survive_a_reset(database_url: str) -> None:
     """Settings of a connection hold after it was released to the pool."""
-    async with PostgresStore.open(database_url, pool_size=1, statement_timeout_s=7) as store:
+    async with await PostgresStore.connect(
+        database_url, pool_size=1, statement_timeout_s=7
+    ) as store:
         for _ in range(2):
             async with store.pool.connection() as connection:
                 found = {
@@ -131,7 +133,7 @@ async def test_connection_settings_survive_a_reset(database_url: str) -> None:
 async def test_a_write_scans_no_table(database_url: str) -> None:
     """A write uses indexes, also where plans were made when the tables were tiny."""
     tables = ["document", "chunk", "chunk_vec", "chunk_terms", "term", "passage_name"]
-    async with PostgresStore.open(database_url, pool_size=1) as store:
+    async with await PostgresStore.connect(database_url, pool_size=1) as store:
         await store.ensure_collection("c", MODEL)
         await store.replace_documents("c", [make_document("first", [QUERY])])
         async with store.pool.connection() as connection:
@@ -243,7 +245,7 @@ async def test_a_trace_is_recorded_by_the_given_clock(database_url: str) -> None
     record = TraceRecord(
         answer_id="a", collection="c", question="q", access=Access.public(), events=()
     )
-    async with PostgresStore.open(database_url, clock=lambda: moment) as store:
+    async with await PostgresStore.connect(database_url, clock=lambda: moment) as store:
         await store.record_trace(record)
         stored = await store.trace("a")
 
@@ -331,7 +333,7 @@ async def test_a_missing_right_to_install_pgvector_is_explained(
         await owner.execute("CREATE SCHEMA extra; CREATE EXTENSION vector SCHEMA extra")
         await owner.execute("GRANT USAGE ON SCHEMA extra TO plain")
         await owner.close()
-        async with PostgresStore.open(url) as store:
+        async with await PostgresStore.connect(url) as store:
             await store.ensure_collection("c", MODEL)
             await store.replace_documents("c", [make_document("d")])
             hits = await store.search_dense("c", QUERY, limit=1, access=Access.public())
@@ -378,7 +380,9 @@ async def test_a_missing_database_is_a_configuration_error(postgres_server: Embe
 
 async def test_a_slow_statement_is_stopped(database_url: str) -> None:
     """A read over the statement timeout raises `DeadlineExceeded`, and the connection stays usable."""
-    async with PostgresStore.open(database_url, pool_size=1, statement_timeout_s=0.05) as store:
+    async with await PostgresStore.connect(
+        database_url, pool_size=1, statement_timeout_s=0.05
+    ) as store:
         with pytest.raises(DeadlineExceeded):
             async with store.pool.connection() as connection:
                 await connection.fetch("SELECT pg_sleep(5)")
@@ -387,7 +391,7 @@ async def test_a_slow_statement_is_stopped(database_url: str) -> None:
 
 async def test_a_cut_connection_is_replaced(database_url: str) -> None:
     """A connection that the server closes is `Unavailable`; the next call gets a new one."""
-    async with PostgresStore.open(database_url, pool_size=1) as store:
+    async with await PostgresStore.connect(database_url, pool_size=1) as store:
         with pytest.raises(Unavailable):
             async with store.pool.connection() as connection:
                 await connection.fetch("SELECT pg_terminate_backend(pg_backend_pid())")
@@ -399,14 +403,17 @@ async def test_an_exhausted_pool_is_overloaded(
 ) -> None:
     """When all connections stay in use, a call raises `Overloaded`."""
     monkeypatch.setattr("whence.store.postgres.pool._ACQUIRE_TIMEOUT_S", 0.05)
-    async with PostgresStore.open(database_url, pool_size=1) as store, store.pool.connection():
+    async with (
+        await PostgresStore.connect(database_url, pool_size=1) as store,
+        store.pool.connection(),
+    ):
         with pytest.raises(Overloaded, match="1 connections"):
             await store.collections()
 
 
 async def test_a_cancelled_call_releases_its_connection(database_url: str) -> None:
     """Cancelling stops the statement on the server and releases the connection."""
-    async with PostgresStore.open(database_url, pool_size=1) as store:
+    async with await PostgresStore.connect(database_url, pool_size=1) as store:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05), store.pool.connection() as connection:
                 await connection.fetch("SELECT pg_sleep(30)")
@@ -416,7 +423,7 @@ async def test_a_cancelled_call_releases_its_connection(database_url: str) -> No
 async def test_a_closed_store_starts_no_server(tmp_path: Path) -> None:
     """A call after closing is an error and does not restart the server."""
     home = tmp_path / "home"
-    async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
+    async with EmbeddedServer(home) as server, await PostgresStore.connect(server) as store:
         await store.collections()
     with pytest.raises(Unavailable, match="closed"):
         await store.collections()
@@ -428,7 +435,7 @@ async def test_the_store_survives_a_killed_server(tmp_path: Path) -> None:
     """SIGKILL during a query is `Unavailable`; the next call runs on a restarted server."""
     async with (
         EmbeddedServer(tmp_path / "home") as server,
-        PostgresStore.open(server, pool_size=2) as store,
+        await PostgresStore.connect(server, pool_size=2) as store,
     ):
         await store.ensure_collection("c", MODEL)
         await store.replace_documents("c", [make_document("d")])

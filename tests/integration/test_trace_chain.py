@@ -283,7 +283,7 @@ async def test_every_alteration_is_found(database_url: str, key: ChainKey) -> No
     """Values, rows, order, truncation, whole traces, entries: each change by SQL is a fault, and only then."""
     missed, found = [], 0
     db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         await _store_traces(store)
         for table in ("trace", "trace_chain"):
             await db.execute(f"CREATE TEMP TABLE kept_{table} AS TABLE {table}")
@@ -312,7 +312,7 @@ async def test_every_alteration_is_found(database_url: str, key: ChainKey) -> No
 async def test_the_faults_name_the_answer(database_url: str, key: ChainKey) -> None:
     """A check of one trace finds its own faults, and none of another's."""
     db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         await _store_traces(store)
         await db.execute("UPDATE trace SET recorded_at = now() WHERE answer_id = 'answer-2'")
         await db.execute("DELETE FROM trace WHERE answer_id = 'answer-5'")
@@ -331,8 +331,8 @@ async def test_recorders_append_one_after_the_other(database_url: str, tmp_path:
     folder = tmp_path / "integrity"
     records = [_record(n) for n in range(1, _TRACES + 1)] * 2
     async with (
-        PostgresStore.open(database_url, key=ChainKey(folder)) as one,
-        PostgresStore.open(database_url, key=ChainKey(folder)) as other,
+        await PostgresStore.connect(database_url, key=ChainKey(folder)) as one,
+        await PostgresStore.connect(database_url, key=ChainKey(folder)) as other,
     ):
         recorded = await asyncio.gather(
             *((one, other)[n % 3 == 0].record_trace(record) for n, record in enumerate(records))
@@ -362,7 +362,7 @@ class _BusyKey(ChainKey):
         return super().head()
 
     async def _record(self) -> None:
-        async with PostgresStore.open(self._url, key=ChainKey(self.folder)) as store:
+        async with await PostgresStore.connect(self._url, key=ChainKey(self.folder)) as store:
             await store.record_trace(_record(1 + self.reads))
 
 
@@ -371,10 +371,10 @@ async def test_traces_are_whole_while_others_are_recorded(
 ) -> None:
     """A trace that is recorded during a check is no fault of it."""
     folder = tmp_path / "integrity"
-    async with PostgresStore.open(database_url, key=ChainKey(folder)) as store:
+    async with await PostgresStore.connect(database_url, key=ChainKey(folder)) as store:
         await store.record_trace(_record(1))
     busy = _BusyKey(folder, database_url)
-    async with PostgresStore.open(database_url, key=busy) as store:
+    async with await PostgresStore.connect(database_url, key=busy) as store:
         one, everything = await store.check_trace("answer-1"), await store.check_traces()
 
     assert (one.faults, everything.faults) == ((), ())
@@ -406,7 +406,7 @@ async def test_the_newest_entry_is_read_whole(tmp_path: Path) -> None:
 async def test_a_cut_chain_stays_cut(database_url: str, key: ChainKey) -> None:
     """New traces are recorded behind a gap; they do not make the chain whole again."""
     db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         await _store_traces(store)
         await db.execute("DELETE FROM trace_chain WHERE number > 6")
         await db.execute("DELETE FROM trace WHERE number > 6")
@@ -424,7 +424,7 @@ async def test_a_rewrite_does_not_make_an_altered_trace_good(
 ) -> None:
     """The words of a document can be erased from an altered trace; that it was altered stays known."""
     db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         await _store_traces(store)
         await _change_value(db, random.Random(1))
         (wrong,) = {fault.answer_id for fault in (await store.check_traces()).faults}
@@ -441,7 +441,7 @@ async def test_the_digest_of_a_rewritten_trace_cannot_be_guessed(
 ) -> None:
     """The salt goes with the trace: equal records have other digests, and the former salt is nowhere."""
     db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         await store.record_trace(_record(1))
         former = await db.fetchval("SELECT salt FROM trace")
         await store.rewrite_trace(_record(1))
@@ -456,7 +456,7 @@ async def test_the_digest_of_a_rewritten_trace_cannot_be_guessed(
 
 async def test_only_the_owner_can_read_the_key(database_url: str, key: ChainKey) -> None:
     """The key has mode 600 in a folder of mode 700, and signs for all who know its public part."""
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         await store.record_trace(_record(1))
 
     assert (key.folder / "key.pem").stat().st_mode & 0o777 == 0o600
@@ -468,16 +468,16 @@ async def test_only_the_owner_can_read_the_key(database_url: str, key: ChainKey)
 async def test_another_key_is_no_key(database_url: str, tmp_path: Path, key: ChainKey) -> None:
     """Entries of another key are faults, until it is trusted; without any key they are unchecked."""
     other = ChainKey(tmp_path / "other")
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         await store.record_trace(_record(1))
     other.sign(b"")
-    async with PostgresStore.open(database_url, key=other) as store:
+    async with await PostgresStore.connect(database_url, key=other) as store:
         strange = await store.check_traces()
         with (other.folder / "trusted").open("a") as file:
             file.write(f"{key.trusted[0]}\n")
         (other.folder / "head.json").write_bytes((key.folder / "head.json").read_bytes())
         known = await store.check_traces()
-    async with PostgresStore.open(database_url) as store:
+    async with await PostgresStore.connect(database_url) as store:
         bare = await store.check_traces()
 
     assert any("signature" in fault.what for fault in strange.faults)
@@ -490,7 +490,7 @@ async def test_without_its_newest_entry_a_chain_is_at_fault(
     database_url: str, key: ChainKey
 ) -> None:
     """The file with the newest entry must be there, whole, signed and in the table."""
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         await store.record_trace(_record(1))
         path = key.folder / "head.json"
         good = path.read_bytes()
@@ -533,9 +533,9 @@ async def test_traces_of_an_earlier_version_join_the_chain(
             *(n * 7, f"answer-{n}", body if n == 1 else zlib.compress(body), moment + timedelta(n)),
         )
     read_only = f"{database_url}&default_transaction_read_only=on"
-    async with PostgresStore.open(read_only) as store:
+    async with await PostgresStore.connect(read_only) as store:
         before = await store.check_traces()
-    async with PostgresStore.open(database_url, key=key) as store:
+    async with await PostgresStore.connect(database_url, key=key) as store:
         joined = await store.check_traces()
         await store.record_trace(_record(3))
         after = await store.check_traces()

@@ -94,7 +94,7 @@ async def test_a_trace_of_many_rows_becomes_one(postgres_server: EmbeddedServer)
         for record in (_RECORD, _FAILED):
             await _insert(connection, record)
         await connection.close()
-        async with PostgresStore.open(url) as store:
+        async with await PostgresStore.connect(url) as store:
             read = [await store.trace(one) for one in ("old", "failed")]
             names = ("a b/ü.md", "named.md", "cited.md", "7", "a b/ü.m", "")
             about = [name for name in names if await store.traces_about("c", name)]

@@ -34,7 +34,7 @@ async def test_old_traces_are_removed(database_url: str, tmp_path: Path) -> None
     """Those before the time go, the others stay; the chain is whole, and none comes back unseen."""
     clock, key = _Clock(), ChainKey(tmp_path)
     db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
-    async with PostgresStore.open(database_url, clock=clock, key=key) as store:
+    async with await PostgresStore.connect(database_url, clock=clock, key=key) as store:
         for day in range(6):
             clock.now = START + timedelta(days=day)
             await store.record_trace(make_trace(f"day-{day}"))
@@ -61,7 +61,9 @@ async def test_a_trace_that_was_made_older_stays(database_url: str, tmp_path: Pa
     """Nobody has a trace removed by changing its time; the fault stays, too."""
     clock = _Clock()
     db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
-    async with PostgresStore.open(database_url, clock=clock, key=ChainKey(tmp_path)) as store:
+    async with await PostgresStore.connect(
+        database_url, clock=clock, key=ChainKey(tmp_path)
+    ) as store:
         for name in ("a", "b"):
             await store.record_trace(make_trace(name))
         await db.execute("UPDATE trace SET recorded_at = '1999-01-01' WHERE answer_id = 'a'")
@@ -79,7 +81,7 @@ async def test_recorders_remove_what_is_older_than_the_setting(
     """A recorder removes old traces with the first one it writes, then every hour."""
     clock, counts = _Clock(), []
     key = ChainKey(tmp_path)
-    async with PostgresStore.open(
+    async with await PostgresStore.connect(
         database_url, clock=clock, key=key, keep_traces=timedelta(days=2)
     ) as store:
         for hours in (0, 47, 49, 49.5, 97, 98.5):
@@ -95,7 +97,7 @@ async def test_recorders_remove_what_is_older_than_the_setting(
 async def test_the_change_log_ends_with_the_traces(database_url: str, tmp_path: Path) -> None:
     """Entries that no trace or former version needs go; what is left says the same of later versions."""
     clock = _Clock()
-    async with PostgresStore.open(
+    async with await PostgresStore.connect(
         database_url, clock=clock, key=ChainKey(tmp_path), keep_versions=timedelta(days=5)
     ) as store:
         name = await fill_collection(store, *(make_document(one, digest="1") for one in "abc"))

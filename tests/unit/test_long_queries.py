@@ -48,6 +48,12 @@ class RecordingStore:
     async def dense_scores(self, *_: Any, **__: Any) -> dict[str, float]:
         return {}
 
+    async def find_symbols(self, *_: Any, **__: Any) -> list[Any]:
+        return []
+
+    async def link_statistics(self, *_: Any) -> None:
+        return None
+
 
 async def searched(store: RecordingStore, mode: str, text: str) -> SearchResponse:
     """Search once."""

@@ -69,6 +69,12 @@ class FixedStore:
         self._fail("dense_scores")
         return {"urn:w": 0.5}
 
+    async def find_symbols(self, *_: Any, **__: Any) -> list[Any]:
+        return []
+
+    async def link_statistics(self, *_: Any) -> None:
+        return None
+
     def _fail(self, name: str) -> None:
         if name in self.fault:
             raise Unavailable(f"{name} does not answer")

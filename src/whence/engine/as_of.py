@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.engine.changes import find_change_log, parse_moment
+from whence.engine.changes import parse_moment
 from whence.engine.trace_access import load_trace
 from whence.schema.code_rag import CODE_RAG
-from whence.schema.errors import BadInput, ConfigError
-from whence.store.change_log import SupportsVersions
+from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
@@ -69,8 +68,7 @@ async def find_moment(
     if moment > now and moment.astimezone(UTC).date() > now.date():
         raise BadInput(f"{as_of!r} lies in the future")
     moment = min(moment, now)
-    log = await find_change_log(session)
-    version = 0 if log is None else await log.version_at(collection, moment)
+    version = await (await session.store()).version_at(collection, moment)
     return CollectionMoment(version, moment)
 
 
@@ -92,9 +90,9 @@ async def recorded_moment(session: EngineSession, record: TraceRecord) -> Collec
     """Return the version that an answer was made at; by its time if it was recorded without one."""
     asked = record.settings.get("as_of") or record.asked_at or datetime.now(UTC).isoformat()
     moment = datetime.fromisoformat(asked)
-    version, log = record.collection_version, await find_change_log(session)
-    if not version and log is not None:
-        version = await log.version_at(record.collection, moment)
+    version = record.collection_version
+    if not version:
+        version = await (await session.store()).version_at(record.collection, moment)
     return CollectionMoment(version, moment)
 
 
@@ -107,19 +105,16 @@ async def client_at(
     Traces go to the store of the session.
 
     Raises:
-        ConfigError: The store keeps no former versions.
-        BadInput: The version cannot be read; see `SupportsVersions`.
+        BadInput: The version cannot be read; see `ChunkStore.store_at`.
     """
     from whence.broker.connect import connect
     from whence.flow.loader import load_flow
     from whence.flow.resources import Resources
     from whence.flow.runtime import run_flow
 
-    store: object = await session.store()
-    if not isinstance(store, SupportsVersions):
-        raise ConfigError("this store keeps no former versions of its documents")
+    store = await session.store()
     past = await store.store_at(collection, access, at.version, at.moment)
-    past.record_trace = (await session.store()).record_trace
+    past.record_trace = store.record_trace
     definition = load_flow(session.flow)
     client = session.client
     names = client.names_of_types(_QUESTION_TYPES)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.schema.errors import BadInput, ConfigError, NotFound
-from whence.store.change_log import ChangeKind, SupportsChangeLog
+from whence.schema.errors import BadInput, NotFound
+from whence.store.change_log import ChangeKind
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
@@ -30,25 +30,17 @@ async def list_changes(
 ) -> list[LoggedChange]:
     """Return the log of the documents that the reader may see today, oldest first."""
     after = None if since is None else parse_moment(since)
-    log = await find_change_log(session)
-    if log is None:
-        raise ConfigError("this store keeps no change log of its documents")
-    if await (await session.store()).collection_model(collection) is None:
+    store = await session.store()
+    if await store.collection_model(collection) is None:
         raise NotFound(
             f"there is no collection {collection!r}",
             hint="`whence collections` lists what there is",
         )
     return [
         LoggedChange(changed_at=one.changed_at, kind=one.kind, document_id=one.document_id or None)
-        for one in await log.changes(collection, access)
+        for one in await store.changes(collection, access)
         if after is None or datetime.fromisoformat(one.changed_at) >= after
     ]
-
-
-async def find_change_log(session: EngineSession) -> SupportsChangeLog | None:
-    """Return the change log of the store, None where a store of a plug-in keeps none."""
-    store: object = await session.store()
-    return store if isinstance(store, SupportsChangeLog) else None
 
 
 def parse_moment(text: str, *, end_of_day: bool = False) -> datetime:

@@ -10,7 +10,6 @@ from msgspec.structs import asdict, replace
 
 from whence.answering.state import collect_answer
 from whence.engine.as_of import client_at, recorded_moment, refuse_code
-from whence.engine.changes import find_change_log
 from whence.engine.comparison import Comparison, RecordedAnswer, compare_answers
 from whence.engine.trace_access import ReadableTrace, answer_not_found, delay_refusal, find_trace
 from whence.operations.ask import Ask, DocumentRagRequest
@@ -112,14 +111,12 @@ async def _net(
     access: Access,
 ) -> NetChanges:
     """Return what differs between two versions, of the documents that the reader may see today."""
-    log = await find_change_log(session)
-    if log is None:
-        return NetChanges()
-    entries = await log.changes(collection, access, after=min(versions), whole=True)
+    store = await session.store()
+    entries = await store.changes(collection, access, after=min(versions), whole=True)
     net = net_changes(entries, *versions, was=runs[0].access, now=runs[1].access)
     if runs[0].access != runs[1].access or net.documents:
         return net
-    return replace(net, hidden=await log.was_hidden(collection, access, *versions))
+    return replace(net, hidden=await store.was_hidden(collection, access, *versions))
 
 
 def replay_request(record: TraceRecord) -> DocumentRagRequest | CodeRagRequest:

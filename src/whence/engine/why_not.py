@@ -39,7 +39,6 @@ from whence.schema.filters import (
     to_filter_value,
 )
 from whence.store.chunk_ids import chunk_key, parse_chunk_key
-from whence.store.protocols import SupportsVisibleListing
 from whence.text.normalization import FUNCTION_WORDS
 from whence.text.spelling import as_written, query_tokens
 
@@ -137,12 +136,10 @@ class _Lookup:
 
     async def unknown(self, item: str) -> WhyNot:
         """Return the one answer for what does not exist and what the reader may not see."""
-        known: list[str] = []
-        if isinstance(self.store, SupportsVisibleListing):
-            listed = await self.store.visible_documents(
-                self.collection, self.access, limit=_MOST_COMPARED
-            )
-            known = [one.document_id for one in listed]
+        listed = await self.store.visible_documents(
+            self.collection, self.access, limit=_MOST_COMPARED
+        )
+        known = [one.document_id for one in listed]
         nearest = await asyncio.to_thread(_similar_ids, item, known, self.collection)
         chunks = await self.store.visible_chunks(self.collection, nearest.chunks, self.access)
         shown = [one for one in nearest.chunks if one in chunks] or nearest.documents

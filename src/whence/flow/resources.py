@@ -18,6 +18,7 @@ from whence.schema.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from whence.models.factory import ModelSettings
+    from whence.store.postgres.store import PostgresStore
 
 #: Kinds of resources; a processor lists those that it uses in `needs`.
 KINDS = ("store", "ledger", "embedder", "reranker", "writer")
@@ -103,23 +104,20 @@ class Resources:
 
         url = self._settings.database_url
         key = ChainKey(self._settings.integrity, url or "")
-        keep: dict[str, Any] = {
-            "keep_versions": self._settings.keep_versions,
-            "keep_traces": self._settings.keep,
-        }
+        keep_versions, keep_traces = self._settings.keep_versions, self._settings.keep
         store: Any
         if url is None:
             from whence.store.postgres.server.server import EmbeddedServer
 
-            server = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
-            # Imported after the server, which starts meanwhile.
-            from whence.store.postgres.store import PostgresStore
-
-            store = await PostgresStore.connect(server, key=key, **keep)
+            embedded = EmbeddedServer(self._settings.home, while_starting=_postgres_store)
+            server = await self._stack.enter_async_context(embedded)
+            store = await _postgres_store().connect(
+                server, key=key, keep_versions=keep_versions, keep_traces=keep_traces
+            )
         else:
             from whence.store.open import open_store
 
-            store = await open_store(url, key, **keep)
+            store = await open_store(url, key, keep_versions=keep_versions, keep_traces=keep_traces)
         return self._closing(store)
 
     async def _open_ledger(self) -> Any:
@@ -169,6 +167,13 @@ class Resources:
         from whence.models.factory import ModelSettings
 
         return msgspec.convert(self._settings, ModelSettings, from_attributes=True)
+
+
+def _postgres_store() -> type[PostgresStore]:
+    """Import the store; the embedded server starts meanwhile."""
+    from whence.store.postgres.store import PostgresStore
+
+    return PostgresStore
 
 
 def _check_kind(kind: str) -> None:

@@ -9,14 +9,9 @@ from msgspec import Meta
 from whence.operations.operation import PYTHON, Offered, Operation
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
-from whence.schema.errors import ConfigError, NotFound
+from whence.schema.errors import NotFound
 from whence.schema.places import DocumentText
-from whence.store.protocols import (
-    ListedCollection,
-    ListedDocument,
-    SupportsDocumentTexts,
-    SupportsVisibleListing,
-)
+from whence.store.protocols import ListedCollection, ListedDocument
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
@@ -39,12 +34,9 @@ class Show(Operation[DocumentText], frozen=True):
 
         Raises:
             NotFound: There is no such item, or the reader may not see it.
-            ConfigError: The store keeps no texts of documents.
         """
         check_text("the item's id", self.item)
-        store: object = await session.store()
-        if not isinstance(store, SupportsDocumentTexts):
-            raise ConfigError(f"a {type(store).__name__} does not return texts of documents")
+        store = await session.store()
         texts = await store.document_texts(self.collection, [self.item], self.access)
         if self.item not in texts:
             raise NotFound(
@@ -70,7 +62,7 @@ class ListCollections(Operation[list[ListedCollection]], frozen=True):
 
         A collection that is empty, missing or hidden is left out alike.
         """
-        return await (await _listing(session)).visible_collections(self.access, self.names)
+        return await (await session.store()).visible_collections(self.access, self.names)
 
 
 class ListDocuments(Operation[list[ListedDocument]], frozen=True):
@@ -89,7 +81,7 @@ class ListDocuments(Operation[list[ListedDocument]], frozen=True):
 
     async def run(self, session: EngineSession) -> list[ListedDocument]:
         """Return the first documents that the reader may see, of ids after one, by code point."""
-        store = await _listing(session)
+        store = await session.store()
         return await store.visible_documents(
             self.collection, self.access, limit=self.limit, after=self.after
         )
@@ -127,10 +119,3 @@ class Remove(Operation[None], frozen=True):
                 hint="ids are in the list of the collection's documents",
             )
         await store.remove_documents(self.collection, [self.document_id])
-
-
-async def _listing(session: EngineSession) -> SupportsVisibleListing:
-    store: object = await session.store()
-    if not isinstance(store, SupportsVisibleListing):
-        raise ConfigError(f"a {type(store).__name__} does not list documents")
-    return store

@@ -15,7 +15,6 @@ from whence.processors.document_batch import DocumentBatch, embed_documents
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch
 from whence.schema.ingest import IngestRequest, IngestResponse
-from whence.store.protocols import SupportsDocumentListing, SupportsEffects
 
 if TYPE_CHECKING:
     from whence.store.protocols import ChunkStore, EmbeddedDocument
@@ -65,13 +64,12 @@ class IngestProcessor(Processor):
         if model is not None:
             ids = [document.document_id for document in batch.valid]
             batch.compare(await store.document_states(collection, ids))
-            if isinstance(store, SupportsEffects):
-                batch.earlier = await store.effects_of(collection, message_id)
+            batch.earlier = await store.effects_of(collection, message_id)
         model = await self._store_changed(message, batch, context, model)
         if batch.retagged:
             effects = batch.effects(message_id, batch.retagged)
             await store.retag_documents(collection, batch.retagged, effects=effects)
-        if batch.sources and isinstance(store, SupportsDocumentListing):
+        if batch.sources:
             # Last: a source digest says that everything is done for the document.
             await store.note_sources(collection, batch.sources, batch.places)
         return IngestResponse(outcomes=batch.outcomes(), model=model)

@@ -212,23 +212,16 @@ class TextFetcherProcessor(Processor):
 
     async def _add_codes(self, message: TextRequest, texts: dict[str, ChunkText]) -> None:
         """Add the token codes that the store keeps."""
-        from whence.store.protocols import SupportsTokenCodes
-
-        if isinstance(self._store, SupportsTokenCodes):
-            ids = list(texts)
-            codes = await self._store.token_codes(message.collection, ids, message.access)
-            for one, code in codes.items():
-                texts[one] = msgspec.structs.replace(texts[one], token_codes=code)
+        codes = await self._store.token_codes(message.collection, list(texts), message.access)
+        for one, code in codes.items():
+            texts[one] = msgspec.structs.replace(texts[one], token_codes=code)
 
     async def _add_places(self, message: TextRequest, texts: dict[str, ChunkText]) -> None:
-        """Add the places of texts, where the store keeps the texts of their documents."""
-        from whence.store.protocols import SupportsDocumentTexts
-
-        if isinstance(self._store, SupportsDocumentTexts):
-            ids = list(texts)
-            documents = await self._store.document_texts(message.collection, ids, message.access)
-            for one, document in documents.items():
-                start = next((each.char_start for each in document.chunks if each.id == one), None)
-                texts[one] = msgspec.structs.replace(
-                    texts[one], char_start=start, places=document.places
-                )
+        """Add the places of texts in their documents."""
+        ids = list(texts)
+        documents = await self._store.document_texts(message.collection, ids, message.access)
+        for one, document in documents.items():
+            start = next((each.char_start for each in document.chunks if each.id == one), None)
+            texts[one] = msgspec.structs.replace(
+                texts[one], char_start=start, places=document.places
+            )

@@ -47,10 +47,7 @@ from whence.schema.search import (
     check_query_words,
     truncate_query,
 )
-from whence.store.change_log import SupportsChangeLog
-from whence.store.linked_titles import SupportsLinks
-from whence.store.symbol_names import LONGEST_NAME, SupportsSymbols, SymbolMatch
-from whence.store.vocabulary import SupportsVocabulary
+from whence.store.symbol_names import LONGEST_NAME, SymbolMatch
 from whence.text.analysis import is_stop_term
 
 if TYPE_CHECKING:
@@ -372,7 +369,7 @@ class SearchService:
         """
         response = await self._answer(request, remaining_s)
         version, settings = 0, {}
-        if request.with_version and isinstance(self.store, SupportsChangeLog):
+        if request.with_version:
             version = await self.store.collection_version(request.collection)
         if request.mode == "hybrid":
             used = self.parameters
@@ -416,8 +413,6 @@ class SearchService:
         self, request: SearchRequest, response: SearchResponse
     ) -> SearchResponse:
         """Return a response with what is known of the words of its query."""
-        if not isinstance(self.store, SupportsVocabulary):
-            return response
         # After the search, which has looked most of the words up.
         found = await check_spelling(
             self.store, request.collection, request.query_text, request.access
@@ -480,12 +475,11 @@ class SearchService:
             finds_all=True,
             degraded=[*cut],
         )
-        if isinstance(store, SupportsSymbols):
-            # With more definitions than that no other chunk is ranked.
-            most = max(request.limit, RETRIEVER_DEPTH)
-            search.find_symbols = partial(
-                store.find_symbols, collection, limit=most, access=access, filters=filters
-            )
+        # With more definitions than that no other chunk is ranked.
+        most = max(request.limit, RETRIEVER_DEPTH)
+        search.find_symbols = partial(
+            store.find_symbols, collection, limit=most, access=access, filters=filters
+        )
         if request.mode == "hybrid":
             search.find_graph = partial(self._passage_graph, request)
             if request.vector:
@@ -501,8 +495,6 @@ class SearchService:
         store, setting = self.store, self.parameters.passage_graph
         collection, access = request.collection, request.access
         if setting == "off" or self.parameters.fusion != "absolute":
-            return None
-        if not isinstance(store, SupportsLinks):
             return None
 
         async def linked_share() -> float | None:

@@ -55,7 +55,7 @@ _POWER = 4
 _STEPS = 40
 
 FindTitles = Callable[[Sequence[str], str], Awaitable[list["LinkTitle"]]]
-"""Takes chunk ids and a query; returns the rare titles around them, see `SupportsLinks.linked_titles`."""
+"""Takes chunk ids and a query; returns the rare titles around them, see `ChunkStore.linked_titles`."""
 
 
 class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from whence.schema.access import Access
 from whence.schema.search import Correction
-from whence.store.vocabulary import SupportsVocabulary
 from whence.text.normalization import FUNCTION_WORDS
 from whence.text.spelling import (
     QueryToken,
@@ -21,6 +20,9 @@ from whence.text.spelling import (
     query_tokens,
     replace_parts,
 )
+
+if TYPE_CHECKING:
+    from whence.store.protocols import ChunkStore
 
 #: Words of a query that are looked up; a longer one is a text rather than a query.
 _MAX_TOKENS: Final = 64
@@ -37,9 +39,7 @@ class Spelling(msgspec.Struct, frozen=True):
     """Words and identifiers that no visible chunk has and that are not corrected, in order."""
 
 
-async def check_spelling(
-    store: SupportsVocabulary, collection: str, text: str, access: Access
-) -> Spelling:
+async def check_spelling(store: ChunkStore, collection: str, text: str, access: Access) -> Spelling:
     """Look up the words of a query and correct those that no visible chunk has.
 
     Cost: nothing beside the search when all words were found by it; else that of `similar_words` for each word
@@ -96,7 +96,7 @@ async def check_spelling(
 
 
 async def _nearest_words(
-    store: SupportsVocabulary,
+    store: ChunkStore,
     collection: str,
     misspelt: Iterable[str],
     access: Access,
@@ -117,7 +117,7 @@ async def _nearest_words(
 
 
 async def _variants_in_use(
-    store: SupportsVocabulary, collection: str, words: Iterable[str], access: Access
+    store: ChunkStore, collection: str, words: Iterable[str], access: Access
 ) -> dict[str, str]:
     """Return for words of a dictionary their other spelling, British or American, that visible chunks have."""
     variants = {word: other for word in sorted(words) if (other := other_spelling(word))}

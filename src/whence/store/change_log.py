@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal
 
 import msgspec
 
@@ -64,62 +64,6 @@ class NetChanges(msgspec.Struct, frozen=True, kw_only=True):
     def documents(self) -> tuple[str, ...]:
         """All documents that differ."""
         return (*self.added, *self.changed, *self.removed)
-
-
-@runtime_checkable
-class SupportsChangeLog(Protocol):
-    """Counts the versions of its collections and logs their changes."""
-
-    async def collection_version(self, collection: str) -> int:
-        """Return the version that a search of this store saw last, or the current one; 0 when there is none.
-
-        Cost: none after a search.
-        """
-
-    async def version_at(self, collection: str, moment: datetime) -> int:
-        """Return the version of a collection at a moment; 0 before the first."""
-
-    async def changes(
-        self, collection: str, access: Access, *, after: int = 0, whole: bool = False
-    ) -> list[Change]:
-        """Return the entries of a later version than `after`, by version, then document.
-
-        Those of documents that the reader may see today, and those of the collection. With `whole` the earlier
-        entries of the same documents come too. Cost: linear in the entries.
-        """
-
-    async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
-        """Return whether a reader saw, by its tags of then, a document in one of two versions alone.
-
-        Only documents that are hidden from the reader today count; which they are is not told. One that was
-        hidden in both versions does not count. Cost: linear in the entries after the lower version.
-        """
-
-
-@runtime_checkable
-class SupportsVersions(SupportsChangeLog, Protocol):
-    """Keeps former versions of documents for a time, and reads a collection as it was."""
-
-    async def store_at(
-        self, collection: str, access: Access, version: int, moment: datetime
-    ) -> Any:
-        """Return a store that has one version of a collection, for one reader; it is read from memory.
-
-        It has the documents of then that the reader may see by the tags that these have today, or had last, and
-        gives the results of then to the last bit; where this store ranks by an approximate index, those of an
-        exact search. Cost: linear in the collection.
-
-        Args:
-            collection: Its name.
-            access: Rights of the reader.
-            version: The version.
-            moment: When it was the current one.
-
-        Raises:
-            NotFound: There is no such collection.
-            BadInput: The log begins later, a visible document of then is not kept any more, or there are more
-                than `MAX_VERSION_CHUNKS` visible chunks.
-        """
 
 
 def check_version(

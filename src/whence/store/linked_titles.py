@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
-from whence.schema.access import Access
 from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED
 
 
@@ -70,25 +68,3 @@ def rare_titles_around(titles: Iterable[LinkTitle], chunk_ids: Collection[str]) 
             or any(ref.chunk_id in chunk_ids for ref in (*one.titled_passages, *one.mentions))
         )
     ]
-
-
-@runtime_checkable
-class SupportsLinks(Protocol):
-    """Optional protocol of a store that finds links between passages."""
-
-    async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
-        """Return how densely the visible passages are linked; None while links are not indexed.
-
-        Hidden documents change nothing. A store may cache the statistics until a tenth of what the reader sees
-        has changed.
-        """
-
-    async def linked_titles(
-        self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
-    ) -> list[LinkTitle]:
-        """Return the rare titles that visible chunks have or mention, or that a query mentions, by name.
-
-        Both ends of a link are visible, and hidden passages count for no limit: the result is that of a
-        collection of the visible documents alone. Ids that do not exist or are hidden are left out. Cost:
-        linear in the titles around the chunks and in their visible passages, up to the limits.
-        """

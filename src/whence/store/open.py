@@ -1,7 +1,7 @@
 """Open the store that a database URL names.
 
 Other packages add stores through the entry-point group `whence.stores`: the name of an entry point is the
-scheme of the URL, its value an async function `open_store(url) -> ChunkStore` whose result has `aclose`.
+scheme of the URL, its value an async function `open_store(url) -> Store` whose result has `aclose`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def open_store(
         keep_traces: How long traces are kept, where the store can remove them; None for ever.
 
     Returns:
-        A `ChunkStore`, with the optional protocols that it supports.
+        A `Store`, with the optional protocols that it supports.
 
     Raises:
         ConfigError: There is no store for the scheme, or the store's package cannot be loaded.

@@ -1,14 +1,14 @@
 """What other packages require of a store.
 
-`ChunkStore` is what a new store has to implement; `whence.testing` has its contract suite. What only some
-stores can do are protocols of their own, which callers test with `isinstance`.
+`Store` is what a new store has to implement; `whence.testing` has its contract suites. What only some stores
+can do are protocols of their own, which callers test with `isinstance`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -23,12 +23,16 @@ from whence.schema.integrity import EntryKind, Integrity, RemovedTraces, TracePr
 from whence.schema.places import DocumentText, Place
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
-from whence.store.change_log import SupportsVersions
 from whence.store.field_boosts import FieldBoosts
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from whence.store.change_log import Change
+    from whence.store.linked_titles import LinkStatistics, LinkTitle
+    from whence.store.symbol_names import SymbolMatch
+    from whence.store.vocabulary import AbsentWords
 
 
 class CollectionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +151,6 @@ class StoredTrace(msgspec.Struct, frozen=True, kw_only=True):
     """ISO 8601 in UTC."""
 
 
-@runtime_checkable
 class ChunkStore(Protocol):
     """Collections of documents, cut into chunks with one vector each.
 
@@ -190,7 +193,7 @@ class ChunkStore(Protocol):
         Args:
             collection: Its name.
             documents: With chunks and their vectors.
-            effects: Recorded in the same transaction, see `SupportsEffects`; other stores ignore them.
+            effects: Recorded in the same transaction, see `effects_of`.
 
         Raises:
             NotFound: There is no such collection.
@@ -290,11 +293,6 @@ class ChunkStore(Protocol):
     ) -> list[ChunkText]:
         """Return the texts of those chunks that exist and are visible, in the order asked."""
 
-
-@runtime_checkable
-class SupportsDocumentTexts(Protocol):
-    """Returns whole documents as they are stored, and where their parts stand in their files."""
-
     async def document_texts(
         self, collection: str, ids: Sequence[str], access: Access
     ) -> dict[str, DocumentText]:
@@ -308,20 +306,10 @@ class SupportsDocumentTexts(Protocol):
             access: Rights of the reader; hidden and missing documents are both absent.
         """
 
-
-@runtime_checkable
-class SupportsTokenCodes(Protocol):
-    """Keeps token codes of chunks, which a reranker reads in place of texts."""
-
     async def token_codes(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> dict[str, bytes]:
         """Return the codes of those chunks that exist, are visible and have one, by chunk id."""
-
-
-@runtime_checkable
-class SupportsDocumentListing(Protocol):
-    """Lists documents and remembers which source each was made of, so that unchanged sources are skipped."""
 
     async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
         """Return the sorted ids that begin with `prefix`, hidden documents included."""
@@ -343,11 +331,6 @@ class SupportsDocumentListing(Protocol):
             places: By document id; those of others stay.
         """
 
-
-@runtime_checkable
-class SupportsVisibleListing(Protocol):
-    """Lists what a reader may see."""
-
     async def visible_documents(
         self, collection: str, access: Access, *, limit: int, after: str = ""
     ) -> list[ListedDocument]:
@@ -364,6 +347,101 @@ class SupportsVisibleListing(Protocol):
         A collection that is empty, missing or hidden is left out alike. Cost: linear in the documents.
         """
 
+    async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
+        """Return what a message did to documents, by document id; kept for about a day."""
+
+    async def absent_words(
+        self, collection: str, words: Sequence[str], access: Access
+    ) -> AbsentWords:
+        """Return those of these words and identifiers that no visible chunk has, in any inflection.
+
+        An identifier counts as a whole. May answer from what a search just before it read. Cost: that of the
+        postings of words that were not searched for before.
+
+        Raises:
+            NotFound: The collection does not exist.
+        """
+
+    async def similar_words(self, collection: str, word: str, access: Access) -> Mapping[str, int]:
+        """Return words of visible chunks in lower case that may be what a misspelt word means.
+
+        Among them are all that `spelling.nearest_word` accepts; the values are numbers of visible chunks. A
+        hidden chunk neither adds a word nor changes a number. Cost: linear in the words of the visible chunks,
+        0.1 to 0.2 microseconds each.
+        """
+
+    async def find_symbols(
+        self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
+    ) -> list[SymbolMatch]:
+        """Return the visible chunks that define the symbol of a name, best matches first, equal ones by id.
+
+        `filters` apply. A collection that does not exist has none. Cost: linear in the chunks of that name,
+        hidden ones included.
+        """
+
+    async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
+        """Return how densely the visible passages are linked; None while links are not indexed.
+
+        Hidden documents change nothing. A store may cache the statistics until a tenth of what the reader sees
+        has changed.
+        """
+
+    async def linked_titles(
+        self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
+    ) -> list[LinkTitle]:
+        """Return the rare titles that visible chunks have or mention, or that a query mentions, by name.
+
+        Both ends of a link are visible, and hidden passages count for no limit: the result is that of a
+        collection of the visible documents alone. Ids that do not exist or are hidden are left out. Cost:
+        linear in the titles around the chunks and in their visible passages, up to the limits.
+        """
+
+    async def collection_version(self, collection: str) -> int:
+        """Return the version that a search of this store saw last, or the current one; 0 when there is none.
+
+        Cost: none after a search.
+        """
+
+    async def version_at(self, collection: str, moment: datetime) -> int:
+        """Return the version of a collection at a moment; 0 before the first."""
+
+    async def changes(
+        self, collection: str, access: Access, *, after: int = 0, whole: bool = False
+    ) -> list[Change]:
+        """Return the entries of a later version than `after`, by version, then document.
+
+        Those of documents that the reader may see today, and those of the collection. With `whole` the earlier
+        entries of the same documents come too. Cost: linear in the entries.
+        """
+
+    async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
+        """Return whether a reader saw, by its tags of then, a document in one of two versions alone.
+
+        Only documents that are hidden from the reader today count; which they are is not told. One that was
+        hidden in both versions does not count. Cost: linear in the entries after the lower version.
+        """
+
+    async def store_at(
+        self, collection: str, access: Access, version: int, moment: datetime
+    ) -> Any:
+        """Return a store that has one version of a collection, for one reader; it is read from memory.
+
+        It has the documents of then that the reader may see by the tags that these have today, or had last, and
+        gives the results of then to the last bit; where this store ranks by an approximate index, those of an
+        exact search. Cost: linear in the collection.
+
+        Args:
+            collection: Its name.
+            access: Rights of the reader.
+            version: The version.
+            moment: When it was the current one.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: The log begins later, a visible document of then is not kept any more, or there are more
+                than `MAX_VERSION_CHUNKS` visible chunks.
+        """
+
 
 @runtime_checkable
 class SupportsReference(Protocol):
@@ -371,14 +449,6 @@ class SupportsReference(Protocol):
 
     async def reference(self) -> None:
         """Have the database answer the statement."""
-
-
-@runtime_checkable
-class SupportsEffects(Protocol):
-    """Records what a message did to documents, so that a redelivered message reports the same outcome."""
-
-    async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
-        """Return what a message did to documents, by document id; kept for about a day."""
 
 
 class ErasedMeanwhile(Exception):
@@ -392,7 +462,6 @@ class ErasedMeanwhile(Exception):
         self.documents = frozenset(documents)
 
 
-@runtime_checkable
 class TraceStore(Protocol):
     """Traces of answered questions, and the checks that reading them needs."""
 
@@ -482,7 +551,6 @@ class SupportsRetention(Protocol):
         """
 
 
-@runtime_checkable
 class GraphStore(Protocol):
     """Code snapshots as graphs."""
 
@@ -504,17 +572,7 @@ class GraphStore(Protocol):
         """
 
 
-class Store(
-    ChunkStore,
-    SupportsDocumentTexts,
-    SupportsTokenCodes,
-    SupportsDocumentListing,
-    SupportsVisibleListing,
-    SupportsEffects,
-    SupportsVersions,
-    TraceStore,
-    Protocol,
-):
+class Store(ChunkStore, TraceStore, Protocol):
     """Everything that the engine uses, in one store."""
 
     async def erase_document(

@@ -10,12 +10,8 @@ document counts.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, runtime_checkable
 
 import msgspec
-
-from whence.schema.access import Access
-from whence.schema.filters import Filters
 
 #: Longest name in bytes; an entry of an index holds 2,700.
 LONGEST_NAME = 400
@@ -68,17 +64,3 @@ def is_symbol_heading(heading: str, title: str, document_id: str) -> bool:
 def best_matches(chunks: Iterable[SymbolMatch], limit: int) -> list[SymbolMatch]:
     """Return the best matches, equal ones by id, at most `limit`."""
     return sorted(chunks, key=lambda one: (-one.fit, one.chunk_id))[:limit]
-
-
-@runtime_checkable
-class SupportsSymbols(Protocol):
-    """Optional protocol of a store with symbol look-up."""
-
-    async def find_symbols(
-        self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
-    ) -> list[SymbolMatch]:
-        """Return the visible chunks that define the symbol of a name, best matches first, equal ones by id.
-
-        `filters` apply. A collection that does not exist has none. Cost: linear in the chunks of that name,
-        hidden ones included.
-        """

@@ -18,8 +18,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import SearchRequest
-from whence.store.protocols import EmbeddedDocument
-from whence.testing.passages_suite import NamesStore
+from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.store_samples import on_one_store, serial_numbers, unit
 from whence.testing.stub_context import StubContext
 
@@ -87,7 +86,7 @@ def _stored(prefix: str, some: Any, tags: tuple[DocumentTags, ...]) -> list[Embe
     ]
 
 
-async def _seen_by_reader(store: NamesStore, collection: str, asked: Any) -> list[bytes]:
+async def _seen_by_reader(store: ChunkStore, collection: str, asked: Any) -> list[bytes]:
     """Return everything that a reader sees, in every mode, each from a store without caches."""
     text, vector, limit, threshold, filters = asked
     answers = []
@@ -118,7 +117,7 @@ class HiddenSuite:
     @given(seen=_seen, before=_hidden, after=_hidden, again=_hidden, asked=_asked)
     @settings(on_one_store, max_examples=20)
     async def test_hidden_documents_change_nothing(
-        self, store: NamesStore, seen: Any, before: Any, after: Any, again: Any, asked: Any
+        self, store: ChunkStore, seen: Any, before: Any, after: Any, again: Any, asked: Any
     ) -> None:
         """Ids, scores, order, counts and errors are those of a collection that never had them, in every mode.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.chunk_ids import chunk_key
-from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef, SupportsLinks
+from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED
 from whence.testing.index_samples import (
@@ -33,10 +33,6 @@ from whence.testing.index_samples import (
     store_writes,
 )
 from whence.testing.store_samples import on_one_store
-
-
-class NamesStore(ChunkStore, SupportsLinks, Protocol):
-    """A store with links between passages."""
 
 
 def titled(
@@ -156,7 +152,7 @@ class PassagesSuite:
     @given(writes=_writes, access=any_access, query=_text, picked=st.sets(st.integers(0, 20)))
     @on_one_store
     async def test_links_equal_brute_force(
-        self, store: NamesStore, writes: Any, access: Access, query: str, picked: set[int]
+        self, store: ChunkStore, writes: Any, access: Access, query: str, picked: set[int]
     ) -> None:
         """After any writes, in any order, a reader gets the links among visible documents."""
         world = _World(await fill_collection(store))
@@ -178,7 +174,7 @@ class PassagesSuite:
 
         assert found == world.expected(access, [w for w in wanted if w in visible], query)
 
-    async def test_a_link_is_found_in_either_order_of_writes(self, store: NamesStore) -> None:
+    async def test_a_link_is_found_in_either_order_of_writes(self, store: ChunkStore) -> None:
         """A new text finds stored titles, and a new title finds stored texts."""
         name = await fill_collection(store, titled("fox", "Red Fox", "An animal."))
         await store.replace_documents(name, [titled("tale", "", "The red fox meets Blue Lake.")])
@@ -191,7 +187,7 @@ class PassagesSuite:
             ("red fox", ["fox"]),
         ]
 
-    async def test_a_document_stored_again_keeps_its_mentions(self, store: NamesStore) -> None:
+    async def test_a_document_stored_again_keeps_its_mentions(self, store: ChunkStore) -> None:
         """Storing a document again keeps its mentions; storing it under another title removes them."""
         tale = titled("tale", "", "The red fox sleeps.")
         name = await fill_collection(store, tale, titled("fox", "Red Fox", "An animal."))
@@ -203,7 +199,7 @@ class PassagesSuite:
         assert [ref.document_id for one in again for ref in one.mentions] == ["tale"]
         assert renamed == []
 
-    async def test_a_hidden_passage_has_no_links(self, store: NamesStore) -> None:
+    async def test_a_hidden_passage_has_no_links(self, store: ChunkStore) -> None:
         """Hidden passages have no title and no mention, by id or by a query; new tags apply at once."""
         documents = [
             titled("fox", "Red Fox", "An animal.", tags=SECRET),
@@ -220,7 +216,7 @@ class PassagesSuite:
         assert [one.name for one in seen] == ["red fox"]
         assert opened == seen
 
-    async def test_hidden_mentions_do_not_make_a_title_common(self, store: NamesStore) -> None:
+    async def test_hidden_mentions_do_not_make_a_title_common(self, store: ChunkStore) -> None:
         """Only visible passages count for the limits."""
         secret = [
             titled(f"s{n}", "", "Here is the red fox.", tags=SECRET)
@@ -237,7 +233,7 @@ class PassagesSuite:
         assert [one.name for one in await store.linked_titles(name, keys, PUBLIC)] == ["red fox"]
         assert await store.linked_titles(name, keys, EVERYTHING) == []
 
-    async def test_common_titles_link_nothing(self, store: NamesStore) -> None:
+    async def test_common_titles_link_nothing(self, store: ChunkStore) -> None:
         """A title of more than three visible passages is a common word."""
         documents = [titled(f"d{n}", "Red Fox", "Text.") for n in range(MAX_TITLED + 1)]
         name = await fill_collection(store, titled("tale", "", "The red fox sleeps."), *documents)
@@ -248,7 +244,7 @@ class PassagesSuite:
         assert before == []
         assert len((await store.linked_titles(name, keys, PUBLIC))[0].titled_passages) == MAX_TITLED
 
-    async def test_links_are_counted(self, store: NamesStore) -> None:
+    async def test_links_are_counted(self, store: ChunkStore) -> None:
         """The share of linked passages counts rare titles with passages at both ends."""
         name = await fill_collection(
             store,
@@ -264,7 +260,7 @@ class PassagesSuite:
         assert found.passages_per_document == 4 / 3
         assert await store.link_statistics("nowhere", PUBLIC) is None
 
-    async def test_unknown_ids_are_left_out(self, store: NamesStore) -> None:
+    async def test_unknown_ids_are_left_out(self, store: ChunkStore) -> None:
         """A missing collection is an error; unknown ids are left out."""
         name = await fill_collection(store, titled("fox", "Red Fox", "An animal."))
         with pytest.raises(NotFound):

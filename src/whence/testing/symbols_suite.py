@@ -6,7 +6,7 @@ A subclass provides the `store` fixture. Needs pytest, pytest-asyncio in auto mo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,16 +22,12 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate, SearchMode, SearchRequest, SearchResponse
 from whence.store.chunk_ids import chunk_key
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.store.symbol_names import LONGEST_NAME, SupportsSymbols, SymbolMatch
+from whence.store.symbol_names import LONGEST_NAME, SymbolMatch
 from whence.testing.index_samples import EVERYTHING, PUBLIC, SECRET, fill_collection
 from whence.testing.store_samples import on_one_store
 from whence.testing.stub_context import StubContext
 
 _QUERY = np.array([1, 0], dtype="<f4").tobytes()
-
-
-class SymbolsStore(ChunkStore, SupportsSymbols, Protocol):
-    """A store with symbol look-up."""
 
 
 def defining(
@@ -128,7 +124,7 @@ class SymbolsSuite:
     """Behaviours of every store."""
 
     async def _search(
-        self, store: SymbolsStore, collection: str, query: str, **fields: Any
+        self, store: ChunkStore, collection: str, query: str, **fields: Any
     ) -> SearchResponse:
         default: dict[str, Any] = {"access": PUBLIC, "limit": 9, "vector": _QUERY, "mode": "hybrid"}
         request = SearchRequest(collection=collection, query_text=query, **{**default, **fields})
@@ -137,7 +133,7 @@ class SymbolsSuite:
     @given(documents=_documents, name=_name, access=_accesses)
     @on_one_store
     async def test_a_symbol_matches_the_end_of_a_heading(
-        self, store: SymbolsStore, documents: list[EmbeddedDocument], name: str, access: Access
+        self, store: ChunkStore, documents: list[EmbeddedDocument], name: str, access: Access
     ) -> None:
         """A reader gets the visible chunks with that name, in order; `limit` truncates."""
         collection = await fill_collection(store, *documents)
@@ -157,7 +153,7 @@ class SymbolsSuite:
     @on_one_store
     async def test_definitions_rank_before_mentions(
         self,
-        store: SymbolsStore,
+        store: ChunkStore,
         documents: list[EmbeddedDocument],
         name: str,
         access: Access,
@@ -186,7 +182,7 @@ class SymbolsSuite:
         assert all((one.score >= MIN_BOOSTED_SCORE) == (one.chunk_id in fits) for one in hits)
         assert [_comparable(one) for one in hits] == [_comparable(one) for one in same.candidates]
 
-    async def test_a_name_matches_whole_words(self, store: SymbolsStore) -> None:
+    async def test_a_name_matches_whole_words(self, store: ChunkStore) -> None:
         """`total` does not match `subtotal`, and a heading with a space is a phrase."""
         headings = ["total", "Cart.total", "shop::total", "Cart#total", "Cart.Total"]
         others = ["subtotal", "sub_total", "total.of", "the total", "sub-total", ""]
@@ -205,7 +201,7 @@ class SymbolsSuite:
             ("d4", 0),
         ]
 
-    async def test_prose_headings_are_not_symbols(self, store: SymbolsStore) -> None:
+    async def test_prose_headings_are_not_symbols(self, store: ChunkStore) -> None:
         """A section heading of minutes is not a symbol; a document title is."""
         text = ("Harbour", "text")
         name = await fill_collection(
@@ -222,7 +218,7 @@ class SymbolsSuite:
         assert sorted(one.document_id for one in found) == ["harbour.py", "product"]
         assert price == []
 
-    async def test_the_first_chunk_of_a_definition_is_found(self, store: SymbolsStore) -> None:
+    async def test_the_first_chunk_of_a_definition_is_found(self, store: ChunkStore) -> None:
         """A long definition has several chunks; the first is its beginning."""
         text = ("Cart.total", "text")
         name = await fill_collection(store, defining("d", ("", "imports"), text, text))
@@ -231,7 +227,7 @@ class SymbolsSuite:
 
         assert found == [SymbolMatch(chunk_key(name, "d", 1), "d", 1)]
 
-    async def test_rights_apply_to_definitions(self, store: SymbolsStore) -> None:
+    async def test_rights_apply_to_definitions(self, store: ChunkStore) -> None:
         """A hidden definition is not found; new tags apply at once, a removed one is gone."""
         name = await fill_collection(
             store,
@@ -249,7 +245,7 @@ class SymbolsSuite:
         await store.remove_documents(name, ["shut"])
         assert (await named(PUBLIC), await named(EVERYTHING)) == ([], ["open"])
 
-    async def test_filters_apply_to_definitions(self, store: SymbolsStore) -> None:
+    async def test_filters_apply_to_definitions(self, store: ChunkStore) -> None:
         """A definition excluded by a filter is not found, and an unknown key is refused."""
         name = await fill_collection(
             store,
@@ -267,7 +263,7 @@ class SymbolsSuite:
                 name, "total", limit=9, access=PUBLIC, filters=parse_filters({"no": 1})
             )
 
-    async def test_pattern_characters_are_literal(self, store: SymbolsStore) -> None:
+    async def test_pattern_characters_are_literal(self, store: ChunkStore) -> None:
         """Characters of patterns match themselves, and headings too long for a symbol are ignored."""
         long = "x" * (LONGEST_NAME + 1)
         name = await fill_collection(store, defining("d", ("total", "text"), (long, "text")))
@@ -278,7 +274,7 @@ class SymbolsSuite:
         with pytest.raises(BadInput):
             await store.find_symbols(name, "total", limit=0, access=PUBLIC)
 
-    async def test_a_definition_no_retriever_ranked_is_found(self, store: SymbolsStore) -> None:
+    async def test_a_definition_no_retriever_ranked_is_found(self, store: ChunkStore) -> None:
         """Its definition is first, with true scores, however many chunks mention the name."""
         mentions = [defining(f"m{n:03}", ("", "total " * 9), near=0.9) for n in range(120)]
         text = "total " + " ".join(f"word{n}" for n in range(400))
@@ -294,7 +290,7 @@ class SymbolsSuite:
             assert (first.dense_score is None) == (mode == "bm25")
 
     @pytest.mark.parametrize("query", ["total of a cart", "cart total", "what is total"])
-    async def test_a_question_is_not_a_symbol(self, store: SymbolsStore, query: str) -> None:
+    async def test_a_question_is_not_a_symbol(self, store: ChunkStore, query: str) -> None:
         """Only a query that is one symbol looks up definitions, and never in dense mode."""
         name = await fill_collection(store, defining("d", ("total", "text")))
 

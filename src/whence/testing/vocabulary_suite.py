@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.store.vocabulary import SupportsVocabulary
 from whence.testing.index_samples import (
     EVERYTHING,
     PUBLIC,
@@ -32,11 +30,6 @@ from whence.testing.index_samples import (
 )
 from whence.testing.store_samples import on_one_store
 from whence.text.spelling import nearest_word, surface_words
-
-
-class VocabularyStore(ChunkStore, SupportsVocabulary, Protocol):
-    """A store with a vocabulary."""
-
 
 _TEXTS = (
     "Create a migration", "two migrations", "MAX_UPLOAD_SIZE", "connection pooling", "the convection oven",
@@ -76,7 +69,7 @@ class VocabularySuite:
     @given(writes=store_writes(_documents, _ids, 6), access=any_access)
     @on_one_store
     async def test_words_are_those_of_the_visible_chunks(
-        self, store: VocabularyStore, writes: list[tuple[str, object]], access: Access
+        self, store: ChunkStore, writes: list[tuple[str, object]], access: Access
     ) -> None:
         """After any writes the words and their counts are those of the chunks that the reader may see."""
         name = await fill_collection(store)
@@ -89,7 +82,7 @@ class VocabularySuite:
             assert found.items() <= words.items()
             assert nearest_word(misspelt, found) == nearest_word(misspelt, words)
 
-    async def test_absent_words_are_in_no_visible_chunk(self, store: VocabularyStore) -> None:
+    async def test_absent_words_are_in_no_visible_chunk(self, store: ChunkStore) -> None:
         """A word is there in any inflection, an identifier as a whole; hidden chunks count for nobody else."""
         name = await fill_collection(
             store,
@@ -113,7 +106,7 @@ class VocabularySuite:
         assert seen.words == {"UPLOAD_SIZE", "9.4"}
         assert found.languages == ("english",)
 
-    async def test_a_missing_collection_is_not_found(self, store: VocabularyStore) -> None:
+    async def test_a_missing_collection_is_not_found(self, store: ChunkStore) -> None:
         """A collection that does not exist has no words."""
         with pytest.raises(NotFound):
             await store.absent_words("nowhere", ["word"], PUBLIC)

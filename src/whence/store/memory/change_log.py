@@ -91,7 +91,7 @@ class MemoryLog:
         return max(found, default=0)
 
     def visible(self, access: Access, after: int, *, whole: bool) -> list[Change]:
-        """Return entries as `SupportsChangeLog.changes` does."""
+        """Return entries as `ChunkStore.changes` does."""
         last = {one.document_id: one.tags for one in self.entries if one.document_id}
         later = [one for one in self.entries if one.version > after]
         touched = {one.document_id for one in later if one.document_id}
@@ -103,7 +103,7 @@ class MemoryLog:
         ]
 
     def was_hidden(self, access: Access, one: int, other: int) -> bool:
-        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
+        """Return whether one version alone shows documents that are hidden today; see `ChunkStore`."""
         last = {each.document_id: each.tags for each in self.entries if each.document_id}
         hidden = {name for name, tags in last.items() if not access.allows(tags)}
         then = [

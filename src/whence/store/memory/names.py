@@ -20,12 +20,12 @@ from whence.text.analysis import document_terms
 
 
 class MemoryNames(MemoryPart):
-    """Implements `SupportsLinks` and `SupportsSymbols`; every call takes time linear in the collection."""
+    """Links between passages and look-up of symbols; every call takes time linear in the collection."""
 
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
     ) -> list[SymbolMatch]:
-        """See `SupportsSymbols`."""
+        """See `ChunkStore`."""
         check_limit(limit)
         found = self._collections.get(collection)
         named: dict[tuple[str, str], SymbolMatch] = {}
@@ -40,7 +40,7 @@ class MemoryNames(MemoryPart):
         return best_matches(named.values(), limit)
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
-        """See `SupportsLinks`."""
+        """See `ChunkStore`."""
         found = self._collections.get(collection)
         if found is None:
             return None
@@ -57,7 +57,7 @@ class MemoryNames(MemoryPart):
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
-        """See `SupportsLinks`."""
+        """See `ChunkStore`."""
         titles = _link_titles(self._find(collection).visible_documents(access))
         terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MAX_QUERY_WORDS]
         asked = MentionFinder(one.name for one in titles).find(terms)

@@ -312,7 +312,7 @@ class MemorySearch(MemoryPart):
     async def absent_words(
         self, collection: str, words: Sequence[str], access: Access
     ) -> AbsentWords:
-        """Return the words that no visible chunk has; see `SupportsVocabulary`."""
+        """Return the words that no visible chunk has; see `ChunkStore`."""
         found = self._find(collection)
         chunks = found.visible(access)
         known = {term for chunk in chunks for term in chunk.terms.counts}
@@ -323,7 +323,7 @@ class MemorySearch(MemoryPart):
         )
 
     async def similar_words(self, collection: str, word: str, access: Access) -> dict[str, int]:
-        """Return all words of visible chunks; see `SupportsVocabulary`."""
+        """Return all words of visible chunks; see `ChunkStore`."""
         chunks = self._find(collection).visible(access)
         return dict(Counter(one for chunk in chunks for one in chunk.terms.words))
 
@@ -340,7 +340,7 @@ class MemorySearch(MemoryPart):
     async def token_codes(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> dict[str, bytes]:
-        """Return the token codes of visible chunks; see `SupportsTokenCodes`."""
+        """Return the token codes of visible chunks; see `ChunkStore`."""
         texts = [one.text for one in self._requested(collection, chunk_ids, access)]
         return {text.chunk_id: text.token_codes for text in texts if text.token_codes}
 
@@ -368,7 +368,7 @@ class MemorySearch(MemoryPart):
     async def visible_documents(
         self, collection: str, access: Access, *, limit: int, after: str = ""
     ) -> list[ListedDocument]:
-        """Return the first visible documents after an id; see `SupportsVisibleListing`."""
+        """Return the first visible documents after an id; see `ChunkStore`."""
         found = self._collections.get(collection)
         drafts = [one.draft for one in (found.visible_documents(access) if found else ())]
         listed = [
@@ -387,7 +387,7 @@ class MemorySearch(MemoryPart):
     async def visible_collections(
         self, access: Access, names: Sequence[str] = ()
     ) -> list[ListedCollection]:
-        """Return the collections with a visible document; see `SupportsVisibleListing`."""
+        """Return the collections with a visible document; see `ChunkStore`."""
         counts = {
             name: len(held.visible_documents(access))
             for name, held in sorted(self._collections.items())
@@ -405,7 +405,7 @@ class MemorySearch(MemoryPart):
         return frozenset() if found is None else frozenset(found.chunks.keys() & set(chunk_ids))
 
     async def collection_version(self, collection: str) -> int:
-        """Return the current version; see `SupportsChangeLog`."""
+        """Return the current version; see `ChunkStore`."""
         found = self._collections.get(collection)
         return 0 if found is None else found.log.version
 
@@ -419,12 +419,12 @@ class MemorySearch(MemoryPart):
     async def changes(
         self, collection: str, access: Access, *, after: int = 0, whole: bool = False
     ) -> list[Change]:
-        """Return entries of the log that the reader may see; see `SupportsChangeLog`."""
+        """Return entries of the log that the reader may see; see `ChunkStore`."""
         found = self._collections.get(collection)
         return [] if found is None else found.log.visible(access, after, whole=whole)
 
     async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
-        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
+        """Return whether one version alone shows documents that are hidden today; see `ChunkStore`."""
         found = self._collections.get(collection)
         return found is not None and found.log.was_hidden(access, one, other)
 

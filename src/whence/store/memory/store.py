@@ -56,7 +56,7 @@ class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
     async def store_at(
         self, collection: str, access: Access, version: int, moment: datetime
     ) -> MemoryStore:
-        """Return a store that has one version of a collection; see `SupportsVersions`."""
+        """Return a store that has one version of a collection; see `ChunkStore`."""
         found = self._find(collection)
         existing = found.log.existing(access, version)
         documents = [

@@ -14,10 +14,9 @@ from whence.schema.access import Access, DocumentTags
 from whence.store.acl_check import allowed_rows
 from whence.store.change_log import Change, ChangeKind
 from whence.store.postgres.acl_classes import ALLOWED, access_values
-from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import CollectionVersion
 from whence.store.postgres.driver import Connection, iso_utc, write_transaction
-from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.part import PostgresPart
 from whence.store.validation import is_text
 
 #: Names of the kinds in the table.
@@ -257,41 +256,32 @@ async def _log(connection: Connection, statement: str, *values: Any) -> int | No
     return version
 
 
-class PostgresChangeLog:
-    """Implements `SupportsChangeLog`.
-
-    Args:
-        pool: Lends connections.
-        cache: Of the versions that searches saw.
-    """
-
-    def __init__(self, pool: ConnectionPool, cache: ByteCache) -> None:
-        self._pool = pool
-        self._cache = cache
+class PostgresChangeLog(PostgresPart):
+    """Versions of collections and the log of their changes."""
 
     async def collection_version(self, collection: str) -> int:
-        """Return the version that a search saw last, or the current one; see `SupportsChangeLog`."""
-        seen: CollectionVersion | None = self._cache.get(collection)
+        """Return the version that a search saw last, or the current one; see `ChunkStore`."""
+        seen: CollectionVersion | None = self.cache.get(collection)
         if seen is not None:
             return seen.number
-        async with self._pool.search_connection() as connection:
+        async with self.pool.search_connection() as connection:
             version: int | None = await connection.fetchval(_CURRENT, collection)
         return version or 0
 
     async def version_at(self, collection: str, moment: datetime) -> int:
         """Return the version of a collection at a moment. Cost: linear in its log."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             version: int = await connection.fetchval(_VERSION_AT, collection, moment)
         return version
 
     async def changes(
         self, collection: str, access: Access, *, after: int = 0, whole: bool = False
     ) -> list[Change]:
-        """Return entries of the log that the reader may see; see `SupportsChangeLog`."""
+        """Return entries of the log that the reader may see; see `ChunkStore`."""
         if not is_text(collection):
             return []
         values = (*access_values(access), collection, after, whole)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await connection.fetch(_CHANGES, *values)
             settings = await connection.fetch(_SETTINGS_CHANGES, collection, after)
         found = [
@@ -313,8 +303,8 @@ class PostgresChangeLog:
         return sorted(found, key=lambda one: (one.version, one.document_id))
 
     async def was_hidden(self, collection: str, access: Access, one: int, other: int) -> bool:
-        """Return whether one version alone shows documents that are hidden today; see `SupportsChangeLog`."""
+        """Return whether one version alone shows documents that are hidden today; see `ChunkStore`."""
         values = (*access_values(access), collection, *sorted((one, other)))
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             found: bool = await connection.fetchval(_WAS_HIDDEN, *values)
         return found

@@ -16,7 +16,7 @@ from whence.store.chunk_ids import parse_chunk_key
 from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.collections import model_of
-from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.part import PostgresPart
 from whence.store.protocols import ListedCollection, ListedDocument
 from whence.store.results import chunk_metadata
 from whence.store.validation import is_text
@@ -79,11 +79,8 @@ def _places(collection: str, chunk_ids: Sequence[str]) -> tuple[str, list[str], 
     return collection, [key.document_id for key in keys], [key.index for key in keys]
 
 
-class PostgresTexts:
+class PostgresTexts(PostgresPart):
     """Implements the reads of `ChunkStore` that take ids of chunks; each is one statement."""
-
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
 
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access
@@ -96,7 +93,7 @@ class PostgresTexts:
     async def token_codes(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> dict[str, bytes]:
-        """Return the token codes of chunks that exist and are visible; see `SupportsTokenCodes`."""
+        """Return the token codes of chunks that exist and are visible; see `ChunkStore`."""
         values = requested_values(access, collection, chunk_ids)
         rows = await self._fetch(_CODES, collection, values)
         return {row["chunk_key"]: row["codes"] for row in allowed_rows(rows, access, "token codes")}
@@ -125,7 +122,7 @@ class PostgresTexts:
     async def visible_documents(
         self, collection: str, access: Access, *, limit: int, after: str = ""
     ) -> list[ListedDocument]:
-        """Return the first visible documents after an id; see `SupportsVisibleListing`."""
+        """Return the first visible documents after an id; see `ChunkStore`."""
         if not is_text(after):
             return []
         values = (*access_values(access), collection, limit, after)
@@ -138,7 +135,7 @@ class PostgresTexts:
     async def visible_collections(
         self, access: Access, names: Sequence[str] = ()
     ) -> list[ListedCollection]:
-        """Return the collections with a visible document; see `SupportsVisibleListing`."""
+        """Return the collections with a visible document; see `ChunkStore`."""
         wanted = list(filter(is_text, names))
         if names and not wanted:
             return []
@@ -161,7 +158,7 @@ class PostgresTexts:
     async def _fetch(self, statement: str, collection: str, values: Sequence[Any]) -> list[Any]:
         if not is_text(collection):
             return []
-        async with self._pool.search_connection() as connection:
+        async with self.pool.search_connection() as connection:
             return await connection.fetch(statement, *values)
 
 

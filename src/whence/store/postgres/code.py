@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 
 from whence.schema.errors import InternalError, NotFound
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.part import PostgresPart
 from whence.store.postgres.snapshots import expansion
 from whence.store.postgres.snapshots.catalogue import (
     SETS,
@@ -52,34 +51,27 @@ _DELETE_EMPTY_SETS = """
 _DELETE_RUNS = "DELETE FROM code_import WHERE snapshot_id = $1 AND status <> 'running'"
 
 
-class PostgresCode:
+class PostgresCode(PostgresPart):
     """Snapshots and sets; implements `CodeStore`."""
-
-    def __init__(
-        self, pool: ConnectionPool, write_timeout_s: float, clock: Callable[[], datetime]
-    ) -> None:
-        self._pool = pool
-        self._write_timeout_s = write_timeout_s
-        self._clock = clock
 
     async def snapshots(self) -> list[SnapshotRecord]:
         """Return all published snapshots, newest first; regardless of rights."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             return [snapshot_record(row) for row in await connection.fetch(_NEWEST_FIRST)]
 
     async def sets(self) -> list[SnapshotSet]:
         """Return all sets by name; regardless of rights."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             return snapshot_sets(await connection.fetch(_SETS_BY_NAME))
 
     async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
         """Return the newest active snapshot that has this id, head sha, branch or tag."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             return await _resolve(connection, reference, within)
 
     async def resolve_set(self, name: str, source: SnapshotSource = "primary") -> SnapshotRecord:
         """Return the first or the second snapshot of a set."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             members = await _active_members(connection, name)
             place = 0 if source == "primary" else 1
             if place >= len(members):
@@ -95,7 +87,7 @@ class PostgresCode:
     @asynccontextmanager
     async def importing(self) -> AsyncIterator[CodeImport]:
         """Run an import for the time of a block; what it does not publish is removed."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             run = PostgresImport(connection, self._write_timeout_s, self._clock)
             await run.sweep()
             try:
@@ -107,7 +99,7 @@ class PostgresCode:
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
         """Make a set of published snapshots, replacing any of that name."""
-        async with self._pool.connection() as connection, connection.transaction():
+        async with self.pool.connection() as connection, connection.transaction():
             found = [await _resolve(connection, one, "") for one in references]
             members = [
                 SetMember(ref=reference, snapshot_id=one.info.snapshot_id)
@@ -118,7 +110,7 @@ class PostgresCode:
 
     async def set_active(self, name: str, active: bool) -> None:
         """Switch a set, or else a snapshot by its id, on or off."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             for statement in (_SWITCH_SET, _SWITCH_SNAPSHOT) if is_text(name) else ():
                 if await connection.execute(statement, name, active) != "UPDATE 0":
                     return
@@ -126,7 +118,7 @@ class PostgresCode:
 
     async def remove_set(self, name: str) -> None:
         """Delete a set; its snapshots stay."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             deleted = await connection.execute(_DELETE_SET, name)
         if deleted == "DELETE 0":
             raise NotFound(f"there is no set {name!r}", hint="see whence snapshots")
@@ -138,7 +130,7 @@ class PostgresCode:
         """
         if not is_text(snapshot_id):
             raise missing_snapshot(snapshot_id)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             async with connection.transaction():
                 collection_id = await connection.fetchval(_DELETE_SNAPSHOT, snapshot_id)
                 if collection_id is None:
@@ -150,7 +142,7 @@ class PostgresCode:
 
     async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
         """Expand nodes along the graph of a snapshot; see `GraphStore`."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             return await expansion.expand(connection, request, travel=travel)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from whence.schema.embedding import EmbeddingModel
 from whence.store.postgres.driver import Connection, iso_utc
 from whence.store.postgres.migrate import SCHEMA
-from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.part import PostgresPart
 from whence.store.protocols import CollectionInfo
 from whence.store.snapshot_documents import is_internal
 from whence.store.validation import (
@@ -60,30 +60,27 @@ class LockedCollection(msgspec.Struct, frozen=True):
     info: CollectionInfo
 
 
-class PostgresCollections:
+class PostgresCollections(PostgresPart):
     """Collections and their models."""
-
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
 
     async def collection(self, name: str) -> CollectionInfo | None:
         """Return a collection with its counts, or None. Cost: linear in its documents."""
         if not is_text(name):
             return None
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             return await _find(connection, name)
 
     async def collection_model(self, name: str) -> EmbeddingModel | None:
         """Return the model of a collection, or None. Cost: one look-up."""
         if not is_text(name):
             return None
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             row = await connection.fetchrow(_MODEL, name)
         return None if row is None else model_of(row)
 
     async def collections(self) -> list[CollectionInfo]:
         """Return all collections by name, without those of code snapshots. Cost: linear in all documents."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             found = [_info(row) for row in await connection.fetch(_LIST)]
             total = await connection.fetchrow(_SIZES, SCHEMA)
         share = total["bytes"] / max(1, total["chunks"])
@@ -93,7 +90,7 @@ class PostgresCollections:
         """Return a collection, created for this model if it does not exist."""
         check_name(name)
         check_model(model)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             info = await _find(connection, name)
             if info is None:
                 values = (model.name, model.revision, model.precision, model.dimension)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -34,9 +34,9 @@ from whence.store.postgres.links.indexing import (
     ensure_links_indexed,
     titles_of_drafts,
 )
-from whence.store.postgres.maintenance import Maintenance, index_words
+from whence.store.postgres.maintenance import index_words
 from whence.store.postgres.metadata_index import ensure_metadata_indexed, index_metadata
-from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.part import PostgresPart
 from whence.store.postgres.server.home import Home
 from whence.store.postgres.trace_chain import lock_traces
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
@@ -111,30 +111,8 @@ SELECT (SELECT count(*) FROM document WHERE collection_id = $1 AND document_id =
 """
 
 
-class PostgresDocuments:
-    """Documents with their chunks, vectors, words, metadata and names.
-
-    Args:
-        pool: Lends connections.
-        maintenance: Does what a write leaves for later.
-        write_timeout_s: Longest one statement of a write may take, in seconds.
-        clock: Returns the time of a change, with its zone.
-        keep_versions: Time for which replaced and removed documents are kept; none when it is zero.
-    """
-
-    def __init__(
-        self,
-        pool: ConnectionPool,
-        maintenance: Maintenance,
-        write_timeout_s: float,
-        clock: Callable[[], datetime],
-        keep_versions: timedelta,
-    ) -> None:
-        self._pool = pool
-        self._maintenance = maintenance
-        self._timeout_s = write_timeout_s
-        self._clock = clock
-        self._keep_versions = keep_versions
+class PostgresDocuments(PostgresPart):
+    """Documents with their chunks, vectors, words, metadata and names."""
 
     async def document_states(
         self, collection: str, document_ids: Sequence[str]
@@ -143,7 +121,7 @@ class PostgresDocuments:
         ids = list(filter(is_text, document_ids))
         if not is_text(collection):
             return {}
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await connection.fetch(_STATES, collection, ids)
         return {
             row["document_id"]: DocumentState(
@@ -160,7 +138,7 @@ class PostgresDocuments:
         """Return the sorted ids that begin with `prefix`, hidden documents included."""
         if not (is_text(collection) and is_text(prefix)):
             return []
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await connection.fetch(_IDS, collection, prefix)
         return [row["document_id"] for row in rows]
 
@@ -169,7 +147,7 @@ class PostgresDocuments:
         ids = list(filter(is_text, document_ids))
         if not ids or not is_text(collection):
             return {}
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await connection.fetch(_SOURCE_DIGESTS, collection, ids)
         return {row["document_id"]: row["source_digest"] for row in rows}
 
@@ -183,7 +161,7 @@ class PostgresDocuments:
         known = {one: digest for one, digest in digests.items() if is_text(one) and is_text(digest)}
         if not known or not is_text(collection):
             return
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             found = [json_text((places or {}).get(one)) for one in known]
             await connection.execute(
                 _SET_SOURCE_DIGESTS, collection, list(known), list(known.values()), found
@@ -191,7 +169,7 @@ class PostgresDocuments:
 
     async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
         """Return what a message did to documents, by document id."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             return await find_effects(connection, collection, message_id)
 
     async def replace_documents(
@@ -202,12 +180,12 @@ class PostgresDocuments:
         effects: Effects | None = None,
     ) -> None:
         """Store documents in one transaction by binary COPY; see `ChunkStore`."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             info = await writable_collection(connection, collection)
             check_documents(info, documents)
             if not documents:
                 return
-            await index_words(connection, collection, self._timeout_s)
+            await index_words(connection, collection, self._write_timeout_s)
             classes = await intern_classes(connection, {one.draft.tags for one in documents})
             boosts = await reindexing.read_field_boosts(connection, collection)
             words = await asyncio.to_thread(_words, documents, boosts)
@@ -241,11 +219,11 @@ class PostgresDocuments:
         self, connection: Connection, collection: str
     ) -> AsyncIterator[LockedCollection]:
         """Write to a locked collection in one transaction, then start due maintenance."""
-        async with write_transaction(connection, *write_settings(self._timeout_s)):
+        async with write_transaction(connection, *write_settings(self._write_timeout_s)):
             locked = await lock_collection(connection, collection)
             await reindexing.ensure_indexed(connection, locked.id)
             yield locked
-        await self._maintenance.start_needed(connection, collection)
+        await self.maintenance.start_needed(connection, collection)
 
     async def retag_documents(
         self, collection: str, tags: Mapping[str, DocumentTags], *, effects: Effects | None = None
@@ -254,9 +232,9 @@ class PostgresDocuments:
         known = {one: tag for one, tag in tags.items() if is_text(one)}
         for one, tag in known.items():
             check_tags(tag, f"document {one[:100]!r}")
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             await writable_collection(connection, collection)
-            await index_words(connection, collection, self._timeout_s)
+            await index_words(connection, collection, self._write_timeout_s)
             classes = await intern_classes(connection, set(known.values()))
             numbers = [classes[tag] for tag in known.values()]
             async with self._writing(connection, collection) as locked:
@@ -273,7 +251,7 @@ class PostgresDocuments:
 
     async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
         """Set the weights of the fields of a collection; its words are indexed again if they changed."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             await writable_collection(connection, collection)
             async with self._writing(connection, collection) as locked:
                 if await reindexing.read_field_boosts(connection, collection) != boosts:
@@ -283,10 +261,10 @@ class PostgresDocuments:
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents in one transaction; return how many there were, 0 without such a collection."""
         ids = list(filter(is_text, document_ids))
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             if await find_writable(connection, collection) is None:
                 return 0
-            await index_words(connection, collection, self._timeout_s)
+            await index_words(connection, collection, self._write_timeout_s)
             async with self._writing(connection, collection) as locked:
                 at = self._clock()
                 version = await change_log.log_removed(connection, locked.id, at, ids)
@@ -298,7 +276,7 @@ class PostgresDocuments:
         """Return the texts, titles and headings of a document and its former versions."""
         if not (is_text(collection) and is_text(document_id)):
             return []
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await connection.fetch(_STORED_TEXTS, collection, document_id)
         return [row["text"] for row in rows]
 
@@ -306,7 +284,7 @@ class PostgresDocuments:
         """Return which of these words a chunk has."""
         if not is_text(collection):
             return frozenset()
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await connection.fetch(_KNOWN_WORDS, collection, list(filter(is_text, words)))
         return frozenset(row["word"] for row in rows)
 
@@ -322,7 +300,7 @@ class PostgresDocuments:
         """Return what is stored of a document."""
         if not (is_text(collection) and is_text(document_id)):
             return DocumentParts()
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             number = await connection.fetchval(_COLLECTION_ID, collection)
             if number is None:
                 return DocumentParts()
@@ -335,16 +313,16 @@ class PostgresDocuments:
         """Remove a document and its postings in segments; return its parts before and after."""
         if not is_text(document_id):
             return DocumentParts(), DocumentParts()
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             if await find_writable(connection, collection) is None:
                 return DocumentParts(), DocumentParts()
-            await index_words(connection, collection, self._timeout_s)
+            await index_words(connection, collection, self._write_timeout_s)
             async with self._writing(connection, collection) as locked:
                 places = await forward_index.chunk_slots(connection, locked.id, document_id)
                 ords, slots = list(places), list(places.values())
                 before = await _parts(connection, locked.id, document_id, ords)
-                if (before.documents or before.versions) and self._pool.home is not None:
-                    Home(self._pool.home).erasure_mark.touch(mode=0o600)
+                if (before.documents or before.versions) and self.pool.home is not None:
+                    Home(self.pool.home).erasure_mark.touch(mode=0o600)
                 # A trace that is recorded later is compared with the log as it is then.
                 await lock_traces(connection)
                 await change_log.log_erased(connection, locked.id, self._clock(), document_id)

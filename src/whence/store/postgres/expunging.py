@@ -16,8 +16,8 @@ from whence.schema.errors import Unavailable
 from whence.store.file_search import FileSearch, rare_words, text_pieces, word_forms
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.driver import Connection, errors
-from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.migrate import SCHEMA
+from whence.store.postgres.part import PostgresPart
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.server.home import Home
 from whence.store.postgres.server.locks import Backoff
@@ -97,23 +97,19 @@ _EXTERNAL = (
 _FOUND = "another process wrote these files meanwhile; run the same command again"
 
 
-class PostgresExpunging:
+class PostgresExpunging(PostgresPart):
     """Implements the part of `Store` that removes what erased documents left in files."""
-
-    def __init__(self, pool: ConnectionPool, maintenance: Maintenance) -> None:
-        self._pool = pool
-        self._maintenance = maintenance
 
     async def expunge(self, texts: Sequence[str], *, progress: Progress | None = None) -> Expunged:
         """Rewrite the tables of an embedded server; say what is left to do on another one."""
-        if self._pool.home is None:
+        if self.pool.home is None:
             return Expunged(done=False, hint=_EXTERNAL)
-        await self._maintenance.wait()
-        return await _Run(self._pool, Home(self._pool.home), progress).run(texts)
+        await self.maintenance.wait()
+        return await _Run(self.pool, Home(self.pool.home), progress).run(texts)
 
     async def is_expunged(self) -> bool:
         """Return whether the home has no mark of an unfinished erasure."""
-        home = self._pool.home
+        home = self.pool.home
         return home is None or not Home(home).erasure_mark.exists()
 
 

@@ -22,6 +22,7 @@ from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.collections import model_of
 from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.lexical.reindexing import read_field_boosts
+from whence.store.postgres.part import PostgresPart
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import CollectionInfo, EmbeddedDocument
 from whence.store.validation import missing_collection
@@ -124,17 +125,14 @@ async def prune_former(connection: Connection, before: datetime) -> None:
     await connection.execute(_PRUNE, before, _PRUNED_AT_ONCE)
 
 
-class PostgresVersions:
-    """Implements `SupportsVersions.store_at`."""
-
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
+class PostgresVersions(PostgresPart):
+    """Reads a collection as it was."""
 
     async def store_at(
         self, collection: str, access: Access, version: int, moment: datetime
     ) -> MemoryStore:
-        """Return a store that has one version of a collection; see `SupportsVersions`."""
-        async with self._pool.connection() as connection, read_transaction(connection):
+        """Return a store that has one version of a collection; see `ChunkStore`."""
+        async with self.pool.connection() as connection, read_transaction(connection):
             row = await connection.fetchrow(_COLLECTION, collection)
             if row is None:
                 raise missing_collection(collection)
@@ -160,7 +158,7 @@ class PostgresVersions:
             _document(one, of_document[one["id"], one["former"]], model.dimension)
             for one in documents
         ]
-        held = _HeldVersion(self._pool)
+        held = _HeldVersion(self.pool)
         info = CollectionInfo(name=collection, model=model)
         await asyncio.to_thread(held.hold_version, info, version, embedded, boosts)
         return held

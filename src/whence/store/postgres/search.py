@@ -9,7 +9,6 @@ from whence.schema.access import Access
 from whence.schema.errors import BadInput
 from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
-from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import (
     ReaderView,
     StaleVersion,
@@ -20,9 +19,7 @@ from whence.store.postgres.dense import search as dense
 from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.lexical import vocabulary
-from whence.store.postgres.maintenance import Maintenance
-from whence.store.postgres.pool import ConnectionPool
-from whence.store.postgres.server.tuning import memory_bytes
+from whence.store.postgres.part import PostgresPart
 from whence.store.validation import is_text
 from whence.store.vocabulary import AbsentWords
 
@@ -32,68 +29,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Size of the cache: a part of the memory, and at most.
-_OF_MEMORY = 16
-_MAX_BYTES = 128 * 1024 * 1024
 
-
-class ViewReader:
-    """Runs reads that need the version of a collection.
-
-    A cached version saves the statements that read it. It is only a proposal: each statement of a ranking
-    checks it, and after a write the read is repeated in a snapshot of the database.
-
-    Args:
-        pool: Lends connections.
-        maintenance: Indexes a collection of a former version before it is read.
-    """
-
-    def __init__(self, pool: ConnectionPool, maintenance: Maintenance) -> None:
-        self._pool = pool
-        self._maintenance = maintenance
-        self.cache = ByteCache(min(_MAX_BYTES, memory_bytes() // _OF_MEMORY))
-
-    async def read(
-        self,
-        collection: str,
-        access: Access,
-        read: Callable[[Connection, ReaderView], Awaitable[T | None]],
-    ) -> T:
-        """Return what `read` returns; it returns None while the collection is not indexed by this version."""
-        view = cached_view(collection, access, self.cache) if is_text(collection) else None
-        if view is not None:
-            try:
-                async with self._pool.search_connection() as connection:
-                    found = await read(connection, view)
-                if found is not None:
-                    return found
-            except (StaleVersion, BadInput):
-                # Input may be bad for the former version only.
-                pass
-            self.cache.drop(collection)
-
-        async def read_snapshot(connection: Connection) -> T | None:
-            async with read_transaction(connection):
-                view = await read_view(connection, collection, access, self.cache)
-                found = await read(connection, view)
-            if view.version.version is not None:
-                self.cache.put(collection, view.version)
-            return found
-
-        return await self._maintenance.read_indexed(collection, read_snapshot)
-
-
-class PostgresSearch:
-    """Implements the searches and scores of `ChunkStore`.
-
-    Args:
-        maintenance: Builds vector indexes that an earlier process left unfinished.
-        views: Runs the reads that need the version of a collection.
-    """
-
-    def __init__(self, maintenance: Maintenance, views: ViewReader) -> None:
-        self._maintenance = maintenance
-        self._views = views
+class PostgresSearch(PostgresPart):
+    """Implements the searches and scores of `ChunkStore`."""
 
     async def search_dense(
         self,
@@ -107,8 +45,8 @@ class PostgresSearch:
         exact: bool = False,
     ) -> list[Candidate]:
         """Rank the visible chunks by cosine; see `ChunkStore`."""
-        await self._maintenance.check_vector_index(collection)
-        return await self._views.read(
+        await self.maintenance.check_vector_index(collection)
+        return await self._read(
             collection,
             access,
             lambda connection, view: dense.search_dense(
@@ -133,7 +71,7 @@ class PostgresSearch:
         match: Match = "any",
     ) -> list[Candidate]:
         """Rank the visible chunks by BM25; see `ChunkStore`."""
-        return await self._views.read(
+        return await self._read(
             collection,
             access,
             lambda connection, view: lexical.search_lexical(
@@ -144,16 +82,16 @@ class PostgresSearch:
     async def absent_words(
         self, collection: str, words: Sequence[str], access: Access
     ) -> AbsentWords:
-        """Return the words that no visible chunk has; see `SupportsVocabulary`."""
-        return await self._views.read(
+        """Return the words that no visible chunk has; see `ChunkStore`."""
+        return await self._read(
             collection,
             access,
             lambda connection, view: vocabulary.absent_words(connection, view, words),
         )
 
     async def similar_words(self, collection: str, word: str, access: Access) -> dict[str, int]:
-        """Return words of visible chunks like a misspelt one; see `SupportsVocabulary`."""
-        return await self._views.read(
+        """Return words of visible chunks like a misspelt one; see `ChunkStore`."""
+        return await self._read(
             collection,
             access,
             lambda connection, view: vocabulary.similar_words(connection, view, word),
@@ -163,7 +101,7 @@ class PostgresSearch:
         self, collection: str, vector: NDArray[np.float32], chunk_ids: Sequence[str], access: Access
     ) -> dict[str, float]:
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
-        return await self._views.read(
+        return await self._read(
             collection,
             access,
             lambda connection, view: dense.dense_scores(connection, view, vector, chunk_ids),
@@ -179,10 +117,43 @@ class PostgresSearch:
         match: Match = "any",
     ) -> dict[str, float]:
         """Return the lexical share of visible chunks; see `ChunkStore`."""
-        return await self._views.read(
+        return await self._read(
             collection,
             access,
             lambda connection, view: lexical.lexical_scores(
                 connection, view, query_text, chunk_ids, match
             ),
         )
+
+    async def _read(
+        self,
+        collection: str,
+        access: Access,
+        read: Callable[[Connection, ReaderView], Awaitable[T | None]],
+    ) -> T:
+        """Return what `read` returns; it returns None while the collection is not indexed by this version.
+
+        A cached version saves the statements that read it. It is only a proposal: each statement of a ranking
+        checks it, and after a write the read is repeated in a snapshot of the database.
+        """
+        view = cached_view(collection, access, self.cache) if is_text(collection) else None
+        if view is not None:
+            try:
+                async with self.pool.search_connection() as connection:
+                    found = await read(connection, view)
+                if found is not None:
+                    return found
+            except (StaleVersion, BadInput):
+                # Input may be bad for the former version only.
+                pass
+            self.cache.drop(collection)
+
+        async def read_snapshot(connection: Connection) -> T | None:
+            async with read_transaction(connection):
+                view = await read_view(connection, collection, access, self.cache)
+                found = await read(connection, view)
+            if view.version.version is not None:
+                self.cache.put(collection, view.version)
+            return found
+
+        return await self.maintenance.read_indexed(collection, read_snapshot)

@@ -1,12 +1,11 @@
-"""The store on PostgreSQL with pgvector: opens and closes its parts, and names what each implements."""
+"""The store on PostgreSQL with pgvector: opens and closes it, and names its parts."""
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Self
 
 from whence.store.chain_key import ChainKey
 from whence.store.change_log import KEEP_VERSIONS
@@ -23,7 +22,7 @@ from whence.store.postgres.links.queries import PostgresLinks
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.migrate import SCHEMA
 from whence.store.postgres.pool import ConnectionPool
-from whence.store.postgres.search import PostgresSearch, ViewReader
+from whence.store.postgres.search import PostgresSearch
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.symbol_lookup import PostgresSymbols
 from whence.store.postgres.traces import PostgresTraces
@@ -90,105 +89,24 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class PostgresStore:
+class PostgresStore(
+    PostgresCollections,
+    PostgresDocuments,
+    PostgresVersions,
+    PostgresExpunging,
+    PostgresSearch,
+    PostgresChangeLog,
+    PostgresTexts,
+    PostgresSymbols,
+    PostgresLinks,
+    PostgresCode,
+    PostgresTraces,
+):
     """Chunks, traces, names and code snapshots over one connection pool.
 
-    Its methods are those of its parts; `whence.store.protocols` specifies them. Open it with
-    `async with PostgresStore.open(...)`.
+    Its methods are those of its bases; `whence.store.protocols` specifies them. Open it with
+    `async with await PostgresStore.connect(...)`.
     """
-
-    def __init__(
-        self,
-        pool: ConnectionPool,
-        write_timeout_s: float,
-        clock: Callable[[], datetime],
-        key: ChainKey | None,
-        keep_versions: timedelta,
-        keep_traces: timedelta | None,
-    ) -> None:
-        self.pool = pool
-        self.maintenance = maintenance = Maintenance(pool, write_timeout_s)
-
-        collections = PostgresCollections(pool)
-        self.collection, self.collections = collections.collection, collections.collections
-        self.collection_model = collections.collection_model
-        self.ensure_collection = collections.ensure_collection
-
-        self._add_documents(write_timeout_s, clock, keep_versions)
-        views = ViewReader(pool, maintenance)
-        self.cache = views.cache
-        search = PostgresSearch(maintenance, views)
-        self.search_dense = search.search_dense
-        self.search_lexical = search.search_lexical
-        self.dense_scores, self.lexical_scores = search.dense_scores, search.lexical_scores
-        self.absent_words, self.similar_words = search.absent_words, search.similar_words
-
-        log = PostgresChangeLog(pool, views.cache)
-        self.collection_version, self.version_at = log.collection_version, log.version_at
-        self.changes, self.was_hidden = log.changes, log.was_hidden
-
-        texts = PostgresTexts(pool)
-        self.chunk_texts, self.document_texts = texts.chunk_texts, texts.document_texts
-        self.visible_chunks, self.visible_documents = texts.visible_chunks, texts.visible_documents
-        self.visible_collections = texts.visible_collections
-        self.known_chunks, self.token_codes = texts.known_chunks, texts.token_codes
-
-        self.find_symbols = PostgresSymbols(maintenance, views.cache).find_symbols
-        links = PostgresLinks(pool, maintenance, views.cache)
-        self.link_statistics = links.link_statistics
-        self.linked_titles = links.linked_titles
-
-        code = PostgresCode(pool, write_timeout_s, clock)
-        self.snapshots, self.sets = code.snapshots, code.sets
-        self.resolve_snapshot, self.resolve_set = code.resolve_snapshot, code.resolve_set
-        self.importing = code.importing
-        self.make_set = code.make_set
-        self.set_active = code.set_active
-        self.remove_set = code.remove_set
-        self.purge_snapshot = code.purge_snapshot
-        self.expand = code.expand
-
-        traces = PostgresTraces(pool, clock, key, keep_traces, keep_versions)
-        self.record_trace, self.rewrite_trace = traces.record_trace, traces.rewrite_trace
-        self.trace, self.recent_traces = traces.trace, traces.recent_traces
-        self.traces_about, self.traces_corrected = traces.traces_about, traces.traces_corrected
-        self.check_trace, self.check_traces = traces.check_trace, traces.check_traces
-        self.trace_proof, self.remove_traces = traces.trace_proof, traces.remove_traces
-        self.adopt_traces = traces.adopt
-
-    def _add_documents(
-        self, write_timeout_s: float, clock: Callable[[], datetime], keep_versions: timedelta
-    ) -> None:
-        documents = PostgresDocuments(
-            self.pool, self.maintenance, write_timeout_s, clock, keep_versions
-        )
-        self.store_at = PostgresVersions(self.pool).store_at
-        self.document_states = documents.document_states
-        self.document_ids = documents.document_ids
-        self.replace_documents = documents.replace_documents
-        self.retag_documents = documents.retag_documents
-        self.remove_documents = documents.remove_documents
-        self.erase_document = documents.erase_document
-        self.document_parts = documents.document_parts
-        self.stored_texts, self.known_words = documents.stored_texts, documents.known_words
-        self.boost_fields = documents.boost_fields
-        self.source_digests = documents.source_digests
-        self.note_sources = documents.note_sources
-        self.effects_of = documents.effects_of
-        expunging = PostgresExpunging(self.pool, self.maintenance)
-        self.expunge, self.is_expunged = expunging.expunge, expunging.is_expunged
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def open(
-        cls, source: str | EmbeddedServer, **options: Any
-    ) -> AsyncIterator[PostgresStore]:
-        """Connect for the time of a block; arguments and errors as for `connect`."""
-        store = await cls.connect(source, **options)
-        try:
-            yield store
-        finally:
-            await store.aclose()
 
     @classmethod
     async def connect(
@@ -202,8 +120,8 @@ class PostgresStore:
         key: ChainKey | None = None,
         keep_versions: timedelta = KEEP_VERSIONS,
         keep_traces: timedelta | None = None,
-    ) -> PostgresStore:
-        """Connect and bring the database to the schema of this version.
+    ) -> Self:
+        """Connect and bring the database to the schema of this version; `aclose` or a block closes the store.
 
         Args:
             source: A URL `postgresql://...`, or an embedded server that was started.
@@ -219,9 +137,23 @@ class PostgresStore:
         pool = await ConnectionPool.open(
             source, size=pool_size, statement_timeout_s=statement_timeout_s
         )
-        store = cls(pool, write_timeout_s, clock, key, keep_versions, keep_traces)
+        store = cls(
+            pool,
+            Maintenance(pool, write_timeout_s),
+            write_timeout_s=write_timeout_s,
+            clock=clock,
+            key=key,
+            keep_versions=keep_versions,
+            keep_traces=keep_traces,
+        )
         await store.adopt_traces()
         return store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Close all connections; calls still running after 10 s are cut off, maintenance at once."""

@@ -9,11 +9,10 @@ from whence.schema.errors import NotFound
 from whence.schema.filters import Filters
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.postgres.acl_classes import ALLOWED, access_values
-from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import read_view
 from whence.store.postgres.driver import Connection, read_transaction
-from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.metadata_index import filtered_chunks
+from whence.store.postgres.part import PostgresPart
 from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, symbol_fit
 from whence.store.validation import check_limit, is_text
 
@@ -38,17 +37,8 @@ _NAMED = f"""
     ORDER BY w.heading = $7 DESC, right(w.heading, length($7)) = $7 DESC, w.chunk_key LIMIT $8"""  # noqa: S608 - only constants
 
 
-class PostgresSymbols:
-    """Implements `SupportsSymbols`.
-
-    Args:
-        maintenance: Lends connections, and indexes the metadata of a collection of a former version.
-        cache: Keeps the chunks that filters keep.
-    """
-
-    def __init__(self, maintenance: Maintenance, cache: ByteCache) -> None:
-        self._maintenance = maintenance
-        self._cache = cache
+class PostgresSymbols(PostgresPart):
+    """Look-up of symbols."""
 
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
@@ -63,7 +53,7 @@ class PostgresSymbols:
                 return await _named(connection, collection, name, limit, access, None)
             async with read_transaction(connection):
                 try:
-                    view = await read_view(connection, collection, access, self._cache)
+                    view = await read_view(connection, collection, access, self.cache)
                 except NotFound:
                     return []
                 kept = await filtered_chunks(connection, view, filters)
@@ -71,7 +61,7 @@ class PostgresSymbols:
                     return None
                 return await _named(connection, collection, name, limit, access, kept.ords.tolist())
 
-        return await self._maintenance.read_indexed(collection, read)
+        return await self.maintenance.read_indexed(collection, read)
 
 
 async def _named(

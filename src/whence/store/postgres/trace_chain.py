@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from whence.schema.errors import CodecError, ConfigError, NotFound
@@ -12,7 +13,7 @@ from whence.schema.integrity import ChainEntry, EntryKind, Fault, Integrity, Tra
 from whence.store.chain_key import ChainKey
 from whence.store.commitment import entry_hash, expected_hash
 from whence.store.postgres.driver import Connection, iso_utc, read_transaction, write_transaction
-from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.part import PostgresPart
 from whence.store.postgres.trace_rows import (
     COLUMNS,
     TraceRow,
@@ -64,51 +65,16 @@ async def lock_traces(connection: Connection) -> None:
 
 
 class TraceChain:
-    """Appends entries and checks them.
+    """Appends entries.
 
     Args:
-        pool: Connections.
         key: Signs entries; None when nothing is signed.
         clock: Returns the time with its zone.
     """
 
-    def __init__(
-        self, pool: ConnectionPool, key: ChainKey | None, clock: Callable[[], datetime]
-    ) -> None:
-        self._pool = pool
+    def __init__(self, key: ChainKey | None, clock: Callable[[], datetime]) -> None:
         self._key = key
         self._clock = clock
-
-    async def adopt(self) -> None:
-        """Take the traces that earlier versions stored into a new chain, in one transaction.
-
-        Cost: linear in their triples, once; later one statement.
-        """
-        async with self._pool.connection() as connection:
-            if not await connection.fetchval(_HAS_NO_CHAIN) or self._known_head() is not None:
-                return
-            async with write_transaction(connection):
-                if await self.begin(connection) is not None:
-                    return
-                last: ChainEntry | None = None
-                while rows := await connection.fetch(_UNCHAINED):
-                    last = await self._adopt(connection, rows, last)
-            await self.remember(connection, last)
-
-    async def _adopt(
-        self, connection: Connection, rows: Sequence[Any], last: ChainEntry | None
-    ) -> ChainEntry | None:
-        now = self._clock()
-        for row in rows:
-            try:
-                new, digest = make_row(read_record(row["body"]), row["recorded_at"])
-            except CodecError:
-                # Kept as it is; a check says that it has faults.
-                new, digest = TraceRow(**dict(row))._replace(salt=b""), b""
-            last = self.next_entry(last, "record", new.answer_id, digest, now)
-            await connection.execute(_APPEND, *entry_columns(last, now))
-            await connection.execute(_ADOPT, last.number, *new)
-        return last
 
     async def begin(self, connection: Connection) -> ChainEntry | None:
         """Let this transaction alone append until it ends; return the last entry."""
@@ -120,7 +86,7 @@ class TraceChain:
         self, last: ChainEntry | None, kind: EntryKind, answer_id: str, digest: bytes, at: datetime
     ) -> ChainEntry:
         """Return the signed entry that follows the last one."""
-        head = self._known_head()
+        head = self.known_head()
         # Where entries were removed from the end, the gap stays.
         number = max(last.number if last else 0, head.number if head else 0) + 1
         previous = last.hash if last else b""
@@ -154,7 +120,7 @@ class TraceChain:
         """Keep a committed entry as the head, if the former head is in its chain."""
         if entry is None or self._key is None:
             return
-        head = self._known_head()
+        head = self.known_head()
         if head is not None and head.number < entry.number:
             before = (
                 entry.previous
@@ -171,14 +137,62 @@ class TraceChain:
         except ConfigError as error:
             logger.warning("%s", error.message)
 
-    async def check(self, answer_id: str) -> Integrity:
+    def known_head(self) -> ChainEntry | None:
+        """Return the newest entry that is known here; None when there is none, or its file cannot be read."""
+        try:
+            return self._key.head() if self._key else None
+        except ConfigError as error:
+            # A question is answered and recorded all the same; a check reports the file.
+            logger.warning("%s", error.message)
+            return None
+
+
+class PostgresIntegrity(PostgresPart):
+    """Implements `SupportsIntegrity`."""
+
+    @cached_property
+    def _chain(self) -> TraceChain:
+        return TraceChain(self._key, self._clock)
+
+    async def adopt_traces(self) -> None:
+        """Take the traces that earlier versions stored into a new chain, in one transaction.
+
+        Cost: linear in their triples, once; later one statement.
+        """
+        async with self.pool.connection() as connection:
+            if not await connection.fetchval(_HAS_NO_CHAIN) or self._chain.known_head() is not None:
+                return
+            async with write_transaction(connection):
+                if await self._chain.begin(connection) is not None:
+                    return
+                last: ChainEntry | None = None
+                while rows := await connection.fetch(_UNCHAINED):
+                    last = await self._adopt(connection, rows, last)
+            await self._chain.remember(connection, last)
+
+    async def _adopt(
+        self, connection: Connection, rows: Sequence[Any], last: ChainEntry | None
+    ) -> ChainEntry | None:
+        now = self._clock()
+        for row in rows:
+            try:
+                new, digest = make_row(read_record(row["body"]), row["recorded_at"])
+            except CodecError:
+                # Kept as it is; a check says that it has faults.
+                new, digest = TraceRow(**dict(row))._replace(salt=b""), b""
+            last = self._chain.next_entry(last, "record", new.answer_id, digest, now)
+            await connection.execute(_APPEND, *entry_columns(last, now))
+            await connection.execute(_ADOPT, last.number, *new)
+        return last
+
+    async def check_trace(self, answer_id: str) -> Integrity:
         """Check one trace, its entries with those before them, and the head. Cost: linear in its triples.
 
         Raises:
             NotFound: There is no such trace and no entry of one.
         """
         check = _Check(self._key)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             async with read_transaction(connection):
                 row = await connection.fetchrow(_TRACE, answer_id)
                 if await connection.fetchval(_TABLE) is None:
@@ -197,10 +211,10 @@ class TraceChain:
             await check.head(connection)
         return check.result(1)
 
-    async def check_all(self) -> Integrity:
+    async def check_traces(self) -> Integrity:
         """Check all traces, all entries and the head. Cost: linear in all triples; memory: in the entries."""
         check = _Check(self._key)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             async with read_transaction(connection):
                 traces, number, previous = 0, 0, None
                 if await connection.fetchval(_TABLE) is None:
@@ -219,9 +233,9 @@ class TraceChain:
             await check.head(connection)
         return check.result(traces)
 
-    async def proof(self, answer_id: str) -> TraceProof | None:
+    async def trace_proof(self, answer_id: str) -> TraceProof | None:
         """Return a trace with what verifies it; None when there is none, or it is in no chain."""
-        async with self._pool.connection() as connection, read_transaction(connection):
+        async with self.pool.connection() as connection, read_transaction(connection):
             row = await connection.fetchrow(_TRACE, answer_id)
             entries = await connection.fetch(_OF_ANSWER, answer_id)
             if row is None or not entries:
@@ -236,14 +250,6 @@ class TraceChain:
             head=_entry(head, head["previous"]),
             public_keys=() if self._key is None else self._key.trusted,
         )
-
-    def _known_head(self) -> ChainEntry | None:
-        try:
-            return self._key.head() if self._key else None
-        except ConfigError as error:
-            # A question is answered and recorded all the same; a check reports the file.
-            logger.warning("%s", error.message)
-            return None
 
 
 class _Check:

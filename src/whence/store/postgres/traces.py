@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,12 +11,10 @@ from whence.schema.access import Access
 from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import WhenceError
 from whence.schema.integrity import EntryKind, RemovedTraces
-from whence.store.chain_key import ChainKey
 from whence.store.chunk_ids import document_key, parse_chunk_key
 from whence.store.postgres.change_log import erased_documents, prune_log, was_erased_since
 from whence.store.postgres.driver import Connection, iso_utc, write_transaction
-from whence.store.postgres.pool import ConnectionPool
-from whence.store.postgres.trace_chain import TraceChain, entry_columns
+from whence.store.postgres.trace_chain import PostgresIntegrity, entry_columns
 from whence.store.postgres.trace_rows import (
     COLUMNS,
     CORRECTED,
@@ -68,29 +66,10 @@ _READABLE = f"""
 _RECENT = "SELECT body, recorded_at FROM trace ORDER BY number DESC LIMIT $1"
 
 
-class PostgresTraces:
+class PostgresTraces(PostgresIntegrity):
     """Implements the part of `TraceStore` that reads and writes traces."""
 
-    def __init__(
-        self,
-        pool: ConnectionPool,
-        clock: Callable[[], datetime],
-        key: ChainKey | None,
-        keep: timedelta | None,
-        keep_versions: timedelta,
-    ) -> None:
-        self._pool = pool
-        self._clock = clock
-        self._keep = keep
-        self._keep_versions = keep_versions
-        self._removed_at: datetime | None = None
-        self._chain = chain = TraceChain(pool, key, clock)
-        self.check_trace, self.check_traces, self.trace_proof = (
-            chain.check,
-            chain.check_all,
-            chain.proof,
-        )
-        self.adopt = chain.adopt
+    _removed_at: datetime | None = None
 
     async def record_trace(
         self, record: TraceRecord, *, without: Collection[str] | None = None
@@ -98,7 +77,7 @@ class PostgresTraces:
         """Store a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
         row, digest = make_row(record, self._clock())
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             async with write_transaction(connection):
                 last = await self._chain.begin(connection)
                 await _check_erasures(connection, record, without)
@@ -113,7 +92,7 @@ class PostgresTraces:
     async def rewrite_trace(self, record: TraceRecord, *, kind: EntryKind = "erase") -> bool:
         """Replace a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             async with write_transaction(connection):
                 last = await self._chain.begin(connection)
                 former = await connection.fetchrow(_FORMER, record.answer_id)
@@ -136,7 +115,7 @@ class PostgresTraces:
         after = _BEFORE_ALL
         # A trace is recorded later than its question was asked; former versions need the log of their time.
         logged = min(before - _RECORDED_WITHIN, self._clock() - self._keep_versions)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             if dry_run:
                 removed = await connection.fetchval(_COUNT_OLD, before)
                 changes = await prune_log(connection, logged, dry_run=True)
@@ -163,11 +142,13 @@ class PostgresTraces:
 
     async def _remove_expired(self, now: datetime) -> None:
         """Remove the traces that are older than the setting says, now and then."""
-        if self._keep is None or (self._removed_at and now - self._removed_at < _REMOVAL_INTERVAL):
+        if self._keep_traces is None or (
+            self._removed_at and now - self._removed_at < _REMOVAL_INTERVAL
+        ):
             return
         self._removed_at = now
         try:
-            await self.remove_traces(now - self._keep)
+            await self.remove_traces(now - self._keep_traces)
         except WhenceError as error:
             # The trace is stored; the next one tries again.
             logger.warning("old traces were not removed: %s", error.message)
@@ -179,14 +160,14 @@ class PostgresTraces:
         arguments: tuple[Any, ...] = (answer_id,)
         if access is not None:
             arguments += (list(access.acl_tags), list(access.labels), access.clearance)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             row = await connection.fetchrow(_FIND if access is None else _READABLE, *arguments)
         return None if row is None else _stored(row)
 
     async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
         """Return the latest traces, newest first. Cost: linear in their triples."""
         check_limit(limit)
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             return [_stored(row) for row in await connection.fetch(_RECENT, limit)]
 
     async def traces_about(self, collection: str, document_id: str) -> list[str]:
@@ -200,7 +181,7 @@ class PostgresTraces:
         return await self._named(collection, CORRECTED) if is_text(collection) else []
 
     async def _named(self, collection: str, *names: str) -> list[str]:
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await connection.fetch(_ABOUT, collection, list(map(hash_name, names)))
         return [row["answer_id"] for row in rows]
 

@@ -116,7 +116,7 @@ async def _subtract(connection: Connection, collection_id: int, counts: _Counts)
 async def absent_words(
     connection: Connection, view: ReaderView, words: Sequence[str]
 ) -> AbsentWords | None:
-    """See `SupportsVocabulary`; None while words are not indexed by this version."""
+    """See `ChunkStore`; None while words are not indexed by this version."""
     if view.version.analyzer != ANALYZER_VERSION:
         return None
     terms = {word: whole_terms(word, view.version.languages) for word in words}
@@ -133,7 +133,7 @@ async def absent_words(
 async def similar_words(
     connection: Connection, view: ReaderView, word: str
 ) -> dict[str, int] | None:
-    """See `SupportsVocabulary`; None while words are not indexed by this version."""
+    """See `ChunkStore`; None while words are not indexed by this version."""
     if view.version.analyzer != ANALYZER_VERSION:
         return None
     folded = word.casefold()

@@ -15,8 +15,7 @@ from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_value
 from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
 from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.links.indexing import IS_LINK, titles_by_anchor
-from whence.store.postgres.maintenance import Maintenance
-from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.part import PostgresPart
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.title_mentions import LINKS_VERSION, MAX_MENTIONS, MAX_TITLED, MentionFinder
 from whence.store.validation import is_text, missing_collection
@@ -79,19 +78,8 @@ _STATISTICS = f"""
 _MAX_CHANGE = 0.1
 
 
-class PostgresLinks:
-    """Implements `SupportsLinks`.
-
-    Args:
-        pool: Lends connections.
-        maintenance: Indexes the links of a collection of a former version.
-        cache: Keeps link statistics.
-    """
-
-    def __init__(self, pool: ConnectionPool, maintenance: Maintenance, cache: ByteCache) -> None:
-        self._pool = pool
-        self._maintenance = maintenance
-        self._cache = cache
+class PostgresLinks(PostgresPart):
+    """Links between passages."""
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
         """Return how densely the visible passages are linked; None while links are not indexed.
@@ -101,23 +89,23 @@ class PostgresLinks:
         """
         if not is_text(collection):
             return None
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             row = await connection.fetchrow(_RESOLVE_INDEXED, collection, LINKS_VERSION)
             if row is not None:
                 classes = await allowed_classes(connection, access, row["epoch"])
-                return await _statistics(connection, row["id"], classes, self._cache)
+                return await _statistics(connection, row["id"], classes, self.cache)
             due = await connection.fetchval(_PENDING, collection, LINKS_VERSION)
         if due:
-            self._maintenance.start(collection)
+            self.maintenance.start(collection)
         return None
 
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
-        """See `SupportsLinks.linked_titles`; read from one snapshot of the database."""
+        """See `ChunkStore.linked_titles`; read from one snapshot of the database."""
         if not is_text(collection):
             raise missing_collection(collection)
-        async with self._pool.connection() as connection, read_transaction(connection):
+        async with self.pool.connection() as connection, read_transaction(connection):
             row = await connection.fetchrow(_RESOLVE, collection, DEFAULT_LANGUAGES[0])
             if row is None:
                 raise missing_collection(collection)

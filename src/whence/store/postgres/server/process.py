@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import importlib.util
 import logging
 import os
@@ -11,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -73,10 +73,16 @@ _MAX_LOG_BYTES = 10 * 1024 * 1024
 
 
 class ServerProcess:
-    """Creates the data directory of a home, and starts and signals its server through `launcher.py`."""
+    """Creates the data directory of a home, and starts and signals its server through `launcher.py`.
 
-    def __init__(self, home: Home) -> None:
+    Args:
+        home: The folder.
+        while_starting: Called while the server starts.
+    """
+
+    def __init__(self, home: Home, while_starting: Callable[[], object]) -> None:
         self._home = home
+        self._while_starting = while_starting
 
     def is_alive(self) -> bool:
         """Return whether any process of a server is left."""
@@ -151,9 +157,7 @@ class ServerProcess:
         launched = asyncio.get_running_loop().run_in_executor(
             None, self._run_launcher, command, self._home.users_lock, _LAUNCH_TIMEOUT_S
         )
-        # What connects to it is loaded while it starts.
-        importlib.import_module("whence.store.postgres.store")
-
+        self._while_starting()
         return await launched
 
     def _run_launcher(self, command: list[str], users: Path | None, timeout_s: float) -> int:

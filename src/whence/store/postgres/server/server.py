@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -58,6 +58,7 @@ class EmbeddedServer:
     Args:
         home: The folder; the user's data folder when None.
         lock_timeout_s: Seconds to wait for another process that starts or stops the server.
+        while_starting: Called while the server starts, for example to import what connects to it.
     """
 
     def __init__(
@@ -65,10 +66,11 @@ class EmbeddedServer:
         home: Path | str | None = None,
         *,
         lock_timeout_s: float = 120.0,
+        while_starting: Callable[[], object] = lambda: None,
     ) -> None:
         self._home = Home(Path(home) if home is not None else default_home())
         self._lock_timeout_s = lock_timeout_s
-        self._process = ServerProcess(self._home)
+        self._process = ServerProcess(self._home, while_starting)
         self._users = FileLock(self._home.users_lock, "the last server to stop")
         self._socket_dir: Path | None = None
 
