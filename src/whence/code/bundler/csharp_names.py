@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from whence.bundler.csharp_project import (
+from whence.code.bundler.csharp_project import (
     NUMBERS,
     CSharpProject,
     ExternalInstance,
@@ -15,7 +15,7 @@ from whence.bundler.csharp_project import (
     TypeValue,
     Value,
 )
-from whence.bundler.csharp_types import (
+from whence.code.bundler.csharp_types import (
     CSharpMember,
     CSharpType,
     NameContext,
@@ -25,7 +25,7 @@ from whence.bundler.csharp_types import (
     last_part,
     parse_type,
 )
-from whence.ingest.loaders.source_code import node_text
+from whence.code.loaders.source_code import node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from whence.bundler.builder import BundleReport, draft_path
-from whence.bundler.bundle_process import Began, BundleJob, Done, Failed, Message
+from whence.code.bundler.builder import BundleReport, draft_path
+from whence.code.bundler.bundle_process import Began, BundleJob, Done, Failed, Message
 from whence.ingest.limited_process import LimitedProcess, Limits, receive_message, send_message
 from whence.schema.access import DocumentTags
 from whence.schema.errors import InternalError, error_from_reply
@@ -25,7 +25,7 @@ _GRACE_S = 2.0
 def bundle_within_limits(
     folder: Path, target: Path, *, limits: Limits, repo: str | None, tags: DocumentTags
 ) -> BundleReport:
-    """Write the bundle of a folder, see `whence.bundler.builder.bundle_folder`.
+    """Write the bundle of a folder, see `whence.code.bundler.builder.bundle_folder`.
 
     Cost: that of one analysis for each file beyond a limit, and of a last one without them.
 
@@ -44,7 +44,7 @@ def bundle_within_limits(
             left_out=left_out,
         )
         try:
-            process = LimitedProcess("whence.bundler.bundle_process", limits)
+            process = LimitedProcess("whence.code.bundler.bundle_process", limits)
         except OSError as error:
             raise InternalError(f"no process can be started to read code: {error}") from error
         try:

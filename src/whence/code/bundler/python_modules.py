@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from whence.bundler.code_graph import CodeGraph, Definition, shorten_id
-from whence.bundler.source_files import SourceText
+from whence.code.bundler.code_graph import CodeGraph, Definition, shorten_id
+from whence.code.bundler.source_files import SourceText
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

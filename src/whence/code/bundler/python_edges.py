@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from whence.bundler.code_graph import CodeGraph, Resolution
-from whence.bundler.python_expressions import (
+from whence.code.bundler.code_graph import CodeGraph, Resolution
+from whence.code.bundler.python_expressions import (
     Instance,
     ModuleValue,
     PythonProject,
     Scope,
     Value,
 )
-from whence.bundler.python_modules import (
+from whence.code.bundler.python_modules import (
     BLOCKS,
     FUNCTIONS,
     FunctionNode,
@@ -27,7 +27,7 @@ from whence.bundler.python_modules import (
     read_module,
     statements,
 )
-from whence.bundler.source_files import SourceText
+from whence.code.bundler.source_files import SourceText
 
 
 def read_python(sources: Iterable[SourceText], folder: str, graph: CodeGraph) -> None:

@@ -7,17 +7,22 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from whence.bundler.code_graph import CodeGraph, Resolution
-from whence.bundler.csharp_expressions import ExpressionResolver
-from whence.bundler.csharp_names import OBJECT_METHODS, called_name, find_constructors, plain_name
-from whence.bundler.csharp_project import (
+from whence.code.bundler.code_graph import CodeGraph, Resolution
+from whence.code.bundler.csharp_expressions import ExpressionResolver
+from whence.code.bundler.csharp_names import (
+    OBJECT_METHODS,
+    called_name,
+    find_constructors,
+    plain_name,
+)
+from whence.code.bundler.csharp_project import (
     CSharpProject,
     ExternalInstance,
     Instance,
     TypeValue,
     Value,
 )
-from whence.bundler.csharp_types import (
+from whence.code.bundler.csharp_types import (
     STRINGS,
     CSharpFile,
     CSharpMember,
@@ -30,8 +35,8 @@ from whence.bundler.csharp_types import (
     parse_type,
     read_file,
 )
-from whence.bundler.source_files import SourceText
-from whence.ingest.loaders.source_code import node_text
+from whence.code.bundler.source_files import SourceText
+from whence.code.loaders.source_code import node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node

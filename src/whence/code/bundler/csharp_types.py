@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.bundler.code_graph import CodeGraph, Definition, shorten_id
-from whence.bundler.source_files import SourceText
-from whence.ingest.loaders.source_code import node_text, syntax_tree
+from whence.code.bundler.code_graph import CodeGraph, Definition, shorten_id
+from whence.code.bundler.source_files import SourceText
+from whence.code.loaders.source_code import node_text, syntax_tree
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree

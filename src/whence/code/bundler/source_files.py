@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from whence.bundler.code_graph import Language
+from whence.code.bundler.code_graph import Language
 from whence.ingest.decoding import decode_text, read_bytes
 from whence.ingest.load_results import LoadFailure
 from whence.ingest.sources import SourceFile, find_files

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from whence.bundler.code_graph import (
+from whence.code.bundler.code_graph import (
     CodeGraph,
     Definition,
     Edge,
@@ -16,9 +16,9 @@ from whence.bundler.code_graph import (
     StringLiteral,
     shorten_id,
 )
-from whence.bundler.source_files import SourceText
-from whence.bundler.sql_references import SqlReference, is_sql, sql_references
-from whence.ingest.loaders.sql import BATCH_END, SqlStatement, skip_comments, sql_statements
+from whence.code.bundler.source_files import SourceText
+from whence.code.bundler.sql_references import SqlReference, is_sql, sql_references
+from whence.code.loaders.sql import BATCH_END, SqlStatement, skip_comments, sql_statements
 from whence.schema.code_ids import SQL_PREFIX, validate_local_id
 from whence.schema.errors import BadInput
 

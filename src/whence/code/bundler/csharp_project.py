@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from whence.bundler.csharp_types import (
+from whence.code.bundler.csharp_types import (
     CSharpFile,
     CSharpMember,
     CSharpType,

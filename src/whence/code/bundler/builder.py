@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from whence.bundler.code_graph import CodeGraph, Definition, Edge
-from whence.bundler.csharp_edges import read_csharp
-from whence.bundler.python_edges import read_python
-from whence.bundler.source_files import Sources, read_sources
-from whence.bundler.sql_objects import connect_sql, read_sql
+from whence.code.bundler.code_graph import CodeGraph, Definition, Edge
+from whence.code.bundler.csharp_edges import read_csharp
+from whence.code.bundler.python_edges import read_python
+from whence.code.bundler.source_files import Sources, read_sources
+from whence.code.bundler.sql_objects import connect_sql, read_sql
 from whence.ingest.sources import display_path
 from whence.schema.access import DocumentTags
 from whence.schema.code_ids import kind_from_local_id, validate_repo
@@ -121,7 +121,7 @@ def bundle_folder(
 ) -> BundleReport:
     """Write the bundle of a folder; equal sources yield equal bytes.
 
-    The sources are parsed in this process, without limits; `whence.bundler.limited` does it within limits. See
+    The sources are parsed in this process, without limits; `limited` does it within limits. See
     `analyze_folder` for `left_out` and `on_file`.
 
     Raises:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from whence.bundler.python_modules import (
+from whence.code.bundler.python_modules import (
     Binding,
     FunctionNode,
     Imported,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from whence.bundler.csharp_names import (
+from whence.code.bundler.csharp_names import (
     ELEMENT_CALLBACKS,
     TRY_METHODS,
     Argument,
@@ -25,7 +25,7 @@ from whence.bundler.csharp_names import (
     is_task,
     plain_name,
 )
-from whence.bundler.csharp_project import (
+from whence.code.bundler.csharp_project import (
     LAMBDA_TYPE,
     CSharpProject,
     ExternalInstance,
@@ -33,7 +33,7 @@ from whence.bundler.csharp_project import (
     TypeValue,
     Value,
 )
-from whence.bundler.csharp_types import (
+from whence.code.bundler.csharp_types import (
     STRINGS,
     CSharpMember,
     NameContext,
@@ -42,7 +42,7 @@ from whence.bundler.csharp_types import (
     last_part,
     parse_type,
 )
-from whence.ingest.loaders.source_code import node_text
+from whence.code.loaders.source_code import node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -1,6 +1,6 @@
 """The process in which a checkout is made into a bundle: a job in, the files that it works on and a report out.
 
-`whence.bundler.limited` starts it, and kills it when a file takes too long. Messages are msgpack.
+`whence.code.bundler.limited` starts it, and kills it when a file takes too long. Messages are msgpack.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from whence.bundler.builder import BundleReport, bundle_folder
+from whence.code.bundler.builder import BundleReport, bundle_folder
 from whence.ingest.limited_process import (
     connect,
     data_bytes,
