@@ -12,8 +12,8 @@ import typer
 from whence.cli.options import ChosenSnapshot, Exact, Filter, ReaderAccess, TraceFile
 from whence.cli.output import Wrapping, console, note, note_corrections, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.source_roots import find_source
+from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 from whence.text.controls import printable
 

@@ -14,7 +14,7 @@ from whence.cli.session import as_json, run_with_engine
 from whence.engine.json_documents import expand_document, select_fields
 
 if TYPE_CHECKING:
-    from whence.engine.node_texts import FetchReport
+    from whence.code.node_texts import FetchReport
     from whence.schema.graph import ExpandResponse
     from whence.schema.texts import TextBudget
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.schema.access import Access, DocumentTags
+from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 
 _PANEL = "Options of every command"

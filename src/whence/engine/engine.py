@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from whence.answering.state import ChunkCallback, ExplainCallback
+from whence.code.operations import CodeSnapshots
 from whence.engine.audit import Operation, audit_calls
-from whence.engine.code import CodeSnapshots
 from whence.engine.documents import EngineDocuments
 from whence.engine.erasure import Erasure
 from whence.engine.evidence import export_evidence
@@ -24,13 +24,13 @@ from whence.engine.owner import OwnerOperations
 from whence.engine.results import IndexReport
 from whence.engine.search import SearchQuery, run_search
 from whence.engine.session import EngineSession
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.trace_access import explain
 from whence.provenance.outcome import WhyNot
 from whence.provenance.trace import Trace
 from whence.retrieval.pipeline import RERANK_BUDGET_S, search_match, search_mode
 from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.schema.access import Access, DocumentTags
+from whence.schema.code import SnapshotChoice
 from whence.schema.document_rag import Answer, Diversity, DocumentRagRequest
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whence.engine.snapshot_reading import SnapshotChoice, search_snapshot
+from whence.code.snapshot_reading import search_snapshot
 from whence.flow.context import CURRENT_TRACE, TraceContext, within_trace
 from whence.retrieval.pipeline import (
     RERANK_BUDGET_S,
@@ -18,6 +18,7 @@ from whence.retrieval.pipeline import (
 )
 from whence.retrieval.services import RetrievalClients, Timeouts
 from whence.schema.access import Access
+from whence.schema.code import SnapshotChoice
 from whence.schema.places import locate
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
     from whence.answering.standing import WholeRanking
+    from whence.code.snapshots.protocols import CodeStore
     from whence.engine.retriever import Retriever
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from whence.schema.code_rag import CodeRagRequest
     from whence.schema.document_rag import Answer, DocumentRagRequest
     from whence.store.protocols import Store
-    from whence.store.snapshot_protocols import CodeStore
 
 #: Silence after which a client asks the broker whether a fleet is running, in seconds.
 _ABSENT_AFTER_S = 3.0

@@ -16,7 +16,6 @@ from whence.engine.json_documents import (
     why_not_document,
 )
 from whence.engine.search import SearchQuery
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.flow.telemetry.genai import Operation, Spans
 from whence.gateway.admission import Admission
 from whence.gateway.auth import Caller
@@ -28,6 +27,7 @@ from whence.gateway.requests import (
     SearchBody,
     WhyNotBody,
 )
+from whence.schema.code import SnapshotChoice
 from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:

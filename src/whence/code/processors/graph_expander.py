@@ -15,7 +15,7 @@ from whence.schema.errors import BadInput
 from whence.schema.graph import ExpandRequest, ExpandResponse
 
 if TYPE_CHECKING:
-    from whence.store.protocols import GraphStore
+    from whence.code.snapshots.protocols import CodeStore
 
 
 class GraphExpanderParameters(
@@ -44,7 +44,7 @@ class GraphExpanderProcessor(Processor):
     parameters: GraphExpanderParameters
 
     def __init__(
-        self, parameters: GraphExpanderParameters | None = None, *, store: GraphStore
+        self, parameters: GraphExpanderParameters | None = None, *, store: CodeStore
     ) -> None:
         super().__init__(parameters)
         self._store = store

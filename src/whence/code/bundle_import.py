@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import asdict
 
+from whence.code.bundles.bundle import Bundle, open_bundle
+from whence.code.bundles.bundle_reader import BundleReader, node_batches, validate_bundle
+from whence.code.snapshots.documents import UNKNOWN_BRANCH, check_display_name, different_content
+from whence.code.snapshots.protocols import ImportedBundle, ImportResult
 from whence.engine.passage_pooling import PassagePooling
-from whence.engine.results import ImportedBundle, ImportResult
-from whence.ingest.bundles.bundle import Bundle, open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate_bundle
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
-from whence.store.snapshot_documents import UNKNOWN_BRANCH, check_display_name, different_content
 
 if TYPE_CHECKING:
     import os
 
-    from whence.flow.client import FlowClient
-    from whence.models.protocols import Embedder
-    from whence.store.snapshot_protocols import (
+    from whence.code.snapshots.protocols import (
         CodeImport,
         CodeStore,
         NodeText,
         SnapshotRecord,
         StagedSnapshot,
     )
+    from whence.flow.client import FlowClient
+    from whence.models.protocols import Embedder
 
 Progress = Callable[[int, int | None], None]
 

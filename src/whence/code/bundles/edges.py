@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.ingest.bundles.archive import Archive, Location
-from whence.ingest.bundles.bundle import Layout
-from whence.ingest.bundles.json_stream import object_elements
-from whence.ingest.bundles.tables import csv_rows, first_text
+from whence.code.bundles.archive import Archive, Location
+from whence.code.bundles.bundle import Layout
+from whence.code.bundles.json_stream import object_elements
+from whence.code.bundles.tables import csv_rows, first_text
+from whence.code.snapshots.protocols import SnapshotEdges
 from whence.schema.code_ids import CodeKind
 from whence.schema.relations import CS_DEPENDENCY, normalize_relation
-from whence.store.snapshot_protocols import SnapshotEdges
 
 _FROM_NAMES = ("from_id", "from", "From")
 _TO_NAMES = ("to_id", "to", "To")

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from whence.ingest.bundles.archive import Archive, BundleLimits, Location, open_archive
-from whence.ingest.bundles.tables import first_text
+from whence.code.bundles.archive import Archive, BundleLimits, Location, open_archive
+from whence.code.bundles.tables import first_text
 from whence.ingest.strict_json import parse_object
 from whence.schema.code import SnapshotInfo
 from whence.schema.code_ids import make_snapshot_id, validate_repo

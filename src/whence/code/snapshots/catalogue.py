@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from whence.code.snapshots.documents import check_display_name
+from whence.code.snapshots.protocols import SetMember, SnapshotRecord, SnapshotSet
 from whence.schema.code import ImportReport, KindCounts, SnapshotInfo
 from whence.schema.errors import BadInput
 from whence.store.postgres.driver import Connection, iso_utc
-from whence.store.snapshot_documents import check_display_name
-from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
 from whence.store.validation import json_text
 
 SNAPSHOTS = """

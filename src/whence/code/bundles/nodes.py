@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from whence.ingest.bundles.archive import Archive, Location
-from whence.ingest.bundles.bundle import Layout
-from whence.ingest.bundles.json_stream import array_elements
-from whence.ingest.bundles.tables import (
+from whence.code.bundles.archive import Archive, Location
+from whence.code.bundles.bundle import Layout
+from whence.code.bundles.json_stream import array_elements
+from whence.code.bundles.tables import (
     TableRow,
     csv_rows,
     first_text,

@@ -1,4 +1,4 @@
-"""Protocols of a store for snapshots of code and their import."""
+"""Protocols of a store for snapshots of code, their import and their graph, and what is reported of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from whence.schema.code import CodeNode, ImportReport, KindCounts, SnapshotInfo
+from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts, SnapshotInfo
 from whence.schema.embedding import EmbeddingModel
+from whence.schema.graph import ExpandRequest, ExpandResponse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,7 +158,7 @@ class CodeImport(Protocol):
 
 
 class CodeStore(Protocol):
-    """Snapshots of code and the sets they are in."""
+    """Snapshots of code, the sets they are in, and their graphs."""
 
     async def snapshots(self) -> list[SnapshotRecord]:
         """Return all published snapshots, newest first; regardless of rights."""
@@ -221,3 +222,61 @@ class CodeStore(Protocol):
         Raises:
             NotFound: There is none.
         """
+
+    async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
+        """Walk the graph of a snapshot from some nodes, breadth first, as far as the reader may see.
+
+        Nodes are ordered by depth, then relation, then id. Cost: linear in the nodes visited and their edges.
+
+        Args:
+            request: Seeds, limits, relations and access.
+            travel: Whether to walk through hidden nodes, which are left out of the result either way. The
+                reader then sees what lies behind them, and that something lies between.
+
+        Raises:
+            BadInput: A limit is out of range, there are more seeds than `max_nodes`, a seed is of another
+                snapshot, or a relation is neither a known one nor that of an edge between visible
+                nodes.
+            NotFound: There is no such snapshot, or a seed does not exist or is hidden.
+        """
+
+
+class ImportedBundle(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of one imported bundle."""
+
+    import_id: str
+    repo: str
+    branch: str
+    head_sha: str
+    snapshot_id: str
+    status: str = "completed"
+    """Always `completed`: if a bundle fails, the whole import fails."""
+    unchanged: bool
+    """Whether the snapshot was published with the same content before."""
+    nodes: dict[str, int]
+    edges: dict[str, int]
+    """`cs` and `sql`; edges with both ends, each once."""
+    duplicates: dict[str, dict[str, int]]
+    """Repeated `nodes` and `edges`, `cs` and `sql` of each."""
+    dangling: dict[str, int]
+    """Edges with a missing end, `cs` and `sql`; they are not stored."""
+    empty_texts: int
+    unknown_labels: tuple[str, ...]
+    warnings: tuple[BundleWarning, ...]
+    embedded: int
+    """Nodes that were embedded; the others reused the vector of an equal text."""
+
+
+class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of one `import`."""
+
+    imports: list[ImportedBundle]
+    set: SnapshotSet | None
+    seconds: float
+
+
+class SnapshotList(msgspec.Struct, frozen=True, kw_only=True):
+    """All published snapshots and sets."""
+
+    snapshots: list[SnapshotRecord]
+    sets: list[SnapshotSet]

@@ -12,16 +12,17 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from whence.code.snapshots.catalogue import find_published, hide_collections, write_set
+from whence.code.snapshots.documents import snapshot_refs
+from whence.code.snapshots.protocols import SetMember, SnapshotRecord, SnapshotSet
+from whence.code.snapshots.removal import bulk_settings, delete_hidden_collections
+from whence.code.snapshots.staging import PostgresStagedSnapshot, uncancellable
 from whence.schema.code import SnapshotInfo
 from whence.schema.errors import BadInput, WhenceError
 from whence.store.postgres.driver import Connection, errors
 from whence.store.postgres.errors import DRIVER_ERRORS
 from whence.store.postgres.lexical import reindexing
-from whence.store.postgres.snapshots.catalogue import find_published, hide_collections, write_set
-from whence.store.postgres.snapshots.removal import bulk_settings, delete_hidden_collections
-from whence.store.postgres.snapshots.staging import PostgresStagedSnapshot, uncancellable
-from whence.store.snapshot_documents import internal_name, snapshot_refs
-from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
+from whence.store.validation import internal_name
 
 logger = logging.getLogger(__name__)
 

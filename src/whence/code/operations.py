@@ -12,13 +12,14 @@ from whence.answering.state import (
     ExplainCallback,
     check_question,
 )
+from whence.code.node_texts import FetchReport, NearbyNode, NodeChunks
+from whence.code.snapshot_reading import read_snapshot
+from whence.code.snapshots.protocols import ImportResult, SnapshotList
 from whence.engine.audit import Operation, audit_calls
-from whence.engine.node_texts import FetchReport, NearbyNode, NodeChunks
-from whence.engine.results import ImportResult, SnapshotList
 from whence.engine.session import EngineSession
-from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot
 from whence.retrieval.pipeline import search_mode
 from whence.schema.access import Access
+from whence.schema.code import SnapshotChoice
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import Answer
 from whence.schema.errors import BadInput, NotFound
@@ -26,8 +27,8 @@ from whence.schema.graph import Direction, ExpandRequest, ExpandResponse
 from whence.schema.texts import Prioritize, TextBudget, TextRequest, TextResponse
 
 if TYPE_CHECKING:
-    from whence.engine.code_import import Progress
-    from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet, SnapshotSource
+    from whence.code.bundle_import import Progress
+    from whence.code.snapshots.protocols import SnapshotRecord, SnapshotSet, SnapshotSource
 
 _PUBLIC = Access.public()
 #: What the audit log has of each method.
@@ -78,7 +79,7 @@ class CodeSnapshots:
             BadInput: A bundle cannot be imported, or other content is published at its commit.
             Unavailable: A service that is needed does not answer.
         """
-        from whence.engine.code_import import CodeImporter, open_bundles
+        from whence.code.bundle_import import CodeImporter, open_bundles
 
         opened = await asyncio.to_thread(
             open_bundles, list(bundles), repo=repo, set_name=set_name, tags=tags

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whence.code.snapshots.documents import check_display_name
+from whence.code.snapshots.protocols import SnapshotEdges
 from whence.store.postgres.driver import Connection
-from whence.store.snapshot_documents import check_display_name
-from whence.store.snapshot_protocols import SnapshotEdges
 
 # The id of a document is the canonical id of its node.
 _NUMBER_NODES = """

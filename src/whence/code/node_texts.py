@@ -20,7 +20,7 @@ from whence.schema.texts import (
 from whence.store.chunk_ids import chunk_key
 
 if TYPE_CHECKING:
-    from whence.store.snapshot_protocols import SnapshotRecord
+    from whence.code.snapshots.protocols import SnapshotRecord
 
 
 class NearbyNode(msgspec.Struct, frozen=True, kw_only=True):

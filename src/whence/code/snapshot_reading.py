@@ -1,52 +1,23 @@
-"""Consistent reads of one snapshot of code during imports, and the choice of the snapshot."""
+"""Consistent reads of one snapshot of code during imports."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
-import msgspec
 from msgspec.structs import replace
 
-from whence.schema.errors import BadInput, NotFound, Unavailable
+from whence.schema.code import SnapshotChoice
+from whence.schema.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
+    from whence.code.snapshots.protocols import CodeStore, SnapshotRecord, SnapshotSource
     from whence.retrieval.results import SearchReport
-    from whence.store.snapshot_protocols import CodeStore, SnapshotRecord, SnapshotSource
 
 T = TypeVar("T")
 
-_SOURCES = ("primary", "secondary")
 #: Attempts while the snapshot is being replaced.
 _ATTEMPTS = 3
-
-
-class SnapshotChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The snapshot to read, as the caller named it."""
-
-    snapshot: str = ""
-    """Id, head sha, branch or tag."""
-    set_name: str = ""
-    """A set: with `snapshot`, the set it must be in; alone, `source` selects the member."""
-    source: str = ""
-    """`primary` (also when empty) or `secondary`."""
-
-    @classmethod
-    def of(cls, snapshot: str | SnapshotChoice) -> SnapshotChoice:
-        """Return a choice for an id, head sha, branch or tag; a choice is returned as it is."""
-        return snapshot if isinstance(snapshot, SnapshotChoice) else cls(snapshot=snapshot)
-
-    def __post_init__(self) -> None:
-        if self.source and self.source not in _SOURCES:
-            raise BadInput(
-                f"unknown snapshot source {self.source!r}", hint=f"use {' or '.join(_SOURCES)}"
-            )
-        if not self.snapshot and not self.set_name:
-            raise BadInput("no snapshot is named", hint="give a snapshot or a set")
-        if self.source and not self.set_name:
-            raise BadInput("a snapshot source goes with a set", hint="name the set too")
-        if self.source and self.snapshot:
-            raise BadInput("a snapshot and a snapshot source are given", hint="give one of the two")
 
 
 async def resolve_choice(store: CodeStore, choice: SnapshotChoice) -> SnapshotRecord:

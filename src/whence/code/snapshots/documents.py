@@ -17,20 +17,8 @@ from whence.store.validation import are_unit_vectors, check_model, describe_mode
 
 #: Branch of a bundle without one; no snapshot is found by it.
 UNKNOWN_BRANCH = "(unknown)"
-#: Prefix of internal collections; names given by users contain no dot.
-_INTERNAL = "code."
 #: Longest name, in characters.
 _LONGEST_NAME = 200
-
-
-def internal_name(number: int) -> str:
-    """Return the name of the collection that an import writes."""
-    return f"{_INTERNAL}{number}"
-
-
-def is_internal(name: str) -> bool:
-    """Return whether only an import may write a collection of this name."""
-    return name.startswith(_INTERNAL)
 
 
 def node_document(node: CodeNode) -> DocumentDraft:

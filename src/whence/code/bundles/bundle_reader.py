@@ -20,13 +20,13 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from whence.ingest.bundles.archive import Location, open_archive
-from whence.ingest.bundles.bundle import Bundle
-from whence.ingest.bundles.edges import EdgeList, LocatedEdges, canonical_edges, read_edges
-from whence.ingest.bundles.nodes import read_nodes
+from whence.code.bundles.archive import Location, open_archive
+from whence.code.bundles.bundle import Bundle
+from whence.code.bundles.edges import EdgeList, LocatedEdges, canonical_edges, read_edges
+from whence.code.bundles.nodes import read_nodes
+from whence.code.snapshots.protocols import SnapshotEdges
 from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import kind_from_local_id, validate_local_id
-from whence.store.snapshot_protocols import SnapshotEdges
 
 #: Labels that are not reported as unknown. Other labels protect a node in the same way.
 KNOWN_LABELS = frozenset({"public", "internal", "restricted", "confidential", "secret"})

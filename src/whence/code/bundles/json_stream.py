@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from whence.ingest.bundles.archive import Location, MemberStream
+from whence.code.bundles.archive import Location, MemberStream
 from whence.ingest.decoding import refuse_wide_encoding
 from whence.ingest.strict_json import parse_json
 from whence.schema.errors import BadInput

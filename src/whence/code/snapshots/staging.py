@@ -14,6 +14,18 @@ from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from whence.code.snapshots.catalogue import (
+    find_published,
+    hide_collections,
+    write_snapshot,
+)
+from whence.code.snapshots.documents import (
+    check_vectors,
+    different_content,
+    node_document,
+)
+from whence.code.snapshots.graph_rows import number_nodes, relation_ids, write_edges
+from whence.code.snapshots.protocols import NodeText, SnapshotEdges, SnapshotRecord
 from whence.schema.code import CodeNode, ImportReport, SnapshotInfo
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
@@ -23,21 +35,8 @@ from whence.store.postgres.document_rows import insert_documents
 from whence.store.postgres.driver import Connection, write_transaction
 from whence.store.postgres.lexical.forward_index import add_chunk_terms
 from whence.store.postgres.lexical.segments import flush_postings
-from whence.store.postgres.snapshots.catalogue import (
-    find_published,
-    hide_collections,
-    write_snapshot,
-)
-from whence.store.postgres.snapshots.graph_rows import number_nodes, relation_ids, write_edges
-from whence.store.snapshot_documents import (
-    check_vectors,
-    different_content,
-    internal_name,
-    node_document,
-)
-from whence.store.snapshot_protocols import NodeText, SnapshotEdges, SnapshotRecord
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_terms
-from whence.store.validation import check_texts
+from whence.store.validation import check_texts, internal_name
 
 if TYPE_CHECKING:
     import numpy as np

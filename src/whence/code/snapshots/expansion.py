@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from whence.code.snapshots.documents import missing_snapshot
 from whence.schema.code_ids import CodeKind, kind_from_local_id, local_id_from_name, node_not_found
 from whence.schema.errors import BadInput
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
@@ -17,7 +18,6 @@ from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.acl_classes import EPOCH, allowed_classes
 from whence.store.postgres.driver import Connection, read_transaction
-from whence.store.snapshot_documents import missing_snapshot
 from whence.store.validation import is_text
 
 #: Reason of a truncated expansion.
@@ -102,7 +102,7 @@ class _Step(NamedTuple):
 async def expand(
     connection: Connection, request: ExpandRequest, *, travel: bool = False
 ) -> ExpandResponse:
-    """Expand nodes; see `GraphStore.expand`."""
+    """Expand nodes; see `CodeStore.expand`."""
     _check_limits(request)
     async with read_transaction(connection):
         if not is_text(request.snapshot):

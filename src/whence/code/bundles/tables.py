@@ -9,7 +9,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from whence.ingest.bundles.archive import Location, MemberStream
+from whence.code.bundles.archive import Location, MemberStream
 from whence.ingest.decoding import refuse_wide_encoding
 from whence.ingest.field_validation import validate_text
 from whence.schema.errors import BadInput

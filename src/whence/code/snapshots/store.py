@@ -6,12 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from whence.schema.errors import InternalError, NotFound
-from whence.schema.graph import ExpandRequest, ExpandResponse
-from whence.store.postgres.driver import Connection
-from whence.store.postgres.pool import ConnectionPool
-from whence.store.postgres.snapshots import expansion
-from whence.store.postgres.snapshots.catalogue import (
+from whence.code.snapshots import expansion
+from whence.code.snapshots.catalogue import (
     SETS,
     SNAPSHOTS,
     find_published,
@@ -20,16 +16,20 @@ from whence.store.postgres.snapshots.catalogue import (
     snapshot_sets,
     write_set,
 )
-from whence.store.postgres.snapshots.importing import PostgresImport
-from whence.store.postgres.snapshots.removal import delete_hidden_collections
-from whence.store.snapshot_documents import missing_set, missing_snapshot
-from whence.store.snapshot_protocols import (
+from whence.code.snapshots.documents import missing_set, missing_snapshot
+from whence.code.snapshots.importing import PostgresImport
+from whence.code.snapshots.protocols import (
     CodeImport,
     SetMember,
     SnapshotRecord,
     SnapshotSet,
     SnapshotSource,
 )
+from whence.code.snapshots.removal import delete_hidden_collections
+from whence.schema.errors import InternalError, NotFound
+from whence.schema.graph import ExpandRequest, ExpandResponse
+from whence.store.postgres.driver import Connection
+from whence.store.postgres.pool import ConnectionPool
 from whence.store.validation import is_text
 
 _NEWEST_FIRST = f"{SNAPSHOTS} ORDER BY s.published DESC"
@@ -149,7 +149,7 @@ class PostgresCode:
             await delete_hidden_collections(connection, [collection_id], self._write_timeout_s)
 
     async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
-        """Expand nodes along the graph of a snapshot; see `GraphStore`."""
+        """Expand nodes along the graph of a snapshot."""
         async with self._pool.connection() as connection:
             return await expansion.expand(connection, request, travel=travel)
 
