@@ -13,6 +13,9 @@ import msgspec
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
+from whence.code.bundles.archive import BundleLimits
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.engine.evidence_verifier import faults
 from whence.evaluation.beir.trec import read_qrels
 from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
@@ -32,9 +35,6 @@ from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
 from whence.gateway.openai.embeddings import texts_of
 from whence.gateway.service import Service
 from whence.gateway.tokens_file import read_tokens
-from whence.ingest.bundles.archive import BundleLimits
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.load_results import LoadFailure
 from whence.ingest.loader_registry import detect_loader, loaders_by_suffix

@@ -53,11 +53,12 @@ def fields() -> Iterator[str]:
     """Yield the names of the fields of all operations."""
     for module in pkgutil.iter_modules(operations.__path__):
         importlib.import_module(f"whence.operations.{module.name}")
+    importlib.import_module("whence.code.operations")
     waiting: list[type[Operation[Any]]] = [Operation]
     while waiting:
         one = waiting.pop()
         waiting += one.__subclasses__()
-        if one.__module__.startswith("whence.operations"):
+        if one.__module__.startswith(("whence.operations", "whence.code")):
             yield from parameters(one)
 
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from whence.cli.options import ChosenSnapshot, TraceFile, state_of
 from whence.cli.output import Wrapping, console, note, note_corrections, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
-from whence.engine.snapshot_reading import SnapshotChoice
+from whence.code.operations import AskCode
 from whence.engine.source_roots import find_source
 from whence.operations.ask import Ask, AskLive
-from whence.operations.code import AskCode
+from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 from whence.text.controls import printable
 

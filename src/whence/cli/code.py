@@ -12,11 +12,11 @@ from rich.markup import escape
 from whence.cli.options import TraceFile
 from whence.cli.output import console, note, print_json
 from whence.cli.session import as_json, run_operation
+from whence.code.operations import Expand, Fetch
 from whence.engine.json_documents import expand_document, select_fields
-from whence.operations.code import Expand, Fetch
 
 if TYPE_CHECKING:
-    from whence.engine.node_texts import FetchReport
+    from whence.code.node_texts import FetchReport
     from whence.schema.graph import ExpandResponse
     from whence.schema.texts import TextBudget
 

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.operations.operation import CLI, Operation
 from whence.operations.operation import Parameter as OperationParameter
 from whence.operations.operation import parameters as operation_parameters
 from whence.schema.access import Access, DocumentTags
+from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 
 _PANEL = "Options of every command"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from whence.engine.code import CodeSnapshots
+from whence.code.operations import CodeSnapshots
 from whence.engine.erasure import Erasure
 from whence.engine.methods import method
 from whence.engine.owner import OwnerOperations

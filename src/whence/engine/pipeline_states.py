@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from whence.code.node_texts import FetchReport
 from whence.engine.json_documents import select_fields
-from whence.engine.node_texts import FetchReport
 from whence.engine.traced_client import TracedCall
 from whence.operations.ask import DocumentRagRequest
 from whence.provenance.graph_walks import read_graph_walk

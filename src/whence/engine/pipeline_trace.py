@@ -20,9 +20,9 @@ import msgspec
 from whence.answering.trace_recorder import Sources, iso_utc
 from whence.engine.output_files import check_folder, write_text
 from whence.engine.pipeline_states import STATES
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.traced_client import TracedCall, calls_of_operation
 from whence.schema.access import Access
+from whence.schema.code import SnapshotChoice
 from whence.schema.codec import to_builtins
 from whence.schema.errors import BadInput, WhenceError
 

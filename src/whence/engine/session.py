@@ -20,6 +20,7 @@ from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
     from whence.answering.standing import WholeRanking
+    from whence.code.snapshots.protocols import CodeStore
     from whence.engine.retriever import Retriever
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from whence.schema.code_rag import CodeRagRequest
     from whence.schema.document_rag import Answer
     from whence.store.protocols import Store
-    from whence.store.snapshot_protocols import CodeStore
 
 R = TypeVar("R")
 

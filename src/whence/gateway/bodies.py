@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.gateway.auth import AccessBody
 from whence.gateway.requests import parse_body
 from whence.operations.operation import HTTP, Operation, Parameter, parameters
+from whence.schema.code import SnapshotChoice
 
 if TYPE_CHECKING:
     from whence.gateway.auth import Caller

@@ -13,14 +13,13 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from whence.code.operations import Expand, Fetch
 from whence.engine.json_documents import expand_document, why_not_document
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.gateway.auth import Caller
 from whence.gateway.bodies import body_of, read_operation
 from whence.gateway.failures import as_whence_error
 from whence.gateway.service import Service
 from whence.operations.ask import Ask
-from whence.operations.code import Expand, Fetch
 from whence.operations.documents import ListDocuments, Show
 from whence.operations.explain import Explain, ExplainAbsence
 from whence.operations.operation import Operation
@@ -28,6 +27,7 @@ from whence.operations.search import Search
 from whence.provenance.render import render_trace
 from whence.provenance.terms import stage_from_uri
 from whence.schema.access import Access
+from whence.schema.code import SnapshotChoice
 from whence.schema.document_rag import STAGE_LABELS
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.places import DocumentText, locate

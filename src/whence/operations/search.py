@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 from msgspec.structs import replace
 
-from whence.engine.snapshot_reading import SnapshotChoice, search_snapshot
+from whence.code.snapshot_reading import search_snapshot
 from whence.flow.context import CURRENT_TRACE, TraceContext, within_trace
 from whence.operations.operation import HTTP, PYTHON, Offered, Operation
 from whence.retrieval.pipeline import (
@@ -21,6 +21,7 @@ from whence.retrieval.pipeline import (
 from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.retrieval.services import RetrievalClients, Timeouts
 from whence.schema.access import Access
+from whence.schema.code import SnapshotChoice
 from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options, parse_filters
 from whence.schema.places import locate
 
