@@ -157,25 +157,30 @@ class CodeRagProcessor(StreamingProcessor):
             expand=walk,
             plan=TextPlan(prioritize=prioritize, budget=budget),
         )
-        settings: dict[str, Scalar] = {
-            "flow": CODE_FLOW,
-            "collection": code.collection,
-            "repo": record.info.repo,
-            "snapshot_id": walk.snapshot,
-            "mode": mode,
-            "seed_limit": message.seed_limit,
-            "graph_max_depth": walk.max_depth,
-            "graph_max_nodes": walk.max_nodes,
-            "graph_edge_allowlist": json.dumps(walk.relations) if walk.follows_some else "*",
-            "graph_direction": direction,
-            "prioritize": prioritize,
-            "budget_kind": budget.kind,
-            "budget_limit": budget.limit,
-        }
+        settings = _settings(code, record.info.repo, mode)
         timeout_s = parameters.trace_timeout_s
         return answer_request(
             message, parameters, context, self._sources, settings, timeout_s, own=code.retrieve
         )
+
+
+def _settings(code: CodeRetrieval, repo: str, mode: SearchMode) -> dict[str, Scalar]:
+    walk, plan = code.expand, code.plan
+    return {
+        "flow": CODE_FLOW,
+        "collection": code.collection,
+        "repo": repo,
+        "snapshot_id": walk.snapshot,
+        "mode": mode,
+        "seed_limit": code.seed_limit,
+        "graph_max_depth": walk.max_depth,
+        "graph_max_nodes": walk.max_nodes,
+        "graph_edge_allowlist": json.dumps(walk.relations) if walk.follows_some else "*",
+        "graph_direction": walk.direction,
+        "prioritize": plan.prioritize,
+        "budget_kind": plan.budget.kind,
+        "budget_limit": plan.budget.limit,
+    }
 
 
 def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) -> None:
@@ -183,8 +188,7 @@ def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) 
     for name in ("seed_limit", "max_depth", "doc_limit"):
         if (value := getattr(message, name)) < 0:
             raise BadInput(f"{name} must be at least 1, not {value}")
-    if message.doc_limit > parameters.max_doc_limit:
-        most = parameters.max_doc_limit
+    if message.doc_limit > (most := parameters.max_doc_limit):
         raise BadInput(f"doc_limit must be at most {most}, not {message.doc_limit}")
     if message.budget is not None and message.budget.limit < 1:
         raise BadInput(f"a budget must be at least 1, not {message.budget.limit}")
