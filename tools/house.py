@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: The last release and its sizes; to be replaced with those of each release.
+#: The last version and its sizes, measured on its tree of 2026-11-28; each release replaces them.
 RELEASE = "0.1.0"
 SIZES = {
     "lines of Python": 85_496,
