@@ -5,28 +5,30 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Or each start would, where Python may not write. What does not compile is for other versions of Python.
+COMPILE = $(BIN)/python -m compileall -qq -j 0 -x 'site-packages/.*/tests/' $(VENV)/lib src/whence || true
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test frameworks proofs check format docs bench bench-quality bench-answers mutants fuzz gate integration-retrieval lock clean
+.PHONY: help setup dev demo test other-cpu frameworks proofs check format docs bench bench-quality bench-answers mutants fuzz gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-24s %s\n", $$1, $$2}'
 
-$(VENV)/.runtime: requirements.lock pyproject.toml
+$(VENV)/.runtime: requirements.lock requirements-uv.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) uninstall --quiet --yes setuptools 2>/dev/null # Python 3.11 puts 10 MB of it where nothing needs it
-	$(PIP) install --quiet --no-deps --require-hashes -r requirements.lock
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python tools/install.py requirements.lock --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
-	$(PIP) install --quiet --no-deps --require-hashes -r requirements-dev.lock
+	$(BIN)/python tools/install.py requirements-dev.lock
+	@$(COMPILE)
 	@touch $@
 
 setup: $(VENV)/.runtime ## Make .venv, install Whence and the local models
-	@$(BIN)/python -m compileall -q src/whence # or each start would, where Python may not write: 0.3 s
-	@$(BIN)/whence models install --quiet
+	@# The download of the models waits for the network while the other works.
+	@$(COMPILE) & $(BIN)/whence models install --quiet; code=$$?; wait; exit $$code
 
 dev: setup $(VENV)/.dev ## The same, and the tools of development
 
@@ -36,6 +38,10 @@ demo: setup ## Index the example handbook and ask it four questions
 test: dev ## Run all tests, on as many cores as there are, up to four
 	@# Each process would compile all tests again where Python may not keep them: 9 s each.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
+
+other-cpu: dev ## Run all tests as on an older x86-64 processor: with AVX2, without AVX-512 and VNNI; needs cc
+	@mkdir -p log && cc -shared -fPIC -O1 -o log/older_cpu.so tools/older_cpu.c
+	LD_PRELOAD=$(CURDIR)/log/older_cpu.so PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p no:faulthandler -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
 
 frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, and the conformance suite of MCP, in environments of their own
 	$(BIN)/python -m pytest -m frameworks tests/frameworks
@@ -84,9 +90,8 @@ docs: dev ## Renew what is written from the code: reference pages and manifests
 	$(BIN)/python tools/reference.py
 	$(BIN)/python tools/manifests.py
 
-lock: ## Pin all dependencies again, with hashes and without addresses
-	@test -x $(BIN)/uv || $(PIP) install --quiet uv
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/lock.py
+lock: $(VENV)/.runtime ## Pin all dependencies again, with hashes and without addresses
+	PATH="$(CURDIR)/$(VENV)/uv/bin:$$PATH" $(BIN)/python tools/lock.py
 
 clean: ## Remove the environment, caches and the demo's data
 	rm -rf $(VENV) .whence .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache log mutants

@@ -31,8 +31,8 @@ import numpy as np
 from tests.support.small_bundles import import_into, write_small
 
 from benchmarks.cpu import cpu_s, parent
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import validate_bundle
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import validate_bundle
 from whence.schema.embedding import Purpose
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore

@@ -16,9 +16,10 @@ from typing import Any
 import ir_measures
 from ir_measures import RR, R, nDCG
 
-from whence.evaluation.beir import BeirDataset, LeftOut
-from whence.evaluation.benchmark import Run, scores_of
-from whence.evaluation.searcher import Hit
+from whence.evaluation.beir.scores import scores_of
+from whence.evaluation.run import RecordedSearch, Run
+from whence.evaluation.searcher import Passage
+from whence.evaluation.suite import Query
 
 JUDGED = 20
 
@@ -59,22 +60,17 @@ def main() -> int:
     options = parser.parse_args()
     qrels, rankings = made(options.queries, options.results)
     run = Run(
-        rankings={
-            query: [Hit(document_id=one, score=score) for one, score in ranking.items()]
+        first=[
+            RecordedSearch(
+                query=Query(text="", id=query, grades=qrels[query]),
+                passages=[Passage(document_id=one, score=score) for one, score in ranking.items()],
+                latency_ms=1.0,
+            )
             for query, ranking in rankings.items()
-        },
-        latencies_ms=[1.0] * options.queries,
-    )
-    dataset: Any = BeirDataset(
-        name="bench",
-        corpus=None,  # type: ignore[arg-type]
-        documents=0,
-        queries=dict.fromkeys(qrels, ""),
-        qrels=qrels,
-        left_out=LeftOut(),
+        ]
     )
     measures = [nDCG @ 10, R @ 100, RR @ 10]
-    ours_s, ours = timed(lambda: scores_of(run, dataset))
+    ours_s, ours = timed(lambda: scores_of(run, options.results))
     theirs_s, theirs = timed(lambda: ir_measures.calc_aggregate(measures, qrels, rankings))
     values = {"nDCG@10": ours.ndcg_at_10, "R@100": ours.recall_at_100, "RR@10": ours.mrr_at_10}
     worst = max(abs(values[str(one)] - theirs[one]) for one in measures)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
+from whence.provenance.stage_records import ModelUse, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -24,6 +24,7 @@ from whence.provenance.stages import (
     synthesis_triples,
 )
 from whence.schema import Citation, ExplainEvent, decode_as, encode
+from whence.schema.passages import Passage
 
 ANSWER_ID = "5f0c7d3e-6a51-4a63-9f2c-3b8b2f8f9c11"
 CANDIDATES = 60
@@ -31,10 +32,10 @@ KEPT = 20
 CONCEPTS = ("return policy", "refund", "What is the return policy?")
 
 
-def candidates() -> list[CandidateRecord]:
+def candidates() -> list[Passage]:
     """Return the candidates of a hybrid search as retrieval leaves them."""
     return [
-        CandidateRecord(
+        Passage(
             chunk_id=f"urn:chunk:policy-doc-{i // 3}:chunk-{i % 3}",
             rank=i + 1,
             document_id=f"docs/policy-{i // 3}.md",
@@ -47,7 +48,7 @@ def candidates() -> list[CandidateRecord]:
     ]
 
 
-def reranked(found: list[CandidateRecord]) -> list[CandidateRecord]:
+def reranked(found: list[Passage]) -> list[Passage]:
     """Add what the reranker says of them."""
     return [
         msgspec.structs.replace(
@@ -90,7 +91,10 @@ def stage_run(stage: int) -> StageRun:
 
 FOUND = candidates()
 SCORED = reranked(FOUND)
-SELECTIONS = [Selection(c.chunk_id, c.raw_score or 0.0, c.final_score) for c in SCORED[:KEPT]]
+SELECTIONS = [
+    Passage(chunk_id=c.chunk_id, raw_score=c.raw_score or 0.0, final_score=c.final_score)
+    for c in SCORED[:KEPT]
+]
 CITATIONS = [
     Citation(
         marker=i + 1,

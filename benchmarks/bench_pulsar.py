@@ -41,8 +41,8 @@ from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
+from whence.operations.ask import DocumentRagRequest
 from whence.schema.access import Access
-from whence.schema.document_rag import DocumentRagRequest
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
 from whence.schema.topics import full_topic
 from whence.store.memory.store import MemoryStore

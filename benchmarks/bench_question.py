@@ -30,7 +30,8 @@ from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
-from whence.schema import Access, Answer, DocumentRagRequest
+from whence.operations.ask import DocumentRagRequest
+from whence.schema import Access, Answer
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument

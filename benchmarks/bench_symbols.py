@@ -23,7 +23,7 @@ from unittest.mock import patch
 from tests.support.fake_bundles import write_fake_bundles
 
 from whence import Access, Engine
-from whence.bundler.builder import bundle_folder
+from whence.code.bundler.builder import bundle_folder
 from whence.evaluation.measures import mean
 from whence.retrieval import hybrid
 

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from whence import Access, Engine
-from whence.engine.search import SearchQuery
+from whence.operations.search import Search
 from whence.retrieval.results import RetrievalResult
 
 ASKED_AGAIN = 12
@@ -35,10 +35,10 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     limits: dict[str, int] = {}
     async with Engine(home=options.home, warm_up="questions") as engine:
         asked = await engine.ask(question, collection=collection)
-        query = SearchQuery(
+        query = Search(
             query=question, top_k=100_000, collection=collection, access=access, distinct=False
         )
-        found = (await engine.search_report(query)).results
+        found = (await engine.run(query)).results
         kept = await _kept(engine, asked.answer_id)
         for hit in found:
             started = time.perf_counter()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.rerank_shares import SHARES, Gain, judged
-from whence.evaluation.beir import BeirDataset, load_beir
+from whence.evaluation.beir.collection import BeirDataset, load_beir
 from whence.evaluation.measures import mean, ndcg, recall, reciprocal_rank
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.retrieval.rerank import SEARCH_POOL, text_to_read

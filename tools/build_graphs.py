@@ -8,8 +8,8 @@ Two arithmetics:
 - `fp32` reads `model.safetensors` and computes as the published model does, in standard operators.
 - `w8` reads `w8.bin`. Every linear map multiplies 8 bit integers: the weights with one scale per column, the
   input with one scale per token, `q = round(x / s) + 128, s = max|x| / 127`. A scale per tensor would make the
-  vector of a text depend on the texts that happen to be computed with it. Two operators are ONNX Runtime's
-  own, `MatMulIntegerToFloat` and `MultiHeadAttention`: a tenth faster than the same in standard ones.
+  vector of a text depend on the texts that happen to be computed with it. `MatMulIntegerToFloat` is ONNX
+  Runtime's own.
 
 Usage: python tools/build_graphs.py
 """
@@ -43,6 +43,8 @@ _OPSET = 20
 _RUNTIME = "com.microsoft"
 _IR_VERSION = 9
 _NORM_EPSILON = 1e-12
+#: Terms of each sum of the probe.
+_PROBE = 8
 _TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": TensorProto.INT8}
 
 
@@ -146,6 +148,29 @@ _HEAD = DIMENSION // HEADS
 
 def _norm(graph: Graph, value: str, weight: str, bias: str) -> str:
     return graph.op("LayerNormalization", value, weight, bias, axis=-1, epsilon=_NORM_EPSILON)
+
+
+def _heads(graph: Graph, packed: str, shape: str) -> list[str]:
+    """Return query, key and content, each (batch, heads, length, head), of rows that hold all three."""
+    packed = graph.op("Reshape", packed, _with_width(graph, shape, 3, HEADS, _HEAD))
+    turned = graph.op("Transpose", packed, perm=[2, 0, 3, 1, 4])
+    return [graph.op("Gather", turned, graph.constant(part, "int64"), axis=0) for part in range(3)]
+
+
+def _attend(graph: Graph, query: str, key: str, content: str) -> str:
+    """Return softmax(query key') content, as rows.
+
+    The softmax is written out, because the runtime's own adds in an order that depends on the processor: its
+    last bits differ between AVX2 and AVX-512. These operators give the same bits on both.
+    """
+    scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
+    last = graph.constant([-1], "int64")
+    scores = graph.op("Sub", scores, graph.op("ReduceMax", scores, last, keepdims=1))
+    weights = graph.op("Exp", scores)
+    total = graph.op("ReduceSum", weights, last, keepdims=1)
+    mixed = graph.op("Div", graph.op("MatMul", weights, content), total)
+    turned = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
+    return graph.op("Reshape", turned, graph.constant(_FLAT, "int64"))
 
 
 def _with_width(graph: Graph, shape: str, *sizes: int) -> str:
@@ -303,22 +328,10 @@ class Float32:
         return graph.op("Add", graph.op("MatMul", value, weight), bias)
 
     def attention(self, graph: Graph, value: str, layer: int, shape: str) -> str:
-        """Attend, written out: softmax(q k' / sqrt(width of a head)) v."""
-        packed = graph.op(
-            "Reshape",
-            self.linear(graph, value, layer, "qkv"),
-            _with_width(graph, shape, 3, HEADS, _HEAD),
-        )
-        # (batch, length, 3, heads, head) to three times (batch, heads, length, head)
-        turned = graph.op("Transpose", packed, perm=[2, 0, 3, 1, 4])
-        query, key, content = (
-            graph.op("Gather", turned, graph.constant(part, "int64"), axis=0) for part in range(3)
-        )
+        """Attend, with the query divided by the root of a head's width."""
+        query, key, content = _heads(graph, self.linear(graph, value, layer, "qkv"), shape)
         query = graph.op("Mul", query, graph.constant(_HEAD**-0.5, "float32"))
-        scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
-        mixed = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), content)
-        turned = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
-        return graph.op("Reshape", turned, graph.constant(_FLAT, "int64"))
+        return _attend(graph, query, key, content)
 
 
 class Int8:
@@ -377,16 +390,8 @@ class Int8:
 
     def attention(self, graph: Graph, value: str, layer: int, shape: str) -> str:
         """Attend; the division by the root of a head's width is folded into the weights."""
-        name = f"layer{layer}.qkv"
-        packed = graph.op(
-            "Reshape",
-            self._product(graph, value, name),
-            _with_width(graph, shape, 3 * DIMENSION),
-        )
-        inputs = graph.ops("Split", packed, count=3, axis=2, num_outputs=3)
-        inputs.append(self._weight(graph, f"{name}.bias"))
-        mixed = graph.op("MultiHeadAttention", *inputs, num_heads=HEADS, scale=1.0, domain=_RUNTIME)
-        return graph.op("Reshape", mixed, graph.constant(_FLAT, "int64"))
+        packed = self.linear(graph, value, layer, "qkv")
+        return _attend(graph, *_heads(graph, packed, shape))
 
 
 def encoder(graph: Graph, arithmetic: Arithmetic, ids: str, positions: str) -> str:
@@ -458,9 +463,29 @@ def sentence_graph(arithmetic: Arithmetic) -> bytes:
     return graph.model("sentence", shapes)
 
 
+def probe_graph() -> bytes:
+    """Return a product of 8 bit integers whose sums of pairs need 17 bits; `int8_is_exact` runs it."""
+    weights = np.full((_PROBE, _PROBE), 127, dtype=np.int8)
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w"], ["y"])],
+        "probe",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, _PROBE])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, [1, _PROBE])],
+        [helper.make_tensor("w", TensorProto.INT8, weights.shape, weights.tobytes(), raw=True)],
+    )
+    model = helper.make_model(
+        graph,
+        producer_name="whence",
+        ir_version=_IR_VERSION,
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+    )
+    return bytes(model.SerializeToString(deterministic=True))
+
+
 def graphs() -> dict[str, bytes]:
     """Return the graphs by file name."""
     return {
+        "int8-probe.onnx": probe_graph(),
         "minilm-fp32.onnx": sentence_graph(Float32()),
         "minilm-w8.onnx": sentence_graph(Int8()),
     }

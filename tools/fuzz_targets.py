@@ -13,14 +13,18 @@ import msgspec
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
+from whence.code.bundles.archive import BundleLimits
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.engine.evidence_verifier import faults
-from whence.evaluation.beir import read_qrels
-from whence.evaluation.gate.schema import load_baseline, load_policy, load_suite
-from whence.evaluation.validation.suite import parse_suite
+from whence.evaluation.beir.trec import read_qrels
+from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
+from whence.evaluation.validation.suite_file import parse_suite
 from whence.flow.loader import parse_flow
 from whence.flow.settings import Settings
 from whence.gateway import requests as bodies
 from whence.gateway.auth import Caller
+from whence.gateway.bodies import body_of
 from whence.gateway.documents import files_of, tags_for
 from whence.gateway.group_rights import GroupRights
 from whence.gateway.jwt_check import JwtCheck
@@ -31,13 +35,13 @@ from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
 from whence.gateway.openai.embeddings import texts_of
 from whence.gateway.service import Service
 from whence.gateway.tokens_file import read_tokens
-from whence.ingest.bundles.archive import BundleLimits
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.load_results import LoadFailure
 from whence.ingest.loader_registry import detect_loader, loaders_by_suffix
 from whence.ingest.sources import SourceFile
+from whence.operations.ask import Ask
+from whence.operations.explain import Explain, ExplainAbsence
+from whence.operations.search import Search
 from whence.provenance.render.rdf import run_sparql
 from whence.provenance.trace import read_trace
 from whence.schema.access import Access
@@ -97,7 +101,7 @@ def _records(path: Path) -> None:
 
 
 _MESSAGES = [kind for _, kind in sorted(message_types().items())]
-_BODIES = (bodies.SearchBody, bodies.AskBody, bodies.ExplainBody, bodies.WhyNotBody)
+_BODIES = tuple(body_of(one) for one in (Search, Ask, Explain, ExplainAbsence))
 _TRIPLES: Any = msgspec.json.Decoder(list[Triple])
 
 
@@ -200,7 +204,7 @@ def _chat(data: bytes) -> object:
     if isinstance(document, dict) and "input" in document:
         return texts_of(bodies.parse_body(document, EmbeddingsBody))
     body = bodies.parse_body(document, ChatBody)
-    return body.asked(), body.notes()
+    return body.asked(_READER), body.notes()
 
 
 def _form(data: bytes) -> object:

@@ -29,12 +29,14 @@ from whence.flow.settings import SETTINGS
 from whence.flow.telemetry.metrics import METRICS
 from whence.gateway import events
 from whence.gateway.auth import AccessBody
+from whence.gateway.bodies import body_of
 from whence.gateway.failures import STATUSES
 from whence.gateway.mcp import REVISIONS
 from whence.gateway.mcp_offer import TOOLS
 from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
 from whence.gateway.operations import GATEWAY_METRICS
-from whence.gateway.requests import AskBody, SearchBody
+from whence.operations.ask import Ask
+from whence.operations.search import Search
 from whence.processors.base import Processor
 from whence.schema.errors import WhenceError
 from whence.schema.message import message_types
@@ -244,6 +246,10 @@ def shown_default(field: Any) -> str:
 
 def shown_type(kind: Any) -> str:
     """Return a type as text, without module names."""
+    if typing.get_origin(kind) is typing.Annotated:
+        inner, *metadata = typing.get_args(kind)
+        ranges = [one for one in metadata if isinstance(one, msgspec.Meta)]
+        kind = typing.Annotated[inner, *ranges] if ranges else inner
     text = kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+", "", text)
     return re.sub(r"Annotated\[(.+), Meta\((.+)\)\]", r"\1, \2", text)
@@ -384,8 +390,8 @@ def http() -> str:
     """Return the page of the gateway's interface."""
     out = ["# HTTP\n", "Paths of `whence serve`.\n", PATHS]
     bodies: dict[str, type[Any]] = {
-        "/v1/search": SearchBody,
-        "/v1/ask": AskBody,
+        "/v1/search": body_of(Search),
+        "/v1/ask": body_of(Ask),
         "/v1/chat/completions": ChatBody,
         "/v1/embeddings": EmbeddingsBody,
     }
@@ -410,7 +416,7 @@ def http() -> str:
     out.append("## Tools of the Model Context Protocol\n")
     revisions = ", ".join(REVISIONS)
     out.append(f"Revisions {revisions}. The arguments are those of the paths above.\n")
-    tools = ((f"`{tool.name}`", tool.title, required(tool.body)) for tool in TOOLS)
+    tools = ((f"`{tool.name}`", tool.title, required(body_of(tool.operation))) for tool in TOOLS)
     out.append(table(("Tool", "What it does", "Needs"), tools))
     return "\n".join(out)
 

@@ -7,7 +7,7 @@ The documents are fetched by package name and version and indexed by the install
 home. Every question goes through `Engine.ask` with its defaults, after one that warms the models. Constants are
 chosen on the split `choose`; only figures of `judge` are reported. `--calibrate` asks the questions of each set
 of the documents of another one, too, and prints for each floor what it would refuse;
-`whence.models.evidence_choice.FLOOR` was chosen so.
+`whence.quoting.evidence_choice.FLOOR` was chosen so.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ NEWS = """# Release notes
 
 - The server reads its settings again without a restart.
 """
-SECRET = "The grace period of the secret cluster is 999 seconds. KEEP_ALIVE is 111 there.\n"
+SECRET = "The grace period of the secret cluster is unlimited. KEEP_ALIVE of the secret cluster is off.\n"
 #: Question, and what the answer must contain; None when the documents do not answer.
 QUESTIONS = (
     ("What is the default of KEEP_ALIVE?", "75"),
@@ -168,7 +168,7 @@ async def test_a_models_markers_are_checked_while_it_streams(home: Path, engine:
             )
 
     assert "".join(streamed) == answer.text
-    assert "99" not in answer.text
+    assert "[99" not in answer.text
     codes = {one.code for one in answer.degraded}
     assert {"citation_invalid", "sentence_unsupported"} <= codes
     (place,) = answer.unsupported
@@ -241,8 +241,7 @@ async def test_hidden_documents_change_no_byte(engine: Engine) -> None:
         assert re.sub(r"urn:chunk:[^\"]*", "", with_hidden) == re.sub(
             r"urn:chunk:[^\"]*", "", without
         ), question
-        assert "999" not in with_hidden
-        assert "111" not in with_hidden
+        assert "secret" not in with_hidden
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -254,4 +253,4 @@ async def test_those_who_may_read_it_get_it(engine: Engine) -> None:
         access=Access(frozenset({"board"})),
     )
 
-    assert "999" in answer.text
+    assert "unlimited" in answer.text

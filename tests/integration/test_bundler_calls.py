@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from whence.bundler.builder import analyze_folder
+from whence.code.bundler.builder import analyze_folder
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Edges = set[tuple[str, str]]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.document_bombs import BOMBS
 
-from whence.bundler.builder import bundle_folder
-from whence.bundler.limited import bundle_within_limits
+from whence.code.bundler.builder import bundle_folder
+from whence.code.bundler.limited import bundle_within_limits
 from whence.ingest.limited_process import Limits
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput

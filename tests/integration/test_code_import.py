@@ -14,20 +14,21 @@ from hypothesis import strategies as st
 from tests.support.fake_bundles import write_fake_bundles, write_zip
 from tests.support.small_bundles import import_into, small_files, write_small
 
-from whence.engine import code_import
-from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot, search_snapshot
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader
+from whence.code import bundle_import as code_import
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import BundleReader
+from whence.code.snapshot_reading import read_snapshot, search_snapshot
+from whence.code.snapshots import staging
+from whence.code.snapshots.documents import node_document
+from whence.code.snapshots.protocols import SnapshotRecord
 from whence.retrieval.results import SearchReport
 from whence.schema.access import Access, DocumentTags
+from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
 from whence.store.postgres.document_rows import reserve_ids
 from whence.store.postgres.lexical import segments
-from whence.store.postgres.snapshots import staging
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
-from whence.store.snapshot_documents import node_document
-from whence.store.snapshot_protocols import SnapshotRecord
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.small_bundles import import_into, write_small
 
-from whence.store.postgres.snapshots import removal as code_removal
-from whence.store.postgres.snapshots.removal import delete_hidden_collections
+from whence.code.snapshots import removal as code_removal
+from whence.code.snapshots.removal import delete_hidden_collections
 from whence.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.postgres

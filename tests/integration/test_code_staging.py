@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.support.small_bundles import write_small
 
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import BundleReader
+from whence.code.snapshots.removal import bulk_settings
 from whence.schema.errors import InternalError
-from whence.store.postgres.snapshots.removal import bulk_settings
 from whence.store.postgres.store import PostgresStore
 from whence.testing.stub_models import HashEmbedder
 

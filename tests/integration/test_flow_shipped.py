@@ -25,8 +25,9 @@ from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
 from whence.flow.telemetry.monitor import FlowSpans
+from whence.operations.ask import DocumentRagRequest
 from whence.schema.access import Access, DocumentTags
-from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, ModelMissing, Unavailable
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from whence import Engine
-from whence.engine.evaluation_targets import EngineSearcher
-from whence.evaluation.gate.floor import ReferenceWork
-from whence.evaluation.gate.gate_result import check_run
+from whence.evaluation.engine_searcher import EngineSearcher
+from whence.evaluation.gate.checks import check_run
+from whence.evaluation.gate.files import SuiteFile, load_policy
+from whence.evaluation.gate.query_reports import SuiteRun, floor_of, run_suite
+from whence.evaluation.gate.reference_work import ReferenceWork
 from whence.evaluation.gate.report import make_baseline
-from whence.evaluation.gate.run import SuiteRun, floor_of, run_suite
-from whence.evaluation.gate.schema import Suite, load_policy
 from whence.evaluation.searcher import SearchOutcome
 from whence.schema.access import Access
 from whence.store.postgres.store import PostgresStore
@@ -38,8 +38,8 @@ SUITE = msgspec.convert(
             for number, name in enumerate(NAMES * 2)
         ],
     },
-    Suite,
-)
+    SuiteFile,
+).suite
 
 
 class Delayed:
@@ -53,7 +53,7 @@ class Delayed:
     async def search_report(self, request: Any) -> Any:
         """Search, then wait. A sleep would end late on a busy machine, and even this wait may."""
         started = time.perf_counter()
-        found = await self.engine.search_report(request)
+        found = await self.engine.run(request)
         taken = time.perf_counter() - started
         while time.perf_counter() < started + taken * self.factor:
             pass
@@ -106,7 +106,7 @@ async def test_thirty_percent_pass_and_twice_as_long_fails(
             async def replay(
                 query: str, *, mode: str, limit: int, noted: Iterator[float] = noted
             ) -> SearchOutcome:
-                return SearchOutcome(hits=[], latency_ms=next(noted))
+                return SearchOutcome(passages=[], latency_ms=next(noted))
 
             before = await run_suite(
                 replay, SUITE, mode="hybrid", k=3, reference=Again(work.taken_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tokenizers import Tokenizer
 
 from whence.engine.engine import Engine
 from whence.models import local_embedder, onnx_sessions
-from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
+from whence.models.factory import ModelSettings, make_embedder, make_reranker
 from whence.models.flashrank_reranker import FlashrankReranker
 from whence.models.installed import find_model
 from whence.models.late_interaction import LateInteractionReranker
@@ -26,6 +27,7 @@ from whence.models.local_embedder import LocalEmbedder, TokenCounts
 from whence.models.onnx_sessions import Workers
 from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
+from whence.quoting.extractive_writer import ExtractiveWriter
 from whence.schema.access import Access
 from whence.schema.errors import ConfigError, ModelMissing
 from whence.store.memory.store import MemoryStore
@@ -54,6 +56,21 @@ def w8() -> LocalEmbedder:
 @pytest.fixture(scope="module")
 def float32() -> LocalEmbedder:
     return LocalEmbedder(precision="float32", threads=1)
+
+
+@pytest.fixture(scope="module")
+def older_cpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment in which Python sees a processor with AVX2 and nothing newer."""
+    compiler = shutil.which("cc")
+    if compiler is None or platform.machine() != "x86_64" or sys.platform != "linux":
+        pytest.skip("an older x86-64 processor is imitated on Linux with a C compiler only")
+    source = Path(__file__).resolve().parents[2] / "tools" / "older_cpu.c"
+    library = tmp_path_factory.mktemp("cpu") / "older_cpu.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    environment = {**os.environ, "LD_PRELOAD": str(library)}
+    if subprocess.run([sys.executable, "-c", ""], env=environment, check=False).returncode != 0:
+        pytest.skip("this processor or kernel cannot make CPUID fault")
+    return environment
 
 
 @pytest.fixture(scope="module")
@@ -365,20 +382,48 @@ def test_reranker_changes_no_global_state(cross_encoder: Path) -> None:
     assert result.stderr == ""
 
 
-async def test_every_processor_computes_equal_bits(
+async def test_unsigned_weights_give_the_bits_of_signed_ones(
     w8: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """8 bit weights give the same vectors with the VNNI instructions as without."""
-    expected, codes = await w8.embed_coded(TEXTS)
-    for is_exact in (False, True):
-        monkeypatch.setattr(onnx_sessions, "int8_is_exact", lambda found=is_exact: found)
-        other = LocalEmbedder()
-        vectors, other_codes = await other.embed_coded(TEXTS)
-        await other.aclose()
+    """8 bit weights give the same vectors in the way of processors that lack the VNNI instructions."""
+    monkeypatch.setattr(onnx_sessions, "int8_is_exact", lambda: False)
+    other = LocalEmbedder()
+    vectors, codes = await other.embed_coded(TEXTS)
+    await other.aclose()
+    expected, expected_codes = await w8.embed_coded(TEXTS)
 
-        assert other.model == w8.model
-        assert vectors.tobytes() == expected.tobytes()
-        assert other_codes == codes
+    assert other.model == w8.model
+    assert vectors.tobytes() == expected.tobytes()
+    assert codes == expected_codes
+
+
+@pytest.mark.parametrize("precision", ["w8", "float32"])
+async def test_an_older_processor_computes_equal_bits(
+    precision: local_embedder.Precision, older_cpu: dict[str, str]
+) -> None:
+    """A processor with AVX2 and without AVX-512 and VNNI gives the same vectors and codes to the bit."""
+    code = (
+        "import asyncio, sys\n"
+        "from tests.integration.test_models_local import TEXTS\n"
+        "from whence.models.local_embedder import LocalEmbedder\n"
+        "from whence.models.onnx_sessions import int8_is_exact\n"
+        "assert not int8_is_exact()\n"
+        "vectors, codes = asyncio.run(LocalEmbedder(precision=sys.argv[1]).embed_coded(TEXTS))\n"
+        "sys.stdout.buffer.write(vectors.tobytes() + b''.join(codes))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    older = subprocess.run(
+        [sys.executable, "-c", code, precision],
+        env=older_cpu,
+        cwd=root,
+        capture_output=True,
+        check=True,
+    )
+    ours = LocalEmbedder(precision=precision)
+    vectors, codes = await ours.embed_coded(TEXTS)
+    await ours.aclose()
+
+    assert older.stdout == vectors.tobytes() + b"".join(codes)
 
 
 def test_the_runtime_leaves_nothing_in_the_home_of_the_user(tmp_path: Path) -> None:
@@ -420,7 +465,7 @@ async def test_reranker_folders_are_checked(tmp_path: Path, cross_encoder: Path)
 async def test_choices_fit_the_protocols() -> None:
     """Models made from settings satisfy the protocols; the local reranker loads no second model."""
     embedder: Embedder = make_embedder("local", ModelSettings(threads=1))
-    writer: Writer = make_writer("extractive", embedder)
+    writer: Writer = ExtractiveWriter(embedder)
     reranker: Reranker = make_reranker("auto", None, embedder)
 
     assert (writer.model, writer.is_language_model) == ("extractive", False)

@@ -21,9 +21,10 @@ from whence.broker.pulsar.transport import PulsarTransport
 from whence.broker.transport import Headers, RetryPolicy
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
+from whence.operations.ask import DocumentRagRequest
 from whence.schema.access import Access
 from whence.schema.codec import encode
-from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest
 from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest

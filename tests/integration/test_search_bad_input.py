@@ -12,7 +12,7 @@ import pytest_asyncio
 from tests.support.odd_searches import QUERIES, TAGS
 
 from whence import Access, Engine
-from whence.engine.search import SearchQuery
+from whence.operations.search import Search
 from whence.schema.errors import BadInput
 from whence.testing.stub_models import HashEmbedder
 
@@ -186,9 +186,7 @@ async def test_a_tag_with_a_lone_surrogate_is_refused(engine: Engine) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_disabled_reranker_is_reported(engine: Engine) -> None:
     """Asking for a reranker that the settings disable adds a note to the result."""
-    report = await engine.search_report(
-        SearchQuery(query="annual leave", threshold=0.0, rerank=True)
-    )
+    report = await engine.run(Search(query="annual leave", threshold=0.0, rerank=True))
 
     assert [one.document_id for one in report.results] == ["open"]
     assert [one.code for one in report.degraded] == ["no_reranker"]

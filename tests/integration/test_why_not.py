@@ -16,8 +16,8 @@ from tests.support.small_bundles import write_small
 from whence import Access, Engine
 from whence.engine.json_documents import why_not_document
 from whence.engine.loop_thread import LoopThread
-from whence.engine.search import SearchQuery
 from whence.models.protocols import WritePiece, WriteRequest
+from whence.operations.search import Search
 from whence.provenance.outcome import WhyNot
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.prompt import PromptResult
@@ -111,10 +111,10 @@ def test_the_numbers_are_those_of_an_unlimited_search(
 
     async def check(engine: Engine) -> tuple[list[str], int]:
         answer_id = await ask(engine, question, mode=mode, access=access)
-        query = SearchQuery(
+        query = Search(
             query=question, top_k=1000, mode=mode, access=access, collection="all", distinct=False
         )
-        found = (await engine.search_report(query)).results
+        found = (await engine.run(query)).results
         kept = await retrieved(engine, answer_id, access)
         wrong = []
         for hit in found if mode == "hybrid" else found[::6]:
@@ -176,10 +176,10 @@ def test_a_corrected_query_is_compared_in_both_readings(
 
     async def check(engine: Engine) -> list[Any]:
         async def found(query: str, mode: str = "hybrid", **options: Any) -> dict[str, Any]:
-            asked = SearchQuery(
+            asked = Search(
                 query=query, top_k=1000, mode=mode, access=access, collection="all", **options
             )
-            report = await engine.search_report(asked)
+            report = await engine.run(asked)
             assert bool(report.corrections) == (query == MISSPELT and not options)
             return {hit.chunk.id: hit.score_breakdown for hit in report.results}
 

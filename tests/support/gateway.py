@@ -9,11 +9,14 @@ from typing import Any
 import httpx
 import numpy as np
 
-from whence.engine.search import SearchQuery
 from whence.flow.telemetry.genai import Spans
 from whence.gateway.app import gateway
 from whence.gateway.auth import Authenticator, Caller, token_digest
 from whence.gateway.service import Service
+from whence.operations.ask import Ask
+from whence.operations.documents import ListCollections, Show
+from whence.operations.explain import Explain, ExplainAbsence
+from whence.operations.search import Search
 from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema import Access, Answer, Citation, Term, Triple
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
@@ -49,45 +52,51 @@ class StubEngine:
         if self.failure is not None:
             raise self.failure
 
-    async def search_report(self, query: SearchQuery) -> SearchReport:
-        await self._record(**{name: getattr(query, name) for name in query.__struct_fields__})
+    async def run(self, operation: Any) -> Any:
+        """Return what an engine would, and record the fields of what is asked."""
+        return await getattr(self, f"_{operation.NAME.replace('-', '_')}")(operation)
+
+    async def _record_fields(self, operation: Any) -> None:
+        await self._record(
+            **{name: getattr(operation, name) for name in operation.__struct_fields__}
+        )
+
+    async def _search(self, asked: Search) -> SearchReport:
+        await self._record_fields(asked)
         chunk = RetrievedChunk(id="urn:c:1", content="Text \N{SNOWMAN}", metadata={})
         hit = RetrievalResult(rank=1, similarity_score=0.9, chunk=chunk, document_id="a.md")
         return SearchReport(results=[hit], latency_ms={"total": 1.0})
 
-    async def ask(
-        self, question: str, chunk_callback: Any = None, explain_callback: Any = None, **given: Any
-    ) -> Answer:
-        await self._record(question=question, **given)
-        if explain_callback is not None:
-            await explain_callback((TRIPLE,), "urn:trustgraph:docrag:a1")
-        if chunk_callback is not None:
-            await chunk_callback("Thirty ", False)
-            await chunk_callback("days.", True)
+    async def _ask(self, asked: Ask) -> Answer:
+        await self._record_fields(asked)
+        if asked.explain_callback is not None:
+            await asked.explain_callback((TRIPLE,), "urn:trustgraph:docrag:a1")
+        if asked.chunk_callback is not None:
+            await asked.chunk_callback("Thirty ", False)
+            await asked.chunk_callback("days.", True)
         return Answer(
-            answer_id="a1", question=question, text="Thirty days.", citations=self.citations
+            answer_id="a1", question=asked.question, text="Thirty days.", citations=self.citations
         )
 
-    async def explain(self, answer_id: str, access: Access) -> Any:
-        await self._record(answer_id=answer_id, access=access)
+    async def _explain(self, asked: Explain) -> Any:
+        await self._record_fields(asked)
 
-    async def why_not(self, item: str, answer_id: str, access: Access) -> dict[str, Any]:
-        await self._record(item=item, answer_id=answer_id, access=access)
-        return {"chunk_id": item, "stage": "exploration"}
+    async def _why_not(self, asked: ExplainAbsence) -> dict[str, Any]:
+        await self._record_fields(asked)
+        return {"chunk_id": asked.item, "stage": "exploration"}
 
-    async def visible_collections(
-        self, access: Access, *, names: Sequence[str] = ()
-    ) -> list[ListedCollection]:
+    async def _collections(self, asked: ListCollections) -> list[ListedCollection]:
         return [
             ListedCollection(name=name, model=MODEL, documents=1)
             for name, needed in COLLECTIONS.items()
-            if access.covers(needed) and (not names or name in names)
+            if asked.access.covers(needed) and (not asked.names or name in asked.names)
         ]
 
-    async def documents(self, access: Access, **given: Any) -> list[ListedDocument]:
+    async def _documents(self, _: object) -> list[ListedDocument]:
         return [ListedDocument(document_id="a.md")]
 
-    async def show(self, item: str, access: Access, *, collection: str) -> DocumentText:
+    async def _show(self, asked: Show) -> DocumentText:
+        item = asked.item
         return DocumentText(
             document_id=item, source_file=item, source_url="", title="", text="Text", chunks=()
         )

@@ -47,7 +47,7 @@ class GraphModel:
         self.collection = collection
 
     async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
-        """Walk the graph as `GraphStore.expand` says.
+        """Walk the graph as `CodeStore.expand` says.
 
         Raises:
             BadInput: A limit is out of range, there are too many seeds, one is of another snapshot, or a

@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 from tests.support.code_edges import CodeEdge
 from tests.support.fake_bundles import write_zip
 
-from whence.engine.code_import import CodeImporter, open_bundles
-from whence.engine.results import ImportResult
+from whence.code.bundle_import import CodeImporter, open_bundles
+from whence.code.snapshots.protocols import CodeStore, ImportResult, SnapshotEdges
 from whence.schema.code import CodeNode
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.message import Message
-from whence.store.snapshot_protocols import CodeStore, SnapshotEdges
 from whence.testing.stub_models import HashEmbedder
 
 M = TypeVar("M", bound=Message)

@@ -8,11 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from whence.provenance.stage_records import (
-    CandidateRecord,
     GraphWalk,
     ModelUse,
     Scalar,
-    Selection,
     StageRun,
     WalkEdge,
     WalkNode,
@@ -26,6 +24,7 @@ from whence.provenance.stages import (
     synthesis_triples,
 )
 from whence.schema.document_rag import BestPassage, Citation, Refusal
+from whence.schema.passages import Passage
 from whence.schema.places import Location
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple
@@ -37,7 +36,10 @@ _CONCEPTS = ("return policy", "refund", "How long may I keep it & <b>when</b> is
 def plain_triples(answer_id: str = "plain", *, reranked: bool = True) -> list[Triple]:
     """Return a trace in the shared vocabulary alone: three chunks, of which the reranker keeps two."""
     chunks = ["urn:chunk:policy:0", "urn:chunk:policy:1", "urn:chunk:policy:2"]
-    kept = [Selection(chunks[2], 0.95), Selection(chunks[0], 0.42)]
+    kept = [
+        Passage(chunk_id=chunks[2], raw_score=0.95),
+        Passage(chunk_id=chunks[0], raw_score=0.42),
+    ]
     return [
         *question_triples(answer_id, _CONCEPTS[2], _NOW),
         *grounding_triples(answer_id, _CONCEPTS[:2]),
@@ -68,7 +70,10 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
         )
         for place, candidate in enumerate(order, 1)
     ]
-    selections = [Selection(c.chunk_id, c.raw_score or 0.0, c.final_score) for c in scored[:kept]]
+    selections = [
+        Passage(chunk_id=c.chunk_id, raw_score=c.raw_score or 0.0, final_score=c.final_score)
+        for c in scored[:kept]
+    ]
     over = replace(
         scored[kept - 1],
         reason_code="over_budget",
@@ -171,7 +176,7 @@ def code_triples(answer_id: str = "code", *, nodes: int = 3) -> list[Triple]:
     """Return the trace of a question about code: a chain of nodes walked from one seed, all kept and cited."""
     chunks = [f"urn:chunk:code:R::s::cs::{number}:0" for number in range(1, nodes + 1)]
     found = [
-        CandidateRecord(chunk_id=chunk, rank=rank, document_id=f"R::s::cs::{rank}")
+        Passage(chunk_id=chunk, rank=rank, document_id=f"R::s::cs::{rank}")
         for rank, chunk in enumerate(chunks, 1)
     ]
     walk = GraphWalk(
@@ -190,7 +195,9 @@ def code_triples(answer_id: str = "code", *, nodes: int = 3) -> list[Triple]:
         *question_triples(answer_id, "Why?", _NOW, version="0.1", run=_stage_run(0.25)),
         *grounding_triples(answer_id, concepts, run=_stage_run(1.0)),
         *exploration_triples(answer_id, chunks, candidates=found, walk=walk, run=_stage_run(2.0)),
-        *focus_triples(answer_id, [Selection(c, 0.5) for c in chunks], run=_stage_run(3.0)),
+        *focus_triples(
+            answer_id, [Passage(chunk_id=c, raw_score=0.5) for c in chunks], run=_stage_run(3.0)
+        ),
         *synthesis_triples(
             answer_id, reranked=True, text="So.", citations=cited, run=_stage_run(4.0)
         ),
@@ -225,10 +232,10 @@ _EMBEDDING = ModelUse(
 )
 
 
-def _candidate(rank: int, found: int) -> CandidateRecord:
+def _candidate(rank: int, found: int) -> Passage:
     code = "text_missing" if rank == 4 else "duplicate" if rank == found else ""
     document = f"policies/<{'abcd'[rank % 4]}> & more.md"
-    return CandidateRecord(
+    return Passage(
         chunk_id=f"{document}#{rank}",
         rank=rank,
         document_id=document,

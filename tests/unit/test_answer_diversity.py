@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from whence.answering.requests import DocumentRagParameters
 from whence.engine.replay import replay_request
+from whence.operations.ask import DocumentRagRequest
 from whence.processors.document_rag import DocumentRag, DocumentRagProcessor
 from whence.provenance.checking import check_trace
 from whence.provenance.redaction import redact_trace
@@ -19,7 +20,6 @@ from whence.schema import (
     Answer,
     Candidate,
     ChunkText,
-    DocumentRagRequest,
     EmbeddingModel,
     EmbeddingRequest,
     EmbeddingResponse,
@@ -204,7 +204,7 @@ async def test_the_scores_of_retrieval_serve_without_a_reranker() -> None:
 
         assert asked.kept == "ac"
         assert asked.dropped() == {"b": "less_diverse", "d": "over_limit"}
-        assert [one.score for one in asked.trace.selections] == [0.9, 0.6]
+        assert [one.order_score for one in asked.trace.selections] == [0.9, 0.6]
         assert check_trace(asked.trace) == []
 
 
@@ -285,7 +285,7 @@ async def test_ranks_serve_where_a_search_has_no_scores() -> None:
     given, trace = await traced(None, rerank_diversity_mode="mmr", rerank_diversity_lambda=0.4)
 
     assert given == ["urn:a", "urn:c"]
-    assert [one.score for one in trace.selections] == [1.0, 0.5]
+    assert [one.order_score for one in trace.selections] == [1.0, 0.5]
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,49 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whence.engine.audit import STDERR, AuditLog, Operation, audit_calls
+from whence.engine.audit import STDERR, AuditLog
+from whence.engine.methods import method
 from whence.flow.settings import Settings
+from whence.operations.operation import Call, Operation
 from whence.schema.access import Access
 from whence.schema.errors import NotFound, Unavailable
 
+R = TypeVar("R")
+
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 READER = Access(frozenset({"b", "a"}), frozenset({"x"}), 3)
+
+
+class Find(Operation[list[str]], frozen=True):
+    """Return the query."""
+
+    NAME: ClassVar[str] = "find"
+
+    query: str
+    nodes: Sequence[str] = ()
+    access: Access = READER
+    collection: str = "default"
+    fail: BaseException | None = None
+
+    async def run(self, session: Any) -> list[str]:
+        """Return the query."""
+        session.append(list(self.nodes))
+        if self.fail is not None:
+            raise self.fail
+        return ["text of a document", self.query]
+
+    def count(self, result: list[str]) -> int:
+        """Return the number of texts."""
+        return len(result)
 
 
 class Library:
@@ -28,25 +55,18 @@ class Library:
 
     def __init__(self, target: str | None) -> None:
         self.asked: list[list[str]] = []
-        log = None
+        self._log = None
         if target is not None:
-            log = AuditLog(target, now=lambda: NOON, monotonic=iter(range(99)).__next__)
-        audit_calls(self, {"find": Operation("find", len)}, log)
+            self._log = AuditLog(target, now=lambda: NOON, monotonic=iter(range(99)).__next__)
+        self._session: Any = self
 
-    async def find(
-        self,
-        query: str,
-        nodes: Iterable[str] = (),
-        *,
-        access: Access = READER,
-        collection: str = "default",
-        fail: BaseException | None = None,
-    ) -> list[str]:
-        """Return the query."""
-        self.asked.append(list(nodes))
-        if fail is not None:
-            raise fail
-        return ["text of a document", query]
+    async def run(self, operation: Operation[R]) -> R:
+        """Run an operation as a session does."""
+        session: Any = self.asked
+        call: Call[R] = operation.run
+        return await (call if self._log is None else self._log.around(operation, call))(session)
+
+    find = method(Find)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.support.code_edges import CodeEdge
 from tests.support.small_bundles import edges_between
 
-from whence.bundler.builder import BundleReport, bundle_folder, read_git_revision, write_bundle
-from whence.bundler.code_graph import CodeGraph, Definition, Edge, Language
-from whence.bundler.source_files import MAX_FILE_BYTES
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader
+from whence.code.bundler.builder import BundleReport, bundle_folder, read_git_revision, write_bundle
+from whence.code.bundler.code_graph import CodeGraph, Definition, Edge, Language
+from whence.code.bundler.source_files import MAX_FILE_BYTES
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import BundleReader
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.errors import BadInput

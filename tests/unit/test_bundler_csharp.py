@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.bundler.code_graph import CodeGraph
-from whence.bundler.csharp_edges import read_csharp
-from whence.bundler.source_files import SourceText
+from whence.code.bundler.code_graph import CodeGraph
+from whence.code.bundler.csharp_edges import read_csharp
+from whence.code.bundler.source_files import SourceText
 
 LIBRARY = """
 using System.Collections.Generic;

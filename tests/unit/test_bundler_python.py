@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from whence.bundler.code_graph import CodeGraph
-from whence.bundler.python_edges import read_python
-from whence.bundler.source_files import SourceText
+from whence.code.bundler.code_graph import CodeGraph
+from whence.code.bundler.python_edges import read_python
+from whence.code.bundler.source_files import SourceText
 
 
 def read(files: Mapping[str, str], folder: str = "folder") -> CodeGraph:

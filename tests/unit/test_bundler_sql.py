@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.bundler.code_graph import CodeGraph, Definition, Edge, StringLiteral, UnresolvedCall
-from whence.bundler.source_files import SourceText
-from whence.bundler.sql_objects import SqlObjects, connect_sql, read_sql
-from whence.bundler.sql_references import SqlReference, is_sql, sql_references
+from whence.code.bundler.code_graph import (
+    CodeGraph,
+    Definition,
+    Edge,
+    StringLiteral,
+    UnresolvedCall,
+)
+from whence.code.bundler.source_files import SourceText
+from whence.code.bundler.sql_objects import SqlObjects, connect_sql, read_sql
+from whence.code.bundler.sql_references import SqlReference, is_sql, sql_references
 
 SHOP = """
 USE Shop;

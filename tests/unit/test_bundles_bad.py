@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.support.fake_bundles import write_folder, write_zip
 
-from whence.ingest.bundles.archive import BundleLimits
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, validate_bundle
+from whence.code.bundles.archive import BundleLimits
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.schema.errors import BadInput
 
 META, CHUNKS, DEPENDENCIES = "repo_meta.json", "code/chunks.json", "code/dependencies.json"

@@ -16,9 +16,9 @@ from tests.support.fake_bundles import BundleForm, bundle_files, write_folder, w
 from tests.support.fake_enterprise import fake_release
 from tests.support.small_bundles import edges_between
 
-from whence.ingest.bundles import bundle_reader as bundle_reader_module
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader, validate_bundle
+from whence.code.bundles import bundle_reader as bundle_reader_module
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import BundleReader, validate_bundle
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeNode, ImportReport, KindCounts
 

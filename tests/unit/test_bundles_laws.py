@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tests.support.fake_bundles import bundle_files, write_folder, write_zip
 from tests.support.fake_enterprise import fake_release
 
-from whence.ingest.bundles.archive import Location, MemberStream
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import validate_bundle
-from whence.ingest.bundles.json_stream import JsonElement, array_elements, object_elements
-from whence.ingest.bundles.nodes import ACL_NAMES, CLEARANCE_NAMES, LABEL_NAMES, read_tags
-from whence.ingest.bundles.tables import csv_rows, text_lines
+from whence.code.bundles.archive import Location, MemberStream
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import validate_bundle
+from whence.code.bundles.json_stream import JsonElement, array_elements, object_elements
+from whence.code.bundles.nodes import ACL_NAMES, CLEARANCE_NAMES, LABEL_NAMES, read_tags
+from whence.code.bundles.tables import csv_rows, text_lines
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import (
     CodeKind,

@@ -10,10 +10,10 @@ from tests.support.code_edges import CodeEdge
 from tests.support.graph_model import GraphModel
 from tests.support.prov_o import prov_faults
 
-from whence.answering.requests import CodeRagParameters
 from whence.answering.trace_recorder import Sources
-from whence.processors.code_rag import CodeRagProcessor
-from whence.processors.graph_expander import GraphExpanderProcessor
+from whence.code.processors.code_rag import CodeRagParameters, CodeRagProcessor
+from whence.code.processors.graph_expander import GraphExpanderProcessor
+from whence.code.snapshots.protocols import SnapshotRecord
 from whence.processors.text_fetcher import TextFetcherProcessor
 from whence.provenance.checking import check_trace
 from whence.provenance.graph_walks import read_graph_walk
@@ -36,7 +36,6 @@ from whence.schema import (
 )
 from whence.schema.code import KindCounts, SnapshotInfo
 from whence.schema.errors import BadInput, NotFound, Unavailable
-from whence.store.snapshot_protocols import SnapshotRecord
 from whence.testing.stub_context import StubContext, serving
 
 NAMES = "abcde"
@@ -180,7 +179,7 @@ async def test_the_budget_drops_whole_texts() -> None:
     dropped = {c.chunk_id: c.reason_code for c in trace.candidates if c.reason_code}
     assert dropped == {chunk("a"): "over_text_budget", chunk("e"): "over_limit"}
     # A node that only the walk found has the score of the seed it was reached from.
-    assert {one.score for one in trace.selections} == {0.9}
+    assert {one.order_score for one in trace.selections} == {0.9}
     assert check_trace(trace) == []
     assert prov_faults(trace.triples) == []
 

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from whence.engine.replay import replay_request
+from whence.operations.ask import DocumentRagRequest
 from whence.processors.document_rag import DocumentRagProcessor
 from whence.schema.access import Access
-from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
+from whence.schema.document_rag import Answer, TraceRecord
 from whence.schema.errors import BadInput
 from whence.testing.stub_context import StubContext
 

@@ -9,20 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.answering.evidence import read_concepts
+from whence.answering.plain_services import read_match
 from whence.answering.writing import map_citations, markers_of
 from whence.retrieval.pipeline import pool_candidates
 from whence.retrieval.rerank import read_reranking
-from whence.retrieval.services import Passage, Ranking
 from whence.schema import Quote, RerankerResult
+from whence.schema.passages import Passage
+from whence.schema.search import SearchResponse
 from whence.testing.stub_clients import ChunkMatch, candidate
 
 chunk_ids = st.sampled_from([f"urn:chunk:{n}" for n in range(12)])
+
+
+def _ranking(found: list[Any]) -> SearchResponse:
+    return SearchResponse(candidates=tuple(map(read_match, found)))
+
+
 plain = st.builds(ChunkMatch, chunk_ids)
 scored = st.builds(candidate, chunk_ids, st.floats(0, 1))
 nameless = st.builds(ChunkMatch, st.sampled_from(["", None, 7]))
 matches = st.lists(st.one_of(plain, scored, nameless), max_size=10)
-rankings = st.lists(st.tuples(st.sampled_from("abcd"), st.builds(Ranking, matches)), max_size=5)
-Named = tuple[str, Ranking]
+rankings = st.lists(st.tuples(st.sampled_from("abcd"), st.builds(_ranking, matches)), max_size=5)
+Named = tuple[str, SearchResponse]
 limits = st.integers(1, 8)
 
 
@@ -65,7 +73,7 @@ def test_a_pool_is_the_same_every_time(some: list[Named], limit: int) -> None:
 @given(st.lists(chunk_ids, unique=True, max_size=10))
 def test_a_single_ranking_keeps_its_order(ids: list[str]) -> None:
     """With one search, or several that agree, the pool is the ranking."""
-    named = ("a", Ranking([ChunkMatch(chunk_id) for chunk_id in ids]))
+    named = ("a", _ranking([ChunkMatch(chunk_id) for chunk_id in ids]))
 
     for some in ([named], [named, named]):
         assert [a.chunk_id for a in pool_candidates(some, limit=99)] == ids
@@ -127,21 +135,27 @@ replies = st.one_of(
 )
 
 
+def _sent(count: int) -> list[Passage]:
+    return [Passage(chunk_id=str(place)) for place in range(count)]
+
+
 @settings(deadline=None)
 @given(replies, st.integers(1, 8), limits)
 def test_any_reply_of_a_reranker_is_safe(reply: Any, count: int, limit: int) -> None:
     """Only known documents are kept, each once, with finite scores, sorted and cut."""
-    reranking = read_reranking(reply, count, limit)
+    reranking = read_reranking(reply, _sent(count), limit)
     items = (*reranking.kept, *reranking.rest)
-    indices = [item.index for item in items]
+    indices = [int(item.chunk_id) for item in items]
 
     assert len(reranking.kept) <= limit
     assert len(set(indices)) == len(indices)
     assert all(0 <= index < count for index in indices)
-    assert all(math.isfinite(item.final_score) for item in items)
-    assert [(-i.final_score, i.index) for i in items] == sorted(
-        (-i.final_score, i.index) for i in items
-    )
+    assert all(math.isfinite(item.order_score) for item in items)
+    order = [(-item.order_score, int(item.chunk_id)) for item in items]
+    assert order == sorted(order)
+    assert [item.rerank_rank for item in items] == list(range(1, len(items) + 1))
+    assert {item.reason_code for item in reranking.kept} <= {""}
+    assert {item.reason_code for item in reranking.rest} <= {"reranked_out"}
     if isinstance(reply, list):
         assert len(items) + len(reranking.faults) == len(reply)
     else:
@@ -153,9 +167,9 @@ def test_any_reply_of_a_reranker_is_safe(reply: Any, count: int, limit: int) -> 
 def test_a_valid_reply_is_used_unchanged(order: list[int], limit: int) -> None:
     """A sorted reply with known ids keeps its order, without faults."""
     reply = [RerankerResult(str(i), "0", 1.0 - place / 10) for place, i in enumerate(order)]
-    reranking = read_reranking(reply, 8, limit)
+    reranking = read_reranking(reply, _sent(8), limit)
 
-    assert [item.index for item in reranking.kept] == order[:limit]
+    assert [int(item.chunk_id) for item in reranking.kept] == order[:limit]
     assert reranking.faults == ()
 
 

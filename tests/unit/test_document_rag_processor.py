@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from whence.answering.trace_recorder import Sources
+from whence.operations.ask import DocumentRagRequest
 from whence.processors.document_rag import (
     NOTHING_FOUND,
     DocumentRagParameters,
@@ -27,7 +28,6 @@ from whence.schema import (
     AnswerPiece,
     Candidate,
     ChunkText,
-    DocumentRagRequest,
     EmbeddingModel,
     EmbeddingRequest,
     EmbeddingResponse,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.retrieval.editions import newer_editions, newest_first, old_editions
-from whence.retrieval.services import Passage
+from whence.schema.passages import Passage
 
 BODY = "All employees get {} days of annual leave a year, public holidays not counted."
 

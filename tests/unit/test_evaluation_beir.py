@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.evaluation.beir import (
-    BeirDataset,
-    LeftOut,
-    RunRow,
-    load_beir,
-    read_qrels,
-    write_qrels,
-    write_run,
-)
+from whence.evaluation.beir.collection import BeirDataset, LeftOut, load_beir
+from whence.evaluation.beir.trec import RunRow, read_qrels, write_qrels, write_run
 from whence.schema.errors import BadInput
 
 

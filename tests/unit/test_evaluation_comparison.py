@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.evaluation import measures
-from whence.evaluation.gate.comparison import MEASURES, compare_runs, differences_svg, load_run
+from whence.evaluation.charts import differences_svg
+from whence.evaluation.gate.comparison import compare_runs, load_run
+from whence.evaluation.gate.query_reports import MEASURES
 from whence.evaluation.measures import bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput
 

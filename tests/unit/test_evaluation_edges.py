@@ -9,23 +9,19 @@ import msgspec
 import pytest
 from tests.support.gate_policy import POLICY
 
+from whence.evaluation.gate.checks import check_run
 from whence.evaluation.gate.comparison import load_run
-from whence.evaluation.gate.gate_result import check_run
+from whence.evaluation.gate.files import Policy, SuiteFile
+from whence.evaluation.gate.query_reports import SuiteRun, run_suite, score_hits
 from whence.evaluation.gate.report import make_baseline
-from whence.evaluation.gate.run import SuiteRun, run_suite, score_hits
-from whence.evaluation.gate.schema import Policy, Suite
-from whence.evaluation.searcher import Hit, SearchOutcome
+from whence.evaluation.run import RecordedSearch, Run
+from whence.evaluation.searcher import Passage, SearchOutcome
+from whence.evaluation.suite import Query
 from whence.evaluation.validation.checks import found_topics
-from whence.evaluation.validation.repeated import report_sequence, summarize_latencies
-from whence.evaluation.validation.run import (
-    Limits,
-    QueryOutcome,
-    ValidationRun,
-    run_validation,
-)
-from whence.evaluation.validation.suite import TestQuery as Asked
-from whence.evaluation.validation.suite import Thresholds, ValidationSuite
-from whence.evaluation.validation.target import Passage, RetrievedPassages
+from whence.evaluation.validation.latencies import report_sequence, summarize_latencies
+from whence.evaluation.validation.run import Limits, run_validation
+from whence.evaluation.validation.suite_file import TestQuery as Asked
+from whence.evaluation.validation.suite_file import Thresholds, ValidationSuite
 from whence.schema.errors import BadInput
 
 SUITE = msgspec.convert(
@@ -40,8 +36,8 @@ SUITE = msgspec.convert(
             }
         ],
     },
-    Suite,
-)
+    SuiteFile,
+).suite
 
 
 @pytest.mark.parametrize(
@@ -49,7 +45,7 @@ SUITE = msgspec.convert(
 )
 def test_measures_count_the_first_k(k: int, recall: float, mrr: float, ndcg: float) -> None:
     """Of hits at the second and the third place."""
-    hits = [Hit(document_id=one, score=1.0) for one in ("x.md", "a.md", "b.md")]
+    hits = [Passage(document_id=one, score=1.0) for one in ("x.md", "a.md", "b.md")]
     assigned, scores = score_hits(SUITE.queries[0], hits, k)
 
     assert assigned == {1: 0, 2: 1}
@@ -61,8 +57,8 @@ async def test_degraded_queries_that_are_not_enforced_are_observed() -> None:
     """Their check has the greatest share as its limit, and passes."""
 
     async def search(query: str, *, mode: str, limit: int) -> SearchOutcome:
-        hits = [Hit(document_id=one, score=1.0) for one in ("a.md", "b.md")]
-        return SearchOutcome(hits=hits, latency_ms=1.0, degraded=("late",))
+        hits = [Passage(document_id=one, score=1.0) for one in ("a.md", "b.md")]
+        return SearchOutcome(passages=hits, latency_ms=1.0, degraded=("late",))
 
     quality: dict[str, Any] = {**POLICY["quality"], "enforce_degraded_query_rate": False}
     queries = await run_suite(search, SUITE, mode="hybrid", k=3)
@@ -108,12 +104,12 @@ def test_a_section_that_is_not_known_has_no_topic() -> None:
 )
 def test_a_sequence_may_be_slower_by_its_limit(again_ms: float, *, slower: bool) -> None:
     """Exactly so many times as long is allowed, and so many milliseconds longer."""
-    query = Asked(query_text="what is it", expected_topics=[], min_results=1)
+    query = Query(text="what is it", min_results=1)
 
-    def took(latency_ms: float) -> QueryOutcome:
-        return QueryOutcome(query=query, latency_ms=latency_ms)
+    def took(latency_ms: float) -> RecordedSearch:
+        return RecordedSearch(query=query, latency_ms=latency_ms)
 
-    run = ValidationRun(
+    run = Run(
         first=[took(10.0)],
         sequence=[took(again_ms)] * 12,
         load=[],
@@ -136,11 +132,11 @@ async def test_queries_after_the_time_limit_are_not_asked() -> None:
     now = [0.0]
 
     class Slow:
-        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
             now[0] += 4.0
-            return RetrievedPassages(passages=[], embedding_ms=0.0, search_ms=0.0)
+            return SearchOutcome(passages=[], embedding_ms=0.0, search_ms=0.0)
 
-    asked = [Asked(query_text=f"query {n}", expected_topics=[], min_results=0) for n in range(3)]
+    asked = [Asked(text=f"query {n}", expected_topics=[], min_results=0) for n in range(3)]
     run = await run_validation(
         Slow(),  # type: ignore[arg-type]
         ValidationSuite(queries=asked),
@@ -149,7 +145,7 @@ async def test_queries_after_the_time_limit_are_not_asked() -> None:
     )
     why = "not asked: the time limit of 8 s was reached"
 
-    assert [one.query.query_text for one in run.first] == ["query 0", "query 1", "query 2"]
+    assert [one.query.text for one in run.first] == ["query 0", "query 1", "query 2"]
     assert [one.error for one in run.first] == ["", why, why]
     assert [one.cut for one in run.first] == [False, True, True]
     assert run.cut

@@ -11,21 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.gate_policy import POLICY
 
-from whence.evaluation.gate.floor import ReferenceWork
-from whence.evaluation.gate.gate_result import Check, Gate, check_run, loose_checks
-from whence.evaluation.gate.report import check_comparable, gate_document, make_baseline
-from whence.evaluation.gate.run import (
+from whence.evaluation.gate.checks import Check, Gate, check_run, loose_checks
+from whence.evaluation.gate.files import Baseline, Policy, SuiteFile
+from whence.evaluation.gate.hints import match_hints, names_hit
+from whence.evaluation.gate.query_reports import (
     SuiteRun,
     floor_of,
     latencies_by_check,
     latency_by_intent,
-    match_hints,
-    names_hit,
     run_suite,
     suite_metrics,
 )
-from whence.evaluation.gate.schema import Baseline, Policy, Suite
-from whence.evaluation.searcher import Hit, SearchOutcome
+from whence.evaluation.gate.reference_work import ReferenceWork
+from whence.evaluation.gate.report import check_comparable, gate_document, make_baseline
+from whence.evaluation.searcher import Passage, SearchOutcome
 from whence.schema.errors import BadInput, Unavailable
 
 SUITE: dict[str, Any] = {
@@ -60,16 +59,16 @@ class Scripted:
     async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         self.calls += 1
         hits = [
-            Hit(document_id=path, score=1 - rank / 10, path=path)
+            Passage(document_id=path, score=1 - rank / 10, source_file=path)
             for rank, path in enumerate(self.answers[query])
         ]
         reasons = ("words alone ranked",) if query == self.down else ()
-        return SearchOutcome(hits=hits[:limit], latency_ms=self.latency_ms, degraded=reasons)
+        return SearchOutcome(passages=hits[:limit], latency_ms=self.latency_ms, degraded=reasons)
 
 
 async def run(search: Any, machine: ReferenceWork | None = None) -> SuiteRun:
     """Run the suite."""
-    suite = msgspec.convert(SUITE, Suite)
+    suite = msgspec.convert(SUITE, SuiteFile).suite
     queries = await run_suite(search, suite, mode="hybrid", k=3, reference=machine)
     return SuiteRun(queries, "c", "d", work=machine.name if machine else "")
 
@@ -78,7 +77,7 @@ async def judged(
     search: Any, *, policy: dict[str, Any] = POLICY, per_query: bool = True
 ) -> tuple[Gate, dict[str, Any]]:
     """Compare a search with the baseline of the prepared answers."""
-    suite = msgspec.convert(SUITE, Suite)
+    suite = msgspec.convert(SUITE, SuiteFile).suite
     before = make_baseline(await run(Scripted(ANSWERS)), suite, k=3, mode="hybrid", version="1")
     if not per_query:
         before = msgspec.structs.replace(before, per_query=[])
@@ -197,7 +196,7 @@ async def on_machines(
     latency_ms: float, before: Machine | None, now: Machine | None, **tolerance: float
 ) -> Gate:
     """Compare latencies on one machine with those of 10 ms on another."""
-    suite = msgspec.convert(SUITE, Suite)
+    suite = msgspec.convert(SUITE, SuiteFile).suite
     policy = copy.deepcopy(POLICY)
     policy["tolerance"] |= {"p50_latency_ms": 0.0, "p95_latency_ms": 0.0} | tolerance
     old = make_baseline(
@@ -299,10 +298,10 @@ async def test_percentiles_are_those_of_their_names() -> None:
         SUITE["queries"][0] | {"id": f"q{number:03}", "query": f"query {number}"}
         for number in range(100)
     ]
-    suite = msgspec.convert(SUITE | {"queries": queries}, Suite)
+    suite = msgspec.convert(SUITE | {"queries": queries}, SuiteFile).suite
 
     async def search(query: str, *, mode: str, limit: int) -> SearchOutcome:
-        return SearchOutcome(hits=[], latency_ms=1.0 + int(query.split()[1]))
+        return SearchOutcome(passages=[], latency_ms=1.0 + int(query.split()[1]))
 
     done = await run_suite(search, suite, mode="hybrid", k=3, reference=Machine(2.0))
     metrics, by_intent = suite_metrics(done), latency_by_intent(done)["symbol"]
@@ -315,7 +314,7 @@ async def test_percentiles_are_those_of_their_names() -> None:
 
 async def test_the_policy_holds_for_any_baseline() -> None:
     """A recorded quality below the policy's minimum fails, though nothing changed."""
-    suite = msgspec.convert(SUITE, Suite)
+    suite = msgspec.convert(SUITE, SuiteFile).suite
     done = await run(Scripted(changed(q0=["docs/a.md", "docs/b.md", "docs/c.md"])))
     before = make_baseline(done, suite, k=3, mode="hybrid", version="1")
     policy = copy.deepcopy(POLICY)
@@ -346,7 +345,7 @@ async def test_an_intent_has_its_own_limits() -> None:
 
 async def test_a_query_without_results_is_counted() -> None:
     """A query that finds nothing at all fails `zero_result_rate`, though its target was missing before."""
-    suite = msgspec.convert(SUITE, Suite)
+    suite = msgspec.convert(SUITE, SuiteFile).suite
     wrong = changed(q0=["docs/a.md", "docs/b.md", "docs/c.md"])
     before = make_baseline(await run(Scripted(wrong)), suite, k=3, mode="hybrid", version="1")
     done = await run(Scripted(changed(q0=[])))
@@ -417,8 +416,10 @@ async def test_an_order_that_changes_between_runs_fails() -> None:
     class Wavering(Scripted):
         async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
             found = await super().__call__(query, mode=mode, limit=limit)
-            hits = found.hits if self.calls <= 5 else [found.hits[0], *found.hits[:0:-1]]
-            return msgspec.structs.replace(found, hits=hits)
+            hits = (
+                found.passages if self.calls <= 5 else [found.passages[0], *found.passages[:0:-1]]
+            )
+            return msgspec.structs.replace(found, passages=hits)
 
     gate, _ = await judged(Wavering(ANSWERS))
 
@@ -439,7 +440,7 @@ async def test_an_order_that_changes_between_runs_fails() -> None:
 )
 def test_a_path_matches_by_whole_segments(hint: str, path: str, *, expected: bool) -> None:
     """Parts of words do not match; case is ignored."""
-    assert names_hit(hint, Hit(document_id="x", score=1, path=path)) is expected
+    assert names_hit(hint, Passage(document_id="x", score=1, source_file=path)) is expected
 
 
 @pytest.mark.parametrize(
@@ -454,7 +455,7 @@ def test_a_path_matches_by_whole_segments(hint: str, path: str, *, expected: boo
 )
 def test_code_matches_by_id_and_qualified_name(hint: str, *, expected: bool) -> None:
     """Segments of a name are separated by `::`, `.` and `#`."""
-    hit = Hit(
+    hit = Passage(
         document_id="Shop::s1::cs::Shop.Orders.Total",
         score=1,
         name="Total",
@@ -466,7 +467,10 @@ def test_code_matches_by_id_and_qualified_name(hint: str, *, expected: bool) -> 
 
 def test_one_document_satisfies_one_target() -> None:
     """Several passages of a file do not count twice, and the assignment is the largest possible."""
-    hits = [Hit(document_id=path, score=1, path=path) for path in ("x/a.md", "x/a.md", "y/a.md")]
+    hits = [
+        Passage(document_id=path, score=1, source_file=path)
+        for path in ("x/a.md", "x/a.md", "y/a.md")
+    ]
 
     assert match_hints(["a.md", "x/a.md"], hits[:2]) == {0: 0}
     assert match_hints(["a.md", "x/a.md"], hits) == {0: 1, 2: 0}
@@ -476,7 +480,7 @@ def test_one_document_satisfies_one_target() -> None:
 def test_an_assignment_is_one_to_one(hints: list[str], data: st.DataObject) -> None:
     """No target and no document is used twice, and all pairs fit."""
     paths = data.draw(st.lists(st.sampled_from(["a", "b", "x/a", "x/b", "y/a"]), max_size=8))
-    hits = [Hit(document_id=path, score=1, path=path) for path in paths]
+    hits = [Passage(document_id=path, score=1, source_file=path) for path in paths]
     found = match_hints(hints, hits)
 
     assert len(set(found.values())) == len(found)
@@ -505,7 +509,7 @@ def test_a_baseline_far_below_the_quality_is_named() -> None:
 
 async def test_a_baseline_belongs_to_its_suite() -> None:
     """Another k, suite version or suite content is refused, however small the change."""
-    suite = msgspec.convert(SUITE, Suite)
+    suite = msgspec.convert(SUITE, SuiteFile).suite
     before: Baseline = make_baseline(
         await run(Scripted(ANSWERS)),
         suite,
@@ -519,5 +523,6 @@ async def test_a_baseline_belongs_to_its_suite() -> None:
         check_comparable(before, suite, 10)
     with pytest.raises(BadInput, match="baseline's suite_version is"):
         check_comparable(before, msgspec.structs.replace(suite, version="v2"), 3)
+    fewer = msgspec.convert(SUITE | {"queries": SUITE["queries"][1:]}, SuiteFile).suite
     with pytest.raises(BadInput, match="baseline's suite_digest is"):
-        check_comparable(before, msgspec.structs.replace(suite, queries=suite.queries[1:]), 3)
+        check_comparable(before, fewer, 3)

@@ -11,16 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.gate_policy import POLICY as POLICY_FILE
 
-from whence.evaluation.gate.report import (
-    baseline_changes,
-    compare_retrievers,
-    gate_document,
-    make_baseline,
-    measure_retrievers,
-)
-from whence.evaluation.gate.run import SuiteRun, documents_named, names_hit, run_suite
-from whence.evaluation.gate.schema import Baseline, Policy, RetrieverScores, Suite
-from whence.evaluation.searcher import Hit, SearchOutcome
+from whence.evaluation.gate.files import Baseline, Policy, RetrieverScores, SuiteFile
+from whence.evaluation.gate.hints import documents_named, names_hit
+from whence.evaluation.gate.query_reports import SuiteRun, run_suite
+from whence.evaluation.gate.report import baseline_changes, gate_document, make_baseline
+from whence.evaluation.gate.retrievers import compare_retrievers, measure_retrievers
+from whence.evaluation.searcher import Passage, SearchOutcome
 from whence.schema.errors import ModelMissing, Unavailable
 
 SUITE = msgspec.convert(
@@ -42,20 +38,20 @@ SUITE = msgspec.convert(
             },
         ],
     },
-    Suite,
-)
+    SuiteFile,
+).suite
 POLICY = msgspec.convert(POLICY_FILE, Policy)
 
 
-def hits(*names: str, graph: dict[str, float] | None = None) -> list[Hit]:
+def hits(*names: str, graph: dict[str, float] | None = None) -> list[Passage]:
     """Return hits with falling scores."""
     return [
-        Hit(
+        Passage(
             document_id=name,
             score=0.9 - place / 10,
             graph_score=(graph or {}).get(name, 0.0),
-            path=name,
-            content=name,
+            source_file=name,
+            text=name,
         )
         for place, name in enumerate(names)
     ]
@@ -64,13 +60,13 @@ def hits(*names: str, graph: dict[str, float] | None = None) -> list[Hit]:
 class Modes:
     """Returns prepared hits by mode; other modes are unavailable."""
 
-    def __init__(self, **modes: list[Hit]) -> None:
+    def __init__(self, **modes: list[Passage]) -> None:
         self.modes = modes
 
     async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         if mode not in self.modes:
             raise Unavailable(f"{mode} is down")
-        return SearchOutcome(hits=self.modes[mode][:limit], latency_ms=1.0)
+        return SearchOutcome(passages=self.modes[mode][:limit], latency_ms=1.0)
 
 
 class Backwards:
@@ -141,20 +137,20 @@ def test_the_report_names_the_retriever_that_got_worse() -> None:
     assert compare_retrievers({}, before, POLICY.tolerance) == {}
 
 
-async def run(found: list[Hit]) -> SuiteRun:
+async def run(found: list[Passage]) -> SuiteRun:
     """Run the suite over one hybrid ranking."""
     search = Modes(hybrid=found)
     queries = await run_suite(search, SUITE, mode="hybrid", k=5)
     return SuiteRun(queries, "c", "d")
 
 
-async def recorded(found: list[Hit]) -> Baseline:
+async def recorded(found: list[Passage]) -> Baseline:
     """Record one hybrid ranking as a baseline."""
     return make_baseline(await run(found), SUITE, k=5, mode="hybrid", version="1")
 
 
 async def gated(
-    before: list[Hit], now: list[Hit], document_ids: Sequence[str] = ()
+    before: list[Passage], now: list[Passage], document_ids: Sequence[str] = ()
 ) -> tuple[Any, dict[str, Any]]:
     """Gate one hybrid ranking against another."""
     done = (await run(now))._replace(document_ids=document_ids)
@@ -218,7 +214,7 @@ async def test_ambiguous_hints_are_reported() -> None:
 def test_hints_are_counted_as_they_are_matched(hints: list[str], ids: list[str]) -> None:
     """Counting by segments agrees with matching."""
     for hint, count in documents_named(hints, ids).items():
-        assert count == sum(names_hit(hint, Hit(document_id=one, score=1.0)) for one in ids)
+        assert count == sum(names_hit(hint, Passage(document_id=one, score=1.0)) for one in ids)
 
 
 async def test_changes_of_a_baseline() -> None:

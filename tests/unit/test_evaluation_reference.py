@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
 from whence.evaluation import measures
-from whence.evaluation.beir import Qrels, RunRow, read_qrels, write_qrels, write_run
+from whence.evaluation.beir.trec import Qrels, RunRow, read_qrels, write_qrels, write_run
 
 DOCUMENTS = [f"d{number:02}" for number in range(30)]
 

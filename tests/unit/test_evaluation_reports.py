@@ -11,22 +11,20 @@ import pytest
 from tests.support.expected import assert_expected
 from tests.support.gate_policy import POLICY
 
-from whence.evaluation.gate.comparison import (
-    RecordedRun,
-    compare_runs,
-    differences_svg,
-)
-from whence.evaluation.gate.floor import ReferenceWork
+from whence.evaluation.charts import differences_svg
+from whence.evaluation.gate.comparison import RecordedRun, compare_runs
+from whence.evaluation.gate.files import Policy, RetrieverScores, SuiteFile
+from whence.evaluation.gate.query_reports import SuiteRun, run_suite
+from whence.evaluation.gate.reference_work import ReferenceWork
 from whence.evaluation.gate.report import (
     baseline_changes,
     collection_digest,
     gate_document,
     make_baseline,
-    measure_retrievers,
 )
-from whence.evaluation.gate.run import SuiteRun, run_suite
-from whence.evaluation.gate.schema import Policy, RetrieverScores, Suite
-from whence.evaluation.searcher import Hit, SearchOutcome
+from whence.evaluation.gate.retrievers import measure_retrievers
+from whence.evaluation.searcher import Passage, SearchOutcome
+from whence.evaluation.suite import Suite
 from whence.schema.errors import NotFound, Unavailable
 from whence.store.memory.store import MemoryStore
 
@@ -48,7 +46,7 @@ def suite() -> Suite:
         }
         for number in range(8)
     ]
-    return msgspec.convert({"version": "suite-1", "queries": queries}, Suite)
+    return msgspec.convert({"version": "suite-1", "queries": queries}, SuiteFile).suite
 
 
 #: Documents of each query, by one letter: target, more, old, bad, and others.
@@ -74,11 +72,11 @@ class Prepared:
             names.reverse()
             names.append("docs/late.md")
         hits = [
-            Hit(document_id=name, score=0.9 - rank / 8, path=name)
+            Passage(document_id=name, score=0.9 - rank / 8, source_file=name)
             for rank, name in enumerate(names)
         ]
         return SearchOutcome(
-            hits=hits[:limit],
+            passages=hits[:limit],
             latency_ms=self.ms + number * 1.0625 + turn % 5 / 3,
             degraded=("words alone ranked",) if self.faults and number == 2 else (),
             timed_out=self.faults and number == 2 and turn > 20,
@@ -175,11 +173,11 @@ async def test_the_retrievers_of_a_suite() -> None:
                 raise Unavailable("no vectors")
             hits = [
                 msgspec.structs.replace(
-                    hit, graph_score=(0, 0.2, 0, 0.3, 0)[rank % 5], content=hit.path
+                    hit, graph_score=(0, 0.2, 0, 0.3, 0)[rank % 5], text=hit.source_file
                 )
-                for rank, hit in enumerate(found.hits)
+                for rank, hit in enumerate(found.passages)
             ]
-            return msgspec.structs.replace(found, hits=hits)
+            return msgspec.structs.replace(found, passages=hits)
 
     class ByLength:
         read: list[tuple[str, list[str]]] = []
@@ -199,8 +197,8 @@ async def test_the_retrievers_of_a_suite() -> None:
     )
     text = "query 0"
 
-    assert progress == [(number, 8) for number in range(1, 9)]
-    assert search.calls[:3] == [(text, "bm25", K), (text, "dense", K), (text, "hybrid", 100)]
+    assert progress == [(number, 24) for number in range(1, 25)]
+    assert search.calls[::8] == [(text, "bm25", K), (text, "dense", K), (text, "hybrid", 100)]
     assert reranker.read[0][0] == text
     assert len(reranker.read) == 7, "a query without results is not reranked"
     assert_expected("gate_retrievers.json", found)

@@ -11,8 +11,8 @@ import pytest
 from tests.support.fake_bundles import fake_head_sha, write_fake_bundles
 from tests.support.small_bundles import edges_between
 
-from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleReader
+from whence.code.bundles.bundle import open_bundle
+from whence.code.bundles.bundle_reader import BundleReader
 from whence.schema.access import Access
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.relations import RelationFilter

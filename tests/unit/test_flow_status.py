@@ -30,8 +30,9 @@ from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
 from whence.flow.status import flow_status, topics_of
+from whence.operations.ask import DocumentRagRequest
 from whence.schema.access import Access
-from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent, TraceRecord
+from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest

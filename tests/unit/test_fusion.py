@@ -5,34 +5,38 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from whence.retrieval.fusion import (
     FUSIONS,
-    ScoredChunk,
     evidence,
     lexical_score,
     rank_candidates,
     score_of,
 )
+from whence.schema.search import Candidate
 from whence.store.bm25 import query_weights, share
 
 cosines = st.none() | st.floats(-1, 1)
 shares = st.none() | st.floats(0, 1)
 
 
-def scored(dense: float | None, lexical: float | None) -> ScoredChunk:
+def scored(dense: float | None, lexical: float | None) -> Candidate:
     """Return a chunk with these scores; a retriever with None did not rank."""
-    given = {"dense": dense, "lexical": lexical}
-    return ScoredChunk("d", {name: one for name, one in given.items() if one is not None})  # type: ignore[misc]
+    return Candidate(
+        chunk_id="c", document_id="d", score=0.0, rank=0, dense_score=dense, sparse_score=lexical
+    )
 
 
-def absolute_score(chunk: ScoredChunk) -> float:
+def absolute_score(chunk: Candidate) -> float:
     """Return the score of a chunk."""
     return score_of(evidence(chunk))
 
 
 both = st.builds(scored, cosines, shares)
-found = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), both, max_size=12)
+found = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), both, max_size=12).map(
+    lambda some: {key: replace(one, chunk_id=key) for key, one in some.items()}
+)
 
 
 @pytest.mark.parametrize(
@@ -53,24 +57,24 @@ def test_the_absolute_score_is_the_formula(
 
 
 @given(both, st.floats(0, 1), st.floats(0, 1))
-def test_the_score_grows_with_both_retrievers(one: ScoredChunk, more: float, share: float) -> None:
+def test_the_score_grows_with_both_retrievers(one: Candidate, more: float, share: float) -> None:
     """The score grows with both scores and stays within 0 and 1."""
-    dense, lexical = one.scores.get("dense", 0.0), one.scores.get("lexical", 0.0)
+    dense, lexical = one.dense_score or 0.0, one.sparse_score or 0.0
     better = scored(max(dense, more), max(lexical, share))
 
     assert 0.0 <= absolute_score(one) <= absolute_score(better) <= 1.0
 
 
 @given(both)
-def test_a_missing_retriever_can_only_lower_a_score(one: ScoredChunk) -> None:
+def test_a_missing_retriever_can_only_lower_a_score(one: Candidate) -> None:
     """A degraded score is never above the complete one."""
-    for name in one.scores:
-        assert absolute_score(ScoredChunk("d", {name: one.scores[name]})) <= absolute_score(one)
+    assert absolute_score(scored(one.dense_score, None)) <= absolute_score(one)
+    assert absolute_score(scored(None, one.sparse_score)) <= absolute_score(one)
 
 
 @given(found, found)
 def test_the_absolute_score_does_not_depend_on_other_chunks(
-    some: dict[str, ScoredChunk], others: dict[str, ScoredChunk]
+    some: dict[str, Candidate], others: dict[str, Candidate]
 ) -> None:
     """A chunk's score does not depend on the other chunks found."""
     together = {**others, **some}
@@ -82,7 +86,7 @@ def test_the_absolute_score_does_not_depend_on_other_chunks(
 @pytest.mark.parametrize("method", sorted(FUSIONS))
 @given(scores=found, limit=st.integers(1, 15), threshold=st.floats(0, 1))
 def test_a_fused_ranking_is_valid(
-    method: str, scores: dict[str, ScoredChunk], limit: int, threshold: float
+    method: str, scores: dict[str, Candidate], limit: int, threshold: float
 ) -> None:
     """Sorted, within 0 and 1, thresholded, limited, ranked from 1, ties by id, independent of input order."""
     join = FUSIONS[method]  # type: ignore[index]
@@ -96,7 +100,7 @@ def test_a_fused_ranking_is_valid(
     keys = [(-one.score, one.chunk_id) for one in ranking]
     assert keys == sorted(keys)
     assert all(threshold <= one.score <= 1.0 + 1e-9 for one in ranking)
-    assert all(scores[one.chunk_id] == scored(one.dense_score, one.sparse_score) for one in ranking)
+    assert all(replace(one, score=0.0, rank=0) == scores[one.chunk_id] for one in ranking)
     best = FUSIONS[method](scores)  # type: ignore[index]
     passed = sum(score >= threshold for score in best.values())
     assert len(ranking) == min(limit, passed)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from whence.evaluation.files import digest_of
-from whence.evaluation.gate.schema import INTENTS, load_baseline, load_policy, load_suite
+from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
+from whence.evaluation.suite import INTENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "examples" / "gate"
@@ -78,7 +78,7 @@ def test_the_shipped_files_belong_together() -> None:
     baseline = load_baseline(FILES / "baseline.json")
     policy = load_policy(FILES / "policy.json")
 
-    assert baseline.suite_digest == digest_of(suite)
+    assert baseline.suite_digest == suite.digest
     assert [query.id for query in baseline.per_query] == [query.id for query in suite.queries]
     assert {"bm25", "dense", "hybrid", "expansion"} <= baseline.legs.keys()
     assert baseline.metrics.recall_at_k >= policy.quality.min_recall_at_k

@@ -16,6 +16,7 @@ from whence.gateway.auth import Caller
 from whence.gateway.mcp import HANDSHAKE_REVISIONS, REVISIONS, Mcp
 from whence.gateway.mcp_offer import TOOLS, DocumentOffer
 from whence.gateway.server import serve_stdio
+from whence.operations.documents import ListDocuments, Show
 from whence.schema import Access
 from whence.schema.errors import NotFound
 
@@ -42,21 +43,17 @@ class StubService:
             await on_stage((), f"urn:trustgraph:docrag:a1{stage}")
         return {"answer": body.question}
 
-    async def show(self, caller: Caller, collection: str, item: str, access: Access) -> Any:
-        raise NotFound(f"no document {item!r}")
-
     async def collections(self, access: Access) -> list[Any]:
         return [SimpleNamespace(name=name) for name in ("b", "a")]
 
-    async def documents(
-        self, caller: Caller, collection: str, access: Access, limit: int, after: str
-    ) -> list[Any]:
-        ids = [f"{n:03}" for n in range(150)]
-        rest = [one for one in ids if one > after][:limit]
-        return [SimpleNamespace(document_id=one, title="") for one in rest]
-
-    async def trace(self, caller: Caller, body: Any) -> Any:
-        raise NotFound(f"no answer {body.answer_id}", hint="ask first")
+    async def run(self, caller: Caller, operation: Any) -> Any:
+        if isinstance(operation, ListDocuments):
+            ids = [f"{n:03}" for n in range(150)]
+            rest = [one for one in ids if one > operation.after][: operation.limit]
+            return [SimpleNamespace(document_id=one, title="") for one in rest]
+        if isinstance(operation, Show):
+            raise NotFound(f"no document {operation.item!r}")
+        raise NotFound(f"no answer {operation.answer_id}", hint="ask first")
 
 
 def message(method: str, params: Any = None, **more: Any) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.support.gateway import FINANCE, SECRET, StubEngine, client_of
 
 from whence.schema import Access, Citation
@@ -90,7 +91,7 @@ async def test_the_conversation_is_the_history(http: httpx.AsyncClient, engine: 
     body = {"model": "wiki", "messages": messages, "tools": [{"type": "function"}]}
     told = (await http.post(CHAT, json=body)).json()
     assert engine.asked[-1]["question"] == "Why"
-    assert engine.asked[-1]["history"] == ["How long?"]
+    assert engine.asked[-1]["history"] == ("How long?",)
     tools, system, other = told["whence"]["notes"]
     assert tools.startswith("tools are ignored")
     assert "system" in system
@@ -130,11 +131,11 @@ async def test_a_stream_without_pieces_has_the_whole_text(
 ) -> None:
     """What no piece brought comes with the answer, so the text is complete in any case."""
 
-    async def ask(chunk_callback: Any, **given: Any) -> Any:
-        await chunk_callback("Thirty", False)
-        return await StubEngine.ask(engine, **given)
+    async def ask(asked: Any) -> Any:
+        await asked.chunk_callback("Thirty", False)
+        return await StubEngine._ask(engine, replace(asked, chunk_callback=None))
 
-    monkeypatch.setattr(engine, "ask", ask)
+    monkeypatch.setattr(engine, "_ask", ask)
     body = {"model": "wiki", "messages": ASKED, "stream": True}
     chunks = chunks_of((await http.post(CHAT, json=body)).text)
     texts = [one["choices"][0]["delta"].get("content", "") for one in chunks]
@@ -159,8 +160,8 @@ async def test_sources_are_annotations(
 ) -> None:
     """Each marker in the text names its source; a document without an address has that of its text here."""
 
-    async def ask(**given: Any) -> Any:
-        answer = await StubEngine.ask(engine, **given)
+    async def ask(asked: Any) -> Any:
+        answer = await StubEngine._ask(engine, asked)
         return type(answer)(
             answer_id="a1",
             question="",
@@ -171,7 +172,7 @@ async def test_sources_are_annotations(
             ),
         )
 
-    monkeypatch.setattr(engine, "ask", ask)
+    monkeypatch.setattr(engine, "_ask", ask)
     told = (await http.post(CHAT, json={"model": "wiki", "messages": ASKED})).json()
     message = told["choices"][0]["message"]
     own = "http://127.0.0.1:9420/v1/collections/wiki/documents/a%20b.md"

@@ -138,13 +138,13 @@ async def test_spans_have_the_names_of_the_conventions(captures: bool) -> None:
     trace = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
     seen: list[Any] = []
     engine = StubEngine()
-    answer = engine.ask
+    answer = engine._ask
 
-    async def ask(**given: Any) -> Any:
+    async def ask(asked: Any) -> Any:
         seen.append(CURRENT_TRACE.get())
-        return await answer(**given)
+        return await answer(asked)
 
-    engine.ask = ask  # type: ignore[method-assign]
+    engine._ask = ask  # type: ignore[method-assign]
     async with client_of(engine, spans=spans) as http:
         await http.post("/v1/ask", json={"question": "Secret?"}, headers=trace)
         await http.post("/v1/search", json={"query": "Secret"})
@@ -177,11 +177,11 @@ async def test_requests_without_spans_keep_the_trace_of_the_caller() -> None:
     seen: list[Any] = []
     engine = StubEngine()
 
-    async def ask(**given: Any) -> Any:
+    async def ask(asked: Any) -> Any:
         seen.append(CURRENT_TRACE.get())
-        return await StubEngine.ask(engine, **given)
+        return await StubEngine._ask(engine, asked)
 
-    engine.ask = ask  # type: ignore[method-assign]
+    engine._ask = ask  # type: ignore[method-assign]
     async with client_of(engine) as http:
         head = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
         await http.post("/v1/ask", json={"question": "Why?"}, headers=head)

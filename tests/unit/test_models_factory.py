@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
 from whence.models.factory import (
     MissingReranker,
     ModelSettings,
@@ -21,6 +20,7 @@ from whence.models.factory import (
 )
 from whence.models.installed import find_model, model_folders
 from whence.models.protocols import WriteRequest
+from whence.quoting.extractive_writer import NOTHING_FOUND, ExtractiveWriter
 from whence.schema import plugins
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 from whence.schema.prompt import PromptResult, Quote
@@ -121,7 +121,7 @@ def test_an_entry_point_makes_any_kind_of_model(plug_ins: list[Any]) -> None:
 
     assert make_embedder("mine:small:v2", settings).model.name == "mine:small:v2"
     assert make_reranker("mine:cross", settings) is not None
-    assert make_writer("mine", None, settings) is not None
+    assert make_writer("mine", settings) is not None
     assert plug_ins == [("small:v2", settings), ("cross", settings), ("", settings)]
 
 
@@ -142,7 +142,7 @@ def test_built_in_models_take_precedence(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     make_embedder("local", settings)
     make_embedder("openai:m", settings)
-    make_writer("extractive")
+    make_writer("openai:m", settings)
     assert isinstance(make_reranker("none"), MissingReranker)
 
 

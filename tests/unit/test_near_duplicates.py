@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whence.operations.search import Search
 from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.pipeline import search
-from whence.retrieval.services import Embedded, Passage, Query, Ranking, RetrievalServices
-from whence.schema.search import Candidate
+from whence.retrieval.services import (
+    Embedded,
+    PlannedQuery,
+    RetrievalServices,
+)
+from whence.schema.passages import Passage
+from whence.schema.search import Candidate, SearchResponse
 from whence.schema.texts import ChunkText
 
 SECTION = """Uid and gid classes
@@ -108,14 +114,14 @@ class Copies:
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         return Embedded([[1.0]])
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse]:
         self.limits.append(queries[0].limit)
         ids = list(self.texts)[: queries[0].limit]
         found = [
             Candidate(chunk_id=one, document_id="book.md", rank=rank, score=1 - rank / 1000)
             for rank, one in enumerate(ids, 1)
         ]
-        return [Ranking(found)]
+        return [SearchResponse(candidates=tuple(found))]
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         return {
@@ -125,7 +131,7 @@ class Copies:
 
 
 async def found(services: Copies, **options: Any) -> list[tuple[str, list[str]]]:
-    report = await search(cast("RetrievalServices", services), "what?", **options)
+    report = await search(cast("RetrievalServices", services), Search("what?", **options))
     return [(one.chunk.id, [copy.chunk_id for copy in one.duplicates]) for one in report.results]
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.retrieval.fusion import ScoredChunk
 from whence.retrieval.links import (
     Neighbourhood,
     PassageGraph,
@@ -18,6 +17,7 @@ from whence.retrieval.links import (
     page_rank,
     walk_scores,
 )
+from whence.schema.search import Candidate
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 
 _SIZE = 12
@@ -142,7 +142,9 @@ async def test_the_neighbourhood_has_two_links_around_the_best() -> None:
         return answers[len(asked) - 1]
 
     passages = PassageGraph(find_titles=find, query_text="who is q", linked_share=1.0)
-    around = await passages.neighbourhood({"c0": ScoredChunk("d0", {"dense": 0.5})})
+    around = await passages.neighbourhood(
+        {"c0": Candidate(chunk_id="c0", document_id="d0", score=0.0, rank=0, dense_score=0.5)}
+    )
 
     assert asked == [(["c0"], "who is q"), (["c1", "c9"], "")]
     assert around.documents == _ids(0, 1, 2, 9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 import pytest
 
 from whence.answering.trace_recorder import Sources
+from whence.code.operations import Expand
+from whence.engine.methods import method
 from whence.engine.pipeline_trace import PipelineTracer
 from whence.engine.traced_client import TracedCall, calls_of_operation
 from whence.schema.access import Access
@@ -35,13 +36,13 @@ REPLY = ExpandResponse(
 )
 
 
-class Code:
+class ExpandStub(Expand, frozen=True):
     """Expands by one call that asks for what it was given; fails for the node `away`."""
 
-    async def expand(
-        self, nodes: Iterable[str], *, snapshot: str, access: Access
-    ) -> ExpandResponse:
-        request = ExpandRequest(access=access, snapshot=snapshot, seeds=tuple(nodes))
+    async def run(self, session: Any) -> ExpandResponse:
+        """Return the reply."""
+        snapshot = str(self.snapshot)
+        request = ExpandRequest(access=self.access, snapshot=snapshot, seeds=tuple(self.nodes))
         calls = calls_of_operation.get()
         if calls is not None:
             calls.append(TracedCall("graph-expander", request, [REPLY], 1.5))
@@ -50,10 +51,22 @@ class Code:
         return REPLY
 
 
+class Code:
+    """Runs each operation within a tracer."""
+
+    def __init__(self, tracer: PipelineTracer) -> None:
+        self._tracer = tracer
+        self._session: Any = self
+
+    async def run(self, operation: Any) -> Any:
+        """Run an operation as a session does."""
+        return await self._tracer.around(operation, operation.run)(self._session)
+
+    expand = method(ExpandStub)
+
+
 def traced(file: Path | None, folder: Path | None) -> Code:
-    code = Code()
-    PipelineTracer(file, folder, SOURCES).trace_calls(code, {"expand": "expand"})
-    return code
+    return Code(PipelineTracer(file, folder, SOURCES))
 
 
 async def test_what_was_sent_is_told_not_what_was_asked(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.code_edges import CodeEdge
 from tests.support.graph_model import GraphModel
 
-from whence.processors.graph_expander import GraphExpanderParameters, GraphExpanderProcessor
+from whence.code.processors.graph_expander import GraphExpanderParameters, GraphExpanderProcessor
 from whence.schema import Access, DocumentTags, ExpandRequest, ExpandResponse
 from whence.schema.errors import BadInput, NotFound
 from whence.testing.stub_context import StubContext

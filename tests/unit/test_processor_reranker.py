@@ -13,6 +13,7 @@ from whence.processors.reranker import RerankerParameters, RerankerProcessor
 from whence.retrieval.rerank import order_scores
 from whence.schema import RerankerResult, RerankItem, RerankRequest
 from whence.schema.errors import BadInput, InternalError
+from whence.schema.passages import Passage
 from whence.testing.stub_context import StubContext
 
 
@@ -157,7 +158,8 @@ async def test_a_missing_retrieval_score_leaves_all_to_the_model() -> None:
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=6))
 def test_a_ranking_keeps_its_order_without_the_model(scores: list[float | None]) -> None:
     """The scores that stand for retrieval fall along the ranking, and are those that were found."""
-    ordered = order_scores(scores)
+    found = [Passage(chunk_id=str(place), score=one) for place, one in enumerate(scores)]
+    ordered = order_scores(found)
 
     if None in scores:
         assert ordered == []

@@ -8,9 +8,7 @@ from whence.provenance.redaction import redact_trace
 from whence.provenance.render.json import to_json
 from whence.provenance.render.tree import tree_text
 from whence.provenance.stage_records import (
-    CandidateRecord,
     GraphWalk,
-    Selection,
     StageRun,
     WalkEdge,
     WalkNode,
@@ -23,6 +21,7 @@ from whence.provenance.stages import (
     synthesis_triples,
 )
 from whence.provenance.trace import Trace, read_trace
+from whence.schema.passages import Passage
 from whence.schema.terms import Triple
 
 CHUNKS = ("urn:chunk:c:a:0", "urn:chunk:c:b:0", "urn:chunk:c:c:0")
@@ -40,12 +39,12 @@ WALK = GraphWalk(
 
 
 def triples(walk: GraphWalk | None = WALK) -> list[Triple]:
-    accounts = [CandidateRecord(chunk_id=c, rank=n) for n, c in enumerate(CHUNKS, 1)]
+    accounts = [Passage(chunk_id=c, rank=n) for n, c in enumerate(CHUNKS, 1)]
     return [
         *question_triples("q", "why?", "2026-01-01T00:00:00Z", run=StageRun()),
         *grounding_triples("q", ["why?"], run=StageRun()),
         *exploration_triples("q", CHUNKS, candidates=accounts, walk=walk, run=StageRun()),
-        *focus_triples("q", [Selection(c, 0.5) for c in CHUNKS], run=StageRun()),
+        *focus_triples("q", [Passage(chunk_id=c, raw_score=0.5) for c in CHUNKS], run=StageRun()),
         *synthesis_triples("q", reranked=True, run=StageRun()),
     ]
 

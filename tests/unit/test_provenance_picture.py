@@ -13,10 +13,8 @@ from whence.provenance.render.json import trace_summary
 from whence.provenance.render.picture import NEAR, PassageRow, make_picture, passage_name
 from whence.provenance.render.tree import to_tree, tree_text
 from whence.provenance.stage_records import (
-    CandidateRecord,
     GraphWalk,
     Scalar,
-    Selection,
     StageRun,
     WalkNode,
 )
@@ -30,6 +28,7 @@ from whence.provenance.stages import (
 from whence.provenance.trace import PassageName, Trace, read_trace
 from whence.schema.document_rag import Citation, Refusal
 from whence.schema.integrity import Fault, Integrity
+from whence.schema.passages import Passage
 
 NAMES = "abcdefgh"
 
@@ -47,7 +46,7 @@ def _trace(
 ) -> Trace:
     """Return a trace of candidates `a`, `b` and so on; scores are tenths, `-` is none; `x` is dropped."""
     rows = [
-        CandidateRecord(
+        Passage(
             chunk_id=name,
             rank=rank,
             document_id=f"doc-{name}",
@@ -148,7 +147,7 @@ def test_a_passage_of_a_question_that_failed_is_undecided() -> None:
     triples = [
         *question_triples("id", "?", "2026-01-01T10:00:00Z"),
         *grounding_triples("id", []),
-        *exploration_triples("id", ["a"], candidates=[CandidateRecord(chunk_id="a", rank=1)]),
+        *exploration_triples("id", ["a"], candidates=[Passage(chunk_id="a", rank=1)]),
         *focus_triples("id", []),
     ]
     (row,) = _rows(read_trace(triples)).values()
@@ -171,7 +170,7 @@ def test_a_node_of_a_walk_has_its_distance() -> None:
 def test_a_reranked_passage_has_the_score_that_ordered_it() -> None:
     """The final score, else that of its selection, else that of the search; dropped ones by their new rank."""
     rows = [
-        CandidateRecord(
+        Passage(
             chunk_id=name,
             rank=rank,
             score=0.5,
@@ -191,12 +190,19 @@ def test_a_reranked_passage_has_the_score_that_ordered_it() -> None:
             1,
         )
     ]
-    found = [CandidateRecord(chunk_id=one.chunk_id, rank=one.rank, score=one.score) for one in rows]
+    found = [Passage(chunk_id=one.chunk_id, rank=one.rank, score=one.score) for one in rows]
     triples = [
         *question_triples("id", "?", "2026-01-01T10:00:00Z"),
         *grounding_triples("id", []),
         *exploration_triples("id", [*"abcde"], candidates=found),
-        *focus_triples("id", [Selection("b", 0.1, 0.75), Selection("e", 0.125)], candidates=rows),
+        *focus_triples(
+            "id",
+            [
+                Passage(chunk_id="b", raw_score=0.1, final_score=0.75),
+                Passage(chunk_id="e", raw_score=0.125),
+            ],
+            candidates=rows,
+        ),
         *synthesis_triples("id", reranked=True),
     ]
     shown = _rows(read_trace(triples)).values()

@@ -44,7 +44,6 @@ from whence.provenance.erasing import erase_texts
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.redaction import WITHHELD, chunk_ids, redact_trace
 from whence.provenance.render.rdf import run_sparql, serialize, to_nquads
-from whence.provenance.stage_records import Selection
 from whence.provenance.stages import (
     MAX_LISTED,
     exploration_triples,
@@ -57,6 +56,7 @@ from whence.provenance.trace import Trace, read_trace
 from whence.provenance.why_not import why_not
 from whence.schema import Access
 from whence.schema.document_rag import Citation, ExplainEvent, TraceRecord
+from whence.schema.passages import Passage
 from whence.schema.places import Location
 from whence.schema.terms import Term, Triple, iri, literal
 
@@ -454,7 +454,7 @@ def test_long_lists_of_the_shared_vocabulary_are_read() -> None:
     triples = [
         *grounding_triples("a", [f"c{number}" for number in range(250)]),
         *exploration_triples("a", chunks),
-        *focus_triples("a", [Selection(chunk, 0.5) for chunk in chunks]),
+        *focus_triples("a", [Passage(chunk_id=chunk, raw_score=0.5) for chunk in chunks]),
         *synthesis_triples("a", reranked=True),
     ]
     trace = read_trace(triples)

@@ -23,10 +23,8 @@ from whence.provenance.render.rdf import run_sparql, to_nquads
 from whence.provenance.render.text import format_duration, one_line, rights_text, shorten
 from whence.provenance.render.tree import to_tree, tree_text
 from whence.provenance.stage_records import (
-    CandidateRecord,
     GraphWalk,
     ModelUse,
-    Selection,
     StageRun,
     WalkEdge,
     WalkNode,
@@ -44,6 +42,7 @@ from whence.provenance.trace import Trace, read_trace
 from whence.schema.access import Access
 from whence.schema.document_rag import BestPassage, Citation, Refusal
 from whence.schema.errors import BadInput
+from whence.schema.passages import Passage
 from whence.schema.places import Location
 from whence.schema.search import Correction, Degradation
 from whence.schema.terms import Term, Triple, iri, literal
@@ -59,7 +58,7 @@ def _chunk(number: int) -> str:
 def walked_triples(*, candidates: int = 16, refused: bool = False) -> list[Triple]:
     """Return the trace of a question about code: a walk over many edges, moved and dropped candidates."""
     rows = [
-        CandidateRecord(
+        Passage(
             chunk_id=_chunk(number),
             rank=number,
             document_id=f"code-{number % 3}",
@@ -82,7 +81,7 @@ def walked_triples(*, candidates: int = 16, refused: bool = False) -> list[Tripl
         for place, row in enumerate(order, 1)
     ]
     kept = [
-        Selection(row.chunk_id, row.raw_score or 0.0, row.final_score)
+        Passage(chunk_id=row.chunk_id, raw_score=row.raw_score or 0.0, final_score=row.final_score)
         for row in scored
         if not row.reason_code
     ]
@@ -437,13 +436,11 @@ def test_what_a_reader_sees_of_a_trace(name: str, hidden: set[int]) -> None:
 def test_duplicates_and_overlaps_of_hidden_chunks() -> None:
     """A duplicate of a hidden chunk goes with it; so does what a lack of diversity says about kept ones."""
     rows = [
-        CandidateRecord(chunk_id="a", rank=1, document_id="A"),
-        CandidateRecord(chunk_id="b", rank=2, reason_code="near_duplicate", duplicate_of="a"),
-        CandidateRecord(chunk_id="c", rank=3, document_id="A", rerank_rank=2, raw_score=0.5),
-        CandidateRecord(
-            chunk_id="d", rank=4, rerank_rank=3, reason_code="less_diverse", overlap=0.75
-        ),
-        CandidateRecord(chunk_id="e", rank=5, document_id="E", rerank_rank=1, overlap=0.25),
+        Passage(chunk_id="a", rank=1, document_id="A"),
+        Passage(chunk_id="b", rank=2, reason_code="near_duplicate", duplicate_of="a"),
+        Passage(chunk_id="c", rank=3, document_id="A", rerank_rank=2, raw_score=0.5),
+        Passage(chunk_id="d", rank=4, rerank_rank=3, reason_code="less_diverse", overlap=0.75),
+        Passage(chunk_id="e", rank=5, document_id="E", rerank_rank=1, overlap=0.25),
     ]
     read = [row for row in rows if row.chunk_id != "b"]
     late = Degradation(stage="rerank", reason="A and E were late", code="late")
@@ -455,7 +452,11 @@ def test_duplicates_and_overlaps_of_hidden_chunks() -> None:
         ),
         *focus_triples(
             ID,
-            [Selection("a", 0.5), Selection("c", 0.25), Selection("e", 0.125)],
+            [
+                Passage(chunk_id="a", raw_score=0.5),
+                Passage(chunk_id="c", raw_score=0.25),
+                Passage(chunk_id="e", raw_score=0.125),
+            ],
             candidates=read,
             run=StageRun(degraded=(late,)),
         ),

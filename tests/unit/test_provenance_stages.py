@@ -15,7 +15,7 @@ from whence.provenance import terms
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES
 from whence.provenance.render import text
 from whence.provenance.render.rdf import run_sparql
-from whence.provenance.stage_records import CandidateRecord, Selection, StageRun
+from whence.provenance.stage_records import StageRun
 from whence.provenance.stages import (
     exploration_triples,
     failure_triples,
@@ -36,6 +36,7 @@ from whence.provenance.terms import (
 )
 from whence.provenance.trace import read_trace
 from whence.schema.errors import BadInput
+from whence.schema.passages import Passage
 from whence.schema.terms import Triple
 
 Q = "urn:trustgraph:docrag:a1"
@@ -132,7 +133,12 @@ def test_exploration_has_its_chunks() -> None:
 def test_focus_has_four_triples_per_kept_chunk() -> None:
     """The score is `str(float)` without a datatype; an integer counts as a float."""
     chosen = "urn:trustgraph:prov:chunk:a1:"
-    assert said(focus_triples("a1", [Selection("urn:c:2", 0.95), Selection("urn:c:1", 1)])) == [
+    assert said(
+        focus_triples(
+            "a1",
+            [Passage(chunk_id="urn:c:2", raw_score=0.95), Passage(chunk_id="urn:c:1", raw_score=1)],
+        )
+    ) == [
         ("Q/focus", "rdf:type", "<prov:Entity>"),
         ("Q/focus", "rdf:type", "<tg:Focus>"),
         ("Q/focus", "rdfs:label", '"Chunk Selection"'),
@@ -151,9 +157,7 @@ def test_focus_has_four_triples_per_kept_chunk() -> None:
 def test_a_long_question_is_recorded_once() -> None:
     """Only the question has the full text; candidates and concepts have its beginning and a digest."""
     long = "leave " * 10_000
-    found = [
-        CandidateRecord(chunk_id=f"c{rank}", rank=rank, concepts=(long, "leave")) for rank in (1, 2)
-    ]
+    found = [Passage(chunk_id=f"c{rank}", rank=rank, concepts=(long, "leave")) for rank in (1, 2)]
     triples = (
         *question_triples("a1", long, NOW),
         *grounding_triples("a1", [long, "leave"], run=StageRun()),
@@ -182,7 +186,7 @@ def test_synthesis_derives_from_the_stage_before(reranked: bool, parent: str) ->
 def test_options_change_no_shared_statement() -> None:
     """With candidates and run a stage states all that it states without them; these triples come first."""
     plain = exploration_triples("a1", ["urn:c:1"])
-    account = CandidateRecord(chunk_id="urn:c:1", rank=1, score=0.5)
+    account = Passage(chunk_id="urn:c:1", rank=1, score=0.5)
     full = exploration_triples(
         "a1", ["urn:c:1"], candidates=[account], run=StageRun(duration_ms=1.0)
     )
@@ -213,14 +217,14 @@ def test_plain_traces_have_no_term_of_ours() -> None:
 @pytest.mark.parametrize(
     ("candidates", "words"),
     [
-        ([CandidateRecord(chunk_id="a", rank=0)], "not 1 or more"),
-        ([CandidateRecord(chunk_id=c, rank=1) for c in "ab"], "taken"),
-        ([CandidateRecord(chunk_id="a", rank=1, reason_code="tired")], "not a reason"),
-        ([CandidateRecord(chunk_id="a", rank=1, reason_code="used")], "not a reason"),
-        ([CandidateRecord(chunk_id="", rank=1)], "empty id"),
+        ([Passage(chunk_id="a", rank=0)], "not 1 or more"),
+        ([Passage(chunk_id=c, rank=1) for c in "ab"], "taken"),
+        ([Passage(chunk_id="a", rank=1, reason_code="tired")], "not a reason"),
+        ([Passage(chunk_id="a", rank=1, reason_code="used")], "not a reason"),
+        ([Passage(chunk_id="", rank=1)], "empty id"),
     ],
 )
-def test_invalid_candidates_are_refused(candidates: list[CandidateRecord], words: str) -> None:
+def test_invalid_candidates_are_refused(candidates: list[Passage], words: str) -> None:
     """A shared rank, a missing rank, an unknown reason and an empty id raise errors."""
     with pytest.raises(BadInput, match=words):
         exploration_triples("a1", [], candidates=candidates)

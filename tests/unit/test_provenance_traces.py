@@ -18,7 +18,7 @@ from whence.provenance.checking import check_trace
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.redaction import WITHHELD, chunk_ids, redact_trace
 from whence.provenance.render.rdf import to_nquads
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
+from whence.provenance.stage_records import ModelUse, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -31,6 +31,7 @@ from whence.provenance.trace import Trace, read_trace
 from whence.provenance.why_not import why_not
 from whence.schema.document_rag import BestPassage, Citation, Refusal
 from whence.schema.errors import BadInput
+from whence.schema.passages import Passage
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple, iri
 
@@ -50,9 +51,9 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
     question: str
     concepts: tuple[str, ...]
-    candidates: tuple[CandidateRecord, ...]
+    candidates: tuple[Passage, ...]
     """As the last stage knows them."""
-    kept: tuple[Selection, ...] | None
+    kept: tuple[Passage, ...] | None
     citations: tuple[Citation, ...]
     refusal: Refusal | None
     run: StageRun
@@ -95,7 +96,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
         return out
 
 
-def at(candidate: CandidateRecord, stage: str) -> bool:
+def at(candidate: Passage, stage: str) -> bool:
     """Return whether a candidate is dropped at a stage."""
     code = candidate.reason_code
     return bool(code) and DROP_REASONS[code].stage == stage
@@ -135,11 +136,11 @@ def stories(draw: st.DrawFn) -> Story:
     reranks = draw(st.booleans())
     codes = [code for code, meaning in DROP_REASONS.items() if reranks or meaning.stage != "focus"]
     digests = st.sampled_from(["", "d1", "d2"])
-    candidates: list[CandidateRecord] = []
+    candidates: list[Passage] = []
     # A reranker ranks what it was given, and no others: its ranks have no gaps.
     reranked = itertools.count(1)
     for place, chunk_id in enumerate(draw(st.lists(ids, max_size=7, unique=True)), 1):
-        account = CandidateRecord(
+        account = Passage(
             chunk_id=chunk_id,
             rank=place,
             document_id=draw(st.sampled_from(["", "doc-a", "doc-b", "doc c"])),
@@ -161,7 +162,10 @@ def stories(draw: st.DrawFn) -> Story:
             )
         candidates.append(account)
     in_focus = [c for c in candidates if not c.reason_code or at(c, "synthesis")]
-    kept = tuple(Selection(c.chunk_id, draw(st.floats(0, 1)), draw(scores)) for c in in_focus)
+    kept = tuple(
+        Passage(chunk_id=c.chunk_id, raw_score=draw(st.floats(0, 1)), final_score=draw(scores))
+        for c in in_focus
+    )
     given_chunks = [c for c in candidates if not c.reason_code]
     citations = tuple(
         Citation(
@@ -284,7 +288,7 @@ def test_numbers_beyond_nine_keep_their_order() -> None:
     best, *others = trace.selections
     seen = redact_trace(trace, chunk_ids(trace) - {best.chunk_id})
 
-    scores = [selection.score for selection in trace.selections]
+    scores = [selection.order_score for selection in trace.selections]
     assert scores == sorted(scores, reverse=True)
     assert seen.selections == tuple(others)
     kept = [c for c in trace.candidates if c.chunk_id in chunk_ids(seen)]
@@ -298,7 +302,7 @@ def test_a_plain_trace_is_read(reranked: bool) -> None:
 
     assert check_trace(trace) == []
     assert [c.chunk_id for c in trace.candidates] == [f"urn:chunk:policy:{n}" for n in range(3)]
-    assert [s.score for s in trace.selections] == ([0.95, 0.42] if reranked else [])
+    assert [s.order_score for s in trace.selections] == ([0.95, 0.42] if reranked else [])
     told = why_not(trace, "urn:chunk:policy:1", visible=chunk_ids(trace))
     assert told.code == ("reranked_out" if reranked else "used")
     assert trace.used == (
@@ -312,7 +316,7 @@ def test_a_plain_trace_can_be_redacted() -> None:
 
     assert check_trace(seen) == []
     assert seen.chunk_count == 1
-    assert seen.selections == (Selection("urn:chunk:policy:0", 0.42),)
+    assert seen.selections == (Passage(chunk_id="urn:chunk:policy:0", raw_score=0.42),)
     assert "urn:trustgraph:prov:chunk:plain:1" not in to_nquads(seen.triples)
 
 
@@ -339,7 +343,7 @@ def test_a_document_is_answered_by_its_best_chunk() -> None:
 
 def test_messages_that_name_hidden_chunks_are_withheld() -> None:
     """The message of a degradation never names a hidden chunk."""
-    account = CandidateRecord(chunk_id="urn:c:1", rank=1, document_id="secret.md")
+    account = Passage(chunk_id="urn:c:1", rank=1, document_id="secret.md")
     lost = Degradation(
         stage="text-fetch", reason="secret.md could not be read", code="fetch_failed"
     )
@@ -525,7 +529,7 @@ def test_damaged_traces_are_read_without_errors(data: st.DataObject) -> None:
 
 def test_infinite_scores_are_read_back() -> None:
     """A score that is not finite is returned as recorded."""
-    account = CandidateRecord(chunk_id="urn:c:1", rank=1, score=math.inf, dense_score=math.nan)
+    account = Passage(chunk_id="urn:c:1", rank=1, score=math.inf, dense_score=math.nan)
     trace = read_trace([*exploration_triples(ID, ["urn:c:1"], candidates=[account])])
 
     assert trace.candidates[0].score == math.inf

@@ -13,12 +13,13 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from whence.engine.retriever import Retriever
-from whence.evaluation.validation.qdrant import QdrantTarget
+from whence.evaluation.qdrant_searcher import QdrantTarget
+from whence.evaluation.searcher import Passage
 from whence.evaluation.validation.report import Thresholds, build_report, load_documents
 from whence.evaluation.validation.run import Limits, run_validation
 from whence.evaluation.validation.source_texts import SourceTexts
-from whence.evaluation.validation.suite import ValidationSuite, generate_suite
-from whence.evaluation.validation.target import Passage, TargetInfo
+from whence.evaluation.validation.suite_file import ValidationSuite, generate_suite
+from whence.evaluation.validation.target import TargetInfo
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (
@@ -205,7 +206,7 @@ async def test_what_is_read_of_payloads() -> None:
     """Each field with its type or as missing; queries are embedded as queries, pages are read once."""
     prepared, embedding = Prepared(*CHUNKS), Embedding()
     target = QdrantTarget(prepared, embedding)  # type: ignore[arg-type]
-    found = await target.search("q", limit=7)
+    found = await target("q", mode="dense", limit=7)
     pages = [await target.document(one) for one in (*found.passages, found.passages[0])]
 
     assert embedding.asked == [(["q"], "query")]
@@ -239,7 +240,7 @@ async def test_what_is_read_of_payloads() -> None:
 
 
 async def test_sections_are_those_of_different_pages_first() -> None:
-    """Each page once before any twice, in the order of the digests of ids; fields without text are empty."""
+    """Each page once before any twice, in the order of the digests of ids; fields without text are None."""
     prepared = Prepared(*(_qdrant_chunk(number) for number in (1, 2, 4, 5, 6, 7)), CHUNKS[0])
     target = QdrantTarget(prepared, Embedding())  # type: ignore[arg-type]
     sections = await target.sections(6)
@@ -250,7 +251,7 @@ async def test_sections_are_those_of_different_pages_first() -> None:
     assert sections == seven[:6]
     assert prepared.asked == [(1000, None)] * 2
     assert {(one.heading, one.section_path, one.source_url) for one in seven} == {
-        ("", "", ""),
+        (None, None, None),
         ("h", "s", "u"),
     }
     assert not await target.contains(["a"])
@@ -336,7 +337,7 @@ async def test_payloads_of_other_pipelines_are_read(client: AsyncQdrantClient) -
 
     assert (found[0].content, found[0].document_id) == ("body", "u")
     assert found[0].metadata == {"source_url": "u", "heading": 5}
-    assert next(one for one in sections if one.text == "body").heading == ""
+    assert next(one for one in sections if one.text == "body").heading is None
 
 
 async def test_unsuitable_collections_are_refused(client: AsyncQdrantClient) -> None:

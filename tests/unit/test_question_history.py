@@ -8,12 +8,13 @@ import pytest
 
 from whence.answering.prompts import COMPLETE_QUESTION, TEMPLATES, write_request
 from whence.engine.replay import replay_request
+from whence.operations.ask import DocumentRagRequest
 from whence.processors.document_rag import DocumentRagProcessor
 from whence.provenance.render import render_trace
 from whence.provenance.render.json import trace_summary
 from whence.provenance.trace import read_trace
 from whence.schema.access import Access
-from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
+from whence.schema.document_rag import Answer, TraceRecord
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult

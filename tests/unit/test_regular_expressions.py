@@ -15,7 +15,7 @@ MADE_LATER = {
     "engine/json_documents.py: re.search('\\\\s+'.join(words), answer.text)",
     # The author of a suite runs it himself, on addresses of passages.
     "evaluation/validation/checks.py: re.search(pattern, one.source_url or '')",
-    "evaluation/validation/suite.py: re.compile(pattern)",
+    "evaluation/validation/suite_file.py: re.compile(pattern)",
     # One of two constants.
     (
         "ingest/front_matter.py: re.compile('(?m)^(?:---|\\\\.\\\\.\\\\.)[ \\\\t]*$' if fence == '---'"

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.hybrid import SearchParameters, SearchService
 from whence.retrieval.links import Neighbourhood, walk_scores
-from whence.retrieval.pipeline import find_candidates, passage_of, read_passages
+from whence.retrieval.pipeline import find_candidates, read_passages
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.rerank import score_documents
 from whence.retrieval.services import (
     Deadline,
-    Passage,
-    Query,
-    Ranking,
+    PlannedQuery,
     RetrievalClients,
     Timeouts,
     Vector,
@@ -28,6 +25,7 @@ from whence.retrieval.services import (
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import DeadlineExceeded, ModelMismatch, Unavailable
+from whence.schema.passages import Passage
 from whence.schema.rerank import RerankItem, RerankRequest
 from whence.schema.search import Candidate, Degradation, GraphUse, SearchRequest, SearchResponse
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
@@ -49,14 +47,18 @@ class Found:
     def __init__(self, *replies: Any, texts: dict[str, Any] | None = None) -> None:
         self.replies, self.texts = replies, texts or {}
 
-    async def search(self, queries: Sequence[Query]) -> list[Any]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[Any]:
         return list(self.replies)
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, Any]:
         return {one: self.texts[one] for one in chunk_ids if one in self.texts}
 
 
-def _codes(candidates: Sequence[CandidateRecord]) -> dict[str, str]:
+def _ranking(names: str, *degraded: Degradation, **fields: Any) -> SearchResponse:
+    return SearchResponse(candidates=tuple(_hits(names)), degraded=degraded, **fields)
+
+
+def _codes(candidates: Sequence[Passage]) -> dict[str, str]:
     return {one.chunk_id: one.reason_code for one in candidates}
 
 
@@ -67,8 +69,12 @@ async def test_candidates_after_the_limit_have_the_reason_of_the_caller(
     """Of one ranking and of joined ones; what was found by each query is kept."""
     late = Degradation(stage="search", code="late", reason="late")
     use = GraphUse(passages=1, links=1, named=0, linked_share=0.5)
-    queries = [Query("one", Vector(b""), 5), Query("two", None, 5), Query("three", None, 5)]
-    rankings = [Ranking(_hits("abc"), (late,), use), Ranking(_hits("bad"), (late,))]
+    queries = [
+        PlannedQuery("one", Vector(b""), 5),
+        PlannedQuery("two", None, 5),
+        PlannedQuery("three", None, 5),
+    ]
+    rankings = [_ranking("abc", late, graph=use), _ranking("bad", late)]
     services: Any = Found(*rankings, Unavailable("away"))
     found = await find_candidates(
         services, queries, limit=2, cut_code="over_fetch_limit", weights=weights
@@ -91,15 +97,15 @@ async def test_candidates_after_the_limit_have_the_reason_of_the_caller(
 
 async def test_the_threshold_counts_for_joined_rankings_too() -> None:
     """A candidate below it is dropped before the limit is."""
-    services: Any = Found(Ranking(_hits("ab")), Ranking(_hits("ac")))
-    queries = [Query("one", Vector(b""), 5), Query("two", None, 5)]
+    services: Any = Found(_ranking("ab"), _ranking("ac"))
+    queries = [PlannedQuery("one", Vector(b""), 5), PlannedQuery("two", None, 5)]
     found = await find_candidates(services, queries, limit=1, threshold=0.6, weights=(1.0, 1.0))
 
     assert _codes(found.candidates) == {"a": "", "b": "below_threshold", "c": "below_threshold"}
 
 
 async def test_passages_have_all_that_is_known_of_their_texts() -> None:
-    """Under the id of the candidate; texts of a client are strings; others have their reason."""
+    """Under the id of the candidate; others have their reason."""
     text = ChunkText(
         chunk_id="other",
         document_id="d",
@@ -108,22 +114,22 @@ async def test_passages_have_all_that_is_known_of_their_texts() -> None:
         digest="ab",
         token_codes=b"12",
     )
-    services: Any = Found(texts={"a": text, "b": "plain", "c": Unavailable("away")})
+    services: Any = Found(texts={"a": text, "b": "unknown", "c": Unavailable("away")})
     reasons: dict[str, Any] = {}
-    rows = [CandidateRecord(chunk_id=name, rank=rank) for rank, name in enumerate("abcd", 1)]
+    rows = [Passage(chunk_id=name, rank=rank) for rank, name in enumerate("abcd", 1)]
     found = await read_passages(services, rows, reasons)
 
     whole = Passage(
         chunk_id="a",
+        rank=1,
         text="t",
         document_id="d",
         metadata={"title": "T"},
         digest="ab",
         token_codes=b"12",
     )
-    assert found == [whole, Passage(chunk_id="b", text="plain")]
-    assert reasons == {"c": "fetch_failed", "d": "text_missing"}
-    assert passage_of(text).chunk_id == "other"
+    assert found == [whole]
+    assert reasons == {"b": "text_missing", "c": "fetch_failed", "d": "text_missing"}
 
 
 async def test_a_model_of_token_codes_gets_texts_and_codes() -> None:
@@ -173,8 +179,9 @@ async def test_passages_without_a_valid_score_come_last() -> None:
 def test_of_equal_ranks_and_scores_the_earlier_ranking_wins() -> None:
     """The one that ranked a candidate best counts, not the one that found it first."""
 
-    def ranking(names: str) -> Ranking:
-        return Ranking([Candidate(chunk_id=n, document_id="d", score=0.5, rank=1) for n in names])
+    def ranking(names: str) -> SearchResponse:
+        found = [Candidate(chunk_id=n, document_id="d", score=0.5, rank=1) for n in names]
+        return SearchResponse(candidates=tuple(found))
 
     rankings = [("one", ranking("xya")), ("two", ranking("b")), ("three", ranking("a"))]
     pooled = pool_candidates(rankings, limit=9)

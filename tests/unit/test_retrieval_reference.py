@@ -14,15 +14,18 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
+from msgspec.structs import asdict
 from tests.support.expected import assert_expected
 
+from whence.answering.plain_services import read_match
+from whence.operations.search import Search
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.editions import newer_editions, newest_first, old_editions, outdated
-from whence.retrieval.fusion import FUSIONS, ScoredChunk, lexical_score, score_of
+from whence.retrieval.fusion import FUSIONS, lexical_score, score_of
 from whence.retrieval.hybrid import (
     HybridSearch,
-    Retriever,
+    QueryRetriever,
     kept_candidates,
     parse_symbol_query,
 )
@@ -42,22 +45,19 @@ from whence.retrieval.pipeline import (
     search_mode,
 )
 from whence.retrieval.pooling import fuse_rankings, pool_candidates
-from whence.retrieval.rerank import read_reranking, score_documents, text_to_read
+from whence.retrieval.rerank import CheckedReranking, read_reranking, score_documents, text_to_read
 from whence.retrieval.services import (
     Deadline,
     Embedded,
-    Passage,
-    Query,
-    Ranking,
-    RerankReply,
+    PlannedQuery,
     RetrievalClients,
     Vector,
     as_whence_error,
 )
-from whence.retrieval.spelling import Spelling
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Unavailable, WhenceError
-from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest
+from whence.schema.passages import Passage
+from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Candidate, Correction, Degradation, GraphUse, SearchResponse
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
@@ -80,10 +80,7 @@ def test_fusions_follow_their_formulas(found: dict[str, tuple[float | None, floa
     """Each of the three, by the formula of its documentation, chunk by chunk."""
     chunks = {}
     for key, (dense, lexical) in found.items():
-        chunks[key] = ScoredChunk("d")
-        for name, score in (("dense", dense), ("lexical", lexical)):
-            if score is not None:
-                chunks[key].scores[name] = score  # type: ignore[index]
+        chunks[key] = _candidate(key, 0.0, dense_score=dense, sparse_score=lexical)
     sides = [
         {key: pair[0] for key, pair in found.items() if pair[0] is not None},
         {key: pair[1] for key, pair in found.items() if pair[1]},
@@ -311,7 +308,8 @@ def test_queries_that_are_a_name(query: str, name: str | None) -> None:
 
 
 def _candidate(chunk_id: str, score: float, **fields: Any) -> Candidate:
-    return Candidate(chunk_id=chunk_id, document_id=f"D{chunk_id}", score=score, rank=0, **fields)
+    known: dict[str, Any] = {"document_id": f"D{chunk_id}", **fields}
+    return Candidate(chunk_id=chunk_id, score=score, rank=0, **known)
 
 
 def test_kept_candidates() -> None:
@@ -407,8 +405,8 @@ async def test_searches_of_all_kinds(fusion: Any) -> None:
 
         search = HybridSearch(
             query_text=query,
-            lexical=Retriever(sides[0].search, sides[0].scores),
-            dense=None if fail == "no dense" else Retriever(sides[1].search, sides[1].scores),
+            lexical=QueryRetriever(sides[0].search, sides[0].scores),
+            dense=None if fail == "no dense" else QueryRetriever(sides[1].search, sides[1].scores),
             limit=5,
             threshold=0.1,
             fusion=fusion,
@@ -440,7 +438,7 @@ def _short(asked: Any) -> Any:
 async def test_a_search_without_retrievers_fails() -> None:
     """With the error of the vectors, or of the words where no vectors were asked."""
     sides = [Side("sparse_score", {}, "search"), Side("dense_score", {}, "search")]
-    words, vectors = (Retriever(side.search, side.scores) for side in sides)
+    words, vectors = (QueryRetriever(side.search, side.scores) for side in sides)
     both = HybridSearch(query_text="q", lexical=words, dense=vectors, limit=200)
     with pytest.raises(Unavailable, match="no dense_score"):
         await both.search()
@@ -499,7 +497,7 @@ class Odd:
         self.__dict__ |= fields
 
 
-def _rankings() -> list[tuple[str, Ranking]]:
+def _rankings() -> list[tuple[str, SearchResponse]]:
     nan = _candidate("n", math.nan, dense_score=0.5)
     rows = [
         [_candidate("a", 0.9), _candidate("b", 0.5), _candidate("a", 1.0), nan],
@@ -512,7 +510,10 @@ def _rankings() -> list[tuple[str, Ranking]]:
         ],
         [_candidate("f", 0.9, graph_score=0.5, name_score=0.25), _candidate("e", 0.3)],
     ]
-    return [(f"q{place}", Ranking(row)) for place, row in enumerate(rows)]
+    return [
+        (f"q{place}", SearchResponse(candidates=tuple(map(read_match, row))))
+        for place, row in enumerate(rows)
+    ]
 
 
 @pytest.mark.parametrize(("limit", "threshold"), [(9, 0.0), (3, 0.0), (3, 0.4), (0, 0.0), (1, 2.5)])
@@ -527,7 +528,30 @@ def test_pools_of_rankings(limit: int, threshold: float) -> None:
         for weights in ((1.0, 1.0), (3.0, 1.0), (0.0, 2.0))
     ]
 
-    assert_expected(f"pools_{limit}_{threshold:g}.json", [pooled, *fused])
+    assert not any(one.text or one.metadata or one.token_codes for one in pooled)
+    without_text = {"text", "metadata", "token_codes"}
+    rows_found = [
+        [{k: v for k, v in asdict(one).items() if k not in without_text} for one in ranking]
+        for ranking in (pooled, *fused)
+    ]
+    assert_expected(f"pools_{limit}_{threshold:g}.json", rows_found)
+
+
+def _scored(reranking: CheckedReranking) -> dict[str, Any]:
+    """Return a reranking with places and scores of its passages alone."""
+
+    def rows(passages: Sequence[Passage]) -> list[dict[str, Any]]:
+        return [
+            {
+                "index": int(one.chunk_id),
+                "raw_score": one.raw_score,
+                "final_score": one.final_score,
+            }
+            for one in passages
+        ]
+
+    kept, rest = rows(reranking.kept), rows(reranking.rest)
+    return {"kept": kept, "rest": rest, "faults": reranking.faults}
 
 
 def test_replies_of_rerankers() -> None:
@@ -559,9 +583,10 @@ def test_replies_of_rerankers() -> None:
         (Odd(document_id=f"{place}", score=place / 4) for place in range(3)),
     ]
     others = [Odd(document_id="2", score=0.9), Odd(document_id="1", score=0.95)]
+    sent = [Passage(chunk_id=str(place)) for place in range(3)]
     found = [
         [
-            read_reranking([*one] if isinstance(one, list) else one, 3, limit, rest)
+            _scored(read_reranking([*one] if isinstance(one, list) else one, sent, limit, rest))
             for limit in (1, 3)
         ]
         for one in replies
@@ -714,27 +739,31 @@ class Services:
             raise ModelMissing("no model")
         return Embedded([f"vector of {texts[0]}"])
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse | WhenceError]:
         self.asked += [[one.text, one.vector, one.limit, one.spelling] for one in queries]
         found = []
         for one in queries:
             misspelt = one.spelling and "leaf" in one.text
-            spelling = (
-                Spelling((Correction(source="leaf", target="leave"),)) if misspelt else Spelling()
-            )
+            corrections = (Correction(source="leaf", target="leave"),) if misspelt else ()
             rows = [
-                _candidate(key, 0.95 - place / 8, dense_score=0.5, graph_score=place / 64)
-                for place, key in enumerate(STORED)
+                _candidate(
+                    key,
+                    0.95 - place / 8,
+                    document_id=path,
+                    dense_score=0.5,
+                    graph_score=place / 64,
+                )
+                for place, (key, (path, _, _)) in enumerate(STORED.items())
             ]
             rows[3] = msgspec.structs.replace(rows[3], name_score=0.125, graph_score=None)
             late = Degradation(stage="search", code="late", reason="the words were late")
             degraded = (late,) if "late" in self.fault else ()
             found.append(
-                Ranking(
-                    rows[: one.limit],
-                    degraded,
-                    GraphUse(passages=3, links=2, named=1, linked_share=0.5),
-                    spelling,
+                SearchResponse(
+                    candidates=tuple(rows[: one.limit]),
+                    degraded=degraded,
+                    graph=GraphUse(passages=3, links=2, named=1, linked_share=0.5),
+                    corrections=corrections,
                 )
             )
         return found
@@ -753,7 +782,7 @@ class Services:
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
-    ) -> RerankReply:
+    ) -> RerankResponse:
         self.asked.append(
             ["rerank", query, [one.chunk_id for one in passages], list(scores), limit]
         )
@@ -763,7 +792,7 @@ class Services:
             RerankerResult(f"{place}", "0", place / 4, (place / 4 - 0.25) * 2)
             for place in range(len(passages) - ("short" in self.fault))
         ]
-        return RerankReply(rows, "m")
+        return RerankResponse(results=tuple(rows), model="m")
 
 
 async def test_searches_from_query_to_report() -> None:
@@ -792,7 +821,10 @@ async def test_searches_from_query_to_report() -> None:
             continue
         services = Services(mode, fault)
         try:
-            report = await search(services, query, top_k=top_k, **option)  # type: ignore[arg-type]
+            fields = {name: one for name, one in option.items() if name != "no_reranker"}
+            absent = option.get("no_reranker", "")
+            asked = Search(query, top_k=top_k, **fields)
+            report = await search(services, asked, no_reranker=absent)  # type: ignore[arg-type]
         except WhenceError as error:
             shown: Any = f"{error.code}: {error.message}"
         else:
@@ -907,7 +939,7 @@ async def test_what_is_asked_of_services() -> None:
         spelling = await clients.check_spelling("a lak")
         occurs = [await clients.occurs(term) for term in ("red LAKE", "blue")]
         both = await clients.search(
-            [Query("q", Vector(b"1234"), 3, spelling=True), Query("r", None, 4)]
+            [PlannedQuery("q", Vector(b"1234"), 3, spelling=True), PlannedQuery("r", None, 4)]
         )
         replies = [
             str(one) if isinstance(one, WhenceError) else len(one.candidates) for one in both

@@ -11,9 +11,7 @@ import pytest
 
 from whence.answering.prompts import DOCUMENT_PROMPT, WriterClient, section_of
 from whence.retrieval.services import (
-    Passage,
-    Query,
-    Ranking,
+    PlannedQuery,
     RetrievalClients,
     Timeouts,
     Vector,
@@ -42,13 +40,14 @@ from whence.schema import (
     TextResponse,
 )
 from whence.schema.errors import BadInput, DeadlineExceeded, InternalError, Unavailable, WhenceError
+from whence.schema.passages import Passage
 from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="m", dimension=2)
 ACCESS = Access({"hr"})
 QUERIES = [
-    Query("words", Vector(b"1234", MODEL), 3),
-    Query("more", Vector(b"5678", MODEL), 2),
+    PlannedQuery("words", Vector(b"1234", MODEL), 3),
+    PlannedQuery("more", Vector(b"5678", MODEL), 2),
 ]
 
 
@@ -90,7 +89,7 @@ async def test_a_search_request_is_complete() -> None:
     filters = {"lang": ["en", "de"], "year": {"gte": 2020}}
     found = await clients(context, mode="hybrid", filters=filters).search(QUERIES[:1])
 
-    assert found == [Ranking((hit("c"),), (note,))]
+    assert found == [response]
     assert context.sent[0][1] == SearchRequest(
         access=ACCESS,
         collection="books",
@@ -122,7 +121,7 @@ async def test_several_queries_are_sent_in_one_request() -> None:
     context = StubContext({"search": answer})
     first, second = await clients(context, mode="hybrid").search(QUERIES)
 
-    assert first == Ranking((hit("c"),))
+    assert first == SearchResponse(candidates=(hit("c"),))
     assert isinstance(second, Unavailable)
     together, alone = (message for _, message in context.sent)
     assert isinstance(together, SearchRequest)
@@ -136,7 +135,7 @@ async def test_a_service_for_single_queries_answers_the_first() -> None:
     context = StubContext({"search": lambda _: SearchResponse(candidates=(hit("c"),))})
     found = await clients(context).search(QUERIES)
 
-    assert found == [Ranking((hit("c"),))] * 2
+    assert found == [SearchResponse(candidates=(hit("c"),))] * 2
     assert len(context.sent) == 2
 
 
@@ -209,7 +208,7 @@ async def test_a_service_has_a_time_limit(late: str) -> None:
     limits = {"embedding_s": 9.0, "search_s": 9.0, "texts_s": 9.0, "rerank_s": 9.0, name: 0.01}
     client = clients(StubContext({late: never}), timeouts=Timeouts(**limits))
 
-    async def failed() -> WhenceError | Ranking:
+    async def failed() -> WhenceError | SearchResponse:
         if late == "search":
             (found,) = await client.search(QUERIES[:1])
             return found

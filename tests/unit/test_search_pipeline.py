@@ -9,19 +9,18 @@ from typing import Any, cast
 
 import pytest
 
+from whence.answering.plain_services import read_match
+from whence.operations.search import Search
 from whence.retrieval import pipeline
-from whence.retrieval.fusion import FUSIONS, ScoredChunk, rank_candidates
-from whence.retrieval.hybrid import HybridSearch, Retriever
+from whence.retrieval.fusion import FUSIONS, rank_candidates
+from whence.retrieval.hybrid import HybridSearch, QueryRetriever
 from whence.retrieval.pipeline import find_candidates, search
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.results import SearchReport
 from whence.retrieval.services import (
     Deadline,
     Embedded,
-    Passage,
-    Query,
-    Ranking,
-    RerankReply,
+    PlannedQuery,
     RetrievalServices,
     as_whence_error,
 )
@@ -32,8 +31,9 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
-from whence.schema.rerank import RerankerResult
-from whence.schema.search import Candidate, Degradation, GraphUse
+from whence.schema.passages import Passage
+from whence.schema.rerank import RerankerResult, RerankResponse
+from whence.schema.search import Candidate, Degradation, GraphUse, SearchResponse
 from whence.schema.texts import ChunkText
 
 GRAPH = GraphUse(passages=3, links=2, named=1, linked_share=0.5)
@@ -50,7 +50,7 @@ class Services:
         self.mode = mode
         self.fault = fault
         self.embedded: list[tuple[list[str], str]] = []
-        self.queries: list[Query] = []
+        self.queries: list[PlannedQuery] = []
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         self.embedded.append((list(texts), what))
@@ -58,13 +58,16 @@ class Services:
             raise self.fault
         return Embedded(["vector"])
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse | WhenceError]:
         self.queries += queries
         found = [
             Candidate(chunk_id=key, document_id=f"d-{key}", score=score, rank=rank)
             for rank, (key, score) in enumerate(SCORES.items(), 1)
         ]
-        return [Ranking(found[: one.limit], (SLOW,), GRAPH) for one in queries]
+        return [
+            SearchResponse(candidates=tuple(found[: one.limit]), degraded=(SLOW,), graph=GRAPH)
+            for one in queries
+        ]
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         return {
@@ -74,18 +77,20 @@ class Services:
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Any, limit: int
-    ) -> RerankReply:
+    ) -> RerankResponse:
         final = {"a": 0.3, "b": 0.6, "c": 3.0}
         results = [
             RerankerResult(str(n), "0", final[one.chunk_id], final[one.chunk_id])
             for n, one in enumerate(passages)
         ]
-        return RerankReply(results, "turner")
+        return RerankResponse(results=tuple(results), model="turner")
 
 
 async def asked(services: Services, **options: Any) -> SearchReport:
-    given: dict[str, Any] = {"top_k": 5, "distinct": False}
-    return await search(cast("RetrievalServices", services), "a query", **(given | options))
+    fields: dict[str, Any] = {"top_k": 5, "distinct": False} | options
+    absent = fields.pop("no_reranker", "")
+    asked = Search("a query", **fields)
+    return await search(cast("RetrievalServices", services), asked, no_reranker=absent)
 
 
 def found(report: SearchReport) -> list[tuple[str, float]]:
@@ -176,26 +181,34 @@ async def test_a_query_that_fails_is_left_out_and_counted() -> None:
     """Of several queries those that fail are told; when all fail the first error is raised."""
 
     class Failing(Services):
-        async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
-            answers: list[Ranking | WhenceError] = [*await super().search(queries)]
+        async def search(
+            self, queries: Sequence[PlannedQuery]
+        ) -> list[SearchResponse | WhenceError]:
+            answers: list[SearchResponse | WhenceError] = [*await super().search(queries)]
             return [Unavailable("gone"), *answers[1:]]
 
     services = cast("RetrievalServices", Failing())
-    both = await find_candidates(services, [Query("x", None, 1), Query("y", None, 1)], limit=9)
+    both = await find_candidates(
+        services, [PlannedQuery("x", None, 1), PlannedQuery("y", None, 1)], limit=9
+    )
     told = [one.reason for one in both.degraded if one.code == "search_failed"]
 
     assert [one.chunk_id for one in both.candidates] == ["a"]
     assert both.candidates[0].concepts == ("y",)
     assert told == ["1 of 2 searches failed: gone"]
     with pytest.raises(Unavailable, match="gone"):
-        await find_candidates(services, [Query("x", None, 1)], limit=9)
+        await find_candidates(services, [PlannedQuery("x", None, 1)], limit=9)
 
 
 def test_both_retrievers_count_in_every_fusion() -> None:
     """Of two chunks with the same cosine the one with words ranks higher; a share of 0 is not found."""
     chunks = {
-        "words": ScoredChunk("d", {"dense": 0.5, "lexical": 0.4}),
-        "none": ScoredChunk("d", {"dense": 0.5, "lexical": 0.0}),
+        "words": Candidate(
+            chunk_id="words", document_id="d", score=0.0, rank=0, dense_score=0.5, sparse_score=0.4
+        ),
+        "none": Candidate(
+            chunk_id="none", document_id="d", score=0.0, rank=0, dense_score=0.5, sparse_score=0.0
+        ),
     }
     for name, fuse in FUSIONS.items():
         fused = fuse(chunks)
@@ -206,7 +219,10 @@ def test_both_retrievers_count_in_every_fusion() -> None:
 
 def test_a_chunk_without_links_gains_nothing() -> None:
     """Where the passage graph took part every candidate has its gain, 0 when it had none."""
-    chunks = {"a": ScoredChunk("d", {"dense": 0.5}), "b": ScoredChunk("d", {"dense": 0.4})}
+    chunks = {
+        "a": Candidate(chunk_id="a", document_id="d", score=0.0, rank=0, dense_score=0.5),
+        "b": Candidate(chunk_id="b", document_id="d", score=0.0, rank=0, dense_score=0.4),
+    }
     ranked = rank_candidates(
         chunks, {"a": 0.5, "b": 0.4}, limit=2, threshold=0.4, gains={"a": 0.125}
     )
@@ -242,7 +258,8 @@ def test_a_match_of_a_client_keeps_its_document() -> None:
     """Any object with the names of a candidate is one; what has no id is left out."""
     match = SimpleNamespace(chunk_id="x", document_id="book", score=0.25, dense_score=float("nan"))
     nameless = SimpleNamespace(document_id="book", score=0.5)
-    (one,) = pool_candidates([("q", Ranking(cast("Any", [nameless, match])))], limit=5)
+    found = SearchResponse(candidates=(read_match(nameless), read_match(match)))
+    (one,) = pool_candidates([("q", found)], limit=5)
 
     assert (one.chunk_id, one.document_id, one.score) == ("x", "book", 0.25)
     assert (one.rank, one.dense_score) == (1, None)
@@ -257,7 +274,7 @@ async def test_words_alone_say_that_there_is_no_vector() -> None:
     async def no_scores(_: Sequence[str]) -> dict[str, float]:
         return {}
 
-    words = HybridSearch(query_text="query", lexical=Retriever(none, no_scores), limit=3)
+    words = HybridSearch(query_text="query", lexical=QueryRetriever(none, no_scores), limit=3)
     (told,) = (await words.search()).degraded
 
     assert told.reason == "the dense retriever did not rank: the query could not be embedded"

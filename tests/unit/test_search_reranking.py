@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from whence.retrieval.pipeline import check_budget, rerank_results
-from whence.retrieval.results import RetrievalResult, RetrievedChunk
-from whence.retrieval.services import Passage, RerankReply
+from whence.retrieval.pipeline import check_budget, rerank_passages
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, WhenceError
-from whence.schema.rerank import RerankerResult
+from whence.schema.passages import Passage
+from whence.schema.rerank import RerankerResult, RerankResponse
 
 
 class FixedServices:
@@ -25,7 +24,7 @@ class FixedServices:
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Any, limit: int
-    ) -> RerankReply:
+    ) -> RerankResponse:
         self.asked.append((query, [one.text for one in passages]))
         if self.error:
             raise self.error
@@ -33,23 +32,12 @@ class FixedServices:
             RerankerResult(str(n), "0", one, (one + scores[n]) / 2)
             for n, one in enumerate(self.scores)
         ]
-        return RerankReply(results, "fixed")
+        return RerankResponse(results=tuple(results), model="fixed")
 
 
-async def _reranked(
-    services: Any, query: str, results: list[RetrievalResult], absent: str = ""
-) -> Any:
-    passages = [Passage(chunk_id=one.chunk.id, text=one.chunk.content) for one in results]
-    return await rerank_results(services, query, results, passages, absent)
-
-
-def hits(*scores: float) -> list[RetrievalResult]:
+def hits(*scores: float) -> list[Passage]:
     return [
-        RetrievalResult(
-            rank=rank,
-            similarity_score=score,
-            chunk=RetrievedChunk(id=f"c{rank}", content=f"text {rank}", metadata={}),
-        )
+        Passage(chunk_id=f"c{rank}", rank=rank, score=score, text=f"text {rank}")
         for rank, score in enumerate(scores, 1)
     ]
 
@@ -57,31 +45,26 @@ def hits(*scores: float) -> list[RetrievalResult]:
 async def test_hits_are_ordered_by_the_final_score() -> None:
     """Hits have the final score; former place and score, and what the model said, are kept."""
     services: Any = FixedServices([0.1, 0.9, 0.5])
-    reranked = await _reranked(services, "query", hits(0.60, 0.58, 0.30))
+    reranked = await rerank_passages(services, "query", hits(0.60, 0.58, 0.30))
 
-    assert [one.chunk.id for one in reranked.results] == ["c2", "c3", "c1"]
-    assert [one.rank for one in reranked.results] == [1, 2, 3]
-    assert [one.similarity_score for one in reranked.results] == pytest.approx([0.74, 0.4, 0.35])
-    before = [
-        (one.reranking.rank_before, one.reranking.score)
-        for one in reranked.results
-        if one.reranking
-    ]
-    assert before == [(2, 0.9), (3, 0.5), (1, 0.1)]
+    assert [one.chunk_id for one in reranked.passages] == ["c2", "c3", "c1"]
+    assert [one.final_score for one in reranked.passages] == pytest.approx([0.74, 0.4, 0.35])
+    before = [(one.rank, one.raw_score, one.score) for one in reranked.passages]
+    assert before == [(2, 0.9, 0.58), (3, 0.5, 0.3), (1, 0.1, 0.6)]
     assert (reranked.model, reranked.degraded) == ("fixed", ())
     assert services.asked == [("query", ["text 1", "text 2", "text 3"])]
 
 
 async def test_a_definition_stays_before_mentions() -> None:
     """A definition of the queried symbol keeps its score, and no other hit rises above it."""
-    named = msgspec.structs.replace(hits(0.99)[0], score_breakdown={"name_score": 0.5})
-    mention = msgspec.structs.replace(hits(0.99, 0.9895)[1], rank=2)
+    first, mention = hits(0.99, 0.9895)
+    named = msgspec.structs.replace(first, name_score=0.5)
     services: Any = FixedServices([0.0, 1.0])
-    reranked = await _reranked(services, "Cart.total", [named, mention])
+    reranked = await rerank_passages(services, "Cart.total", [named, mention])
 
-    assert [one.reranking.rank_before for one in reranked.results if one.reranking] == [1, 2]
-    assert reranked.results[0].similarity_score == 0.99
-    assert 0.98 < reranked.results[1].similarity_score < 0.99
+    assert [one.rank for one in reranked.passages] == [1, 2]
+    assert reranked.passages[0].final_score == 0.99
+    assert 0.98 < reranked.passages[1].final_score < 0.99
 
 
 @pytest.mark.parametrize(
@@ -97,9 +80,9 @@ async def test_a_definition_stays_before_mentions() -> None:
 async def test_a_failing_reranker_keeps_the_order(services: Any, absent: str, code: str) -> None:
     """A failure of the reranker is reported, and the order is unchanged."""
     before = hits(0.6, 0.5)
-    reranked = await _reranked(services, "query", before, absent)
+    reranked = await rerank_passages(services, "query", before, absent)
 
-    assert reranked.results == before
+    assert reranked.passages == before
     assert reranked.model == ""
     assert [(one.stage, one.code) for one in reranked.degraded] == [("rerank", code)]
 
@@ -108,7 +91,7 @@ async def test_nothing_found_calls_no_reranker() -> None:
     """Without results the reranker is not called."""
     services: Any = FixedServices([])
 
-    assert (await _reranked(services, "query", [])).results == []
+    assert (await rerank_passages(services, "query", [])).passages == []
     assert services.asked == []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from whence.evaluation.searcher import Passage
 from whence.evaluation.validation import source_texts
 from whence.evaluation.validation.source_texts import (
     Page,
@@ -18,7 +19,6 @@ from whence.evaluation.validation.source_texts import (
     read_documents,
     read_source_texts,
 )
-from whence.evaluation.validation.target import Passage
 from whence.ingest.limited_process import Limits
 from whence.ingest.reader import DocumentReader
 
@@ -80,12 +80,12 @@ async def test_pages_are_read_as_words(server: str, monkeypatch: pytest.MonkeyPa
         "/html": Page("words of  it"),
         "/latin": Page("naïve"),
         "/broken": Page("a\ufffdb"),
-        "/odd": Page("", "the page cannot be read: unknown encoding: none-such"),
+        "/odd": Page(None, "the page cannot be read: unknown encoding: none-such"),
         "/bare": Page("<p>a"),
         "/399": Page("it is here"),
-        "/400": Page("", "the page answered 400"),
+        "/400": Page(None, "the page answered 400"),
         "/full": Page("x" * 200),
-        "/large": Page("", "the page is larger than 200 bytes"),
+        "/large": Page(None, "the page is larger than 200 bytes"),
         "/empty": Page(""),
         "/moved": Page("naïve <b>"),
     }
@@ -169,7 +169,7 @@ def test_addresses_that_are_no_files_are_faults(tmp_path: Path) -> None:
     nowhere = read_source_texts(found[1:2], [], {}, check_files=True)
 
     fault = f"there is no such document in {roots[0]}, {roots[1]}"
-    assert checked == ({"a.md": "a"}, pages | {"b.md": Page("", fault)}, True)
+    assert checked == ({"a.md": "a"}, pages | {"b.md": Page(None, fault)}, True)
     assert unchecked == ({"a.md": "a"}, pages, False)
     assert nowhere.documents is None
     assert nowhere.pages["b.md"].fault == (

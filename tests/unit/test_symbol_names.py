@@ -16,13 +16,13 @@ from whence.retrieval.fusion import (
     FUSIONS,
     MIN_BOOSTED_SCORE,
     Fusion,
-    ScoredChunk,
     boost_symbols,
     rank_candidates,
 )
 from whence.retrieval.hybrid import parse_symbol_query
 from whence.schema import SearchRequest
 from whence.schema.errors import Unavailable
+from whence.schema.search import Candidate
 from whence.store.memory.store import MemoryStore
 from whence.store.symbol_names import LONGEST_NAME, symbol_fit
 from whence.testing.index_samples import MODEL
@@ -98,8 +98,17 @@ def test_definitions_rank_above_all_others(some: dict[int, Any]) -> None:
 def test_every_fusion_method_ranks_definitions_first(method: Fusion) -> None:
     """The boost follows the fusion, for every method."""
     chunks = {
-        "def": ScoredChunk("d", {"dense": 0.1, "lexical": 0.2}),
-        "mention": ScoredChunk("d", {"dense": 0.9, "lexical": 0.8}),
+        "def": Candidate(
+            chunk_id="def", document_id="d", score=0.0, rank=0, dense_score=0.1, sparse_score=0.2
+        ),
+        "mention": Candidate(
+            chunk_id="mention",
+            document_id="d",
+            score=0.0,
+            rank=0,
+            dense_score=0.9,
+            sparse_score=0.8,
+        ),
     }
     fused = FUSIONS[method](chunks)
     ranking = rank_candidates(chunks, fused, limit=9, threshold=0.0, fits={"def": 1})

@@ -28,7 +28,7 @@ from whence.provenance.render.rdf import (
     to_turtle,
 )
 from whence.provenance.render.tree import tree_text
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
+from whence.provenance.stage_records import ModelUse, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -41,6 +41,7 @@ from whence.provenance.trace import STAGE_TYPES, read_trace
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, Citation, ExplainEvent, Refusal, TraceRecord
 from whence.schema.errors import BadInput
+from whence.schema.passages import Passage
 from whence.schema.places import Location
 from whence.schema.search import Correction, Degradation
 from whence.schema.terms import Triple, iri
@@ -51,10 +52,10 @@ URIS = answer_uris("id")
 
 def _chain(
     explored: list[str],
-    candidates: list[CandidateRecord] | None = None,
+    candidates: list[Passage] | None = None,
     *,
     run: StageRun | None = None,
-    kept: list[Selection] | None = None,
+    kept: list[Passage] | None = None,
     citations: list[Citation] | None = None,
 ) -> list[Triple]:
     return [
@@ -83,7 +84,7 @@ def test_names_of_models_are_one_part_of_an_iri() -> None:
 
 def test_what_is_not_known_is_not_stated() -> None:
     """A candidate without a document says nothing of one; words of any script are written as they are."""
-    triples = _chain(["a"], [CandidateRecord(chunk_id="a", rank=1)], run=StageRun())
+    triples = _chain(["a"], [Passage(chunk_id="a", rank=1)], run=StageRun())
     order = [one.o.value for one in triples if one.p.iri == ns.WH_CONCEPT_ORDER]
 
     assert not [one for one in triples if one.p.iri == ns.WH_DOCUMENT]
@@ -117,7 +118,7 @@ def test_a_service_of_a_query_is_refused_however_it_is_written() -> None:
 
 def test_chunks_of_which_nothing_is_said_come_first() -> None:
     """Then those with a rank, by rank."""
-    rows = [CandidateRecord(chunk_id=name, rank=rank) for rank, name in enumerate("ba", 1)]
+    rows = [Passage(chunk_id=name, rank=rank) for rank, name in enumerate("ba", 1)]
 
     assert read_trace(_chain(["a", "b", "z"], rows)).explored == ("z", "b", "a")
 
@@ -175,8 +176,8 @@ def test_a_second_question_is_one_fault() -> None:
 
 def test_the_tree_says_where_a_kept_chunk_was_before() -> None:
     """When that is another place; of a chunk without a rank nothing is known."""
-    rows = [CandidateRecord(chunk_id=name, rank=rank) for rank, name in enumerate("abc", 1)]
-    kept = [Selection(name, 0.5) for name in "bazc"]
+    rows = [Passage(chunk_id=name, rank=rank) for rank, name in enumerate("abc", 1)]
+    kept = [Passage(chunk_id=name, raw_score=0.5) for name in "bazc"]
     lines = tree_text(read_trace(_chain([*"abcz"], rows, kept=kept))).splitlines()
     shown = [line.split()[-5:] for line in lines if " 0.5000 " in line]
 
@@ -203,7 +204,7 @@ def test_the_tree_counts_the_faults_that_it_does_not_list() -> None:
 def test_documents_are_numbered_from_zero_whatever_is_hidden() -> None:
     """A passage without a document takes no number."""
     rows = [
-        CandidateRecord(chunk_id=name, rank=rank, document_id=document, digest=f"{rank}" * 64)
+        Passage(chunk_id=name, rank=rank, document_id=document, digest=f"{rank}" * 64)
         for rank, (name, document) in enumerate([("a", ""), ("b", "B"), ("c", "C"), ("d", "D")], 1)
     ]
     trace = read_trace(_chain([*"abcd"], rows, run=StageRun()))
@@ -222,7 +223,7 @@ def test_a_message_that_names_the_document_of_a_hidden_citation_is_withheld(
     hidden: str, *, shown: bool
 ) -> None:
     """Also when the candidates do not say which document that is."""
-    rows = [CandidateRecord(chunk_id=name, rank=rank) for rank, name in enumerate("ab", 1)]
+    rows = [Passage(chunk_id=name, rank=rank) for rank, name in enumerate("ab", 1)]
     late = Degradation(stage="s", code="c", reason="secret.md was late")
     cited = [
         Citation(marker=1, chunk_id="a", document_id="secret.md", quote="q"),
@@ -238,8 +239,8 @@ def test_a_message_that_names_the_document_of_a_hidden_citation_is_withheld(
 def test_a_document_without_a_name_withholds_nothing() -> None:
     """Though the chunk of it that is hidden may be the only one."""
     rows = [
-        CandidateRecord(chunk_id="chunk-1", rank=1),
-        CandidateRecord(chunk_id="chunk-2", rank=2, document_id="B.md"),
+        Passage(chunk_id="chunk-1", rank=1),
+        Passage(chunk_id="chunk-2", rank=2, document_id="B.md"),
     ]
     late = Degradation(stage="s", code="c", reason="the words were late")
     triples = _chain(["chunk-1", "chunk-2"], rows, run=StageRun(degraded=(late,)))
@@ -280,7 +281,7 @@ def test_a_record_is_read_by_its_own_id() -> None:
 
 def test_erased_chunks_are_known_afterwards() -> None:
     """Those and no others; a chunk of which no document is known is asked for without one."""
-    rows = [CandidateRecord(chunk_id="a", rank=1, document_id="A")]
+    rows = [Passage(chunk_id="a", rank=1, document_id="A")]
     asked: set[tuple[str, str]] = set()
 
     def is_erased(chunk_id: str, document_id: str) -> bool:

@@ -16,17 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whence.evaluation.charts import latency_svg
+from whence.evaluation.searcher import Passage, SearchOutcome
 from whence.evaluation.validation import checks
-from whence.evaluation.validation.repeated import summarize_latencies
-from whence.evaluation.validation.report import (
-    ValidationReport,
-    build_report,
-    latency_svg,
-    load_documents,
-)
+from whence.evaluation.validation.latencies import summarize_latencies
+from whence.evaluation.validation.report import ValidationReport, build_report, load_documents
 from whence.evaluation.validation.run import Limits, run_validation
 from whence.evaluation.validation.source_texts import Page, SourceTexts, read_source_texts
-from whence.evaluation.validation.suite import (
+from whence.evaluation.validation.suite_file import (
     TestQuery,
     Thresholds,
     ValidationSuite,
@@ -35,13 +32,7 @@ from whence.evaluation.validation.suite import (
     parse_suite,
     shipped_suite,
 )
-from whence.evaluation.validation.target import (
-    Passage,
-    PassageSource,
-    RetrievedPassages,
-    Section,
-    TargetInfo,
-)
+from whence.evaluation.validation.target import PassageSource, TargetInfo
 from whence.schema.errors import BadInput, ConfigError, ModelMismatch, NotFound, Unavailable
 
 TEXTS = [
@@ -80,20 +71,20 @@ class Scripted:
     async def describe(self) -> TargetInfo:
         return TargetInfo(store="memory", collection="book", model="stub", dimension=3)
 
-    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         self.asked.append(query)
         if len(self.asked) in self.errors:
             raise self.errors[len(self.asked)]
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
-        return RetrievedPassages(
+        return SearchOutcome(
             passages=self.passages[:limit], embedding_ms=2.0, search_ms=3.0, degraded=self.degraded
         )
 
     async def document(self, one: Passage) -> PassageSource:
         return PassageSource(text=f"# {one.heading}\n{one.text}", digest=self.digest)
 
-    async def sections(self, limit: int) -> list[Section]:
+    async def sections(self, limit: int) -> list[Passage]:
         return []
 
     async def contains(self, document_ids: Sequence[str]) -> bool:
@@ -225,7 +216,7 @@ async def test_pages_behind_addresses_are_compared() -> None:
     around = Page(f"menu home {TEXTS[0]} footer", "")
     good = await report(Scripted([passage(0)]), sources=SourceTexts(None, {address: around}))
     gone = await report(
-        Scripted([passage(0)]), sources=SourceTexts(None, {address: Page("", "it answered 404")})
+        Scripted([passage(0)]), sources=SourceTexts(None, {address: Page(None, "it answered 404")})
     )
 
     assert (good.passed, good.sources_compared) == (True, 1)
@@ -344,8 +335,8 @@ async def test_a_failing_embedder_ends_the_validation() -> None:
     """A search by words alone would not measure the requested mode."""
 
     class Wordy(Scripted):
-        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
-            found = await super().search(query, limit=limit)
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
+            found = await super().__call__(query, mode=mode, limit=limit)
             return msgspec.structs.replace(found, embedded=False, degraded=("no vectors",))
 
     with pytest.raises(Unavailable, match="no vectors"):
@@ -387,10 +378,10 @@ async def test_a_slow_query_is_partial() -> None:
     """A query without an answer in time is partial and fails; the validation ends in time."""
 
     class Stalling(Scripted):
-        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
             if query == "stalls":
                 await asyncio.Event().wait()
-            return await super().search(query, limit=limit)
+            return await super().__call__(query, mode=mode, limit=limit)
 
     limits = Limits(clients=0, repeats=0, timeout_s=0.05)
     target = Stalling(SOUND)
@@ -405,11 +396,11 @@ async def test_the_time_limit_fails_remaining_queries() -> None:
     now = [0.0]
 
     class Slow(Scripted):
-        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
             now[0] += 4.0
-            return await super().search(query, limit=limit)
+            return await super().__call__(query, mode=mode, limit=limit)
 
-    suite = ValidationSuite(queries=[TestQuery(query_text=f"robot {n}") for n in range(4)])
+    suite = ValidationSuite(queries=[TestQuery(text=f"robot {n}") for n in range(4)])
     limits = Limits(time_limit_s=10.0, timeout_s=5.0, clients=2)
     run = await run_validation(Slow(SOUND), suite, limits, clock=lambda: now[0])
 
@@ -457,9 +448,9 @@ async def test_results_that_change_fail_the_validation() -> None:
     """The same query must give the same results in the same order, in a sequence and under load."""
 
     class Wavering(Scripted):
-        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
             self.passages.reverse()
-            return await super().search(query, limit=limit)
+            return await super().__call__(query, mode=mode, limit=limit)
 
     class ChangedUnderLoad(Busy):
         async def during(self, query: str, busy: int) -> None:
@@ -483,13 +474,13 @@ class Busy(Scripted):
 
     busy = most = 0
 
-    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         self.busy += 1
         self.most = max(self.most, self.busy)
         try:
             await asyncio.sleep(0.001)
             await self.during(query, self.busy)
-            return await super().search(query, limit=limit)
+            return await super().__call__(query, mode=mode, limit=limit)
         finally:
             self.busy -= 1
 
@@ -571,10 +562,10 @@ class Timed(Scripted):
         """Return the time in seconds."""
         return self.now
 
-    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         number = min(len(self.asked), len(self.seconds) - 1)
         self.now += self.seconds[number]
-        return await super().search(query, limit=limit)
+        return await super().__call__(query, mode=mode, limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -748,7 +739,7 @@ def test_yaml_and_json_are_equivalent(tmp_path: Path) -> None:
 @given(
     st.lists(
         st.builds(
-            Section,
+            Passage,
             heading=st.text(max_size=30),
             section_path=st.text(max_size=40),
             text=st.text(max_size=200),
@@ -757,7 +748,7 @@ def test_yaml_and_json_are_equivalent(tmp_path: Path) -> None:
         max_size=12,
     )
 )
-def test_a_suggested_suite_is_valid(sections: list[Section]) -> None:
+def test_a_suggested_suite_is_valid(sections: list[Passage]) -> None:
     """For any collection: at least five queries that can be searched, or a clear refusal."""
     try:
         suite = generate_suite(sections)
@@ -767,4 +758,4 @@ def test_a_suggested_suite_is_valid(sections: list[Section]) -> None:
 
     assert again == suite
     assert 5 <= len(suite.queries) <= 10
-    assert all(len(one.query_text.strip()) >= 3 for one in suite.queries)
+    assert all(len(one.text.strip()) >= 3 for one in suite.queries)

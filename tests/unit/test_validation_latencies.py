@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whence.evaluation.validation.repeated import summarize_latencies
+from whence.evaluation.validation.latencies import summarize_latencies
 
 
 def test_percentiles_are_those_of_their_names() -> None:

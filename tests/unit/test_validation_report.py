@@ -11,29 +11,22 @@ import msgspec
 import pytest
 from tests.support.expected import assert_expected
 
+from whence.evaluation.charts import latency_svg
+from whence.evaluation.run import RecordedSearch, Run
+from whence.evaluation.searcher import Passage, SearchOutcome
+from whence.evaluation.suite import Query
 from whence.evaluation.validation import checks
-from whence.evaluation.validation.repeated import report_sequence
-from whence.evaluation.validation.report import build_report, latency_svg, load_documents
-from whence.evaluation.validation.run import (
-    Limits,
-    QueryOutcome,
-    ValidationRun,
-    run_validation,
-)
+from whence.evaluation.validation.latencies import report_sequence
+from whence.evaluation.validation.report import build_report, load_documents
+from whence.evaluation.validation.run import Limits, run_validation
 from whence.evaluation.validation.source_texts import Page, SourceTexts
-from whence.evaluation.validation.suite import (
+from whence.evaluation.validation.suite_file import (
     TestQuery,
     Thresholds,
     ValidationSuite,
     generate_suite,
 )
-from whence.evaluation.validation.target import (
-    Passage,
-    PassageSource,
-    RetrievedPassages,
-    Section,
-    TargetInfo,
-)
+from whence.evaluation.validation.target import PassageSource, TargetInfo
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMismatch, Unavailable
 
 WORDS = [
@@ -69,15 +62,23 @@ def passage(number: int, **changes: Any) -> Passage:
     return msgspec.structs.replace(sound, **changes)
 
 
-def outcome(text: str, *found: Passage, **fields: Any) -> QueryOutcome:
+def outcome(text: str, *found: Passage, **fields: Any) -> RecordedSearch:
     """Return the outcome of a query; fields of a query go to the query."""
-    names = TestQuery.__struct_fields__
-    query = TestQuery(query_text=text, **{k: v for k, v in fields.items() if k in names})
+    names = Query.__struct_fields__
+    query = Query(
+        text=text, **{"min_results": 1, **{k: v for k, v in fields.items() if k in names}}
+    )
     rest = {key: value for key, value in fields.items() if key not in names}
-    return QueryOutcome(query=query, passages=list(found), **rest)
+    return RecordedSearch(query=query, passages=list(found), **rest)
 
 
-def first() -> list[QueryOutcome]:
+def suite_of(run: Run) -> ValidationSuite:
+    """Return the suite of a run."""
+    asked = [one.query for one in run.first]
+    return ValidationSuite(queries=msgspec.convert(asked, list[TestQuery], from_attributes=True))
+
+
+def first() -> list[RecordedSearch]:
     """Return outcomes with each fault once."""
     times = {"latency_ms": 40.25, "embedding_ms": 10.5, "search_ms": 20.25}
     address = "https://book.example/1"
@@ -86,8 +87,8 @@ def first() -> list[QueryOutcome]:
         outcome("few", passage(2), min_results=2, **times),
         outcome("topics", passage(3), expected_topics=["five", "cook", "bake"], latency_ms=5000.0),
         outcome("slow", passage(3), latency_ms=5000.5, embedding_ms=4.0, search_ms=4.5),
-        outcome("error", error="it is down", latency_ms=3.0, partial=True),
-        outcome("notes", passage(0), notes=("no vectors", "no words"), partial=True),
+        outcome("error", error="it is down", latency_ms=3.0, timed_out=True),
+        outcome("notes", passage(0), degraded=("no vectors", "no words")),
         outcome("weak", passage(5), latency_ms=1.5),
         outcome("pattern", passage(0), source_url_pattern="^b", latency_ms=2.5),
         outcome("metadata", passage(0, heading=None), source_url_pattern="example", latency_ms=1),
@@ -98,7 +99,7 @@ def first() -> list[QueryOutcome]:
         outcome("page", passage(1, source_url=address + "0"), latency_ms=1),
         outcome("gone", passage(1, source_url=address + "1"), latency_ms=1),
         outcome("overlap", passage(0), passage(1, document_id="part-0"), latency_ms=1),
-        outcome("   ", refused=True, min_results=0),
+        outcome("   ", refused=True, error="empty", min_results=0),
     ]
 
 
@@ -109,7 +110,7 @@ def sources(*, required: bool) -> SourceTexts:
         {
             "https://book.example/0": Page(f"menu {' '.join(WORDS)} footer", ""),
             "https://book.example/10": Page("something else", ""),
-            "https://book.example/11": Page("", "it answered 404"),
+            "https://book.example/11": Page(None, "it answered 404"),
         },
         required,
     )
@@ -128,7 +129,7 @@ class Stored:
         return PassageSource(text=f"{heading}\n{one.text}", digest=sha if one.id == "c0" else "")
 
 
-def again(text: str, ms: float, *found: int, **fields: Any) -> QueryOutcome:
+def again(text: str, ms: float, *found: int, **fields: Any) -> RecordedSearch:
     """Return the outcome of a repeated search."""
     return outcome(text, *(passage(number) for number in found), latency_ms=ms, **fields)
 
@@ -138,10 +139,10 @@ SLOW_AND_WRONG = [
     again("sound", 9.0, 1, 0),
     again("gone", 8.0, 1),
     again("slow", 8.0, error="down"),
-    again("notes", 7.0, 0, partial=True),
+    again("notes", 7.0, 0, degraded=("no words",)),
     again("notes", 7.0, 0),
     again("few", 4000.0, 2, min_results=2),
-    again("   ", 0.0, refused=True, min_results=0),
+    again("   ", 0.0, refused=True, error="empty", min_results=0),
 ]
 LOADED = [again("sound", 30.0, 0, 1), again("sound", 60.0, 0), again("weak", 1.0, 5, cut=True)]
 
@@ -168,7 +169,7 @@ LOADED = [again("sound", 30.0, 0, 1), again("sound", 60.0, 0), again("weak", 1.0
 )
 async def test_the_report_of_a_validation(name: str, limits: Thresholds, *, required: bool) -> None:
     """Every check of every query, every number of sequence and load, and each fault of the whole run."""
-    run = ValidationRun(
+    run = Run(
         first=first(),
         sequence=SLOW_AND_WRONG,
         load=LOADED,
@@ -180,7 +181,7 @@ async def test_the_report_of_a_validation(name: str, limits: Thresholds, *, requ
     stored = await load_documents(target, run)  # type: ignore[arg-type]
     done = build_report(
         run,
-        ValidationSuite(queries=[one.query for one in run.first]),
+        suite_of(run),
         origin="suite.yaml",
         about=TargetInfo(store="memory", collection="book", model="stub", dimension=3),
         thresholds=limits,
@@ -196,7 +197,7 @@ def test_a_sequence_is_slower_beyond_both_limits() -> None:
     """By more than the factor and by more than the milliseconds, in a quarter of the sequence or two."""
 
     def slowdown(first: float, *times: float) -> tuple[float, bool]:
-        run = ValidationRun(
+        run = Run(
             first=[outcome("a", latency_ms=first), outcome("b", error="down")],
             sequence=[outcome("a", latency_ms=ms, error="" if ms else "down") for ms in times],
             load=[],
@@ -222,7 +223,7 @@ def test_a_sequence_is_slower_beyond_both_limits() -> None:
 
 async def test_a_run_without_repeats_has_no_report_of_them() -> None:
     """Neither sequence nor load are checked when none ran, and a page stands in for a missing source."""
-    run = ValidationRun(
+    run = Run(
         first=[outcome("sound", passage(0), latency_ms=4.0)],
         sequence=[],
         load=[],
@@ -232,7 +233,7 @@ async def test_a_run_without_repeats_has_no_report_of_them() -> None:
     )
     done = build_report(
         run,
-        ValidationSuite(queries=[one.query for one in run.first]),
+        suite_of(run),
         origin="generated",
         about=TargetInfo(store="memory", collection="book", model="stub", dimension=3),
         thresholds=Thresholds(),
@@ -253,7 +254,7 @@ class Clocked:
     def clock(self) -> float:
         return self.now
 
-    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         self.asked.append((query, limit))
         self.now += 0.25 + len(self.asked) / 64
         if len(self.asked) % 4 == 0 and query == "down":
@@ -263,7 +264,7 @@ class Clocked:
         if query == "stall":
             self.now += 90.0 if len(self.asked) > 20 else 0.0
             await asyncio.Event().wait()
-        return RetrievedPassages(
+        return SearchOutcome(
             passages=[passage(number) for number in range(min(limit, 3))],
             embedding_ms=1.00049,
             search_ms=2.00051,
@@ -275,9 +276,7 @@ async def test_what_a_validation_runs(caplog: pytest.LogCaptureFixture) -> None:
     """Each search with its limit, outcome and times; the sequence, the readers, and what the limit cuts off."""
     texts = ["ab", " ", "down", "late", "partly", "a" * 4]
     suite = ValidationSuite(
-        queries=[
-            TestQuery(query_text=text, min_results=number) for number, text in enumerate(texts)
-        ]
+        queries=[TestQuery(text=text, min_results=number) for number, text in enumerate(texts)]
     )
     target = Clocked()
     progress: list[tuple[int, int | None]] = []
@@ -291,9 +290,18 @@ async def test_what_a_validation_runs(caplog: pytest.LogCaptureFixture) -> None:
     )
     plain = msgspec.to_builtins(run)
     for part in ("first", "sequence", "load"):
-        for one in plain[part]:
-            one["query"] = one["query"]["query_text"]
-            one["passages"] = len(one["passages"])
+        plain[part] = [
+            {
+                "query": one.query.text,
+                "passages": len(one.passages),
+                **{
+                    name: getattr(one, name) for name in ("latency_ms", "embedding_ms", "search_ms")
+                },
+                **{name: getattr(one, name) for name in ("error", "refused", "cut", "partial")},
+                "notes": list(one.degraded),
+            }
+            for one in getattr(run, part)
+        ]
     logged = [
         {name: record.__dict__[name] for name in ("action", "error", "hint", "characters")}
         for record in caplog.records
@@ -306,7 +314,7 @@ async def test_what_a_validation_runs(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_search_that_does_not_answer_is_cut_off() -> None:
     """It ends with its own limit, or with that of the run, which the outcome tells apart."""
     target = Clocked()
-    queries = [TestQuery(query_text=text) for text in ("quick", "stall")]
+    queries = [TestQuery(text=text) for text in ("quick", "stall")]
     limits = Limits(clients=0, repeats=18, timeout_s=0.01, time_limit_s=80.0)
     run = await run_validation(
         target,  # type: ignore[arg-type]
@@ -332,16 +340,16 @@ async def test_the_first_search_may_end_a_validation(
     """Another model does, and so does no answer in time; a refused query does not."""
 
     class Refusing(Clocked):
-        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
             self.asked.append((query, limit))
             if error is None:
                 await asyncio.Event().wait()
             if len(self.asked) == 1:
                 raise error or AssertionError
-            return RetrievedPassages(passages=[], embedding_ms=0, search_ms=0)
+            return SearchOutcome(passages=[], embedding_ms=0, search_ms=0)
 
     target = Refusing()
-    suite = ValidationSuite(queries=[TestQuery(query_text=one) for one in (" ab ", "abc")])
+    suite = ValidationSuite(queries=[TestQuery(text=one) for one in (" ab ", "abc")])
     limits = Limits(clients=0, repeats=0, time_limit_s=0.01 if error is None else 9.0)
     if kind is None:
         run = await run_validation(target, suite, limits)  # type: ignore[arg-type]
@@ -349,7 +357,7 @@ async def test_the_first_search_may_end_a_validation(
     else:
         with pytest.raises(kind):
             await run_validation(target, suite, limits)  # type: ignore[arg-type]
-    assert target.asked[0] == ("abc", 3)
+    assert target.asked[0] == ("abc", 5)
 
 
 def test_the_chart_of_latencies() -> None:
@@ -368,26 +376,26 @@ def test_the_chart_of_latencies() -> None:
     assert_expected("validation_latency.svg", "\n".join(charts))
 
 
-def _sections() -> list[Section]:
+def _sections() -> list[Passage]:
     long = " ".join(f"word{number}" for number in range(30))
     return [
-        Section(
+        Passage(
             heading="Start here",
             section_path="Book > Start here",
             text=f"Start here\n{long}",
             source_url="https://a.example/?q=1",
         ),
-        Section(heading="", section_path="Book > Second", text=f"body {long}", source_url=""),
-        Section(heading="It", section_path="It", text="It", source_url=""),
-        Section(heading="Third", section_path="", text="just a few words", source_url="x"),
-        Section(
+        Passage(heading="", section_path="Book > Second", text=f"body {long}", source_url=""),
+        Passage(heading="It", section_path="It", text="It", source_url=""),
+        Passage(heading="Third", section_path="", text="just a few words", source_url="x"),
+        Passage(
             heading=" ".join(WORDS),
             section_path=" ".join([*WORDS, "one"]),
             text=long,
             source_url="y",
         ),
-        Section(heading="BOOK", section_path="book > second", text=f"body {long}", source_url="z"),
-        Section(heading="abc", section_path="abc", text="", source_url=""),
+        Passage(heading="BOOK", section_path="book > second", text=f"body {long}", source_url="z"),
+        Passage(heading="abc", section_path="abc", text="", source_url=""),
     ]
 
 
@@ -504,7 +512,7 @@ def test_results_and_thresholds() -> None:
     """A query that requires nothing has neither fault; the threshold itself is enough."""
 
     def faults(least: int, *found: Passage, topics: list[str] | None = None) -> list[str | None]:
-        query = TestQuery(query_text="q", min_results=least, expected_topics=topics)
+        query = Query(text="q", min_results=least, expected_topics=topics)
         return [checks.results_fault(query, found), checks.threshold_fault(query, found, 0.5)]
 
     assert_expected(

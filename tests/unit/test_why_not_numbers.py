@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from whence.provenance.outcome import WhyNot
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.redaction import chunk_ids
-from whence.provenance.stage_records import CandidateRecord, Scalar, Selection, StageRun
+from whence.provenance.stage_records import Scalar, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -19,6 +19,7 @@ from whence.provenance.stages import (
 from whence.provenance.trace import read_trace
 from whence.provenance.why_not import why_not
 from whence.schema.document_rag import Refusal, RefusalCode
+from whence.schema.passages import Passage
 
 LIMITS: dict[str, Scalar] = {
     "doc_limit": 2,
@@ -28,10 +29,10 @@ LIMITS: dict[str, Scalar] = {
 }
 
 
-def _found(**codes: str) -> list[CandidateRecord]:
+def _found(**codes: str) -> list[Passage]:
     """Return six candidates `a` to `f`, with scores from 0.75 down in steps of 1/16, and reasons by name."""
     return [
-        CandidateRecord(
+        Passage(
             chunk_id=name,
             rank=rank,
             document_id=f"doc-{name}",
@@ -42,13 +43,13 @@ def _found(**codes: str) -> list[CandidateRecord]:
     ]
 
 
-def _stage(row: CandidateRecord) -> str:
+def _stage(row: Passage) -> str:
     return DROP_REASONS[row.reason_code].stage if row.reason_code else ""
 
 
 def _told(
     item: str,
-    rows: list[CandidateRecord],
+    rows: list[Passage],
     kept: dict[str, float] | None = None,
     *,
     settings: dict[str, Scalar] | None = None,
@@ -60,7 +61,10 @@ def _told(
     refused = Refusal(code=refusal, reason="why") if refusal else None
     read = [row for row in rows if _stage(row) != "exploration"]
     late = [row for row in rows if _stage(row) == "synthesis"]
-    focus = [Selection(name, 0.0, score) for name, score in (kept or {}).items()]
+    focus = [
+        Passage(chunk_id=name, raw_score=0.0, final_score=score)
+        for name, score in (kept or {}).items()
+    ]
     trace = read_trace(
         [
             *question_triples(
@@ -128,7 +132,7 @@ def test_where_nothing_was_kept_nothing_is_before_the_cut() -> None:
     assert (numbers["cut_rank"], numbers["cut_score"], numbers["gap"]) == (1, 0.75, None)
 
 
-def _reranked(codes: dict[str, str]) -> list[CandidateRecord]:
+def _reranked(codes: dict[str, str]) -> list[Passage]:
     """Return the candidates as a reranker turned them round."""
     return [
         replace(row, rerank_rank=7 - row.rank, raw_score=row.rank / 4, final_score=row.rank / 8)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from whence.answering.prompts import section_of
-from whence.retrieval.services import Passage
 from whence.schema.document_rag import BestPassage, Citation, Refusal, RefusalCode
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
 from whence.text.claims import Source, read_claims, says_nothing, supports
 

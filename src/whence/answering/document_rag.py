@@ -26,23 +26,15 @@ from whence.answering.plain_services import (
     RerankerClient,
     SearchClient,
 )
-from whence.answering.state import (
-    ChunkCallback,
-    ExplainCallback,
-    Question,
-    RagOptions,
-    SaveAnswerCallback,
-    check_question,
-    new_question,
-)
+from whence.answering.state import Question, RagOptions, SaveAnswerCallback, new_question
 from whence.answering.trace_recorder import Sources, new_answer_id, utc_now
-from whence.retrieval import services
+from whence.operations.ask import ChunkCallback, DocumentRagRequest, ExplainCallback, check_question
 from whence.retrieval.diversity import DEFAULT_LAMBDA, check_diversity
 from whence.retrieval.fusion import reciprocal_ranks
 from whence.retrieval.pipeline import find_candidates, read_passages
-from whence.retrieval.services import Deadline
+from whence.retrieval.services import Deadline, PlannedQuery
 from whence.schema.access import Access
-from whence.schema.document_rag import Answer, Diversity, DocumentRagRequest
+from whence.schema.document_rag import Answer, Diversity
 from whence.schema.search import SearchMode
 
 RetrievalMode = Literal["vector", "keyword", "hybrid"]
@@ -254,12 +246,12 @@ class Query:
     ) -> tuple[list[str], list[str]]:
         """Return the texts and the ids of the best chunks, in one order; `query` is searched by its words."""
         plain, limit = self._services(), self.fetch_limit
-        queries = [services.Query(query, None, limit)] if plain.mode != "dense" else []
+        queries = [PlannedQuery(query, None, limit)] if plain.mode != "dense" else []
         if plain.mode != "bm25":
             share = max(1, limit // max(1, len(concepts)))
             vectors = await self.get_vectors(concepts)
             queries += [
-                services.Query(concept, vector, share)
+                PlannedQuery(concept, vector, share)
                 for concept, vector in zip(concepts, vectors, strict=True)
             ]
         weights = None

@@ -14,23 +14,23 @@ from msgspec.structs import replace
 
 from whence.answering.state import Question
 from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection
+from whence.provenance.stage_records import ModelUse, Scalar
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
+from whence.quoting.follow_ups import standalone_question
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.editions import newest_first
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
-from whence.retrieval.rerank import CheckedReranking, RerankedItem, order_scores, read_reranking
+from whence.retrieval.rerank import CheckedReranking, order_scores, read_reranking, unscored_fault
 from whence.retrieval.services import (
     Embedded,
-    Passage,
-    Query,
+    PlannedQuery,
     RetrievalServices,
     both_readings,
 )
 from whence.schema.errors import WhenceError
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
-from whence.text.follow_ups import standalone_question
 from whence.text.spelling import as_written, correct_text
 
 #: List marks that models write although the prompt forbids them.
@@ -64,7 +64,7 @@ async def process_query(question: Question) -> ProcessedQuery:
     """
     trace, options = question.trace, question.options
     trace.begin("grounding")
-    if question.history:
+    if question.request.history:
         await _complete(question)
     await _correct(question)
     text, made = question.text, question.corrections
@@ -108,7 +108,7 @@ async def process_query(question: Question) -> ProcessedQuery:
 
 async def _complete(question: Question) -> None:
     """Complete a follow-up question from the earlier ones: by a language model, else by rule."""
-    earlier = question.history[-_MOST_EARLIER:]
+    earlier = question.request.history[-_MOST_EARLIER:]
     result = await _or_error(
         question.deadline.limit(
             "completing the question",
@@ -136,7 +136,7 @@ async def _correct(question: Question) -> None:
         return
     found = await question.retrieval.check_spelling(question.text)
     question.absent = found.absent
-    if question.exact:
+    if question.request.exact:
         question.absent += tuple(one.source for one in found.corrections)
     elif found.corrections:
         question.asked = question.asked or question.text
@@ -187,7 +187,7 @@ async def _or_error(call: Awaitable[T]) -> T | WhenceError:
 class SearchPlan(msgspec.Struct, frozen=True):
     """The searches of one question."""
 
-    queries: list[Query]
+    queries: list[PlannedQuery]
     """The question's own first, then one for each concept."""
     own: int
     """How many are the question's own."""
@@ -228,16 +228,16 @@ async def plan_searches(
         embedded = await _or_error(retrieval.embed(concepts, "concepts"))
     known = (one for one in (embedded, own) if isinstance(one, Embedded) and one.model)
     model = next(known, None)
-    queries = [Query(text, None, pool)] if mode == "bm25" or words_apart else []
+    queries = [PlannedQuery(text, None, pool)] if mode == "bm25" or words_apart else []
     if isinstance(own, Embedded):
-        queries.append(Query(text, own.vectors[0], pool))
+        queries.append(PlannedQuery(text, own.vectors[0], pool))
         if mode == "hybrid" and not words_apart and _RELEASE.search(text):
             # Notes of all releases are alike in meaning; the number is a word.
-            queries.append(Query(text, None, pool))
+            queries.append(PlannedQuery(text, None, pool))
     elif own is not None and mode != "dense":
         reason = f"words alone find candidates, the question could not be embedded: {own.message}"
         degrade("embedding", "question_not_embedded", reason)
-        queries = [Query(text, None, pool)]
+        queries = [PlannedQuery(text, None, pool)]
     elif own is not None:
         if isinstance(embedded, WhenceError) or not concepts:
             raise own
@@ -252,7 +252,8 @@ async def plan_searches(
     own_queries = len(queries)
     share = share_of_pool(pool, len(concepts))
     vectors = embedded.vectors or [None] * len(concepts)
-    queries += [Query(one, vector, share) for one, vector in zip(concepts, vectors, strict=True)]
+    for concept, vector in zip(concepts, vectors, strict=True):
+        queries.append(PlannedQuery(concept, vector, share))
     return SearchPlan(queries, own_queries, model)
 
 
@@ -346,7 +347,7 @@ async def find(
     return found
 
 
-async def _read(question: Question, candidates: Sequence[CandidateRecord]) -> list[Passage]:
+async def _read(question: Question, candidates: Sequence[Passage]) -> list[Passage]:
     """Read the texts of candidates; record digests, and why candidates without a text are dropped."""
     reasons: dict[str, DropCode] = {}
     found = await read_passages(question.retrieval, candidates, reasons)
@@ -408,73 +409,70 @@ async def rerank(question: Question, passages: list[Passage]) -> list[Passage]:
     if not reranking.kept and question.diversity is None:
         return passages
     question.selected = True
-    records = {one.chunk_id: question.candidates[one.chunk_id] for one in passages}
-    if reranking.kept:
-        _add_reranking(records, [one.chunk_id for one in read], reranking, limit)
-    kept: Sequence[RerankedItem] = reranking.kept
+    kept: Sequence[Passage] = reranking.kept
+    if kept:
+        outcomes = _outcomes(passages, len(read), reranking, limit)
+    else:
+        outcomes = {one.chunk_id: one for one in passages}
     if question.diversity is not None:
-        kept = _choose_diverse(question, passages, kept, question.diversity, records)
-    selections = [
-        Selection(
-            passages[one.index].chunk_id, one.raw_score, one.final_score if trace.full else None
-        )
-        for one in kept
-    ]
+        kept = _choose_diverse(question, passages, kept, question.diversity, outcomes)
     await trace.end(
         partial(
             focus_triples,
-            selections=selections,
-            candidates=records.values() if trace.full else (),
+            selections=kept if trace.full else [replace(one, final_score=None) for one in kept],
+            candidates=outcomes.values() if trace.full else (),
         ),
         candidates_in=len(passages),
-        candidates_out=len(selections),
+        candidates_out=len(kept),
         models=(question.models["reranker"],) if "reranker" in question.models else (),
     )
-    return [passages[one.index] for one in kept]
+    return [*kept]
 
 
 def _choose_diverse(
     question: Question,
     passages: Sequence[Passage],
-    items: Sequence[RerankedItem],
+    reranked: Sequence[Passage],
     weight: float,
-    records: dict[str, CandidateRecord],
-) -> list[RerankedItem]:
-    """Return the items chosen by MMR, of the order of retrieval without items; complete the records."""
-    out: DropCode = "reranked_out" if items else "over_limit"
-    if not items:
-        found = order_scores(question.candidates[one.chunk_id].score for one in passages)
+    outcomes: dict[str, Passage],
+) -> list[Passage]:
+    """Return those chosen by MMR, of the order of retrieval without a reranker; complete the outcomes."""
+    out: DropCode = "reranked_out" if reranked else "over_limit"
+    if not reranked:
+        found = order_scores(passages)
         # Without scores relevance falls evenly with the rank.
         count = len(passages)
         scores = found or [1.0 - place / count for place in range(count)]
-        items = [RerankedItem(place, score, score) for place, score in enumerate(scores)]
-    texts = [passages[one.index].text for one in items]
-    scores = [one.final_score for one in items]
+        reranked = [
+            replace(one, raw_score=score, final_score=score)
+            for one, score in zip(passages, scores, strict=True)
+        ]
+    texts = [one.text for one in reranked]
+    scores = [one.order_score for one in reranked]
     chosen = diversify(texts, scores, question.doc_limit, weight)
     kept, last = frozenset(chosen.kept), max(chosen.kept)
-    for place, item in enumerate(items):
-        chunk_id = passages[item.index].chunk_id
-        records[chunk_id] = replace(
-            records[chunk_id],
+    for place, one in enumerate(reranked):
+        outcomes[one.chunk_id] = replace(
+            outcomes[one.chunk_id],
             diversity_score=chosen.scores[place],
             overlap=chosen.overlaps[place],
             reason_code="" if place in kept else "less_diverse" if place < last else out,
         )
-    return [items[place] for place in chosen.kept]
+    return [reranked[place] for place in chosen.kept]
 
 
 async def _score(question: Question, passages: Sequence[Passage], limit: int) -> CheckedReranking:
     """Return the valid part of the reranker's reply, and note its model."""
-    scores = order_scores(question.candidates[one.chunk_id].score for one in passages)
+    scores = order_scores(passages)
     reply = await _or_error(question.retrieval.rerank(question.text, passages, scores, limit))
     if isinstance(reply, WhenceError):
         question.trace.degrade(
             "rerank", "reranker_failed", f"the order of retrieval was kept: {reply.message}"
         )
         return _NOT_RERANKED
-    reranking = read_reranking(reply.results, len(passages), limit, reply.others)
+    reranking = read_reranking(reply.results, passages, limit, reply.others)
     if reply.unscored:
-        question.trace.degrade("rerank", "reranker_reply_invalid", reply.fault)
+        question.trace.degrade("rerank", "reranker_reply_invalid", unscored_fault(reply))
     if reranking.faults or not reranking.kept:
         left_out = f"{len(reranking.faults)} entries of the reply were left out"
         what = left_out if reranking.kept else "the order of retrieval was kept"
@@ -487,25 +485,14 @@ async def _score(question: Question, passages: Sequence[Passage], limit: int) ->
     return reranking
 
 
-def _add_reranking(
-    records: dict[str, CandidateRecord],
-    read: Sequence[str],
-    reranking: CheckedReranking,
-    limit: int,
-) -> None:
-    """Add rank and scores to the candidates, and why the reranker dropped them; it read the first ones."""
-    kept = len(reranking.kept)
+def _outcomes(
+    passages: Sequence[Passage], read: int, reranking: CheckedReranking, limit: int
+) -> dict[str, Passage]:
+    """Return the passages by id, with rank, scores and why they were dropped; the first `read` were read."""
     # A full reply implies that all others rank lower; a short one says nothing of them.
-    unscored = "reranked_out" if kept >= limit else "not_scored"
-    for index, (chunk_id, record) in enumerate(records.items()):
-        code = unscored if index < len(read) else "over_rerank_limit"
-        records[chunk_id] = replace(record, reason_code=code)
-    for rank, item in enumerate((*reranking.kept, *reranking.rest), start=1):
-        chunk_id = read[item.index]
-        records[chunk_id] = replace(
-            records[chunk_id],
-            rerank_rank=rank,
-            raw_score=item.raw_score,
-            final_score=item.final_score,
-            reason_code="" if rank <= kept else "reranked_out",
-        )
+    unscored = "reranked_out" if len(reranking.kept) >= limit else "not_scored"
+    outcomes = {
+        one.chunk_id: replace(one, reason_code=unscored if place < read else "over_rerank_limit")
+        for place, one in enumerate(passages)
+    }
+    return outcomes | {one.chunk_id: one for one in (*reranking.kept, *reranking.rest)}

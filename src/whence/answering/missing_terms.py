@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from whence.answering.state import Question
-from whence.retrieval.services import Passage
+from whence.quoting.identifiers import defines_key, neighbours_in_path
+from whence.quoting.named_terms import NamedTerm, named_terms, nearest_term
 from whence.schema.document_rag import BestPassage, Refusal
-from whence.text.identifiers import defines_key, neighbours_in_path
-from whence.text.named_terms import NamedTerm, named_terms, nearest_term
+from whence.schema.passages import Passage
 
 #: Terms of a question that are looked for, at most.
 _MAX_TERMS: Final = 8

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
-from whence.answering.code_evidence import CodeRetrieval
-from whence.answering.evidence import process_query, rerank, retrieve
+from whence.answering.evidence import ProcessedQuery, process_query, rerank, retrieve
 from whence.answering.missing_terms import find_missing_term
 from whence.answering.state import Question
 from whence.answering.writing import write_answer
 from whence.provenance.stages import question_triples
 from whence.retrieval.services import as_whence_error
 from whence.schema.document_rag import Answer
+from whence.schema.passages import Passage
 from whence.schema.version import VERSION
 
+Retrieve = Callable[[Question, ProcessedQuery], Awaitable[list[Passage]]]
+"""Retrieval and reranking in one: queries in, passages out."""
 
-async def answer(question: Question, code: CodeRetrieval | None = None) -> Answer:
-    """Answer one question, about code when `code` is given; when a stage fails, the trace ends in a failure.
+
+async def answer(question: Question, own: Retrieve | None = None) -> Answer:
+    """Answer one question, by its `own` retrieval if given; when a stage fails, the trace ends in a failure.
 
     Raises:
         WhenceError: A stage failed that the answer depends on.
@@ -34,13 +38,13 @@ async def answer(question: Question, code: CodeRetrieval | None = None) -> Answe
             settings=question.all_settings(),
         )
         processed = await process_query(question)
-        if code is None:
+        if own is None:
             passages = await retrieve(question, processed)
             question.refusal = await find_missing_term(question, passages)
             if question.refusal is None:
                 passages = await rerank(question, passages)
         else:
-            passages = await code.retrieve(question, processed)
+            passages = await own(question, processed)
         return await write_answer(question, passages)
     except Exception as error:
         known = as_whence_error(error, "the question")

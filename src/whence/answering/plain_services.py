@@ -7,16 +7,21 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
-from whence.answering.state import ChunkCallback, RagOptions
-from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
+from whence.answering.state import RagOptions
+from whence.operations.ask import ChunkCallback
+from whence.retrieval.rerank import finite_number
+from whence.retrieval.services import Deadline, Embedded, PlannedQuery
 from whence.retrieval.spelling import Spelling
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError, NotFound, WhenceError
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
-from whence.schema.search import SearchMode
+from whence.schema.rerank import RerankResponse
+from whence.schema.search import Candidate, SearchMode, SearchResponse
+from whence.schema.texts import ChunkText
 
 logger = logging.getLogger(__name__)
 
@@ -155,12 +160,12 @@ class PlainServices:
         """Return True: the clients do not list their words."""
         return True
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse | WhenceError]:
         """See `RetrievalServices.search`."""
         self.log("Getting chunks from embeddings store...")
         return await asyncio.gather(*map(self._search, queries))
 
-    async def _search(self, query: Query) -> Ranking | WhenceError:
+    async def _search(self, query: PlannedQuery) -> SearchResponse | WhenceError:
         call: Callable[..., Awaitable[Sequence[Any]]]
         if query.vector is not None:
             call = partial(self.vectors.query, vector=query.vector)
@@ -174,7 +179,7 @@ class PlainServices:
         except WhenceError as error:
             return error
         self.log("Got %d chunks", len(matches))
-        return Ranking(matches)
+        return SearchResponse(candidates=tuple(map(read_match, matches)))
 
     async def fetch(
         self, chunk_ids: Sequence[str], *, with_places: bool = False
@@ -188,9 +193,10 @@ class PlainServices:
         timeout_s = self.options.texts_timeout_s
         fetch_chunks = self.fetch_chunks
         if fetch_chunks is not None:
-            return await self.deadline.limit(
+            found = await self.deadline.limit(
                 "reading the texts", lambda: fetch_chunks(chunk_ids), timeout_s
             )
+            return {one: _read_text(one, found.get(one)) for one in chunk_ids}
         slots = asyncio.Semaphore(self.options.fetch_concurrency)
         deadline = self.deadline.within(timeout_s)
         texts = await asyncio.gather(
@@ -202,11 +208,12 @@ class PlainServices:
         """Return one text, None when it does not exist, or the error."""
         async with slots:
             try:
-                return await deadline.limit(
+                text = await deadline.limit(
                     f"reading chunk {chunk_id}",
                     lambda: self.fetch_chunk(chunk_id),
                     self.options.texts_timeout_s,
                 )
+                return _read_text(chunk_id, text)
             except NotFound:
                 return None
             except WhenceError as error:
@@ -214,7 +221,7 @@ class PlainServices:
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
-    ) -> RerankReply:
+    ) -> RerankResponse:
         """Have the best passages chosen."""
         reranker = self.reranker
         assert reranker is not None
@@ -227,4 +234,24 @@ class PlainServices:
             self.options.rerank_timeout_s,
             share=0.5,
         )
-        return RerankReply(results)
+        return RerankResponse(results=cast("Any", results))
+
+
+def _read_text(chunk_id: str, text: Any) -> Any:
+    """Read a text that a client returned; a plain one names no document."""
+    if isinstance(text, str):
+        return ChunkText(chunk_id=chunk_id, document_id="", content=text)
+    return text
+
+
+def read_match(match: Any) -> Candidate:
+    """Read what a client found as a candidate; its score is None where only the order is known."""
+    names = ("score", "dense_score", "sparse_score", "graph_score", "name_score")
+    scores: dict[str, Any] = {name: finite_number(getattr(match, name, None)) for name in names}
+    chunk_id, document_id = getattr(match, "chunk_id", ""), getattr(match, "document_id", "")
+    return Candidate(
+        chunk_id=chunk_id if isinstance(chunk_id, str) else "",
+        document_id=document_id if isinstance(document_id, str) else "",
+        rank=0,
+        **scores,
+    )

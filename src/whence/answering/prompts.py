@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from whence.answering.state import ChunkCallback
 from whence.models.protocols import WriteRequest
+from whence.operations.ask import ChunkCallback
 from whence.retrieval.editions import old_editions
-from whence.retrieval.services import Caller, Passage
+from whence.retrieval.services import Caller
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.message import Message
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 
 EXTRACT_CONCEPTS = "extract-concepts"

@@ -7,42 +7,29 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from whence.answering.code_evidence import CodeRetrieval
-from whence.answering.pipeline import answer
+from whence.answering.pipeline import Retrieve, answer
 from whence.answering.prompts import QuestionContext, WriterClient
-from whence.answering.state import (
-    Question,
-    RagOptions,
-    check_question,
-    new_question,
-)
+from whence.answering.state import Question, RagOptions, new_question
 from whence.answering.trace_recorder import Sources
+from whence.operations.ask import DocumentRagRequest, check_question
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.diversity import DEFAULT_LAMBDA, check_diversity
-from whence.retrieval.pipeline import check_text
+from whence.retrieval.pipeline import check_text, search_mode
 from whence.retrieval.services import RetrievalClients, Timeouts, as_whence_error
-from whence.schema.code_rag import CODE_RAG, CodeRagRequest
-from whence.schema.document_rag import (
-    Answer,
-    AnswerPiece,
-    Diversity,
-    DocumentRagRequest,
-    ExplainEvent,
-    TraceRecord,
-)
+from whence.schema.code_rag import CodeRagRequest
+from whence.schema.codec import to_builtins
+from whence.schema.document_rag import Answer, AnswerPiece, Diversity, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput, WhenceError
-from whence.schema.graph import Direction, ExpandRequest
 from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
-from whence.schema.texts import BudgetKind, Prioritize, TextBudget, TextPlan
 
-if TYPE_CHECKING:
-    from whence.store.snapshot_protocols import CodeStore
+#: Fields of a request that a record has of its own, or that do not concern the answer.
+_BESIDE = frozenset({"access", "question", "answer_id", "streaming", "explain", "record"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +50,12 @@ class AnswerStream:
         """Add a piece of the answer's text."""
         self.replies.put_nowait(AnswerPiece(text=text, end_of_stream=end_of_stream))
 
-    async def run(
-        self, question: Question, code: CodeRetrieval | None
-    ) -> AsyncGenerator[Message, None]:
+    async def run(self, question: Question, own: Retrieve | None) -> AsyncGenerator[Message, None]:
         """Run the question and yield all replies; the trace is published before the answer, which is last.
 
         Leaving the stream early cancels the question.
         """
-        task = asyncio.ensure_future(answer(question, code))
+        task = asyncio.ensure_future(answer(question, own))
         task.add_done_callback(self.replies.put_nowait)
         explaining, replied = True, False
         try:
@@ -115,7 +100,7 @@ class AnswerStream:
             access=self.message.access,
             events=tuple(question.trace.events),
             answer=answer,
-            settings=question.all_settings(),
+            settings=question.all_settings() | {"operation": recorded(question.request)},
             asked_at=question.asked_at,
             collection_version=min(self.versions, default=0),
         )
@@ -137,6 +122,12 @@ class AnswerStream:
         return True
 
 
+def recorded(request: DocumentRagRequest | CodeRagRequest) -> str:
+    """Return the JSON that repeats a question, without what stands beside it in the record."""
+    fields = to_builtins(request)
+    return json.dumps({name: fields[name] for name in fields.keys() - _BESIDE}, sort_keys=True)
+
+
 class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the document RAG processor."""
 
@@ -156,35 +147,6 @@ class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknow
     """Largest `doc_limit` of a request; a larger one is refused."""
     max_fetch_limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1500
     """Largest `fetch_limit` of a request; a larger one is refused."""
-    trace_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 10.0
-    """Seconds for publishing the trace."""
-
-
-class CodeRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the code RAG processor; a request may say otherwise."""
-
-    mode: SearchMode = "hybrid"
-    """How seeds are found."""
-    seed_limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
-    """Nodes found by the search to start from."""
-    max_depth: Annotated[int, msgspec.Meta(ge=1, le=100)] = 2
-    """Most steps from a seed."""
-    max_nodes: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 120
-    """Most nodes, seeds included, of a request without a `doc_limit`."""
-    relations: Annotated[
-        tuple[Annotated[str, msgspec.Meta(pattern=r"\S")], ...], msgspec.Meta(max_length=100)
-    ] = ()
-    """Relations to follow, with or without prefix, in any case; empty, or `*`, for all."""
-    direction: Direction = "out"
-    """Which way edges are walked."""
-    prioritize: Prioritize = "balanced"
-    """Which texts go first."""
-    budget_kind: BudgetKind = "tokens"
-    """What the budget counts."""
-    budget_limit: Annotated[int, msgspec.Meta(ge=1)] = 4000
-    """What the texts may add up to."""
-    max_doc_limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 500
-    """Largest `doc_limit` of a request; a larger one is refused."""
     trace_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 10.0
     """Seconds for publishing the trace."""
 
@@ -221,14 +183,15 @@ def answer_document_request(
     weight = message.diversity_lambda
     if weight is not None or message.diversity is not None:
         check_diversity(message.diversity, weight)
+    mode = search_mode(message.mode or parameters.mode)
     message = replace(
         message,
+        mode=mode,
         diversity=message.diversity or parameters.rerank_diversity,
         diversity_lambda=parameters.rerank_diversity_lambda if weight is None else weight,
         fetch_limit=message.fetch_limit or parameters.fetch_limit,
         rerank_limit=message.rerank_limit or parameters.rerank_limit,
     )
-    mode = message.mode or parameters.mode
     settings: dict[str, Scalar] = {"collection": message.collection, "mode": mode}
     if message.filters:
         wire = msgspec.json.encode(message.filters, order="deterministic")
@@ -237,77 +200,22 @@ def answer_document_request(
         settings["history"] = msgspec.json.encode(message.history).decode()
     if as_of:
         settings["as_of"] = as_of
-    return _answer(message, parameters, context, sources, settings, filters=message.filters)
-
-
-async def answer_code_request(
-    message: CodeRagRequest,
-    parameters: CodeRagParameters,
-    context: QuestionContext,
-    sources: Sources,
-    store: CodeStore,
-) -> AsyncGenerator[Message, None]:
-    """Answer a question about code; `store` resolves the snapshot.
-
-    Raises:
-        BadInput: The question is invalid, a limit is out of range, no snapshot is named, or the answer id
-            cannot be part of an IRI.
-        NotFound: The snapshot does not exist.
-    """
-    _check_code_request(message, parameters)
-    message = replace(message, doc_limit=message.doc_limit or parameters.max_nodes)
-    if message.snapshot:
-        record = await store.resolve_snapshot(message.snapshot, within=message.set_name)
-    else:
-        record = await store.resolve_set(message.set_name, message.snapshot_source)
-    code = CodeRetrieval(
-        caller=context,
-        collection=record.collection,
-        seed_limit=message.seed_limit or parameters.seed_limit,
-        expand=ExpandRequest(
-            access=message.access,
-            snapshot=record.info.snapshot_id,
-            seeds=(),
-            max_depth=message.max_depth or parameters.max_depth,
-            max_nodes=message.doc_limit,
-            relations=message.relations or parameters.relations,
-            direction=message.direction or parameters.direction,
-        ),
-        plan=TextPlan(
-            prioritize=message.prioritize or parameters.prioritize,
-            budget=message.budget
-            or TextBudget(kind=parameters.budget_kind, limit=parameters.budget_limit),
-        ),
+    timeout_s = parameters.trace_timeout_s
+    return answer_request(
+        message, parameters, context, sources, settings, timeout_s, filters=message.filters
     )
-    walk, plan = code.expand, code.plan
-    # Enough to ask the question again.
-    settings: dict[str, Scalar] = {
-        "flow": CODE_RAG,
-        "collection": code.collection,
-        "repo": record.info.repo,
-        "snapshot_id": walk.snapshot,
-        "mode": message.mode or parameters.mode,
-        "seed_limit": code.seed_limit,
-        "graph_max_depth": walk.max_depth,
-        "graph_max_nodes": walk.max_nodes,
-        "graph_edge_allowlist": json.dumps(walk.relations) if walk.follows_some else "*",
-        "graph_direction": walk.direction,
-        "prioritize": plan.prioritize,
-        "budget_kind": plan.budget.kind,
-        "budget_limit": plan.budget.limit,
-    }
-    return _answer(message, parameters, context, sources, settings, code=code)
 
 
-def _answer(
+def answer_request(
     message: DocumentRagRequest | CodeRagRequest,
-    parameters: DocumentRagParameters | CodeRagParameters,
+    parameters: RagOptions,
     context: QuestionContext,
     sources: Sources,
     settings: Mapping[str, Any],
+    trace_timeout_s: float,
     *,
     filters: Mapping[str, Any] | None = None,
-    code: CodeRetrieval | None = None,
+    own: Retrieve | None = None,
 ) -> AsyncGenerator[Message, None]:
     """Answer a question over the bus; `settings` names the collection and the search mode."""
     left = context.remaining_s()
@@ -331,7 +239,7 @@ def _answer(
         ),
         token_codes=isinstance(message, DocumentRagRequest) and message.rerank,
     )
-    stream = AnswerStream(message, context, parameters.trace_timeout_s, retrieval.versions)
+    stream = AnswerStream(message, context, trace_timeout_s, retrieval.versions)
     question = new_question(
         message,
         parameters,
@@ -344,18 +252,4 @@ def _answer(
         listener=stream.replies.put_nowait,
     )
     question.on_piece = stream.piece if message.streaming else None
-    return stream.run(question, code)
-
-
-def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) -> None:
-    check_question(message.question, 1, max_bytes=parameters.max_question_bytes)
-    for name in ("seed_limit", "max_depth", "doc_limit"):
-        if (value := getattr(message, name)) < 0:
-            raise BadInput(f"{name} must be at least 1, not {value}")
-    if message.doc_limit > parameters.max_doc_limit:
-        most = parameters.max_doc_limit
-        raise BadInput(f"doc_limit must be at most {most}, not {message.doc_limit}")
-    if message.budget is not None and message.budget.limit < 1:
-        raise BadInput(f"a budget must be at least 1, not {message.budget.limit}")
-    if not message.snapshot and not message.set_name:
-        raise BadInput("no snapshot is named", hint="name a snapshot or a set to ask about code")
+    return stream.run(question, own)

@@ -24,14 +24,14 @@ from whence.answering.evidence import (
     plan_searches,
     share_of_pool,
 )
-from whence.provenance.stage_records import CandidateRecord
-from whence.retrieval.fusion import ScoredChunk, evidence, score_of
+from whence.retrieval.fusion import evidence, score_of
 from whence.retrieval.hybrid import RETRIEVER_DEPTH
 from whence.retrieval.pipeline import Found, find_candidates
 from whence.retrieval.pooling import pool_candidates
-from whence.retrieval.services import Ranking, RetrievalClients
+from whence.retrieval.services import RetrievalClients
 from whence.schema.errors import Unavailable
-from whence.schema.search import Candidate
+from whence.schema.passages import Passage
+from whence.schema.search import Candidate, SearchResponse
 
 
 class AskedBefore(NamedTuple):
@@ -88,7 +88,7 @@ class Standing:
     within: Found
     """What the queries find within the limits of the question."""
 
-    def candidate(self, chunk_id: str) -> CandidateRecord | None:
+    def candidate(self, chunk_id: str) -> Passage | None:
         """Return the passage in the ranking without limits; None when no query finds it."""
         return self.everything.candidates.get(chunk_id)
 
@@ -142,7 +142,7 @@ class Standing:
                 depth = max(limit, RETRIEVER_DEPTH)
                 pairs = zip(candidates, depths, strict=True)
                 found = [one for one, needed in pairs if needed <= depth]
-                named.append((text, Ranking(found[:limit])))
+                named.append((text, SearchResponse(candidates=tuple(found[:limit]))))
             pooled = pool_candidates(named, limit=pool, threshold=self.asked.threshold)
             return _keeps(pooled, chunk_id)
 
@@ -208,22 +208,21 @@ async def find_standing(
     return Standing(asked, retrieval, plan, everything, within)
 
 
-def _rank(chunk_id: str, ranking: Ranking) -> int:
+def _rank(chunk_id: str, ranking: SearchResponse) -> int:
     """Return the rank of a passage, 0 when it is not there."""
     places = enumerate(ranking.candidates, 1)
     return next((rank for rank, one in places if one.chunk_id == chunk_id), 0)
 
 
-def _keeps(candidates: Sequence[CandidateRecord], chunk_id: str) -> bool:
+def _keeps(candidates: Sequence[Passage], chunk_id: str) -> bool:
     return any(one.chunk_id == chunk_id and not one.reason_code for one in candidates)
 
 
-def _has_own_score(one: CandidateRecord) -> bool:
+def _has_own_score(one: Passage) -> bool:
     """Return whether a score follows from the passage alone, not from the others that were found."""
     if one.name_score is not None or one.dense_score is None or one.sparse_score is None:
         return True
-    scored = ScoredChunk("", {"dense": one.dense_score, "lexical": one.sparse_score})
-    return one.score is not None and abs(one.score - score_of(evidence(scored))) < 1e-9
+    return one.score is not None and abs(one.score - score_of(evidence(one))) < 1e-9
 
 
 def _depths(ranking: Sequence[Candidate]) -> list[int]:

@@ -11,74 +11,26 @@ from typing import Annotated, Protocol
 import msgspec
 
 from whence.answering.trace_recorder import EventListener, Sources, TraceRecorder, iso_utc
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
+from whence.operations.ask import ChunkCallback, DocumentRagRequest, ExplainCallback
+from whence.provenance.stage_records import ModelUse, Scalar
 from whence.provenance.terms import validate_answer_id
 from whence.retrieval.diversity import DEFAULT_LAMBDA
-from whence.retrieval.pipeline import check_text
-from whence.retrieval.services import Deadline, Passage, RetrievalServices
+from whence.retrieval.services import Deadline, RetrievalServices
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import (
     Answer,
     AnswerPiece,
-    DocumentRagRequest,
     ExplainEvent,
     Refusal,
 )
-from whence.schema.errors import BadInput
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
 from whence.schema.search import Correction
-from whence.schema.terms import Triple
 
 logger = logging.getLogger(__name__)
 
-_MAX_TIMEOUT_S = 86_400.0
-
-ChunkCallback = Callable[[str, bool], Awaitable[None]]
-"""Takes a piece of text and whether it is the last."""
-ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
-"""Takes the triples of a stage and the IRI of the stage."""
 SaveAnswerCallback = Callable[[str, str], Awaitable[None]]
 """Takes the IRI under which the answer is kept, and its text."""
-
-
-def check_question(
-    query: object,
-    doc_limit: int,
-    fetch_limit: int = 0,
-    rerank_limit: int = 0,
-    *,
-    max_bytes: int | None = None,
-) -> None:
-    """Check a question and its limits.
-
-    Raises:
-        BadInput: The question is no text, blank, contains NUL or a lone surrogate, or is longer than
-            `max_bytes`; `doc_limit` is below 1, or `fetch_limit` or `rerank_limit` below 0.
-    """
-    if not isinstance(query, str):
-        raise BadInput(f"a question is a text, not a {type(query).__name__}")
-    if not query.strip():
-        raise BadInput("the question is blank", hint="ask something")
-    check_text("the question", query)
-    if max_bytes is not None and len(query.encode()) > max_bytes:
-        raise BadInput(
-            f"the question has {len(query.encode())} bytes; at most {max_bytes} are taken",
-            hint="ask it shorter",
-        )
-    if doc_limit < 1:
-        raise BadInput(f"doc_limit must be at least 1, not {doc_limit}")
-    for name, value in (("fetch_limit", fetch_limit), ("rerank_limit", rerank_limit)):
-        if value < 0:
-            raise BadInput(f"{name} must be at least 0, not {value}")
-
-
-def check_timeout(timeout_s: float) -> None:
-    """Check the time for a question."""
-    if not 0.0 < timeout_s <= _MAX_TIMEOUT_S:
-        raise BadInput(
-            f"the time for a question must be above 0 and at most {_MAX_TIMEOUT_S:g} s, not {timeout_s:g}",
-            hint="120 s are the default",
-        )
 
 
 async def collect_answer(
@@ -184,9 +136,10 @@ class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Question:
     """One question on its way to an answer."""
 
+    request: DocumentRagRequest | CodeRagRequest
+    """What was asked, with the flow's own values where it named none."""
     text: str
-    doc_limit: int
-    """Most passages given to the writer."""
+    """The question, completed and corrected."""
     retrieval: RetrievalServices
     writer: WriterService
     options: RagOptions
@@ -212,12 +165,6 @@ class Question:
 
     checks_words: bool = False
     """Whether words that no document has are looked for; not in code."""
-    exact: bool = False
-    """Whether no word is corrected."""
-    revision_of: str = ""
-    """Id of the answer that this one replaces."""
-    history: tuple[str, ...] = ()
-    """Earlier questions of the conversation, oldest first."""
     asked: str = ""
     """The question as asked, once `text` is another one."""
     corrections: tuple[Correction, ...] = ()
@@ -225,13 +172,18 @@ class Question:
     """Words and identifiers of the question that no visible chunk has."""
     refusal: Refusal | None = None
     """Why the question is not given to the writer."""
-    candidates: dict[str, CandidateRecord] = field(default_factory=dict)
+    candidates: dict[str, Passage] = field(default_factory=dict)
     """All candidates by chunk id, in order of rank, with what is known of them."""
     models: dict[str, ModelUse] = field(default_factory=dict)
     replies: list[PromptResult] = field(default_factory=list)
     """What the writer replied to each call."""
     selected: bool = False
     """Whether a selection (the `focus` stage) chose the passages for the writer."""
+
+    @property
+    def doc_limit(self) -> int:
+        """Most passages given to the writer."""
+        return self.request.doc_limit
 
     def all_settings(self) -> dict[str, Scalar]:
         """Return the limits and choices of the question, and the models used so far."""
@@ -241,7 +193,7 @@ class Question:
             "doc_limit": self.doc_limit,
             "fetch_limit": self.pool_limit,
             "rerank": self.rerank,
-            **({"exact": True} if self.exact else {}),
+            **({"exact": True} if self.request.exact else {}),
             **({"rerank_limit": self.rerank_limit} if self.rerank_limit else {}),
             "threshold": options.threshold,
             "drop_duplicates": options.drop_duplicates,
@@ -277,8 +229,8 @@ def new_question(
         listener_timeout_s=options.explain_timeout_s,
     )
     question = Question(
+        request=message,
         text=message.question,
-        doc_limit=message.doc_limit,
         retrieval=retrieval,
         writer=writer,
         options=options,
@@ -290,8 +242,7 @@ def new_question(
         settings=settings,
     )
     if isinstance(message, DocumentRagRequest):
-        question.checks_words, question.exact = True, message.exact
-        question.revision_of, question.history = message.revision_of, message.history
+        question.checks_words = True
         question.rerank = has_reranker and message.rerank
         question.rerank_limit = message.rerank_limit if question.rerank else 0
         if message.diversity == "mmr":

@@ -14,13 +14,13 @@ from whence.answering.evidence import text_digest
 from whence.answering.locations import locate_citations
 from whence.answering.state import Question, SaveAnswerCallback
 from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import CandidateRecord, ModelUse
+from whence.provenance.stage_records import ModelUse
 from whence.provenance.stages import synthesis_triples
 from whence.provenance.terms import answer_uris
 from whence.retrieval.editions import outdated
-from whence.retrieval.services import Passage
 from whence.schema.document_rag import Answer, BestPassage, Citation, Refusal
 from whence.schema.errors import WhenceError
+from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult, Quote
 from whence.text.claims import MarkerFilter, markers_of
 
@@ -60,7 +60,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
             "found": written.refusal is None,
             "refusal": written.refusal,
             "answer_digest": text_digest(text),
-            "revision_of": question.revision_of,
+            "revision_of": question.request.revision_of,
         }
     await trace.end(
         partial(
@@ -104,14 +104,14 @@ def _sum(tokens: Iterable[int | None]) -> int | None:
 
 def _within_limits(
     question: Question, passages: Sequence[Passage]
-) -> tuple[list[Passage], list[CandidateRecord]]:
+) -> tuple[list[Passage], list[Passage]]:
     """Cut to the number of documents and the budget; return the kept passages and records of the dropped ones.
 
     A text is taken whole or skipped, and smaller ones after it may still fit; the best one is always taken.
     """
     budget = question.options.max_context_chars
     kept: list[Passage] = []
-    dropped: list[CandidateRecord] = []
+    dropped: list[Passage] = []
     used = 0
     for passage in passages:
         code: DropCode
@@ -123,9 +123,8 @@ def _within_limits(
             kept.append(passage)
             used += len(passage.text)
             continue
-        rank = question.candidates[passage.chunk_id].rank
         # Only the reason: the stages before recorded everything else.
-        dropped.append(CandidateRecord(chunk_id=passage.chunk_id, rank=rank, reason_code=code))
+        dropped.append(Passage(chunk_id=passage.chunk_id, rank=passage.rank, reason_code=code))
     return kept, dropped
 
 

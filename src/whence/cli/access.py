@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.options import ReaderAccess
 from whence.cli.output import console, plain_table, print_json
-from whence.cli.session import as_json, run_with_engine
+from whence.cli.session import as_json, run_operation, run_with_engine
+from whence.operations.owner import ExplainAccess
 from whence.schema.access import Access
 from whence.schema.errors import BadInput
 
@@ -27,23 +27,12 @@ if TYPE_CHECKING:
 _MOST = 20
 
 
-def explain(
-    context: typer.Context,
-    document: Annotated[str, typer.Argument(help="Id of the document.")],
-    *,
-    access: ReaderAccess,
-) -> int:
+def explain(context: typer.Context, asked: ExplainAccess) -> int:
     """Show by which rule a reader sees a document or does not; for the owner of the database.
 
     The options are the rights of that reader. Exit 0 in either case, 3 when there is no such document.
     """
-    found = run_with_engine(
-        context,
-        lambda engine, settings: engine.owner.explain_access(
-            document, access, collection=settings.collection
-        ),
-        reads=f"document {document!r}",
-    )
+    found = run_operation(context, asked, reads=f"document {asked.document_id!r}")
     print_json(_explanation(found)) if as_json(context) else _print_explanation(found)
     return 0
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Coroutine
+from collections.abc import Callable, Container
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
-from whence.cli.options import ChosenSnapshot, Exact, Filter, ReaderAccess, TraceFile
+from whence.cli.options import ChosenSnapshot, TraceFile, state_of
 from whence.cli.output import Wrapping, console, note, note_corrections, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
-from whence.engine.snapshot_reading import SnapshotChoice
+from whence.code.operations import AskCode
 from whence.engine.source_roots import find_source
+from whence.operations.ask import Ask, AskLive
+from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 from whence.text.controls import printable
 
@@ -23,23 +26,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from whence.engine.engine import Engine
-    from whence.flow.settings import Settings
     from whence.schema.document_rag import Answer, Citation
 
-_FETCH_LIMIT_HELP = "Candidates before reranking; 0 for three times --doc-limit."
-_RERANK_LIMIT_HELP = "Candidates that the reranker reads; 0 for all."
-_DIVERSITY_HELP = "mmr chooses passages that say different things; none goes by relevance alone."
-_LAMBDA_HELP = "Weight of relevance against diversity, 0 to 1; 0.7 by default."
-
-_AS_OF_HELP = (
-    "Answer from the documents as they were: at the end of a date, at a time (ISO 8601, UTC), or when an answer was"
-    " given. Rights are those of today."
-)
-_DOC_LIMIT_HELP = "Passages given to the writer, 20 by default; of code, nodes, by default as many as the flow says."
-
 _Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is written.")]
-_AsOf = Annotated[str | None, typer.Option("--as-of", metavar="DATE|ANSWER_ID", help=_AS_OF_HELP)]
 _Flow = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Flow to use: document-rag, code-rag or a flow file."),
@@ -48,64 +37,51 @@ _Flow = Annotated[
 
 def ask(
     context: typer.Context,
-    question: Annotated[str, typer.Argument(help="The question.")],
+    asked: Ask,
     *,
-    doc_limit: Annotated[int | None, typer.Option(help=_DOC_LIMIT_HELP)] = None,
-    fetch_limit: Annotated[int, typer.Option(help=_FETCH_LIMIT_HELP)] = 0,
-    rerank_limit: Annotated[int, typer.Option(help=_RERANK_LIMIT_HELP)] = 0,
-    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
-    diversity: Annotated[str | None, typer.Option(metavar="mmr|none", help=_DIVERSITY_HELP)] = None,
-    diversity_lambda: Annotated[float | None, typer.Option(help=_LAMBDA_HELP)] = None,
     stream: _Stream = False,
-    mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
-    filters: Filter = None,
-    exact: Exact = False,
-    as_of: _AsOf = None,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Time limit.")] = 120.0,
     flow: _Flow = None,
     trace: TraceFile = None,
     snapshot: ChosenSnapshot,
-    access: ReaderAccess,
 ) -> int:
     """Answer a question from the documents or code that you may see, with citations."""
-    from whence.answering.state import check_question, check_timeout
-    from whence.retrieval.diversity import check_diversity
-    from whence.retrieval.pipeline import search_mode
-    from whence.schema.filters import parse_filter_options, parse_filters
-
-    # Checked before anything starts.
-    check_question(question, 1 if doc_limit is None else doc_limit, fetch_limit, rerank_limit)
-    check_timeout(timeout)
-    check_diversity(diversity, diversity_lambda)
-    if mode is not None:
-        search_mode(mode)
-    conditions = parse_filter_options(filters or ())
-    parse_filters(conditions)
-    about_code = flow == "code-rag" or snapshot is not None
-    if about_code and conditions:
-        raise BadInput("questions about code take no filters", hint="omit --filter")
-    if about_code and as_of is not None:
-        raise BadInput("questions about code take no moment", hint="name a --snapshot instead")
-    if about_code and diversity is not None:
-        raise BadInput("questions about code take no diversity", hint="omit --diversity")
-    choice = (snapshot or SnapshotChoice()) if about_code else None
+    asked.check()  # before anything starts
     printer = _StreamPrinter()
     live = stream and not as_json(context)
-    options: dict[str, Any] = {
-        "access": access,
-        "mode": mode,
-        "timeout_s": timeout,
-        "chunk_callback": printer.print_piece if live else None,
-    }
-    if doc_limit is not None:
-        options["doc_limit"] = doc_limit
-    if choice is None:
-        options |= {"fetch_limit": fetch_limit, "filters": conditions, "exact": exact}
-        options |= {"rerank": not no_rerank, "rerank_limit": rerank_limit, "as_of": as_of}
-        options |= {"diversity": diversity, "diversity_lambda": diversity_lambda}
-    answer = _ask(context, question, flow, choice, options, trace)
+    on_text = printer.print_piece if live else None
+    operation: Ask | AskCode = AskLive.of(asked, on_text)
+    if flow == "code-rag" or snapshot is not None:
+        choice, named = snapshot or SnapshotChoice(), state_of(context).named
+        operation = replace(_about_code(asked, choice, named), chunk_callback=on_text)
+    models = "questions" if isinstance(operation, Ask) and operation.rerank else True
+    answer = run_with_engine(
+        context,
+        lambda engine, _: engine.run(operation),
+        reads=f"collection {asked.collection!r}",
+        warm_up=asked.mode != "bm25" and models,
+        flow=flow or ("all-in-one" if isinstance(operation, Ask) else "code-rag"),
+        trace=trace,
+    )
     _print(context, answer, printer, live)
     return 0
+
+
+#: Options that a question about code has, and why it has no others that may be expected.
+_OF_CODE = ("question", "access", "doc_limit", "mode", "timeout_s")
+_NOT_OF_CODE = {
+    "filters": ("filters", "omit --filter"),
+    "as_of": ("moment", "name a --snapshot instead"),
+    "diversity": ("diversity", "omit --diversity"),
+}
+
+
+def _about_code(asked: Ask, snapshot: SnapshotChoice, named: Container[str]) -> AskCode:
+    """Return the question about a snapshot."""
+    for name, (what, hint) in _NOT_OF_CODE.items():
+        if name in named:
+            raise BadInput(f"questions about code take no {what}", hint=hint)
+    given = {name: getattr(asked, name) for name in _OF_CODE if name in named}
+    return AskCode(snapshot=snapshot, **given)
 
 
 def _print(context: typer.Context, answer: Answer, printer: _StreamPrinter, live: bool) -> None:
@@ -121,32 +97,6 @@ def _print(context: typer.Context, answer: Answer, printer: _StreamPrinter, live
     settings = settings_of(context)
     find = partial(find_source, settings, settings.collection)
     print_answer(answer, console(), text_printed=complete, find=find)
-
-
-def _ask(
-    context: typer.Context,
-    question: str,
-    flow: str | None,
-    snapshot: SnapshotChoice | None,
-    options: dict[str, Any],
-    trace: Path | None,
-) -> Answer:
-    """Ask about a snapshot of code, or about the documents when none is given."""
-
-    def work(engine: Engine, settings: Settings) -> Coroutine[Any, Any, Answer]:
-        if snapshot is not None:
-            return engine.code.ask(question, snapshot=snapshot, **options)
-        return engine.ask(question, collection=settings.collection, **options)
-
-    models = "questions" if options.get("rerank") else True
-    return run_with_engine(
-        context,
-        work,
-        reads=f"collection {settings_of(context).collection!r}",
-        warm_up=options["mode"] != "bm25" and models,
-        flow=flow or ("all-in-one" if snapshot is None else "code-rag"),
-        trace=trace,
-    )
 
 
 class _StreamPrinter:

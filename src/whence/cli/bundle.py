@@ -12,7 +12,7 @@ from whence.cli.output import console, counts_text, facts_table, note_some, prin
 from whence.cli.session import as_json, settings_of
 
 if TYPE_CHECKING:
-    from whence.bundler.builder import BundleReport
+    from whence.code.bundler.builder import BundleReport
 
 #: Files printed as text; JSON lists all.
 _MAX_FILES = 10
@@ -43,7 +43,7 @@ def bundle(
     Nodes are types, members, SQL objects and statements. Edges are calls, uses, inheritance, and the reads,
     writes and executions of SQL. Ambiguous calls make no edge and are counted.
     """
-    from whence.bundler.limited import bundle_within_limits
+    from whence.code.bundler.limited import bundle_within_limits
 
     limits = settings_of(context).document_limits
     report = bundle_within_limits(path, output, limits=limits, repo=repo, tags=tags)

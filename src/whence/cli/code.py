@@ -6,62 +6,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 from rich.markup import escape
 
-from whence.cli.options import ReaderAccess, RequiredSnapshot, TraceFile
+from whence.cli.options import TraceFile
 from whence.cli.output import console, note, print_json
-from whence.cli.session import as_json, run_with_engine
+from whence.cli.session import as_json, run_operation
+from whence.code.operations import Expand, Fetch
 from whence.engine.json_documents import expand_document, select_fields
 
 if TYPE_CHECKING:
-    from whence.engine.node_texts import FetchReport
+    from whence.code.node_texts import FetchReport
     from whence.schema.graph import ExpandResponse
     from whence.schema.texts import TextBudget
 
 _REPORT_FIELDS = ("snapshot_id", "node_texts", "used")
 _DECISION_FIELDS = ("id", "action", "reason")
-_PRIORITIZE_HELP = (
-    "seed_first, graph_first, balanced (alternating) or clustered (each seed, then its neighbours)."
-)
 
 
-def expand(
-    context: typer.Context,
-    nodes: Annotated[
-        list[str], typer.Argument(metavar="NODE...", help="Canonical or local ids to start from.")
-    ],
-    *,
-    snapshot: RequiredSnapshot,
-    max_depth: Annotated[int, typer.Option(help="Maximum number of steps from a seed.")] = 2,
-    max_nodes: Annotated[int, typer.Option(help="Maximum number of nodes, with seeds.")] = 120,
-    relation: Annotated[
-        list[str] | None,
-        typer.Option(metavar="R", help="Relation to follow, e.g. ReadsFrom; repeatable."),
-    ] = None,
-    direction: Annotated[
-        str, typer.Option(metavar="out|in|both", help="Which edges to follow.")
-    ] = "out",
-    seed_only: Annotated[
-        bool, typer.Option("--seed-only", help="Expand only the seeds themselves.")
-    ] = False,
-    trace: TraceFile = None,
-    access: ReaderAccess,
-) -> int:
+def expand(context: typer.Context, asked: Expand, *, trace: TraceFile = None) -> int:
     """Show the dependencies around nodes of code, among those you may see."""
-    reply = run_with_engine(
-        context,
-        lambda engine, _: engine.code.expand(
-            nodes,
-            snapshot=snapshot,
-            max_depth=max_depth,
-            max_nodes=max_nodes,
-            relations=relation or (),
-            direction=direction,
-            seed_only=seed_only,
-            access=access,
-        ),
-        trace=trace,
-    )
+    reply = run_operation(context, asked, trace=trace)
     if as_json(context):
         print_json(expand_document(reply))
     else:
@@ -86,16 +51,8 @@ def _print_graph(reply: ExpandResponse) -> None:
 
 def fetch(
     context: typer.Context,
+    asked: Fetch,
     *,
-    snapshot: RequiredSnapshot,
-    seed: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Node found by a search, best first; repeatable."),
-    ] = None,
-    graph: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Node near the seeds; repeatable.")
-    ] = None,
-    prioritize: Annotated[str, typer.Option(metavar="ORDER", help=_PRIORITIZE_HELP)] = "balanced",
     max_chars: Annotated[int | None, typer.Option(help="Budget in characters.")] = None,
     budget_tokens: Annotated[
         int | None, typer.Option(help="Budget in tokens of the embedding model.")
@@ -107,22 +64,10 @@ def fetch(
         Path | None, typer.Option(metavar="FILE", help="YAML or JSON file with settings.")
     ] = None,
     trace: TraceFile = None,
-    access: ReaderAccess,
 ) -> int:
     """Print the texts of code nodes that fit into a budget, and why others were skipped."""
     budget = _budget(max_chars, budget_tokens, budget_from_settings, settings)
-    report = run_with_engine(
-        context,
-        lambda engine, _: engine.code.fetch(
-            seed or (),
-            graph or (),
-            budget=budget,
-            snapshot=snapshot,
-            prioritize=prioritize,
-            access=access,
-        ),
-        trace=trace,
-    )
+    report = run_operation(context, replace(asked, budget=budget), trace=trace)
     if as_json(context):
         parts = {
             "decisions": [select_fields(one, _DECISION_FIELDS) for one in report.decisions],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whence.cli.options import ReaderAccess
 from whence.cli.output import console, plain_table, print_json
-from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.cli.session import as_json, run_operation
+from whence.operations.operation import Operation
+from whence.operations.replay import Diff, ListChanges, Replay
 from whence.schema.document_rag import STAGE_LABELS
 
 if TYPE_CHECKING:
@@ -29,65 +30,28 @@ _CAUSES = {
 }
 
 
-def replay(
-    context: typer.Context,
-    answer_id: Annotated[str, typer.Argument(help="Id printed by `whence ask`.")],
-    *,
-    as_of_answer: Annotated[
-        bool, typer.Option("--as-of-answer", help="Read the documents as they were for the answer.")
-    ] = False,
-    access: ReaderAccess,
-) -> int:
+def replay(context: typer.Context, asked: Replay) -> int:
     """Ask a recorded question again; show the first stage whose result differs, and why.
 
     Exit 1 when the result differs. Scores that drifted because documents came or went are told, and are no
     difference as long as the answer is the same.
     """
-    report = run_with_engine(
-        context,
-        lambda engine, _: engine.replay(answer_id, access, as_of_answer=as_of_answer),
-        reads=f"answer {answer_id!r}",
-        warm_up=True,
-    )
-    return _print(context, report)
+    return _compare(context, asked, asked.answer_id, warm_up=True)
 
 
-def diff(
-    context: typer.Context,
-    answer_a: Annotated[str, typer.Argument(help="Id printed by `whence ask`.")],
-    answer_b: Annotated[str, typer.Argument(help="Id of another answer.")],
-    *,
-    access: ReaderAccess,
-) -> int:
+def diff(context: typer.Context, asked: Diff) -> int:
     """Compare two recorded answers stage by stage; each difference has its cause.
 
     Exit 1 when they differ, as for `whence replay`. You must be allowed to see both.
     """
-    report = run_with_engine(
-        context,
-        lambda engine, _: engine.diff(answer_a, answer_b, access),
-        reads=f"answer {answer_a!r}",
-    )
-    return _print(context, report)
+    return _compare(context, asked, asked.answer_a)
 
 
-def changes(
-    context: typer.Context,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="First moment to list: a date or time in ISO 8601, UTC."),
-    ] = None,
-    *,
-    access: ReaderAccess,
-) -> int:
+def changes(context: typer.Context, asked: ListChanges) -> int:
     """List which documents of a collection came, changed and went, oldest first."""
-    found = run_with_engine(
-        context,
-        lambda engine, settings: engine.changes(settings.collection, access, since=since),
-        reads=f"collection {settings_of(context).collection!r}",
-    )
+    found = run_operation(context, asked, reads=f"collection {asked.collection!r}")
     if as_json(context):
-        print_json({"collection": settings_of(context).collection, "changes": found})
+        print_json({"collection": asked.collection, "changes": found})
         return 0
     table = plain_table("when (UTC)", "what", "document")
     for one in found:
@@ -97,7 +61,8 @@ def changes(
     return 0
 
 
-def _print(context: typer.Context, report: Comparison) -> int:
+def _compare(context: typer.Context, asked: Operation[Any], answer_id: str, **options: Any) -> int:
+    report: Comparison = run_operation(context, asked, reads=f"answer {answer_id!r}", **options)
     print_json(report) if as_json(context) else _print_comparison(report)
     return 0 if report.drifted else 1
 

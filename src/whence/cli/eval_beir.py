@@ -17,9 +17,9 @@ from whence.schema.errors import BadInput, ModelMissing
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
-    from whence.engine.evaluation_targets import EngineSearcher
-    from whence.evaluation.beir import BeirDataset
-    from whence.evaluation.benchmark import Run
+    from whence.evaluation.beir.collection import BeirDataset
+    from whence.evaluation.engine_searcher import EngineSearcher
+    from whence.evaluation.run import Run
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.models.protocols import Reranker
@@ -48,8 +48,9 @@ def beir(
     ] = False,
 ) -> int:
     """Measure retrieval on a test collection in BEIR's layout, in a collection of its own."""
-    from whence.evaluation.beir import load_beir, write_qrels
-    from whence.evaluation.files import check_folder
+    from whence.engine.output_files import check_folder
+    from whence.evaluation.beir.collection import load_beir
+    from whence.evaluation.beir.trec import write_qrels
 
     if mode not in _MODES:
         raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}")
@@ -83,9 +84,9 @@ async def _measure(
     top_k: int,
     run_out: Path | None,
 ) -> dict[str, Any]:
-    from whence.engine.evaluation_targets import EngineSearcher
-    from whence.evaluation.beir import write_run
-    from whence.evaluation.benchmark import run_rows, scores_of
+    from whence.evaluation.beir.scores import run_rows, scores_of
+    from whence.evaluation.beir.trec import write_run
+    from whence.evaluation.engine_searcher import EngineSearcher
     from whence.flow.resources import Resources
 
     collection = collection_name(dataset, settings)
@@ -99,7 +100,7 @@ async def _measure(
     async with Resources(settings) as resources:
         runs = await _runs(search, resources, dataset, mode, top_k)
     if run_out is not None:
-        write_run(run_out, run_rows(runs))
+        write_run(run_out, run_rows(runs, top_k))
     return {
         "dataset": dataset.name,
         "collection": collection,
@@ -107,7 +108,7 @@ async def _measure(
         "queries": len(dataset.queries),
         "left_out": dataset.left_out,
         "top_k": top_k,
-        "modes": {name: scores_of(run, dataset) for name, run in runs.items()},
+        "modes": {name: scores_of(run, top_k) for name, run in runs.items()},
         "index": {
             "seconds": seconds,
             "embedded": report.embedded,
@@ -128,7 +129,7 @@ def collection_name(dataset: BeirDataset, settings: Settings) -> str:
 async def _runs(
     search: EngineSearcher, resources: Resources, dataset: BeirDataset, mode: str, top_k: int
 ) -> dict[str, Run]:
-    from whence.evaluation.benchmark import MODES, DocumentRanker, run_queries
+    from whence.evaluation.beir.scores import MODES, run_collection
 
     runs: dict[str, Run] = {}
     for name in MODES if mode == "all" else (mode,):
@@ -140,9 +141,10 @@ async def _runs(
                 raise
             note(f"note: rerank is skipped: {error.message}")
             continue
-        ranker = DocumentRanker(search, name, top_k, own_documents=dataset.own_documents)
         with progress(name) as moved:
-            runs[name] = await run_queries(ranker, dataset.queries, moved)
+            runs[name] = await run_collection(
+                search, dataset, mode=name, depth=top_k, progress=moved
+            )
     return runs
 
 

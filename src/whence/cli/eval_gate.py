@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whence.engine.engine import Engine
-    from whence.engine.evaluation_targets import EngineSearcher
+    from whence.evaluation.engine_searcher import EngineSearcher
     from whence.evaluation.gate.comparison import Comparison
-    from whence.evaluation.gate.run import SuiteRun
-    from whence.evaluation.gate.schema import Baseline, RetrieverScores, Suite
+    from whence.evaluation.gate.files import Baseline, RetrieverScores
+    from whence.evaluation.gate.query_reports import SuiteRun
+    from whence.evaluation.suite import Suite
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.schema.access import Access
@@ -54,9 +55,9 @@ def gate(
     access: ReaderAccess,
 ) -> int:
     """Run a suite; exit 1 when retrieval is worse than the baseline by more than the policy allows."""
-    from whence.evaluation.files import check_folder, write_text
+    from whence.engine.output_files import check_folder, write_text
+    from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
     from whence.evaluation.gate.report import check_comparable, gate_document
-    from whence.evaluation.gate.schema import load_baseline, load_policy, load_suite
 
     cases, before, limits = load_suite(suite), load_baseline(baseline), load_policy(policy)
     _check_k(k)
@@ -93,10 +94,10 @@ def baseline(
     access: ReaderAccess,
 ) -> int:
     """Record the current results of a suite as the baseline of later gates. Refused in CI."""
-    from whence.evaluation.files import check_folder, write_text
-    from whence.evaluation.gate.gate_result import check_run
+    from whence.engine.output_files import check_folder, write_text
+    from whence.evaluation.gate.checks import check_run
+    from whence.evaluation.gate.files import load_policy, load_suite
     from whence.evaluation.gate.report import make_baseline
-    from whence.evaluation.gate.schema import load_policy, load_suite
     from whence.schema.version import VERSION
 
     if os.environ.get("CI", "").casefold() in ("true", "1", "yes"):
@@ -126,8 +127,8 @@ def baseline(
 
 
 def _print_changes(out: Path, recorded: Baseline) -> None:
+    from whence.evaluation.gate.files import load_baseline
     from whence.evaluation.gate.report import baseline_changes
-    from whence.evaluation.gate.schema import load_baseline
 
     if not out.is_file():
         recall = recorded.metrics.recall_at_k
@@ -161,10 +162,10 @@ async def _run_suite(
     engine: Engine,
     settings: Settings,
 ) -> SuiteRun:
-    from whence.engine.evaluation_targets import EngineSearcher
-    from whence.evaluation.gate.floor import ReferenceWork
+    from whence.evaluation.engine_searcher import EngineSearcher
+    from whence.evaluation.gate.query_reports import SuiteRun, run_suite
+    from whence.evaluation.gate.reference_work import ReferenceWork
     from whence.evaluation.gate.report import collection_digest
-    from whence.evaluation.gate.run import SuiteRun, run_suite
     from whence.flow.resources import Resources
     from whence.store.protocols import SupportsReference
 
@@ -188,7 +189,7 @@ async def _run_suite(
 async def _legs(
     search: EngineSearcher, resources: Resources, suite: Suite, k: int
 ) -> dict[str, RetrieverScores]:
-    from whence.evaluation.gate.report import measure_retrievers
+    from whence.evaluation.gate.retrievers import measure_retrievers
 
     try:
         reranker = await working_reranker(resources)
@@ -266,8 +267,9 @@ def compare(
     ] = None,
 ) -> int:
     """Compare two runs of one suite, with significance tests."""
-    from whence.evaluation.files import check_folder, write_text
-    from whence.evaluation.gate.comparison import compare_runs, differences_svg, load_run
+    from whence.engine.output_files import check_folder, write_text
+    from whence.evaluation.charts import differences_svg
+    from whence.evaluation.gate.comparison import compare_runs, load_run
 
     check_folder(svg)
     comparison = compare_runs(load_run(a), load_run(b), measure)

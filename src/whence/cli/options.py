@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import Parameter
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
-from whence.engine.snapshot_reading import SnapshotChoice
+from whence.operations.operation import CLI, Operation
+from whence.operations.operation import Parameter as OperationParameter
+from whence.operations.operation import parameters as operation_parameters
 from whence.schema.access import Access, DocumentTags
+from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 
 _PANEL = "Options of every command"
@@ -30,6 +33,8 @@ class State:
     """Settings given as options, by their name in `whence.toml`."""
     told: bool = False
     """Whether the JSON document is printed while the command goes on."""
+    named: frozenset[str] = frozenset()
+    """Fields of the operation that were given."""
 
 
 def state_of(context: typer.Context) -> State:
@@ -108,10 +113,15 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, OptionGroup] = {}
+    operations: dict[str, type[Operation[Any]]] = {}
     first, *others = inspect.signature(function).parameters.values()
     parameters = [first.replace(annotation=hints[first.name])]
     for one in others:
         hint = hints[one.name]
+        if isinstance(hint, type) and issubclass(hint, Operation):
+            operations[one.name] = hint
+            parameters += operation_options(hint)
+            continue
         for group in getattr(hint, "__metadata__", ()):
             if isinstance(group, OptionGroup):
                 groups[one.name] = group
@@ -131,6 +141,8 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
         state.given |= {name: value for name, value in given.items() if value is not None}
         for name, group in groups.items():
             values[name] = group.make(**{one.name: values.pop(one.name) for one in group.options})
+        for name, operation in operations.items():
+            values[name] = _read_operation(context, operation, values)
         try:
             return function(context, **values)
         except KeyboardInterrupt as error:
@@ -229,9 +241,6 @@ def _chosen_snapshot(**names: str | None) -> SnapshotChoice | None:
     return None if all(name is None for name in names.values()) else _required_snapshot(**names)
 
 
-RequiredSnapshot = Annotated[SnapshotChoice, OptionGroup(_SNAPSHOT_OPTIONS, _required_snapshot)]
-"""Snapshot of code to read; without options, an error."""
-
 ChosenSnapshot = Annotated[SnapshotChoice | None, OptionGroup(_SNAPSHOT_OPTIONS, _chosen_snapshot)]
 """Snapshot of code to read; without options, None."""
 
@@ -243,19 +252,88 @@ TraceFile = Annotated[
 ]
 """File of the pipeline trace; None for none."""
 
-Filter = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--filter",
-        metavar="KEY=VALUE",
-        help="Condition on metadata; repeatable, all must hold. KEY=A,B matches either value; KEY=LOW..HIGH,"
-        " KEY>=LOW or KEY<HIGH a range of numbers or dates; KEY^=PREFIX a prefix, such as that of a path; KEY!=VALUE"
-        " excludes. Or JSON with `or`, `and` and `not`.",
-    ),
-]
-Exact = Annotated[
-    bool,
-    typer.Option(
-        "--exact", help="Search for all words as they are; words in quotes are never corrected."
-    ),
-]
+
+def operation_options(operation: type[Operation[Any]]) -> list[Parameter]:
+    """Return the arguments and options of a command for the fields of an operation."""
+    found: list[Parameter] = []
+    known = operation_parameters(operation, CLI)
+    for one in known.values():
+        if one.name in _GROUPS:
+            found += _GROUPS[one.name][0]
+        elif one.name != "collection":
+            found.append(_option_of(one, known))
+    return found
+
+
+def _option_of(one: OperationParameter, known: Mapping[str, OperationParameter]) -> Parameter:
+    kind = _kind(one)
+    text = f"{one.sentence} {one.offered.cli_text}".strip()
+    if kind == list[str] and not one.required and "epeatable" not in text:
+        text += " Repeatable."
+    for name, other in known.items():
+        text = text.replace(f"`{name}`", other.option)
+    text = text.replace("`", "")
+    if (one.required or one.offered.argument) and not one.offered.option:
+        info = typer.Argument(help=text, metavar=one.offered.metavar or None)
+        hint: Any = Annotated[kind if one.required else kind | None, info]
+        default = Parameter.empty if one.required else None
+        return Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+    if one.required:
+        return option(
+            one.name, text, kind, Parameter.empty, flag=one.option, metavar=one.offered.metavar
+        )
+    value = one.default if isinstance(one.default, str | int | float) else None
+    metavar = one.offered.metavar or None
+    if value in (None, ""):
+        return option(one.name, text, kind | None, flag=one.option, metavar=metavar)
+    return option(one.name, text, kind, value, flag=one.option, metavar=metavar)
+
+
+def _kind(one: OperationParameter) -> Any:
+    """Return the type that the command line reads: of an optional value the value's, of a choice `str`."""
+    if one.offered.parse is not None:
+        return list[str]
+    options = [each for each in get_args(one.type) if each is not NoneType]
+    kind = options[0] if get_origin(one.type) in (Union, UnionType) else one.type
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return str
+    return list[str] if get_origin(kind) in (tuple, Sequence, Iterable) else kind
+
+
+def _read_operation(
+    context: typer.Context, operation: type[Operation[Any]], values: dict[str, Any]
+) -> Operation[Any]:
+    """Take the fields of an operation out of the values of a call."""
+    fields: dict[str, Any] = {}
+    known = operation_parameters(operation, CLI)
+    for one in known.values():
+        if one.name == "collection":
+            from whence.cli.session import settings_of
+
+            fields["collection"] = settings_of(context).collection
+        elif one.name in _GROUPS:
+            options, make = _GROUPS[one.name]
+            made = make(**{each.name: values.pop(each.name) for each in options})
+            if made is None and one.default is not None:
+                made = _required_snapshot()
+            fields[one.name] = made
+        elif (value := values.pop(one.name)) is not None:
+            fields[one.name] = value if one.offered.parse is None else one.offered.parse(value)
+    state_of(context).named = frozenset(name for name in fields if _is_given(context, name))
+    return operation(**fields)
+
+
+#: Fields that several options make.
+_GROUPS: dict[str, tuple[Sequence[Parameter], Callable[..., Any]]] = {
+    "access": ReaderAccess.__metadata__[0],  # type: ignore[attr-defined]
+    "reader": ReaderAccess.__metadata__[0],  # type: ignore[attr-defined]
+    "tags": OwnTags.__metadata__[0],  # type: ignore[attr-defined]
+    "snapshot": ChosenSnapshot.__metadata__[0],  # type: ignore[attr-defined]
+}
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"

@@ -11,7 +11,7 @@ from whence.cli.session import as_json, run_with_engine, settings_of
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
-    from whence.engine.owner import PrunedTraces
+    from whence.operations.owner import PrunedTraces
 
 
 def prune(

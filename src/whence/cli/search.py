@@ -4,93 +4,48 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
 
-from whence.cli.options import ChosenSnapshot, Exact, Filter, ReaderAccess, TraceFile
+from whence.cli.options import TraceFile
 from whence.cli.output import console, note, note_corrections, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.operations.search import Search
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from whence.engine.search import SearchQuery
     from whence.retrieval.results import SearchReport
 
 _PREVIEW_CHARACTERS = 300
 
-_Match = Annotated[
-    str, typer.Option(metavar="any|all", help="Whether a passage must contain any or all words.")
-]
-_Rerank = Annotated[
-    bool, typer.Option("--rerank/--no-rerank", help="Reorder the best hits with the reranker.")
-]
-_RerankBudget = Annotated[float, typer.Option(metavar="SECONDS", help="Time limit of reranking.")]
 
-
-def search(
-    context: typer.Context,
-    query: Annotated[str, typer.Argument(help="Words or a question.")],
-    *,
-    mode: Annotated[str, typer.Option(help="hybrid, dense (or semantic) or bm25.")] = "hybrid",
-    top_k: Annotated[int, typer.Option("--top-k", help="Maximum number of hits.")] = 5,
-    threshold: Annotated[float, typer.Option(help="Minimum score, 0 to 1.")] = 0.0,
-    filters: Filter = None,
-    match: _Match = "any",
-    exact: Exact = False,
-    rerank: _Rerank = False,
-    rerank_budget: _RerankBudget = 10.0,
-    trace: TraceFile = None,
-    snapshot: ChosenSnapshot,
-    access: ReaderAccess,
-) -> int:
+def search(context: typer.Context, asked: Search, *, trace: TraceFile = None) -> int:
     """Find the passages that match a query best, among those you may see."""
-    from whence.engine.search import SearchQuery
-    from whence.retrieval.pipeline import check_search, search_match, search_mode
-    from whence.schema.filters import parse_filter_options, parse_filters
-
-    # Checked before anything starts, and also for an empty query.
-    search_mode(mode)
-    search_match(match)
-    conditions = parse_filter_options(filters or ())
-    parse_filters(conditions)
-    request = SearchQuery(
-        query=query,
-        top_k=top_k,
-        threshold=threshold,
-        mode=mode,
-        access=access,
-        collection=settings_of(context).collection,
-        filters=conditions,
-        match=match,
-        exact=exact,
-        rerank=rerank,
-        rerank_budget_s=rerank_budget,
-        snapshot=snapshot,
-    )
-    if not query.strip():
-        _report_blank(context, request, trace)
+    if not asked.query.strip():
+        msgspec.structs.replace(asked, query="-").check()
+        _report_blank(context, asked, trace)
         return 0
-    check_search(query, top_k, threshold)
+    asked.check()
     started = time.perf_counter()
     report = run_with_engine(
         context,
-        lambda engine, _: engine.search_report(request),
-        reads=f"collection {request.collection!r}",
+        lambda engine, _: engine.run(asked),
+        reads=f"collection {asked.collection!r}",
         flow="search",
-        warm_up=mode != "bm25",
+        warm_up=asked.mode != "bm25",
         trace=trace,
     )
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
     report = msgspec.structs.replace(report, latency_ms=latency)
-    _print(context, query, mode, report, threshold)
+    _print(context, asked.query, asked.mode, report, asked.threshold)
     return 0
 
 
-def _report_blank(context: typer.Context, request: SearchQuery, trace: Path | None) -> None:
+def _report_blank(context: typer.Context, request: Search, trace: Path | None) -> None:
     """Print, and write to the trace, that nothing is searched for."""
     from whence.retrieval.results import SearchReport
 
@@ -103,7 +58,7 @@ def _report_blank(context: typer.Context, request: SearchQuery, trace: Path | No
 
         from whence.engine.pipeline_trace import PipelineTracer
 
-        asyncio.run(PipelineTracer(trace, folder).write_unasked("search", request, message))
+        asyncio.run(PipelineTracer(trace, folder).write_unasked(request, message))
     report = SearchReport(results=[], latency_ms={"total": 0.0})
     _print(context, request.query, request.mode, report, request.threshold, message)
 

@@ -14,7 +14,9 @@ from whence.cli.options import state_of
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.flow.settings import Settings
+    from whence.operations.operation import Operation
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -64,6 +66,11 @@ def start_logging(default_level: str = "") -> None:
         waiting.propagate = False
         waiting.setLevel(logging.WARNING)
         waiting.addHandler(logging.StreamHandler(sys.stderr))
+
+
+def run_operation(context: typer.Context, operation: Operation[R], **options: Any) -> R:
+    """Run an operation with an engine for the settings of this call; options as for `run_with_engine`."""
+    return run_with_engine(context, lambda engine, _: engine.run(operation), **options)
 
 
 def run_with_engine(

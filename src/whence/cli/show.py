@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from whence.cli.options import ReaderAccess
 from whence.cli.output import console, print_json
-from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.cli.session import as_json, run_operation, settings_of
 from whence.engine.json_documents import document_json
 from whence.engine.source_roots import find_source
+from whence.operations.documents import Show
 from whence.schema.places import locate
 
 if TYPE_CHECKING:
@@ -19,26 +19,14 @@ if TYPE_CHECKING:
     from whence.schema.places import DocumentText
 
 
-def show(
-    context: typer.Context,
-    item: Annotated[
-        str, typer.Argument(metavar="DOCUMENT_OR_CHUNK", help="Id of a document or chunk.")
-    ],
-    *,
-    access: ReaderAccess,
-) -> int:
+def show(context: typer.Context, asked: Show) -> int:
     """Print the stored text of a document; a chunk is set in bold in its document."""
-    settings = settings_of(context)
-    collection = settings.collection
-    document = run_with_engine(
-        context,
-        lambda engine, _: engine.show(item, access, collection=collection),
-        reads=f"collection {collection!r}",
-    )
+    document = run_operation(context, asked, reads=f"collection {asked.collection!r}")
     if as_json(context):
         print_json(document_json(document))
     else:
-        _print(document, item, find_source(settings, collection, document.source_file))
+        path = find_source(settings_of(context), asked.collection, document.source_file)
+        _print(document, asked.item, path)
     return 0
 
 

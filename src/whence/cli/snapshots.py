@@ -15,11 +15,10 @@ from whence.engine.json_documents import select_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from whence.code.snapshots.protocols import ImportResult, SnapshotList, SnapshotRecord
     from whence.engine.engine import Engine
-    from whence.engine.results import ImportResult, SnapshotList
     from whence.flow.settings import Settings
     from whence.schema.code import KindCounts
-    from whence.store.snapshot_protocols import SnapshotRecord
 
 _EITHER = Annotated[
     str, typer.Argument(help="Name of a set; or id, head sha, branch or tag of a snapshot.")
@@ -154,7 +153,7 @@ def import_bundles(
     ] = None,
 ) -> int:
     """Import bundles of code in one transaction: all of them or none."""
-    from whence.store.snapshot_documents import check_display_name
+    from whence.code.snapshots.documents import check_display_name
 
     if set_name is not None:
         check_display_name(set_name, "a set")

@@ -6,24 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whence.cli.options import ReaderAccess
 from whence.cli.output import console, escape_controls, facts_table, fail, print_json, say
-from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.cli.session import as_json, run_operation, settings_of
+from whence.operations.explain import Explain, ExplainAbsence, ExportEvidence
 from whence.provenance.render import render_trace
 from whence.schema.document_rag import STAGE_LABELS
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from whence.provenance.outcome import WhyNot
-    from whence.schema.access import Access
 
 _FORMATS = ("tree", "json", "nquads", "turtle", "trig", "jsonld", "svg", "evidence")
-_AnswerId = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
 
 
 def explain(
     context: typer.Context,
-    answer_id: _AnswerId,
+    asked: Explain,
     *,
     form: Annotated[
         str | None,
@@ -32,7 +30,6 @@ def explain(
     sparql: Annotated[
         str | None, typer.Option("--sparql", metavar="QUERY", help="SPARQL query over the trace.")
     ] = None,
-    access: ReaderAccess,
 ) -> int:
     """Show which passages were considered, kept and dropped for an answer, and why.
 
@@ -45,12 +42,10 @@ def explain(
     if as_json(context) and chosen not in {"jsonld", "evidence"}:
         chosen = "json"
     if chosen == "evidence":
-        return _export(context, answer_id, access)
-    trace = run_with_engine(
-        context,
-        lambda engine, _: engine.explain(answer_id, access),
-        reads=f"answer {answer_id!r}",
-    )
+        evidence = ExportEvidence(asked.answer_id, asked.access)
+        print_json(run_operation(context, evidence, reads=f"answer {asked.answer_id!r}"))
+        return 0
+    trace = run_operation(context, asked, reads=f"answer {asked.answer_id!r}")
     if sparql is not None:
         from whence.flow.setting_values import parse_size
         from whence.provenance.render.sparql import answer_sparql
@@ -72,33 +67,11 @@ def explain(
     return 1 if trace.integrity is not None and not trace.integrity.ok else 0
 
 
-def _export(context: typer.Context, answer_id: str, access: Access) -> int:
-    found = run_with_engine(
-        context, lambda engine, _: engine.evidence(answer_id, access), reads=f"answer {answer_id!r}"
-    )
-    print_json(found)
-    return 0
-
-
-def why_not(
-    context: typer.Context,
-    item: Annotated[
-        str, typer.Argument(metavar="CHUNK_OR_DOCUMENT", help="Id of a chunk or document.")
-    ],
-    *,
-    answer: Annotated[
-        str, typer.Option("--answer", metavar="ANSWER_ID", help="Id printed by `whence ask`.")
-    ],
-    access: ReaderAccess,
-) -> int:
+def why_not(context: typer.Context, asked: ExplainAbsence) -> int:
     """Show why a passage is not in an answer: rank, scores, the cut, and what would have let it in."""
     from whence.engine.json_documents import unknown_item, why_not_document
 
-    told = run_with_engine(
-        context,
-        lambda engine, _: engine.why_not(item, answer, access),
-        reads=f"answer {answer!r}",
-    )
+    told = run_operation(context, asked, reads=f"answer {asked.answer_id!r}")
     if as_json(context):
         print_json(why_not_document(told))
     if told.code == "unknown":

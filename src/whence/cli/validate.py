@@ -28,11 +28,11 @@ from whence.schema.access import Access
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
-    from whence.evaluation.validation.repeated import Latencies
+    from whence.evaluation.run import Run
+    from whence.evaluation.validation.latencies import Latencies
     from whence.evaluation.validation.report import ValidationReport
-    from whence.evaluation.validation.run import ValidationRun
     from whence.evaluation.validation.source_texts import SourceTexts
-    from whence.evaluation.validation.suite import ValidationSuite
+    from whence.evaluation.validation.suite_file import ValidationSuite
     from whence.evaluation.validation.target import Target
     from whence.flow.settings import Settings
 
@@ -117,7 +117,7 @@ def validate(
     """Check a collection with queries of known results, and measure its latency. Changes nothing."""
     import asyncio
 
-    from whence.evaluation.validation.suite import load_suite
+    from whence.evaluation.validation.suite_file import load_suite
     from whence.retrieval.pipeline import search_mode
 
     cases, known = load_suite(suite) if suite else None, search_mode(mode)
@@ -130,7 +130,7 @@ def validate(
             chosen, origin = await _choose_suite(target, cases, str(suite))
             if suggest:
                 return chosen
-            run = await _run(target, chosen, limits)
+            run = await _run(target, chosen, known, limits)
             texts = await _source_texts(run, source, None if store else settings, check_urls)
             return await _report(target, run, chosen, origin, thresholds, texts)
 
@@ -151,7 +151,7 @@ def _check(
     outputs: Iterable[Path | None],
 ) -> None:
     """Refuse options that cannot be met, before anything starts."""
-    from whence.evaluation.files import check_folder
+    from whence.engine.output_files import check_folder
 
     if store is not None and mode not in ("hybrid", "dense", "semantic"):
         raise BadInput("an external store has vectors only", hint="use --mode dense")
@@ -173,7 +173,7 @@ async def _open_target(
 ) -> AsyncIterator[Target]:
     """Open the external store, or the configured one when none is named."""
     if store is not None:
-        from whence.evaluation.validation.qdrant import QdrantTarget
+        from whence.evaluation.qdrant_searcher import QdrantTarget
         from whence.flow.resources import Resources
         from whence.store.qdrant import QdrantCollection
 
@@ -181,7 +181,7 @@ async def _open_target(
             yield QdrantTarget(collection, await resources.get("embedder"))
         return
     from whence.engine.engine import Engine
-    from whence.engine.evaluation_targets import EngineTarget
+    from whence.evaluation.engine_searcher import EngineTarget
     from whence.flow.read_only import read_only_store
     from whence.flow.setting_values import mask_url
 
@@ -192,10 +192,9 @@ async def _open_target(
     ):
         yield EngineTarget(
             engine,
-            opened,
-            collection=settings.collection,
-            access=access,
-            mode=mode,
+            settings.collection,
+            access,
+            store=opened,
             where=f"postgresql ({where})",
         )
 
@@ -203,7 +202,11 @@ async def _open_target(
 async def _choose_suite(
     target: Target, given: ValidationSuite | None, origin: str
 ) -> tuple[ValidationSuite, str]:
-    from whence.evaluation.validation.suite import SHIPPED_DOCUMENTS, generate_suite, shipped_suite
+    from whence.evaluation.validation.suite_file import (
+        SHIPPED_DOCUMENTS,
+        generate_suite,
+        shipped_suite,
+    )
 
     await target.describe()
     if given is not None:
@@ -213,15 +216,15 @@ async def _choose_suite(
     return generate_suite(await target.sections(_SECTIONS), _SUGGESTED), "generated"
 
 
-async def _run(target: Target, suite: ValidationSuite, limits: dict[str, Any]) -> ValidationRun:
+async def _run(target: Target, suite: ValidationSuite, mode: str, limits: dict[str, Any]) -> Run:
     from whence.evaluation.validation.run import Limits, run_validation
 
     with progress("validating") as moved:
-        return await run_validation(target, suite, Limits(**limits), progress=moved)
+        return await run_validation(target, suite, Limits(**limits), mode=mode, progress=moved)
 
 
 async def _source_texts(
-    run: ValidationRun, given: list[Path] | None, settings: Settings | None, check_urls: bool
+    run: Run, given: list[Path] | None, settings: Settings | None, check_urls: bool
 ) -> SourceTexts:
     """Read files below the given paths, else the indexed ones, and the pages of results if asked for."""
     from whence.engine.source_roots import known_roots
@@ -243,7 +246,7 @@ async def _source_texts(
 
 async def _report(
     target: Target,
-    run: ValidationRun,
+    run: Run,
     suite: ValidationSuite,
     origin: str,
     thresholds: dict[str, Any],
@@ -264,8 +267,8 @@ async def _report(
 
 
 def _write_files(found: ValidationReport, report: Path | None, svg: Path | None) -> None:
-    from whence.evaluation.files import write_text
-    from whence.evaluation.validation.report import latency_svg
+    from whence.engine.output_files import write_text
+    from whence.evaluation.charts import latency_svg
 
     if report is not None:
         write_text(report, json_text(found))

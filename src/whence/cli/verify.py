@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whence.cli.output import console, print_json
-from whence.cli.session import as_json, run_with_engine, settings_of
+from whence.cli.session import as_json, run_operation, settings_of
+from whence.operations.owner import Verify
 from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
 def verify(
     context: typer.Context,
-    answer_id: Annotated[
-        str | None, typer.Argument(help="Id printed by `whence ask`; every trace when left out.")
-    ] = None,
+    asked: Verify,
     *,
     public_key: Annotated[
         bool,
@@ -30,11 +29,8 @@ def verify(
     """Find traces that were altered, shortened, swapped or removed; exit 1 when there is one."""
     if public_key:
         return _print_keys(context)
-    report = run_with_engine(
-        context,
-        lambda engine, _: engine.owner.verify(answer_id),
-        reads="traces" if answer_id is None else f"answer {answer_id!r}",
-    )
+    one = asked.answer_id
+    report = run_operation(context, asked, reads="traces" if one is None else f"answer {one!r}")
     print_json(report) if as_json(context) else _print(report)
     return 0 if report.ok else 1
 

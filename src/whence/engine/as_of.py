@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whence.engine.changes import parse_moment
 from whence.engine.trace_access import load_trace
-from whence.schema.code_rag import CODE_RAG, CodeRagRequest
+from whence.schema.code_rag import CODE_RAG
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.flow.client import FlowClient
     from whence.schema.access import Access
-    from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
+    from whence.schema.document_rag import TraceRecord
 
 #: Types of processors that a question of documents needs.
 _QUESTION_TYPES = (
@@ -94,20 +94,6 @@ async def recorded_moment(session: EngineSession, record: TraceRecord) -> Collec
     if not version:
         version = await (await session.store()).version_at(record.collection, moment)
     return CollectionMoment(version, moment)
-
-
-async def ask_as_of(
-    session: EngineSession, request: DocumentRagRequest | CodeRagRequest, as_of: str, **how: Any
-) -> Answer:
-    """Answer a question from the documents as they were; `how` as for `EngineSession.ask`."""
-    if isinstance(request, CodeRagRequest):
-        raise BadInput(
-            "a question about code takes no --as-of: a snapshot never changes",
-            hint="name the snapshot of then with --snapshot",
-        )
-    at = await find_moment(session, request.collection, as_of, request.access)
-    async with client_at(session, request.collection, request.access, at) as client:
-        return await session.ask(request, **how, client=client)
 
 
 @asynccontextmanager

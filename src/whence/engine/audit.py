@@ -8,26 +8,26 @@ operation does not start, and when a line cannot be written no result is returne
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import Unavailable, WhenceError
 
-P = ParamSpec("P")
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from whence.engine.session import EngineSession
+    from whence.operations.operation import Call, Operation
+
+R = TypeVar("R")
 
 #: Target that means standard error instead of a file.
 STDERR: Final = "stderr"
@@ -74,6 +74,22 @@ class AuditLog:
         self._target = target
         self._now = now
         self._monotonic = monotonic
+
+    def around(self, operation: Operation[R], call: Call[R]) -> Call[R]:
+        """Return a call that is logged, of an operation that the log has."""
+        if not operation.audited:
+            return call
+
+        async def logged(session: EngineSession) -> R:
+            arguments = {name: getattr(operation, name) for name in operation.__struct_fields__}
+            with self.entry(operation.NAME, _logged_facts(arguments)) as entry:
+                result = await call(session)
+                entry["results"] = operation.count(result)
+                if answer_id := operation.answer_of(result):
+                    entry["answer_id"] = answer_id
+            return result
+
+        return logged
 
     @contextmanager
     def entry(self, operation: str, facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -141,50 +157,6 @@ def _code(error: BaseException) -> str:
     if isinstance(error, WhenceError):
         return error.code
     return "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A method whose calls are logged."""
-
-    name: str
-    """Name in the log."""
-    count: Callable[[Any], int] | None = None
-    """Returns the number of results; 1 when left out."""
-    answer_id: Callable[[Any], str] | None = None
-    """Returns the id of the new answer; none when left out."""
-
-
-def audit_calls(target: object, operations: Mapping[str, Operation], log: AuditLog | None) -> None:
-    """Log each call of some methods of an object; fields of a request object count as arguments.
-
-    Args:
-        target: Object with the methods.
-        operations: What is logged, by the name of the method.
-        log: The log; None when nothing is logged.
-    """
-    if log is not None:
-        for name, operation in operations.items():
-            setattr(target, name, _logged(getattr(target, name), operation, log))
-
-
-def _logged(
-    method: Callable[P, Awaitable[T]], operation: Operation, log: AuditLog
-) -> Callable[P, Awaitable[T]]:
-    signature = inspect.signature(method)
-
-    @wraps(method)
-    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        with log.entry(operation.name, _logged_facts(bound.arguments)) as entry:
-            result = await method(*bound.args, **bound.kwargs)
-            entry["results"] = 1 if operation.count is None else operation.count(result)
-            if operation.answer_id is not None:
-                entry["answer_id"] = operation.answer_id(result)
-        return result
-
-    return call
 
 
 def _logged_facts(arguments: dict[str, Any]) -> dict[str, Any]:

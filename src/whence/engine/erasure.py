@@ -12,16 +12,17 @@ import msgspec
 from msgspec.structs import asdict
 
 from whence.engine.replay import replay_request
+from whence.operations.ask import DocumentRagRequest
 from whence.processors.recorder import erase_documents_of, erase_lost_words
 from whence.provenance.erasing import ERASED
-from whence.schema.document_rag import DocumentRagRequest, TraceRecord
+from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import NotFound, WhenceError
 from whence.store.chunk_ids import document_key
 from whence.store.protocols import DocumentParts, Expunged, StoredTrace
 
 if TYPE_CHECKING:
-    from whence.engine.indexing import Progress
     from whence.engine.session import EngineSession
+    from whence.operations.index import Progress
     from whence.store.protocols import Store
 
 #: Time of a question that is asked again, in seconds.
@@ -208,7 +209,7 @@ async def ask_again(session: EngineSession, erased: Iterable[Erasure]) -> list[A
         request = msgspec.structs.replace(request, record=True, revision_of=answer_id)
         fields: dict[str, Any]
         try:
-            answer = await session.ask(request, _QUESTION_TIMEOUT_S, None, None)
+            answer = await session.send(request, _QUESTION_TIMEOUT_S)
             fields = {"new_answer_id": answer.answer_id, "found": answer.found}
         except WhenceError as error:
             fields = {"error": error.message}

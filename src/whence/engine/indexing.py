@@ -7,7 +7,6 @@ are read.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,6 @@ import msgspec
 
 from whence.engine.results import DocumentCounts, IndexReport, PathFailure
 from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Unchanged
-from whence.schema.access import DocumentTags
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft, IngestRequest
 
@@ -28,11 +26,9 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.flow.settings import Settings
     from whence.ingest.documents import KnownSources
+    from whence.operations.index import Index, Progress
     from whence.schema.access import Access
     from whence.store.protocols import ChunkStore
-
-Progress = Callable[[int, int | None], None]
-"""Takes the number of documents done and their total; the total is None until they are counted."""
 
 #: Documents and characters of text in one message. Large enough to fill the encoder's batches and to share the
 #: cost of a transaction; small enough, with overlap and JSON escapes, for a broker's limit of 5 MiB.
@@ -50,29 +46,13 @@ _BATCH_TIMEOUT_S = 900.0
 
 
 async def index_paths(
-    session: EngineSession,
-    paths: Iterable[str | os.PathLike[str]],
-    collection: str,
-    tags: DocumentTags,
-    *,
-    prune: bool,
-    boosts: Mapping[str, int] | None,
-    token_vectors: bool | None,
-    progress: Progress | None,
-    writer: Access | None = None,
-    remember: bool = True,
+    session: EngineSession, asked: Index, *, writer: Access | None = None, remember: bool = True
 ) -> IndexReport:
-    """Index files and folders, see `Engine.index`.
+    """Index files and folders.
 
     Args:
         session: Of the engine.
-        paths: As for `Engine.index`, and so the further arguments.
-        collection: Its name.
-        tags: Of all documents.
-        prune: Whether other documents are removed.
-        boosts: Weights of words.
-        token_vectors: Whether they are kept.
-        progress: Called with numbers of documents.
+        asked: What is indexed, and how.
         writer: Rights of who stores: documents that these do not see are neither stored nor replaced.
         remember: Whether the paths are those at which documents are found later.
     """
@@ -81,21 +61,29 @@ async def index_paths(
     from whence.ingest.documents import count_documents, load_documents
     from whence.store.field_boosts import parse_field_boosts
 
-    weights = None if boosts is None else parse_field_boosts(boosts)
+    collection, weights = asked.collection, None
+    if asked.boosts is not None:
+        weights = parse_field_boosts(asked.boosts)
     embedder = await session.resources.get("embedder")
     if hasattr(embedder, "prepare"):
         await embedder.prepare()
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
-    wanted = [Path(path) for path in paths]
-    keep = session.settings.token_vectors if token_vectors is None else token_vectors
-    run = _IndexRun(session.client, collection, progress, lambda: count_documents(wanted), keep)
+    wanted = [Path(path) for path in asked.paths]
+    keep = asked.token_vectors
+    if keep is None:
+        keep = session.settings.token_vectors
+    run = _IndexRun(
+        session.client, collection, asked.progress, lambda: count_documents(wanted), keep
+    )
     known = await _known_sources(session, collection) if writer is None else None
     if writer is not None:
         run.guard = partial(_hidden_from, writer, await session.store(), collection)
     with session.readers.reader() as reader:
-        documents = load_documents(wanted, chunker=chunker, tags=tags, known=known, reader=reader)
+        documents = load_documents(
+            wanted, chunker=chunker, tags=asked.tags, known=known, reader=reader
+        )
         report = await run.run(documents)
-    if prune:
+    if asked.prune:
         store = await session.store()
         missing = run.missing(await store.document_ids(collection), prune=True)
         report.documents.removed = await store.remove_documents(collection, missing)

@@ -16,9 +16,10 @@ from whence.answering.prompts import (
     answer_variables,
     write_request,
 )
-from whence.models.extractive_writer import ExtractiveWriter
 from whence.provenance.stage_records import Scalar
-from whence.retrieval.pipeline import passage_of
+from whence.quoting.extractive_writer import ExtractiveWriter
+from whence.retrieval.pipeline import with_text
+from whence.schema.passages import Passage
 
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
@@ -46,7 +47,8 @@ async def measure_support(
         Nothing when the text of the passage is gone or has nothing that could answer.
     """
     store = await session.store()
-    passages = [passage_of(one) for one in await store.chunk_texts(record.collection, read, access)]
+    texts = await store.chunk_texts(record.collection, read, access)
+    passages = [with_text(Passage(chunk_id=one.chunk_id), one) for one in texts]
     place = next((n for n, one in enumerate(passages) if one.chunk_id == chunk_id), None)
     if place is None:
         return {}

@@ -7,16 +7,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from whence.code.node_texts import FetchReport
 from whence.engine.json_documents import select_fields
-from whence.engine.node_texts import FetchReport
 from whence.engine.traced_client import TracedCall
+from whence.operations.ask import DocumentRagRequest
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.stage_records import Scalar
 from whence.provenance.trace import Trace, read_trace
 from whence.retrieval.results import SearchReport
 from whence.schema.access import Access
 from whence.schema.code_rag import CodeRagRequest
-from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent
+from whence.schema.document_rag import Answer, ExplainEvent
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.search import SearchRequest
 from whence.schema.texts import TextRequest

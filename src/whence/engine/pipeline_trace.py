@@ -7,46 +7,37 @@ stands beside it. A file is written when the operation ends, also when it fails,
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from whence.answering.trace_recorder import Sources, iso_utc
+from whence.engine.output_files import check_folder, write_text
 from whence.engine.pipeline_states import STATES
-from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.traced_client import TracedCall, calls_of_operation
-from whence.evaluation.files import check_folder, write_text
 from whence.schema.access import Access
+from whence.schema.code import SnapshotChoice
 from whence.schema.codec import to_builtins
 from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
-    from whence.engine.engine import Engine
+    from whence.engine.session import EngineSession
+    from whence.operations.operation import Call, Operation
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-T = TypeVar("T")
+R = TypeVar("R")
 
 #: Long parts of requests, which are left out: vectors, and texts for the reranker.
 _LONG = ("vector", "vectors", "documents")
 #: Arguments that name nodes of code; an iterator can be read only once.
 _NODES = frozenset({"nodes", "seeds", "graph"})
-
-
-def trace_engine(engine: Engine, file: Path | None, folder: Path | None) -> None:
-    """Trace what an engine is asked; arguments and errors are those of `PipelineTracer`."""
-    tracer = PipelineTracer(file, folder)
-    tracer.trace_calls(engine, {"search_report": "search", "ask": "ask"})
-    tracer.trace_calls(engine.code, {"expand": "expand", "fetch": "fetch", "ask": "ask"})
 
 
 class PipelineTracer:
@@ -79,50 +70,40 @@ class PipelineTracer:
                 ) from error
             check_folder(folder / "trace.json")
 
-    def trace_calls(self, target: object, operations: Mapping[str, str]) -> None:
-        """Trace the calls of some methods of an object, given as operations by name of the method."""
-        for name, operation in operations.items():
-            setattr(target, name, self._traced(getattr(target, name), operation))
+    def around(self, operation: Operation[R], call: Call[R]) -> Call[R]:
+        """Return a call that writes a trace, of an operation that has one."""
+        if operation.NAME not in STATES:
+            return call
 
-    def _traced(
-        self, method: Callable[P, Awaitable[T]], operation: str
-    ) -> Callable[P, Awaitable[T]]:
-        signature = inspect.signature(method)
-
-        @wraps(method)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            for name in _NODES & bound.arguments.keys():
-                bound.arguments[name] = list(bound.arguments[name])
+        async def traced(session: EngineSession) -> R:
             calls: list[TracedCall] = []
             token = calls_of_operation.set(calls)
             at, started = self._sources.clock(), time.perf_counter()
-            document = _asked(operation, bound.arguments)
+            document = _asked(operation)
             document["generated_utc"] = iso_utc(at)
             try:
-                result = await method(*bound.args, **bound.kwargs)
+                result = await call(session)
             except BaseException as error:
-                document |= _ended(operation, calls, None, started, error)
+                document |= _ended(operation.NAME, calls, None, started, error)
                 try:
-                    await self._write(operation, at, document)
+                    await self._write(operation.NAME, at, document)
                 except WhenceError as unwritten:
                     logger.warning("%s", unwritten.message, extra={"action": "trace"})
                 raise
             finally:
                 calls_of_operation.reset(token)
-            document |= _ended(operation, calls, result, started, None)
-            await self._write(operation, at, document)
+            document |= _ended(operation.NAME, calls, result, started, None)
+            await self._write(operation.NAME, at, document)
             return result
 
-        return call
+        return traced
 
-    async def write_unasked(self, operation: str, query: msgspec.Struct, note: str) -> None:
+    async def write_unasked(self, operation: Operation[Any], note: str) -> None:
         """Write the trace of what was not asked for a reason, with the reason as `note`."""
         at, started = self._sources.clock(), time.perf_counter()
-        document = _asked(operation, {"query": query}) | {"generated_utc": iso_utc(at)}
-        document |= _ended(operation, [], None, started, None)
-        await self._write(operation, at, document | {"note": note})
+        document = _asked(operation) | {"generated_utc": iso_utc(at)}
+        document |= _ended(operation.NAME, [], None, started, None)
+        await self._write(operation.NAME, at, document | {"note": note})
 
     async def _write(self, operation: str, at: datetime, document: Mapping[str, Any]) -> None:
         # The text of a refused question may not be valid Unicode.
@@ -136,16 +117,14 @@ class PipelineTracer:
             await asyncio.to_thread(write_text, file, text)
 
 
-def _asked(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(operation: Operation[Any]) -> dict[str, Any]:
     """Return what the caller asked for, in the caller's words."""
-    query = arguments.get("query")
-    if isinstance(query, msgspec.Struct):
-        arguments = msgspec.structs.asdict(query)
+    arguments = msgspec.structs.asdict(operation)
     snapshot = arguments.get("snapshot")
     choice = SnapshotChoice.of(snapshot) if snapshot else None
     access = arguments.get("access")
     document = {
-        "operation": operation,
+        "operation": operation.NAME,
         "question": arguments.get("query", arguments.get("question")),
         "search_mode": arguments.get("mode"),
         "collection": None if choice else arguments.get("collection"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,10 +12,13 @@ from whence.answering.state import collect_answer
 from whence.engine.as_of import client_at, recorded_moment, refuse_code
 from whence.engine.comparison import Comparison, RecordedAnswer, compare_answers
 from whence.engine.trace_access import ReadableTrace, answer_not_found, delay_refusal, find_trace
+from whence.operations.ask import Ask, DocumentRagRequest
+from whence.operations.operation import parameters
 from whence.provenance.redaction import chunk_ids
 from whence.provenance.trace import read_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
-from whence.schema.document_rag import DocumentRagRequest, TraceRecord
+from whence.schema.codec import to_builtins
+from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import BadInput
 from whence.schema.terms import Triple
 from whence.schema.texts import TextBudget
@@ -23,6 +27,7 @@ from whence.store.change_log import NetChanges, net_changes
 if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.flow.client import FlowClient
+    from whence.operations.replay import Replay
     from whence.schema.access import Access
 
 #: Later than any version of a collection.
@@ -42,29 +47,23 @@ class AnswerDiff(Comparison, frozen=True, kw_only=True):
     answer_b: str
 
 
-async def replay(
-    session: EngineSession,
-    answer_id: str,
-    access: Access,
-    *,
-    timeout_s: float = 120.0,
-    as_of_answer: bool = False,
-) -> ReplayReport:
+async def replay(session: EngineSession, asked: Replay) -> ReplayReport:
     """Ask a recorded question again and compare."""
-    record, recorded = await _load(session, answer_id, access)
-    if as_of_answer:
+    record, recorded = await _load(session, asked.answer_id, asked.access)
+    if asked.as_of_answer:
         refuse_code(record)
     request = replay_request(record)
     at, version = await recorded_moment(session, record), _NOW
-    if isinstance(request, DocumentRagRequest) and (as_of_answer or "as_of" in record.settings):
+    past = asked.as_of_answer or "as_of" in record.settings
+    if isinstance(request, DocumentRagRequest) and past:
         version = at.version
         async with client_at(session, record.collection, request.access, at) as client:
-            again = await _ask_again(client, request, timeout_s)
+            again = await _ask_again(client, request, asked.timeout_s)
     else:
-        again = await _ask_again(session.client, request, timeout_s)
-    net = await _net(session, record.collection, (at.version, version), (recorded, again), access)
-    found = compare_answers(recorded, again, net)
-    return ReplayReport(answer_id=answer_id, **asdict(found))
+        again = await _ask_again(session.client, request, asked.timeout_s)
+    versions, runs = (at.version, version), (recorded, again)
+    net = await _net(session, record.collection, versions, runs, asked.access)
+    return ReplayReport(answer_id=asked.answer_id, **asdict(compare_answers(recorded, again, net)))
 
 
 async def diff_answers(
@@ -123,24 +122,31 @@ async def _net(
 def replay_request(record: TraceRecord) -> DocumentRagRequest | CodeRagRequest:
     """Return the request that repeats a recorded question without recording a trace."""
     settings = record.settings
-    if settings.get("flow") == CODE_RAG:
-        return _code_request(record)
-    return DocumentRagRequest(
-        access=record.access,
-        question=record.question,
-        collection=record.collection,
-        doc_limit=settings["doc_limit"],
-        fetch_limit=settings.get("fetch_limit", 0),
-        rerank=settings.get("rerank", True),
-        rerank_limit=settings.get("rerank_limit", 0),
-        diversity=settings.get("rerank_diversity", "none"),
-        diversity_lambda=settings.get("rerank_diversity_lambda"),
-        exact=settings.get("exact", False),
-        mode=settings.get("mode"),
-        filters=msgspec.json.decode(settings.get("filters", "{}"), type=dict[str, Any]),
-        history=msgspec.json.decode(settings.get("history", "[]"), type=tuple[str, ...]),
-        record=False,
-    )
+    about_code = settings.get("flow") == CODE_RAG
+    if "operation" not in settings:
+        return _code_request(record) if about_code else _document_request(record)
+    fields = msgspec.json.decode(settings["operation"])
+    fields |= {"access": to_builtins(record.access), "question": record.question, "record": False}
+    # A snapshot that was found by its set is named itself.
+    fields.pop("set_name", None)
+    if about_code:
+        return msgspec.convert(fields, CodeRagRequest)
+    return msgspec.convert(fields, DocumentRagRequest)
+
+
+#: Fields of a question by the settings of a trace that was recorded without the question itself, before 0.2.
+_RENAMED = {"rerank_diversity": "diversity", "rerank_diversity_lambda": "diversity_lambda"}
+
+
+def _document_request(record: TraceRecord) -> DocumentRagRequest:
+    settings = {_RENAMED.get(name, name): value for name, value in record.settings.items()}
+    fields: dict[str, Any] = {"diversity": "none", "collection": record.collection}
+    for name in settings.keys() & parameters(Ask).keys():
+        value = settings[name]
+        fields[name] = json.loads(value) if name in ("filters", "history") else value
+    fields.pop("as_of", None)
+    fields |= {"access": to_builtins(record.access), "question": record.question, "record": False}
+    return msgspec.convert(fields, DocumentRagRequest)
 
 
 def _code_request(record: TraceRecord) -> CodeRagRequest:

@@ -1,11 +1,8 @@
-"""Reports of indexing and imports, and the overview of snapshots."""
+"""Reports of indexing."""
 
 from __future__ import annotations
 
 import msgspec
-
-from whence.schema.code import BundleWarning
-from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet
 
 
 class DocumentCounts(msgspec.Struct, kw_only=True):
@@ -49,44 +46,3 @@ class IndexReport(msgspec.Struct, kw_only=True):
     """Without `prune`: other documents in no path, which `prune` removes as well."""
     failures: list[PathFailure]
     seconds: float = 0.0
-
-
-class ImportedBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """Report of one imported bundle."""
-
-    import_id: str
-    repo: str
-    branch: str
-    head_sha: str
-    snapshot_id: str
-    status: str = "completed"
-    """Always `completed`: if a bundle fails, the whole import fails."""
-    unchanged: bool
-    """Whether the snapshot was published with the same content before."""
-    nodes: dict[str, int]
-    edges: dict[str, int]
-    """`cs` and `sql`; edges with both ends, each once."""
-    duplicates: dict[str, dict[str, int]]
-    """Repeated `nodes` and `edges`, `cs` and `sql` of each."""
-    dangling: dict[str, int]
-    """Edges with a missing end, `cs` and `sql`; they are not stored."""
-    empty_texts: int
-    unknown_labels: tuple[str, ...]
-    warnings: tuple[BundleWarning, ...]
-    embedded: int
-    """Nodes that were embedded; the others reused the vector of an equal text."""
-
-
-class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Report of one `import`."""
-
-    imports: list[ImportedBundle]
-    set: SnapshotSet | None
-    seconds: float
-
-
-class SnapshotList(msgspec.Struct, frozen=True, kw_only=True):
-    """All published snapshots and sets."""
-
-    snapshots: list[SnapshotRecord]
-    sets: list[SnapshotSet]

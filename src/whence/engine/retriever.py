@@ -10,27 +10,33 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec.structs import replace
+
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
-from whence.engine.search import SearchQuery
-from whence.evaluation.searcher import MIN_QUERY
+from whence.operations.search import Search
 from whence.retrieval.fusion import Fusion
-from whence.retrieval.hybrid import HybridSearch
-from whence.retrieval.hybrid import Retriever as HybridRetriever
-from whence.retrieval.pipeline import check_search, search
+from whence.retrieval.hybrid import HybridSearch, QueryRetriever
+from whence.retrieval.pipeline import check_search, to_results
+from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.results import WEAK_SCORE
-from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
-from whence.retrieval.spelling import Spelling
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, NotFound, WhenceError, error_text
-from whence.schema.search import Candidate, SearchMode
-from whence.schema.texts import ChunkText
+from whence.schema.passages import Passage
+from whence.schema.search import Candidate, SearchResponse, truncate_query
 from whence.store.symbol_names import SymbolMatch, is_symbol_heading, symbol_fit
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from whence.engine.engine import Engine
     from whence.engine.protocols import Embedder, SparseRetriever, VectorStore
     from whence.retrieval.results import RetrievalResult
+
+
+#: Shortest query in characters; other searches take any that is not blank.
+MIN_QUERY = 3
 
 
 class RetrieverNotReady(WhenceError, RuntimeError):
@@ -134,13 +140,13 @@ class Retriever:
         self, resource: Any, query_text: str, top_k: int, threshold: float
     ) -> list[RetrievalResult]:
         """Search once; `resource` is what the thread of `search` opened, None in the caller's loop."""
-        services = _PlainServices(
+        search = _StoreSearch(
             self._embedder, self._vector_store, self._sparse, self._access, self._fusion
         )
-        report = await search(
-            services, query_text, top_k=top_k, threshold=threshold, distinct=False
-        )
-        return report.results
+        query, _ = truncate_query(query_text)
+        found = SearchResponse(candidates=tuple(await search.rank(query, top_k)))
+        pooled = pool_candidates([(query, found)], limit=top_k, threshold=threshold)
+        return to_results([search.read(one) for one in pooled if not one.reason_code])
 
 
 class EngineRetriever(Retriever):
@@ -176,7 +182,7 @@ class EngineRetriever(Retriever):
         engine = self._engine if resource is None else resource
         try:
             # Every passage has a place of its own, so that a shorter list is the beginning of a longer one.
-            query = SearchQuery(
+            query = Search(
                 query=query_text,
                 top_k=top_k,
                 threshold=threshold,
@@ -185,7 +191,7 @@ class EngineRetriever(Retriever):
                 distinct=False,
                 **self._options,
             )
-            return (await engine.search_report(query)).results
+            return (await engine.run(query)).results
         except BadInput:
             raise
         except WhenceError as error:
@@ -203,8 +209,8 @@ def _not_ready(error: WhenceError) -> RetrieverNotReady:
 
 
 @dataclass
-class _PlainServices:
-    """Plain objects as the services of one search."""
+class _StoreSearch:
+    """One search over plain objects."""
 
     _embedder: Embedder | None
     _vector_store: VectorStore | None
@@ -213,17 +219,33 @@ class _PlainServices:
     _fusion: Fusion
     _found: dict[str, FoundChunk] = field(default_factory=dict)
 
-    @property
-    def mode(self) -> SearchMode:
-        """Mode of the search: hybrid with a sparse retriever."""
-        return "dense" if self._sparse is None else "hybrid"
+    async def rank(self, query: str, limit: int) -> Sequence[Candidate]:
+        """Rank the chunks of both stores, or of the vector store alone."""
+        vector = await self._embed(query)
+        dense = self._retriever("vector store", self._vector_store, vector, dense=True)
+        if self._sparse is None:
+            return await dense.search(limit=limit)
+        hybrid = HybridSearch(
+            query_text=query,
+            lexical=self._retriever("sparse retriever", self._sparse, query, dense=False),
+            dense=dense,
+            limit=limit,
+            fusion=self._fusion,
+            find_symbols=self._definitions,
+        )
+        return (await hybrid.search()).candidates
 
-    async def embed(self, texts: Sequence[str], what: str) -> Embedded:
-        """Return the query's vector, float32 of shape (dimension,), of length 1."""
+    def read(self, passage: Passage) -> Passage:
+        """Return a passage with its text, which came with the search."""
+        found = self._found[passage.chunk_id]
+        return replace(passage, text=found.content, metadata=found.metadata)
+
+    async def _embed(self, query: str) -> NDArray[np.float32]:
+        """Return the query's vector, of shape (dimension,) and length 1."""
         import numpy as np
 
         assert self._embedder is not None
-        given = await _call("embedder", self._embedder.embed, list(texts))
+        given = await _call("embedder", self._embedder.embed, [query])
         try:
             vector = np.asarray(given, dtype=np.float32)
         except (TypeError, ValueError) as error:
@@ -232,33 +254,9 @@ class _PlainServices:
         length = float(np.linalg.norm(vector.astype(np.float64))) if vector.ndim == 1 else 0.0
         if not (math.isfinite(length) and length > 0):
             raise RetrieverNotReady("embedder not available: it gave no vector with a direction")
-        return Embedded([np.ascontiguousarray(vector / np.float32(length), dtype=np.float32)])
+        return np.ascontiguousarray(vector / np.float32(length), dtype=np.float32)
 
-    async def check_spelling(self, text: str) -> Spelling:
-        """Return nothing: the clients do not list their words."""
-        return Spelling()
-
-    async def occurs(self, term: str) -> bool:
-        """Return True: the clients do not list their words."""
-        return True
-
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
-        """Rank the chunks of both stores for the one query there is."""
-        (query,) = queries
-        dense = self._retriever("vector store", self._vector_store, query.vector, dense=True)
-        if self._sparse is None:
-            return [Ranking(await dense.search(limit=query.limit))]
-        hybrid = HybridSearch(
-            query_text=query.text,
-            lexical=self._retriever("sparse retriever", self._sparse, query.text, dense=False),
-            dense=dense,
-            limit=query.limit,
-            fusion=self._fusion,
-            find_symbols=self._definitions,
-        )
-        return [Ranking((await hybrid.search()).candidates)]
-
-    def _retriever(self, what: str, store: Any, query: Any, *, dense: bool) -> HybridRetriever:
+    def _retriever(self, what: str, store: Any, query: Any, *, dense: bool) -> QueryRetriever:
         async def search(limit: int) -> list[Candidate]:
             hits = await _call(what, store.search, query, limit=limit, access=self._access)
             hits_by_id = _read(what, hits, -1.0 if dense else 0.0).values()
@@ -272,31 +270,11 @@ class _PlainServices:
             given = await _call(what, store.scores, query, chunk_ids, access=self._access)
             return {key: _number(what, value) for key, value in dict(given).items()}
 
-        return HybridRetriever(search, scores)
+        return QueryRetriever(search, scores)
 
     async def _definitions(self, name: str) -> list[SymbolMatch]:
         fits = ((one, _fit(name, one)) for one in self._found.values())
         return [SymbolMatch(one.id, one.document_id, fit) for one, fit in fits if fit is not None]
-
-    async def fetch(
-        self, chunk_ids: Sequence[str], *, with_places: bool = False
-    ) -> dict[str, ChunkText]:
-        """Return the texts, which came with the search and without places."""
-        return {
-            key: ChunkText(
-                chunk_id=key,
-                document_id=self._found[key].document_id,
-                content=self._found[key].content,
-                metadata=self._found[key].metadata,
-            )
-            for key in chunk_ids
-        }
-
-    async def rerank(
-        self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
-    ) -> RerankReply:
-        """Refuse: a plain retriever has no reranker."""
-        raise RetrieverNotReady("reranker not available: a Retriever has none")
 
 
 def _check_methods(what: str, collaborator: object, methods: Iterable[str]) -> None:

@@ -6,34 +6,35 @@ import asyncio
 import weakref
 from collections.abc import Hashable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from whence.answering.state import (
-    ChunkCallback,
-    ExplainCallback,
-    check_timeout,
-    collect_answer,
-)
+from whence.answering.state import collect_answer
 from whence.answering.trace_recorder import new_answer_id
 from whence.broker.connect import in_process
 from whence.engine.audit import AuditLog
+from whence.operations.ask import ChunkCallback, DocumentRagRequest, ExplainCallback, check_timeout
 from whence.retrieval.pipeline import check_text
 from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
     from whence.answering.standing import WholeRanking
+    from whence.code.snapshots.protocols import CodeStore
     from whence.engine.retriever import Retriever
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.flow.telemetry.monitor import FlowMonitor
     from whence.ingest.reader import ReaderPool
+    from whence.operations.ask import Ask
+    from whence.operations.operation import Call, Middleware, Operation
     from whence.schema.access import Access
     from whence.schema.code_rag import CodeRagRequest
-    from whence.schema.document_rag import Answer, DocumentRagRequest
+    from whence.schema.document_rag import Answer
     from whence.store.protocols import Store
-    from whence.store.snapshot_protocols import CodeStore
+
+R = TypeVar("R")
 
 #: Silence after which a client asks the broker whether a fleet is running, in seconds.
 _ABSENT_AFTER_S = 3.0
@@ -67,7 +68,11 @@ class EngineSession:
         self.objects = objects
         self.flow = flow
         self.only = only
+        #: What runs around every operation, the innermost first.
+        self.middlewares: list[Middleware] = []
         self.audit_log = None if settings.audit is None else AuditLog(settings.audit)
+        if self.audit_log is not None:
+            self.middlewares.append(self.audit_log)
         #: Rights of the latest answers given by this engine; their traces may not be stored yet.
         self.recent_answers: dict[str, Access] = {}
         #: The last ranking without limits that `why_not` made.
@@ -118,17 +123,32 @@ class EngineSession:
 
     async def ask(
         self,
+        asked: Ask,
+        chunk_callback: ChunkCallback | None = None,
+        explain_callback: ExplainCallback | None = None,
+    ) -> Answer:
+        """Return the answer to a question about documents; see `Ask.run`."""
+        asked.check()
+        request = DocumentRagRequest.of(asked, streaming=chunk_callback is not None)
+        send = partial(self.send, request, asked.timeout_s, chunk_callback, explain_callback)
+        if asked.as_of is None:
+            return await send()
+        from whence.engine.as_of import client_at, find_moment
+
+        at = await find_moment(self, asked.collection, asked.as_of, asked.access)
+        async with client_at(self, asked.collection, asked.access, at) as client:
+            return await send(client=client)
+
+    async def send(
+        self,
         request: DocumentRagRequest | CodeRagRequest,
         timeout_s: float,
-        chunk_callback: ChunkCallback | None,
-        explain_callback: ExplainCallback | None,
-        as_of: str | None = None,
+        chunk_callback: ChunkCallback | None = None,
+        explain_callback: ExplainCallback | None = None,
         *,
         client: FlowClient | None = None,
     ) -> Answer:
-        """Send a question to the flow and return its answer.
-
-        With `as_of` it goes to a flow of its own, on the documents as they were; see `whence.engine.as_of`.
+        """Send a question to the flow, or to that of another client, and return its answer.
 
         Raises:
             BadInput: The question cannot be sent as text, or the time is out of range.
@@ -136,17 +156,19 @@ class EngineSession:
         """
         check_text("the question", request.question)
         check_timeout(timeout_s)
-        if as_of is not None:
-            from whence.engine.as_of import ask_as_of
-
-            callbacks = {"chunk_callback": chunk_callback, "explain_callback": explain_callback}
-            return await ask_as_of(self, request, as_of, timeout_s=timeout_s, **callbacks)
         replies = (client or self.client).ask(request, timeout_s=timeout_s)
         answer = await collect_answer(replies, chunk_callback, explain_callback)
         self.recent_answers[answer.answer_id] = request.access
         if len(self.recent_answers) > _MOST_RECENT:
             del self.recent_answers[next(iter(self.recent_answers))]
         return answer
+
+    async def run(self, operation: Operation[R]) -> R:
+        """Run an operation within the middlewares of this session: audit log and pipeline trace."""
+        call: Call[R] = operation.run
+        for middleware in self.middlewares:
+            call = middleware.around(operation, call)
+        return await call(self)
 
     def clone_options(self) -> dict[str, Any]:
         """Return arguments for an engine that searches with the same settings and local models."""

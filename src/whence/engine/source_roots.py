@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from whence.evaluation.files import write_text
+from whence.engine.output_files import write_text
 from whence.flow.settings import Settings
 from whence.schema.errors import BadInput
 

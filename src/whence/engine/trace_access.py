@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from whence.provenance.redaction import chunk_ids, redact_trace
-from whence.provenance.stage_records import CandidateRecord, Selection
 from whence.provenance.stages import exploration_triples, focus_triples, synthesis_triples
 from whence.provenance.trace import PassageName, Trace, read_trace
 from whence.retrieval.pipeline import check_text
@@ -20,6 +19,7 @@ from whence.schema.access import Access
 from whence.schema.document_rag import ExplainEvent, TraceRecord
 from whence.schema.errors import NotFound
 from whence.schema.integrity import Integrity
+from whence.schema.passages import Passage
 from whence.store.chunk_ids import chunk_key
 from whence.store.protocols import SupportsIntegrity
 from whence.store.trace_body import pack, read_record
@@ -113,7 +113,7 @@ def _decoy_trace(collection: str) -> bytes:
     """
     chunk_ids = [chunk_key(collection, f"\x01{number}", 0) for number in range(_DECOY_CANDIDATES)]
     candidates = [
-        CandidateRecord(
+        Passage(
             chunk_id=chunk_id,
             rank=rank,
             document_id=f"\x01{rank}",
@@ -129,10 +129,9 @@ def _decoy_trace(collection: str) -> bytes:
         )
         for rank, chunk_id in enumerate(chunk_ids, 1)
     ]
-    selections = [Selection(chunk_id, 0.5, 0.5) for chunk_id in chunk_ids[:_DECOY_KEPT]]
     triples = (
         *exploration_triples(_DECOY_ID, chunk_ids, candidates=candidates),
-        *focus_triples(_DECOY_ID, selections, candidates=candidates),
+        *focus_triples(_DECOY_ID, candidates[:_DECOY_KEPT], candidates=candidates),
         *synthesis_triples(_DECOY_ID, reranked=True),
     )
     event = ExplainEvent(

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from rapidfuzz import fuzz, process
 
 from whence.answering.standing import AskedBefore, Standing, find_standing
+from whence.code.walk_outcome import walk_outcome
 from whence.engine.passage_support import measure_support
 from whence.engine.trace_access import ReadableTrace, load_trace
-from whence.engine.walk_outcome import walk_outcome
 from whence.provenance.outcome import WhyNot, outcome_sentence
 from whence.provenance.reasons import OUTCOMES
 from whence.provenance.redaction import redact_trace

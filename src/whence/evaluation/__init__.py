@@ -1,11 +1,10 @@
-"""Measures retrieval: suites or test collections in, reports with measures and latencies out.
+"""Measures retrieval: one suite of queries, one runner, one run that is read in three ways.
 
-Modules for others:
-- `searcher`: the protocol of the search under test
-- `files`: strict reading of suites, policies and reports
-- `measures`: recall, MRR, nDCG, percentiles; intervals and significance
-- `beir`, `benchmark`: test collections in BEIR's layout, rankings of documents
-- `gate`: a run against a recorded baseline; `validation`: a run against fixed requirements
+- `suite`: queries with expectations, which a reader for each file format makes
+- `searcher`: the protocol of the search under test; `engine_searcher`, `qdrant_searcher` implement it
+- `run`: the runner, and the run of recorded searches
+- `validation`: a run against requirements; `gate`: against a recorded baseline; `beir`: against judgements
+- `files`, `measures`, `charts`: strict reading; recall, MRR, nDCG, percentiles, significance; SVG
 
-Start reading at `gate/run.py` or `validation/run.py`. Both follow one order: suite, run, report.
+Start reading at `run.py`.
 """

@@ -1,10 +1,9 @@
-"""Reading and writing files of evaluation: text, and JSON or YAML into strict structs."""
+"""Reading files of evaluation: text, and JSON or YAML into strict structs."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,27 +87,3 @@ def _readable(path: Path) -> Iterator[None]:
         ) from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 text", hint="save it in UTF-8") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file as UTF-8; another reader sees the old file or the whole new one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        draft.write_bytes(text.encode())
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise BadInput(
-            f"cannot write {path}: {error.strerror}", hint="check the folder and its permissions"
-        ) from error
-
-
-def check_folder(path: Path | None) -> None:
-    """Check that a file can be written later; None is no file."""
-    if path is None:
-        return
-    replaceable = path.is_file() or not path.exists()
-    if not replaceable or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise BadInput(
-            f"cannot write {path}", hint="name a file in a folder that exists and can be written"
-        )

@@ -18,8 +18,9 @@ from whence.broker.control import ping_workers
 from whence.broker.transport import Transport
 from whence.flow.context import CURRENT_TRACE, DEFAULT_TIMEOUT_S, FlowContext, TraceContext
 from whence.flow.definition import FlowDefinition, register_types
+from whence.operations.ask import DocumentRagRequest
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
-from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
 from whence.schema.errors import ConfigError, InternalError, Unavailable
 from whence.schema.ingest import IngestRequest, IngestResponse
 from whence.schema.message import Message

@@ -21,10 +21,10 @@ _KIND = "processor type"
 
 #: Class of every built-in type, in the form of an entry point.
 BUILT_IN: Mapping[str, str] = {
-    "code-rag": "whence.processors.code_rag:CodeRagProcessor",
+    "code-rag": "whence.code.processors.code_rag:CodeRagProcessor",
     "document-rag": "whence.processors.document_rag:DocumentRagProcessor",
     "embedding": "whence.processors.embedding:EmbeddingProcessor",
-    "graph-expander": "whence.processors.graph_expander:GraphExpanderProcessor",
+    "graph-expander": "whence.code.processors.graph_expander:GraphExpanderProcessor",
     "ingest": "whence.processors.ingest:IngestProcessor",
     "prompt": "whence.processors.prompt:PromptProcessor",
     "recorder": "whence.processors.recorder:RecorderProcessor",

@@ -147,12 +147,16 @@ class Resources:
     async def _open_writer(self) -> Any:
         from whence.models.factory import is_local_reranker, make_writer
 
-        # Only the extractive writer compares spans by their vectors, and reads the best of them.
-        extractive = self._settings.writer == "extractive"
-        embedder = await self._get("embedder") if extractive else None
-        reads = is_local_reranker(self._settings.reranker)
-        settings = self._model_settings()
-        return self._closing(make_writer(self._settings.writer, embedder, settings, reads=reads))
+        if self._settings.writer != "extractive":
+            return self._closing(make_writer(self._settings.writer, self._model_settings()))
+        from whence.models.late_interaction import SpanReader
+        from whence.models.local_embedder import LocalEmbedder
+        from whence.quoting.extractive_writer import ExtractiveWriter
+
+        # It compares spans by their vectors, and reads the best of them as the local reranker does.
+        embedder = await self._get("embedder")
+        local = isinstance(embedder, LocalEmbedder) and is_local_reranker(self._settings.reranker)
+        return self._closing(ExtractiveWriter(embedder, SpanReader(embedder) if local else None))
 
     def _closing(self, resource: Any) -> Any:
         """Return a resource, which is closed with the others."""

@@ -31,7 +31,9 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from whence.engine.json_documents import why_not_document
 from whence.gateway.auth import Authenticator, Caller
+from whence.gateway.bodies import Op, read_operation
 from whence.gateway.documents import DocumentRoutes
 from whence.gateway.events import (
     EVENT_STREAM,
@@ -49,17 +51,11 @@ from whence.gateway.oidc import METADATA_PATH, RESOURCES, ProtectedResource
 from whence.gateway.openai.routes import OpenAiRoutes
 from whence.gateway.openapi import openapi
 from whence.gateway.operations import OperationRoutes, RequestMetrics
-from whence.gateway.requests import (
-    AskBody,
-    ExplainBody,
-    SearchBody,
-    WhyNotBody,
-    access_of,
-    parse_body,
-    read_body,
-    read_json,
-)
+from whence.gateway.requests import access_of, read_body, read_json
 from whence.gateway.service import FORMATS, MEDIA_TYPES, Service
+from whence.operations.ask import Ask
+from whence.operations.explain import Explain, ExplainAbsence, ExportEvidence
+from whence.operations.search import Search
 from whence.provenance.render import render_trace
 from whence.schema.errors import BadInput, WhenceError
 
@@ -101,20 +97,20 @@ class _Routes:
 
     async def search(self, request: Request) -> Response:
         caller = await self._caller(request)
-        body = parse_body(await read_json(request), SearchBody)
-        return JsonResponse(await self._service.search(caller, body))
+        asked = await self._read(request, Search, caller)
+        return JsonResponse(await self._service.search(caller, asked))
 
     async def ask(self, request: Request) -> Response:
         caller = await self._caller(request)
-        body = parse_body(await read_json(request), AskBody)
+        asked = await self._read(request, Ask, caller)
         if EVENT_STREAM not in request.headers.get("accept", ""):
-            return JsonResponse(await self._service.ask(caller, body))
+            return JsonResponse(await self._service.ask(caller, asked))
 
         async def question(on_text: OnText, on_stage: OnStage) -> dict[str, object]:
-            return await self._service.ask(caller, body, on_text=on_text, on_stage=on_stage)
+            return await self._service.ask(caller, asked, on_text=on_text, on_stage=on_stage)
 
         # Once events are sent the status cannot say that there are too many requests.
-        self._service.check_ask(caller, body)
+        self._service.check_ask(caller, asked)
         stream = stream_events(question)
         return StreamingResponse(stream, media_type=EVENT_STREAM, headers=STREAM_HEADERS)
 
@@ -123,10 +119,10 @@ class _Routes:
         form = request.query_params.get("format", "json")
         if form not in FORMATS:
             raise BadInput(f"unknown format {form!r}", hint=f"use one of {', '.join(FORMATS)}")
-        body = ExplainBody(answer_id=request.path_params["answer_id"], access=access_of(request))
+        answer_id, access = request.path_params["answer_id"], caller.access_for(access_of(request))
         if form == "evidence":
-            return JsonResponse(await self._service.evidence(caller, body))
-        trace = await self._service.trace(caller, body)
+            return JsonResponse(await self._service.run(caller, ExportEvidence(answer_id, access)))
+        trace = await self._service.run(caller, Explain(answer_id, access))
         if form == "json":
             from whence.provenance.render.json import to_json
 
@@ -136,9 +132,9 @@ class _Routes:
     async def why_not(self, request: Request) -> Response:
         caller = await self._caller(request)
         item = request.query_params.get("item", "")
-        answer_id = request.path_params["answer_id"]
-        body = WhyNotBody(item=item, answer_id=answer_id, access=access_of(request))
-        document = await self._service.why_not(caller, body)
+        answer_id, access = request.path_params["answer_id"], caller.access_for(access_of(request))
+        found = await self._service.run(caller, ExplainAbsence(item, answer_id, access))
+        document = why_not_document(found)
         return JsonResponse(document, 404 if "error" in document else 200)
 
     async def mcp(self, request: Request) -> Response:
@@ -165,6 +161,10 @@ class _Routes:
         if known is None or path not in RESOURCES:
             raise HTTPException(404)
         return JsonResponse(known.metadata(request, path))
+
+    async def _read(self, request: Request, operation: type[Op], caller: Caller) -> Op:
+        document = await read_json(request)
+        return read_operation(document, operation, caller, self._service.collection)
 
     async def _caller(self, request: Request) -> Caller:
         stated = request.headers.getlist("authorization")

@@ -31,6 +31,8 @@ from whence.gateway.auth import Caller, Forbidden
 from whence.gateway.failures import JsonResponse, error_document
 from whence.gateway.requests import access_of, clearance_of
 from whence.gateway.service import Service
+from whence.operations.documents import ListDocuments, Remove, Show
+from whence.operations.index import StoreFiles
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput, NotFound
 
@@ -39,6 +41,8 @@ _MOST_FILES: Final = 100
 _MOST_FIELD_BYTES: Final = 4096
 _MOST_LISTED: Final = 1000
 _FIELDS: Final = ("file", "acl", "label", "clearance")
+#: Time limit of storing files, in seconds.
+_UPLOAD_S: Final = 900.0
 #: Names that indexing passes over, as those that begin with a dot.
 _IGNORED: Final = ("node_modules", "__pycache__")
 _DOCUMENTS: Final = "/v1/collections/{collection}/documents"
@@ -86,7 +90,7 @@ class DocumentRoutes:
             raise BadInput(f"limit is {text!r}", hint=f"use 1 to {_MOST_LISTED}")
         limit, after = int(text), request.query_params.get("after", "")
         # One more tells whether there is a next page.
-        rows = await self._service.documents(caller, collection, access, limit + 1, after)
+        rows = await self._service.run(caller, ListDocuments(access, collection, limit + 1, after))
         more = rows[limit - 1].document_id if len(rows) > limit else None
         return JsonResponse({"collection": collection, "documents": rows[:limit], "next": more})
 
@@ -96,7 +100,7 @@ class DocumentRoutes:
         access = caller.access_for(access_of(request))
         collection = await self._find(request, access)
         item = request.path_params["document_id"]
-        found = await self._service.show(caller, collection, item, access)
+        found = await self._service.run(caller, Show(item, access, collection))
         return JsonResponse(document_json(found))
 
     async def remove(self, request: Request) -> Response:
@@ -106,7 +110,7 @@ class DocumentRoutes:
         access = caller.access_for(access_of(request))
         collection = await self._find(request, access)
         document_id = request.path_params["document_id"]
-        await self._service.remove(caller, collection, document_id, access)
+        await self._service.run(caller, Remove(document_id, access, collection))
         return JsonResponse({"collection": collection, "document_id": document_id, "removed": True})
 
     async def store(self, request: Request) -> Response:
@@ -126,7 +130,9 @@ class DocumentRoutes:
             files = files_of(fields)
             with tempfile.TemporaryDirectory(prefix="whence-upload-") as folder:
                 await asyncio.to_thread(_write, Path(folder), files)
-                report = await self._service.index(caller, Path(folder), collection, tags)
+                writer = None if caller.speaks_for_others else caller.access
+                stored = StoreFiles(writer, Path(folder), collection, tags)
+                report = await self._service.run(caller, stored, _UPLOAD_S)
         counts = report.documents
         document: dict[str, Any] = {
             name: getattr(report, name) for name in report.__struct_fields__
@@ -147,7 +153,7 @@ class DocumentRoutes:
             NotFound: It has no document that the reader may see, or does not exist.
         """
         name: str = request.path_params["collection"]
-        if not await self._service.collections(access, [name]):
+        if not await self._service.collections(access, name):
             raise NotFound(
                 f"there is no collection {name!r}", hint="GET /v1/collections lists what there is"
             )

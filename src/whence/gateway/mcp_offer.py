@@ -8,28 +8,30 @@ text and a URL that is never empty. A document without an address on the web has
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from whence.code.operations import Expand, Fetch
+from whence.engine.json_documents import expand_document, why_not_document
 from whence.gateway.auth import Caller
+from whence.gateway.bodies import body_of, read_operation
 from whence.gateway.failures import as_whence_error
-from whence.gateway.requests import (
-    AskBody,
-    ExpandBody,
-    ExplainBody,
-    FetchBody,
-    SearchBody,
-    WhyNotBody,
-    parse_body,
-)
 from whence.gateway.service import Service
+from whence.operations.ask import Ask
+from whence.operations.documents import ListDocuments, Show
+from whence.operations.explain import Explain, ExplainAbsence
+from whence.operations.operation import Operation
+from whence.operations.search import Search
 from whence.provenance.render import render_trace
 from whence.provenance.terms import stage_from_uri
+from whence.schema.access import Access
+from whence.schema.code import SnapshotChoice
 from whence.schema.document_rag import STAGE_LABELS
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.places import DocumentText, locate
+from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:
     from whence.gateway.mcp import Progress
@@ -45,6 +47,8 @@ _PASSAGES: Final = 8
 _STAGES: Final = 4
 #: Completions that are looked for: one more than the protocol allows says that there are more.
 _COMPLETIONS: Final = 101
+#: Most characters of a code node.
+_NODE_CHARS: Final = 1_000_000
 
 _INSTRUCTIONS: Final = (
     "Search and ask the documents indexed by Whence. `search` finds passages, `fetch` reads a whole document. `ask` returns an answer whose markers [1], [2] refer to its"
@@ -59,13 +63,28 @@ List the URLs of the passages that you cite at the end. Use `fetch` to read more
 """
 
 
+class FetchDocument(Operation[DocumentText], frozen=True):
+    """Read a whole document, or the text of a code node, by an id or URL that `search` returned."""
+
+    NAME: ClassVar[str] = "fetch"
+
+    id: str
+    """Id or URL of a result, or id of a document."""
+    collection: str = ""
+    """Collection to read."""
+    snapshot: SnapshotChoice | None = None
+    """Snapshot of code to read."""
+    access: Access = Access.public()
+    """Rights to read with."""
+
+
 class Tool(msgspec.Struct, frozen=True):
     """A tool and the function it calls."""
 
     name: str
     title: str
-    body: type[Any]
-    """Struct of the arguments; its docstring is the description."""
+    operation: type[Operation[Any]]
+    """Its fields are the arguments; its docstring is the description."""
     call: Callable[[Service, Caller, Any, Progress], Awaitable[Any]]
 
     def description(self) -> dict[str, Any]:
@@ -73,8 +92,8 @@ class Tool(msgspec.Struct, frozen=True):
         return {
             "name": self.name,
             "title": self.title,
-            "description": (self.body.__doc__ or "").strip(),
-            "inputSchema": _input_schema(self.body),
+            "description": " ".join((self.operation.__doc__ or "").split()),
+            "inputSchema": _input_schema(body_of(self.operation)),
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
         }
 
@@ -89,10 +108,10 @@ def _input_schema(body: type[Any]) -> dict[str, Any]:
 
 
 async def _search(
-    service: Service, caller: Caller, body: SearchBody, _: object = None
+    service: Service, caller: Caller, asked: Search, _: object = None
 ) -> dict[str, Any]:
-    found = await service.search(caller, body)
-    collection = found.get("snapshot_id") or body.collection or service.collection
+    found = await service.search(caller, asked)
+    collection = found.get("snapshot_id") or asked.collection
     return {"results": [_result(hit, collection) for hit in msgspec.to_builtins(found["hits"])]}
 
 
@@ -109,14 +128,14 @@ def _result(hit: Mapping[str, Any], collection: str) -> dict[str, Any]:
 
 
 async def _fetch(
-    service: Service, caller: Caller, body: FetchBody, _: object = None
+    service: Service, caller: Caller, asked: FetchDocument, _: object = None
 ) -> dict[str, Any]:
-    if body.snapshot or body.set:
-        return await _fetch_node(service, caller, body)
-    collection, item = body.collection or service.collection, body.id
+    if asked.snapshot is not None:
+        return await _fetch_node(service, caller, asked, asked.snapshot)
+    collection, item = asked.collection, asked.id
     if urlsplit(item).scheme == _SCHEME:
         collection, item = _parse_uri(item)
-    document = await service.show(caller, collection, item, caller.access_for(body.access))
+    document = await service.run(caller, Show(item, asked.access, collection))
     metadata: dict[str, Any] = {
         **document.metadata,
         "collection": collection,
@@ -130,7 +149,7 @@ async def _fetch(
                 "location": locate(document.places, chunk.char_start, chunk.char_end),
             }
     return {
-        "id": body.id,
+        "id": asked.id,
         "title": document.title or document.source_file or document.document_id,
         "text": document.text,
         "url": _url(document.source_url, collection, document.document_id),
@@ -138,24 +157,25 @@ async def _fetch(
     }
 
 
-async def _fetch_node(service: Service, caller: Caller, body: FetchBody) -> dict[str, Any]:
-    found = await service.node_text(caller, body)
-    if not found["node_texts"]:
-        raise NotFound(f"there is no node {body.id!r} with a text that fits")
-    node = msgspec.to_builtins(found["node_texts"][0])
-    snapshot = found["snapshot_id"]
+async def _fetch_node(
+    service: Service, caller: Caller, asked: FetchDocument, snapshot: SnapshotChoice
+) -> dict[str, Any]:
+    budget = TextBudget(kind="chars", limit=_NODE_CHARS)
+    fetch = Fetch([asked.id], budget=budget, snapshot=snapshot, access=asked.access)
+    found = await service.run(caller, fetch)
+    if not found.node_texts:
+        raise NotFound(f"there is no node {asked.id!r} with a text that fits")
+    node = msgspec.to_builtins(found.node_texts[0])
     return {
-        "id": body.id,
-        "title": body.id,
+        "id": asked.id,
+        "title": asked.id,
         "text": node.pop("text"),
-        "url": _url("", snapshot, body.id),
-        "metadata": {"snapshot_id": snapshot, **node},
+        "url": _url("", found.snapshot_id, asked.id),
+        "metadata": {"snapshot_id": found.snapshot_id, **node},
     }
 
 
-async def _ask(
-    service: Service, caller: Caller, body: AskBody, progress: Progress
-) -> dict[str, Any]:
+async def _ask(service: Service, caller: Caller, asked: Ask, progress: Progress) -> dict[str, Any]:
     ended = 0
 
     async def on_stage(_: tuple[Triple, ...], uri: str) -> None:
@@ -165,36 +185,34 @@ async def _ask(
             ended += 1
             await progress(ended, _STAGES, STAGE_LABELS.get(stage, stage))
 
-    return await service.ask(caller, body, on_stage=on_stage)
+    return await service.ask(caller, asked, on_stage=on_stage)
 
 
-async def _explain(
-    service: Service, caller: Caller, body: ExplainBody, _: object
-) -> dict[str, Any]:
+async def _explain(service: Service, caller: Caller, asked: Explain, _: object) -> dict[str, Any]:
     from whence.provenance.render.json import trace_summary
 
-    trace = await service.trace(caller, body)
+    trace = await service.run(caller, asked)
     # The tree has the content of the triples in a twentieth of the size.
     return trace_summary(trace) | {"tree": render_trace(trace, "tree")}
 
 
+async def _why_not(
+    service: Service, caller: Caller, asked: ExplainAbsence, _: object
+) -> dict[str, Any]:
+    return why_not_document(await service.run(caller, asked))
+
+
+async def _expand(service: Service, caller: Caller, asked: Expand, _: object) -> dict[str, Any]:
+    return expand_document(await service.run(caller, asked))
+
+
 TOOLS: Final = (
-    Tool("search", "Search passages", SearchBody, _search),
-    Tool("fetch", "Read a document", FetchBody, _fetch),
-    Tool("ask", "Ask a question", AskBody, _ask),
-    Tool("explain", "Explain an answer", ExplainBody, _explain),
-    Tool(
-        "why_not",
-        "Why a passage is not in an answer",
-        WhyNotBody,
-        lambda s, caller, body, _: s.why_not(caller, body),
-    ),
-    Tool(
-        "expand",
-        "Dependencies of code",
-        ExpandBody,
-        lambda s, caller, body, _: s.expand(caller, body),
-    ),
+    Tool("search", "Search passages", Search, _search),
+    Tool("fetch", "Read a document", FetchDocument, _fetch),
+    Tool("ask", "Ask a question", Ask, _ask),
+    Tool("explain", "Explain an answer", Explain, _explain),
+    Tool("why_not", "Why a passage is not in an answer", ExplainAbsence, _why_not),
+    Tool("expand", "Dependencies of code", Expand, _expand),
 )
 
 
@@ -203,8 +221,8 @@ async def _call(
 ) -> dict[str, Any]:
     """Call a tool; an error is a result for the assistant to act on."""
     try:
-        body = parse_body(arguments, tool.body)
-        found = await tool.call(service, caller, body, progress)
+        asked = read_operation(arguments, tool.operation, caller, service.collection)
+        found = await tool.call(service, caller, asked, progress)
     except Exception as error:  # noqa: BLE001 - reported in the result
         fault = as_whence_error(error)
         words = f"error: {fault.message}" + (f"\nhint: {fault.hint}" if fault.hint else "")
@@ -254,7 +272,7 @@ async def _list_resources(service: Service, caller: Caller, cursor: str) -> dict
             continue
         start = after if one.name == reached else ""
         wanted = _PAGE + 1 - len(found)
-        documents = await service.documents(caller, one.name, access, wanted, start)
+        documents = await service.run(caller, ListDocuments(access, one.name, wanted, start))
         found += [
             {
                 "uri": resource_uri(one.name, each.document_id),
@@ -279,9 +297,7 @@ _TEMPLATE: Final = {
 
 async def _read_resource(service: Service, caller: Caller, uri: str) -> dict[str, Any]:
     collection, document_id = _parse_uri(uri)
-    document: DocumentText = await service.show(
-        caller, collection, document_id, caller.access_for(None)
-    )
+    document = await service.run(caller, Show(document_id, caller.access_for(None), collection))
     return {"contents": [{"uri": uri, "mimeType": _TEXT, "text": document.text}]}
 
 
@@ -313,8 +329,13 @@ async def _make_prompt(
     question, collection = arguments.get("question"), arguments.get("collection", "")
     if not isinstance(question, str) or not isinstance(collection, str):
         raise BadInput("the prompt needs a text as its argument `question`")
-    body = SearchBody(query=question, top_k=_PASSAGES, collection=collection)
-    results = (await _search(service, caller, body))["results"]
+    asked = Search(
+        question,
+        top_k=_PASSAGES,
+        access=caller.access_for(None),
+        collection=collection or service.collection,
+    )
+    results = (await _search(service, caller, asked))["results"]
     parts = [_PROMPT]
     parts += [
         f"[{n}] {one['title']}\n{one['url']}\n{one['text']}" for n, one in enumerate(results, 1)
@@ -339,7 +360,8 @@ async def _complete(
     if name != "document" or not isinstance(collection, str):
         return []
     # Ids that begin alike stand together; the one before them is their beginning itself.
-    documents = await service.documents(caller, collection, access, _COMPLETIONS, begun)
+    listed = ListDocuments(access, collection, _COMPLETIONS, begun)
+    documents = await service.run(caller, listed)
     ids = [one.document_id for one in documents]
     return [one for one in ids if one.startswith(begun)]
 

@@ -8,10 +8,15 @@ from typing import Any
 import msgspec
 
 from whence.gateway.auth import AccessBody
+from whence.gateway.bodies import body_of
 from whence.gateway.failures import STATUSES
 from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
-from whence.gateway.requests import AskBody, SearchBody
 from whence.gateway.service import FORMATS, MEDIA_TYPES
+from whence.operations.ask import Ask
+from whence.operations.documents import ListCollections, ListDocuments, Remove, Show
+from whence.operations.explain import Explain, ExplainAbsence
+from whence.operations.operation import summary
+from whence.operations.search import Search
 from whence.schema.version import VERSION
 
 
@@ -19,7 +24,7 @@ from whence.schema.version import VERSION
 def openapi() -> dict[str, Any]:
     """Return the description."""
     _, parts = msgspec.json.schema_components(
-        [SearchBody, AskBody, AccessBody, ChatBody, EmbeddingsBody],
+        [body_of(Search), body_of(Ask), AccessBody, ChatBody, EmbeddingsBody],
         ref_template="#/components/schemas/{name}",
     )
     return {
@@ -31,16 +36,12 @@ def openapi() -> dict[str, Any]:
         },
         "security": [{}, {"token": []}],
         "paths": {
-            "/v1/search": {"post": _post("search", "Find passages", SearchBody)},
-            "/v1/ask": {
-                "post": _post(
-                    "ask", "Answer a question, with citations", AskBody, _DOCUMENT | _EVENTS
-                )
-            },
+            "/v1/search": {"post": _post("search", summary(Search), body_of(Search))},
+            "/v1/ask": {"post": _post("ask", summary(Ask), body_of(Ask), _DOCUMENT | _EVENTS)},
             "/v1/answers/{answer_id}": {
                 "get": _get(
                     "explain",
-                    "Show how an answer was produced",
+                    summary(Explain),
                     _parameter("format", {"enum": list(FORMATS), "default": "json"}),
                     {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()},
                 )
@@ -48,7 +49,7 @@ def openapi() -> dict[str, Any]:
             "/v1/answers/{answer_id}/why-not": {
                 "get": _get(
                     "whyNot",
-                    "Show why a passage or document is not in an answer",
+                    summary(ExplainAbsence),
                     _parameter("item", {"type": "string"}, required=True),
                     _DOCUMENT,
                 )
@@ -153,15 +154,15 @@ def _document_paths() -> dict[str, Any]:
 
     return {
         "/v1/collections": {
-            "get": operation("listCollections", "List visible collections", parameters=[*_ACCESS])
+            "get": operation("listCollections", summary(ListCollections), parameters=[*_ACCESS])
         },
         "/v1/collections/{collection}/documents": {
-            "get": operation("listDocuments", "List documents", parameters=[*page, *_ACCESS]),
+            "get": operation("listDocuments", summary(ListDocuments), parameters=[*page, *_ACCESS]),
             "post": operation("store", "Store files", parameters=[collection], requestBody=body),
         },
         "/v1/collections/{collection}/documents/{document_id}": {
-            "get": operation("show", "Show a document with its text", parameters=one),
-            "delete": operation("remove", "Remove a document", parameters=one),
+            "get": operation("show", summary(Show), parameters=one),
+            "delete": operation("remove", summary(Remove), parameters=one),
         },
     }
 

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
-from whence.engine.json_documents import (
-    answer_document,
-    expand_document,
-    search_document,
-    why_not_document,
-)
-from whence.engine.search import SearchQuery
-from whence.engine.snapshot_reading import SnapshotChoice
-from whence.flow.telemetry.genai import Operation, Spans
+from whence.engine.json_documents import answer_document, search_document
+from whence.flow.telemetry.genai import Operation as Span
+from whence.flow.telemetry.genai import Spans
 from whence.gateway.admission import Admission
 from whence.gateway.auth import Caller
-from whence.gateway.requests import (
-    AskBody,
-    ExpandBody,
-    ExplainBody,
-    FetchBody,
-    SearchBody,
-    WhyNotBody,
-)
-from whence.schema.texts import TextBudget
+from whence.operations.ask import Ask, AskLive, ChunkCallback, ExplainCallback
+from whence.operations.documents import ListCollections
+from whence.operations.operation import Operation
+from whence.operations.search import Search
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
-    from whence.engine.results import IndexReport
-    from whence.provenance.trace import Trace
-    from whence.schema.access import Access, DocumentTags
+    from whence.schema.access import Access
     from whence.schema.embedding import EmbeddingModel, EmbeddingResponse, Purpose
-    from whence.schema.places import DocumentText
-    from whence.schema.terms import Triple
-    from whence.store.protocols import ListedCollection, ListedDocument
+    from whence.store.protocols import ListedCollection
+
+R = TypeVar("R")
 
 #: Media type of each format of a trace.
 MEDIA_TYPES = {
@@ -54,10 +40,6 @@ MEDIA_TYPES = {
 FORMATS = tuple(MEDIA_TYPES)
 #: Time limit of what states none, in seconds.
 _TIMEOUT_S = 30.0
-#: Time limit of storing files, in seconds.
-_UPLOAD_S = 900.0
-#: Most characters of a code node.
-_NODE_CHARS = 1_000_000
 
 
 class Service:
@@ -83,60 +65,36 @@ class Service:
         """The collection that is read by requests that name none."""
         return self._collection
 
-    async def search(self, caller: Caller, body: SearchBody) -> dict[str, Any]:
+    async def run(
+        self, caller: Caller, operation: Operation[R], timeout_s: float = _TIMEOUT_S
+    ) -> R:
+        """Run an operation in its turn."""
+        async with self._admission.admit(operation.NAME, caller.share, timeout_s):
+            return await self._engine.run(operation)
+
+    async def search(self, caller: Caller, asked: Search) -> dict[str, Any]:
         """Search."""
-        async with self._admission.admit("search", caller.share, _TIMEOUT_S):
-            options = self._options(caller, body)
-            choice = _choice(body)
-            for name in ("snapshot", "set", "snapshot_source"):
-                del options[name]
-            with self._operation("retrieval", options["collection"]) as told:
-                told.queried(body.query)
-                report = await self._engine.search_report(SearchQuery(**options, snapshot=choice))
-        document = search_document(body.query, body.mode, report)
-        return document | {"trace_id": report.trace_id} if body.locations else document
-
-    async def expand(self, caller: Caller, body: ExpandBody) -> dict[str, Any]:
-        """Return the dependencies around nodes of code."""
-        async with self._admission.admit("expand", caller.share, _TIMEOUT_S):
-            reply = await self._engine.code.expand(
-                body.nodes,
-                snapshot=_choice(body) or SnapshotChoice(),
-                max_depth=body.max_depth,
-                max_nodes=body.max_nodes,
-                relations=body.relations,
-                direction=body.direction,
-                access=caller.access_for(body.access),
-            )
-        return expand_document(reply)
-
-    async def node_text(self, caller: Caller, body: FetchBody) -> dict[str, Any]:
-        """Return the text of a node of code, within a budget that holds any node."""
-        async with self._admission.admit("fetch", caller.share, _TIMEOUT_S):
-            report = await self._engine.code.fetch(
-                [body.id],
-                budget=TextBudget(kind="chars", limit=_NODE_CHARS),
-                snapshot=_choice(body) or SnapshotChoice(),
-                access=caller.access_for(body.access),
-            )
-        return {"snapshot_id": report.snapshot_id, "node_texts": report.node_texts}
+        async with self._admission.admit(asked.NAME, caller.share, _TIMEOUT_S):
+            with self._span("retrieval", asked.collection) as told:
+                told.queried(asked.query)
+                report = await self._engine.run(asked)
+        document = search_document(asked.query, asked.mode, report)
+        return document | {"trace_id": report.trace_id} if asked.locations else document
 
     async def ask(
         self,
         caller: Caller,
-        body: AskBody,
+        asked: Ask,
         *,
-        on_text: Callable[[str, bool], Awaitable[None]] | None = None,
-        on_stage: Callable[[tuple[Triple, ...], str], Awaitable[None]] | None = None,
+        on_text: ChunkCallback | None = None,
+        on_stage: ExplainCallback | None = None,
     ) -> dict[str, Any]:
         """Answer a question."""
-        async with self._admission.admit("ask", caller.share, body.timeout_s) as left_s:
-            options = self._options(caller, body) | {"timeout_s": left_s}
-            with self._operation("chat", options["collection"]) as told:
-                told.asked(body.question)
-                answer = await self._engine.ask(
-                    **options, chunk_callback=on_text, explain_callback=on_stage
-                )
+        async with self._admission.admit(asked.NAME, caller.share, asked.timeout_s) as left_s:
+            with self._span("chat", asked.collection) as told:
+                told.asked(asked.question)
+                live = AskLive.of(replace(asked, timeout_s=left_s), on_text, on_stage)
+                answer = await self._engine.run(live)
                 document = answer_document(answer)
                 told.answered(
                     answer.text,
@@ -147,63 +105,13 @@ class Service:
                 )
         return document
 
-    def check_ask(self, caller: Caller, body: AskBody) -> None:
+    def check_ask(self, caller: Caller, asked: Ask) -> None:
         """Refuse a question that could not be answered in time; see `Admission.check`."""
-        self._admission.check("ask", caller.share, body.timeout_s)
+        self._admission.check(asked.NAME, caller.share, asked.timeout_s)
 
-    async def trace(self, caller: Caller, body: ExplainBody) -> Trace:
-        """Return the trace of an answer, without hidden candidates."""
-        async with self._admission.admit("explain", caller.share, _TIMEOUT_S):
-            return await self._engine.explain(body.answer_id, caller.access_for(body.access))
-
-    async def evidence(self, caller: Caller, body: ExplainBody) -> dict[str, Any]:
-        """Return evidence of an answer for an auditor, with hidden parts as hashes."""
-        async with self._admission.admit("explain", caller.share, _TIMEOUT_S):
-            return await self._engine.evidence(body.answer_id, caller.access_for(body.access))
-
-    async def why_not(self, caller: Caller, body: WhyNotBody) -> dict[str, Any]:
-        """Return why a passage is not in an answer; of an unknown one the error and similar ids."""
-        async with self._admission.admit("why-not", caller.share, _TIMEOUT_S):
-            access = caller.access_for(body.access)
-            told = await self._engine.why_not(body.item, body.answer_id, access)
-        return why_not_document(told)
-
-    async def collections(
-        self, access: Access, names: Sequence[str] = ()
-    ) -> list[ListedCollection]:
+    async def collections(self, access: Access, *names: str) -> list[ListedCollection]:
         """Return the collections, of `names` if there are any, with a document that the reader may see."""
-        return await self._engine.visible_collections(access, names=names)
-
-    async def documents(
-        self, caller: Caller, collection: str, access: Access, limit: int, after: str
-    ) -> list[ListedDocument]:
-        """Return the first documents after an id that the reader may see."""
-        async with self._admission.admit("documents", caller.share, _TIMEOUT_S):
-            return await self._engine.documents(
-                access, collection=collection, limit=limit, after=after
-            )
-
-    async def show(
-        self, caller: Caller, collection: str, item: str, access: Access
-    ) -> DocumentText:
-        """Return a document, named by its id or that of one of its chunks."""
-        async with self._admission.admit("show", caller.share, _TIMEOUT_S):
-            return await self._engine.show(item, access, collection=collection)
-
-    async def remove(
-        self, caller: Caller, collection: str, document_id: str, access: Access
-    ) -> None:
-        """Remove a document that the caller may see."""
-        async with self._admission.admit("remove", caller.share, _TIMEOUT_S):
-            await self._engine.remove(document_id, access, collection=collection)
-
-    async def index(
-        self, caller: Caller, folder: Path, collection: str, tags: DocumentTags
-    ) -> IndexReport:
-        """Store the files of a folder for a caller."""
-        writer = None if caller.speaks_for_others else caller.access
-        async with self._admission.admit("index", caller.share, _UPLOAD_S):
-            return await self._engine.index_for(writer, folder, collection=collection, tags=tags)
+        return await self._engine.run(ListCollections(access, names))
 
     async def embedding_model(self) -> EmbeddingModel:
         """Return the model of `embed`."""
@@ -226,19 +134,6 @@ class Service:
         """Return the tokens of each text; None where only an estimate is known."""
         return (await self._engine.count_tokens(texts))[0]
 
-    def _operation(self, name: str, collection: str) -> AbstractContextManager[Operation]:
+    def _span(self, name: str, collection: str) -> AbstractContextManager[Span]:
         facts = {"gen_ai.request.model": collection, "gen_ai.data_source.id": collection}
         return self._spans.operation(name, collection, **facts)
-
-    def _options(self, caller: Caller, body: SearchBody | AskBody) -> dict[str, Any]:
-        """Return the fields of a body with the caller's rights and the collection to read."""
-        return msgspec.structs.asdict(body) | {
-            "access": caller.access_for(body.access),
-            "collection": body.collection or self._collection,
-        }
-
-
-def _choice(body: SearchBody | FetchBody | ExpandBody) -> SnapshotChoice | None:
-    """Return the snapshot of code that a body names; None when it names none."""
-    names = {"snapshot": body.snapshot, "set_name": body.set, "source": body.snapshot_source}
-    return SnapshotChoice(**names) if any(names.values()) else None

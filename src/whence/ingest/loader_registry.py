@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 
-from whence.ingest import loaders
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput, ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
 
 GROUP = "whence.loaders"
+#: Packages whose modules declare the built-in loaders.
+_PACKAGES = ("whence.code.loaders", "whence.ingest.loaders")
 
 
 def loader_for(file: SourceFile) -> Loader:
@@ -43,10 +44,10 @@ def loaders_by_suffix() -> Mapping[str, Loader]:
 
 
 def _built_in() -> Iterator[tuple[str, Loader]]:
-    for module in pkgutil.iter_modules(loaders.__path__):
-        declared = getattr(import_module(f"{loaders.__name__}.{module.name}"), "LOADERS", ())
-        for loader in declared:
-            yield f"the built-in loader for {loader.name}", loader
+    for package in _PACKAGES:
+        for module in pkgutil.iter_modules(import_module(package).__path__):
+            for loader in getattr(import_module(f"{package}.{module.name}"), "LOADERS", ()):
+                yield f"the built-in loader for {loader.name}", loader
 
 
 def _plugins() -> Iterator[tuple[str, Loader]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whence.integrations.passages import Passage, PassageSource
+from whence.integrations.passages import FrameworkPassage, PassageSource
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, missing_extra
 
@@ -20,7 +20,7 @@ _RANGES: Final = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 
 @component
 class WhenceRetriever:
-    """Finds passages of a collection; see `whence.integrations.passages.Passage` for their metadata.
+    """Finds passages of a collection; see `whence.integrations.passages.FrameworkPassage` for their metadata.
 
     Args:
         collection: Collection to search.
@@ -148,5 +148,5 @@ def to_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _document(passage: Passage) -> Document:
+def _document(passage: FrameworkPassage) -> Document:
     return Document(id=passage.id, content=passage.text, meta=passage.metadata, score=passage.score)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whence.integrations.passages import Passage, PassageSource
+from whence.integrations.passages import FrameworkPassage, PassageSource
 from whence.schema.access import Access
 from whence.schema.errors import missing_extra
 
@@ -21,7 +21,7 @@ except ImportError as error:
 
 
 class WhenceRetriever(BaseRetriever):
-    """Finds passages of a collection; see `whence.integrations.passages.Passage` for their metadata.
+    """Finds passages of a collection; see `whence.integrations.passages.FrameworkPassage` for their metadata.
 
     >>> retriever = WhenceRetriever(collection="handbook", k=3)  # doctest: +SKIP
     >>> retriever.invoke("How many days of annual leave?")  # doctest: +SKIP
@@ -89,6 +89,6 @@ class WhenceRetriever(BaseRetriever):
         return [_document(one) for one in await self._source.afind(query, k or self.k, filters)]
 
 
-def _document(passage: Passage) -> Document:
+def _document(passage: FrameworkPassage) -> Document:
     score = {} if passage.score is None else {"score": passage.score}
     return Document(id=passage.id, page_content=passage.text, metadata=passage.metadata | score)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from whence.integrations.passages import Passage, PassageSource
+from whence.integrations.passages import FrameworkPassage, PassageSource
 from whence.schema.access import Access
 from whence.schema.errors import missing_extra
 
@@ -18,7 +18,7 @@ except ImportError as error:
 
 
 class WhenceRetriever(BaseRetriever):
-    """Finds passages of a collection; see `whence.integrations.passages.Passage` for their metadata.
+    """Finds passages of a collection; see `whence.integrations.passages.FrameworkPassage` for their metadata.
 
     Args:
         collection: Collection to search.
@@ -76,7 +76,7 @@ class WhenceRetriever(BaseRetriever):
         return [_node(one) for one in found]
 
 
-def _node(passage: Passage) -> NodeWithScore:
+def _node(passage: FrameworkPassage) -> NodeWithScore:
     # What follows the text to a language model is the source, not ids and offsets.
     hidden = [key for key in passage.metadata if key not in ("title", "heading", "source_file")]
     node = TextNode(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from whence.engine.engine import Engine
 from whence.engine.json_documents import answer_document, search_document
 from whence.engine.loop_thread import LoopThread
-from whence.engine.search import SearchQuery
+from whence.operations.search import Search
 from whence.schema.access import Access
 from whence.schema.codec import to_builtins
 from whence.schema.errors import BadInput, ErrorReply, Unavailable, error_from_reply
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 120.0
 
 
-class Passage(NamedTuple):
+class FrameworkPassage(NamedTuple):
     """One passage, as every framework gets it."""
 
     id: str
@@ -80,7 +80,7 @@ class PassageSource:
 
     def find(
         self, query: str, limit: int, filters: Mapping[str, Any] | None = None
-    ) -> list[Passage]:
+    ) -> list[FrameworkPassage]:
         """Return the best passages, best first; waits for them.
 
         Args:
@@ -102,7 +102,7 @@ class PassageSource:
 
     async def afind(
         self, query: str, limit: int, filters: Mapping[str, Any] | None = None
-    ) -> list[Passage]:
+    ) -> list[FrameworkPassage]:
         """Return what `find` does, without blocking the event loop."""
         return await asyncio.to_thread(self.find, query, limit, filters)
 
@@ -123,9 +123,7 @@ class PassageSource:
             return answer_document(await engine.ask(query, **common))
 
         async def search(engine: Engine) -> dict[str, Any]:
-            report = await engine.search_report(
-                SearchQuery(query=query, top_k=limit, locations=True, **common)
-            )
+            report = await engine.run(Search(query=query, top_k=limit, locations=True, **common))
             return search_document(query, self._mode, report) | {"trace_id": report.trace_id}
 
         found: dict[str, Any] = to_builtins(self._engine.run(ask if self._cited_only else search))
@@ -179,9 +177,9 @@ def _error(document: dict[str, Any], status: int, url: str) -> Exception:
     )
 
 
-def _hits(document: dict[str, Any]) -> list[Passage]:
+def _hits(document: dict[str, Any]) -> list[FrameworkPassage]:
     return [
-        Passage(
+        FrameworkPassage(
             hit["chunk"]["id"],
             hit["chunk"]["content"],
             hit["similarity_score"],
@@ -197,10 +195,10 @@ def _hits(document: dict[str, Any]) -> list[Passage]:
     ]
 
 
-def _quotes(document: dict[str, Any]) -> list[Passage]:
+def _quotes(document: dict[str, Any]) -> list[FrameworkPassage]:
     kept = ("marker", "document_id", "title", "heading", "source_file", "source_url", "location")
     return [
-        Passage(
+        FrameworkPassage(
             one["chunk_id"],
             one["quote"],
             None,

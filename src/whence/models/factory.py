@@ -224,30 +224,15 @@ def is_local_reranker(setting: str) -> bool:
     return setting in ("auto", RERANKER_NAME)
 
 
-def make_writer(
-    setting: str,
-    embedder: Embedder | None = None,
-    settings: ModelSettings | None = None,
-    *,
-    reads: bool = False,
-) -> Writer:
-    """Return the writer that a setting names.
+def make_writer(setting: str, settings: ModelSettings | None = None) -> Writer:
+    """Return the language model that a setting names.
 
     Args:
-        setting: `extractive`, `openai:MODEL`, `ollama:MODEL`, or `NAME:MODEL` of an entry point.
-        embedder: Used by `extractive` to compare spans.
+        setting: `openai:MODEL`, `ollama:MODEL`, or `NAME:MODEL` of an entry point.
         settings: Keys and addresses.
-        reads: Whether `extractive` reads the best spans as the local reranker does; needs the local embedder.
     """
     settings = settings or ModelSettings()
     name, _, model = setting.partition(":")
-    if setting == "extractive":
-        from whence.models.extractive_writer import ExtractiveWriter
-        from whence.models.late_interaction import SpanReader
-        from whence.models.local_embedder import LocalEmbedder
-
-        reader = SpanReader(embedder) if reads and isinstance(embedder, LocalEmbedder) else None
-        return ExtractiveWriter(embedder, reader)
     if name in _OPENAI and model:
         from whence.models.openai import OpenAIWriter
 

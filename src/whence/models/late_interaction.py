@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from whence.models.protocols import Reading
-from whence.models.token_codes import late_interaction, token_weights
+from whence.models.token_codes import PLACES, cosines, late_interaction, token_weights
 from whence.models.weights import RERANKER_NAME
 
 if TYPE_CHECKING:
@@ -84,21 +84,24 @@ class SpanReader:
             ids, words = await self._embedder.split_query(question)
             weights = token_weights(ids)
             best = [
-                (asked @ one.T).max(axis=1) if len(one) and len(asked) else None
+                cosines(asked, one).max(axis=1) if len(one) and len(asked) else None
                 for one in tokens[:count]
             ]
-            nearness.append(
-                [0.0 if one is None else float(weights @ one / weights.sum()) for one in best]
-            )
+            nearness.append([0.0 if one is None else _mean(one, weights) for one in best])
             coverage.append(
                 [0.0 if one is None else _coverage(one, weights, words) for one in best]
             )
-        cosines = (vectors[count:] @ vectors[:count].T).tolist()
-        return Reading(vectors[:count], cosines, nearness, coverage)
+        alike = cosines(vectors[count:], vectors[:count]).tolist()
+        return Reading(vectors[:count], alike, nearness, coverage)
+
+
+def _mean(best: NDArray[np.float64], weights: NDArray[np.float32]) -> float:
+    """Return the weighted mean of some similarities, equal on every processor."""
+    return round(float(weights @ best) / float(weights.sum(dtype="float64")), PLACES)
 
 
 def _coverage(
-    best: NDArray[np.float32], weights: NDArray[np.float32], words: Sequence[Sequence[int]]
+    best: NDArray[np.float64], weights: NDArray[np.float32], words: Sequence[Sequence[int]]
 ) -> float:
     """Return the harmonic mean of the nearness of words, the rare ones weighted more, 0 to 1.
 
@@ -112,8 +115,8 @@ def _coverage(
     total = inverse = 0.0
     for places in words:
         own = weights[places]
-        near = float(own @ best[places] / own.sum())
+        near = _mean(best[places], own)
         rarity = max(_LEAST_RARITY, float(own.max()) - _COMMON)
         total += rarity
         inverse += rarity / max(near, _LEAST_NEARNESS)
-    return total / inverse if inverse else 0.0
+    return round(total / inverse, PLACES) if inverse else 0.0

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from whence.models.installed import shipped_graph
 from whence.schema.errors import ModelMissing
 
 T = TypeVar("T")
@@ -56,18 +56,16 @@ def usable_cores() -> int:
 
 @cache
 def int8_is_exact() -> bool:
-    """Return whether this processor multiplies signed 8 bit weights without saturation.
+    """Return whether this processor multiplies signed 8 bit weights without saturation, by trying.
 
-    On x86 that needs the VNNI instructions; older ones add pairs of products in 16 bits and may saturate. With
-    unsigned weights they are exact, and give the same bits.
+    On x86 that needs the VNNI instructions; older ones add pairs of products in 16 bits. With unsigned weights
+    all are exact, and give the same bits.
     """
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return True
-    try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return "avx512_vnni" in flags or "avx_vnni" in flags
+    import numpy as np
+
+    row = np.full((1, 8), 255, dtype=np.uint8)
+    (sums,) = _new_session(shipped_graph("int8-probe.onnx"), _options()).run(None, {"x": row})
+    return bool((sums == 8 * 255 * 127).all())
 
 
 def open_session(graph: Path | bytes, weights: Path | None = None) -> Session:
@@ -77,6 +75,22 @@ def open_session(graph: Path | bytes, weights: Path | None = None) -> Session:
         graph: A file, or the content of one.
         weights: Folder of the data files that the content of a graph points into.
     """
+    options = _options()
+    if not int8_is_exact():  # unsigned weights take twice the time, and are exact
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    if weights is not None:
+        key = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(key, str(weights))
+    try:
+        return _new_session(graph if isinstance(graph, bytes) else str(graph), options)
+    except Exception as error:  # the runtime's exceptions have no common base of their own
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        place = weights if isinstance(graph, bytes) else graph
+        raise ModelMissing(f"the model {place} cannot be loaded: {first_line}") from error
+
+
+def _options() -> Any:
+    """Return options of a session that one thread computes."""
     # Without this, the import writes a device id and a queue of usage events into the user's cache folder.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # type: ignore[import-untyped]
@@ -87,22 +101,16 @@ def open_session(graph: Path | bytes, weights: Path | None = None) -> Session:
     options.log_severity_level = 3  # errors only; they come back as exceptions
     # Lengths vary between runs: memory plans for each shape would be kept and hardly used again.
     options.enable_mem_pattern = False
-    if not int8_is_exact():  # unsigned weights take twice the time, and are exact
-        options.add_session_config_entry("session.x64quantprecision", "1")
-    if weights is not None:
-        key = "session.model_external_initializers_file_folder_path"
-        options.add_session_config_entry(key, str(weights))
-    try:
-        session: Session = onnxruntime.InferenceSession(
-            graph if isinstance(graph, bytes) else str(graph),
-            options,
-            providers=["CPUExecutionProvider"],
-        )
-        return session
-    except Exception as error:  # the runtime's exceptions have no common base of their own
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        place = weights if isinstance(graph, bytes) else graph
-        raise ModelMissing(f"the model {place} cannot be loaded: {first_line}") from error
+    return options
+
+
+def _new_session(graph: str | bytes, options: Any) -> Session:
+    import onnxruntime
+
+    session: Session = onnxruntime.InferenceSession(
+        graph, options, providers=["CPUExecutionProvider"]
+    )
+    return session
 
 
 def typed_inputs(types: Mapping[str, str], values: Mapping[str, Sequence[int]]) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
+from whence.operations.ask import DocumentRagRequest
 from whence.schema.code_rag import CodeRagRequest
-from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.ingest import IngestRequest, IngestResponse

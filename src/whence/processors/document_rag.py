@@ -6,13 +6,10 @@ from collections.abc import AsyncIterator
 
 from whence.answering.document_rag import DocumentRag, Query, rrf_fuse
 from whence.answering.requests import DocumentRagParameters, answer_document_request
-from whence.answering.state import (
-    OVERFETCH_FACTOR,
-    ExplainCallback,
-    RagOptions,
-)
+from whence.answering.state import OVERFETCH_FACTOR, RagOptions
 from whence.answering.trace_recorder import Sources
 from whence.answering.writing import NOTHING_FOUND, NOTHING_READABLE
+from whence.operations.ask import DocumentRagRequest, ExplainCallback
 from whence.processors.base import (
     DOCUMENT_RAG,
     EMBEDDING,
@@ -24,7 +21,7 @@ from whence.processors.base import (
     StreamingProcessor,
 )
 from whence.retrieval.fusion import RRF_K
-from whence.schema.document_rag import DocumentRagRequest, ExplainEvent, TraceRecord
+from whence.schema.document_rag import ExplainEvent, TraceRecord
 from whence.schema.message import Message
 
 __all__ = (

@@ -15,42 +15,6 @@ Scalar = str | int | float | bool
 ModelRole = Literal["embedding", "reranker", "writer"]
 
 
-class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One candidate with all that the stages found out about it; scores are those of `search.Candidate`.
-
-    A later stage adds to it with `msgspec.structs.replace` and keeps the rank.
-    """
-
-    chunk_id: str
-    """Chunk; not empty."""
-    rank: int
-    """Rank among the answer's candidates, 1 is first, each once; 0 when it was not recorded."""
-    document_id: str = ""
-    score: float | None = None
-    dense_score: float | None = None
-    sparse_score: float | None = None
-    graph_score: float | None = None
-    name_score: float | None = None
-    concepts: tuple[str, ...] = ()
-    """Concepts whose search returned it; the question itself may be one."""
-    digest: str = ""
-    """SHA-256 of its text, hexadecimal; empty when the text was not read."""
-    rerank_rank: int = 0
-    """Rank after reranking, 1 is first; 0 when it was not reranked."""
-    raw_score: float | None = None
-    """What the reranker's model said."""
-    final_score: float | None = None
-    """What ordered the passages at reranking."""
-    diversity_score: float | None = None
-    """Relevance less overlap where passages were chosen for their diversity, see `retrieval.diversity`."""
-    overlap: float | None = None
-    """Highest share of terms in common with a passage chosen before, 0 to 1."""
-    reason_code: str = ""
-    """Code of `reasons.DROP_REASONS` when it was dropped, else empty."""
-    duplicate_of: str = ""
-    """Chunk that was kept in its place, of one dropped as `duplicate` or `near_duplicate`."""
-
-
 #: Predicate of each score that retrieval gives a candidate.
 SCORE_PREDICATES: Mapping[str, str] = {
     "score": ns.WH_SCORE,
@@ -67,21 +31,6 @@ OUTCOME_PREDICATES: Mapping[str, str] = {
     "diversity_score": ns.WH_DIVERSITY_SCORE,
     "overlap": ns.WH_OVERLAP,
 }
-
-
-class Selection(msgspec.Struct, frozen=True, gc=False):
-    """A chunk that the reranker kept."""
-
-    chunk_id: str
-    raw_score: float
-    """What the reranker's model said."""
-    final_score: float | None = None
-    """What ordered the passages; None when it is the raw score or was not recorded."""
-
-    @property
-    def score(self) -> float:
-        """The score that ordered the passages."""
-        return self.raw_score if self.final_score is None else self.final_score
 
 
 class ModelUse(msgspec.Struct, frozen=True, kw_only=True):

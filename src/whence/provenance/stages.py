@@ -33,14 +33,13 @@ from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.stage_records import (
     OUTCOME_PREDICATES,
     SCORE_PREDICATES,
-    CandidateRecord,
     GraphWalk,
-    Selection,
     StageRun,
 )
 from whence.provenance.terms import answer_uris, date_time, double, integer, iri_from_id, scalar
 from whence.schema.document_rag import Citation, Refusal
 from whence.schema.errors import BadInput
+from whence.schema.passages import Passage
 from whence.schema.places import Location
 from whence.schema.search import Correction
 from whence.schema.terms import Term, Triple, iri, literal
@@ -135,7 +134,7 @@ def exploration_triples(
     answer_id: str,
     chunk_ids: Sequence[str],
     *,
-    candidates: Iterable[CandidateRecord] = (),
+    candidates: Iterable[Passage] = (),
     walk: GraphWalk | None = None,
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
@@ -175,9 +174,9 @@ def exploration_triples(
 
 def focus_triples(
     answer_id: str,
-    selections: Sequence[Selection],
+    selections: Sequence[Passage],
     *,
-    candidates: Iterable[CandidateRecord] = (),
+    candidates: Iterable[Passage] = (),
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """State which chunks the reranker kept; 4 triples, four per kept chunk and one for its final score.
@@ -194,7 +193,7 @@ def focus_triples(
         stage.rows += (
             (node, ns.RDF_TYPE, _shared_iri(ns.TG_CHUNK_SELECTION)),
             (node, ns.TG_DOCUMENT, _id_term(selection.chunk_id)),
-            (node, ns.TG_SCORE, literal(str(float(selection.raw_score)))),
+            (node, ns.TG_SCORE, literal(str(float(selection.raw_score or 0.0)))),
             (node, ns.WH_FINAL_SCORE, _double_or_none(selection.final_score)),
         )
     stage.add_outcomes(candidates)
@@ -209,7 +208,7 @@ def synthesis_triples(
     in_token: int | None = None,
     out_token: int | None = None,
     model: str | None = None,
-    dropped: Iterable[CandidateRecord] = (),
+    dropped: Iterable[Passage] = (),
     text: str = "",
     citations: Sequence[Citation] = (),
     found: bool | None = None,
@@ -385,7 +384,7 @@ class _Stage:
                 (node, ns.WH_RELATION, _shared_literal(edge.relation)),
             )
 
-    def add_outcomes(self, candidates: Iterable[CandidateRecord]) -> None:
+    def add_outcomes(self, candidates: Iterable[Passage]) -> None:
         """State what the stage found out about candidates."""
         for candidate in _by_rank(candidates):
             node = iri(f"{self.uris.candidate_prefix}{candidate.rank}")
@@ -494,7 +493,7 @@ def _double_or_none(value: float | None) -> Term | None:
     return None if value is None else double(value)
 
 
-def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
+def _by_rank(candidates: Iterable[Passage]) -> list[Passage]:
     """Sort by rank, which names the node of a candidate and is therefore unique."""
     ordered = sorted(candidates, key=attrgetter("rank"))
     before = 0
@@ -508,7 +507,7 @@ def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
     return ordered
 
 
-def _reason_term(candidate: CandidateRecord) -> Term:
+def _reason_term(candidate: Passage) -> Term:
     if candidate.reason_code not in DROP_REASONS:
         raise BadInput(
             f"{candidate.reason_code!r} is not a reason to drop candidate {candidate.chunk_id!r}",

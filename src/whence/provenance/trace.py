@@ -21,11 +21,9 @@ from whence.provenance.outcome import WhyNot
 from whence.provenance.stage_records import (
     OUTCOME_PREDICATES,
     SCORE_PREDICATES,
-    CandidateRecord,
     ModelRole,
     ModelUse,
     Scalar,
-    Selection,
     StageRun,
 )
 from whence.provenance.terms import answer_id_from_uri, answer_uris, id_from_iri, read_scalar
@@ -33,6 +31,7 @@ from whence.schema.access import Access
 from whence.schema.document_rag import STAGE_LABELS, BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.errors import BadInput
 from whence.schema.integrity import Integrity
+from whence.schema.passages import Passage
 from whence.schema.places import Location
 from whence.schema.search import Correction, Degradation
 from whence.schema.terms import Term, Triple
@@ -129,9 +128,9 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Number of chunks read, as the trace states it."""
     explored: tuple[str, ...] = ()
     """Chunks whose text was read, by rank, or by id where no rank is known."""
-    candidates: tuple[CandidateRecord, ...] = ()
+    candidates: tuple[Passage, ...] = ()
     """All candidates by rank; of a trace without candidates the explored chunks, with rank 0."""
-    selections: tuple[Selection, ...] = ()
+    selections: tuple[Passage, ...] = ()
     """Chunks that the reranker kept, best first."""
     citations: tuple[Citation, ...] = ()
     """Sources of the answer's markers, in order."""
@@ -211,12 +210,12 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
         concepts=_read_concepts(grounding),
         chunk_count=exploration.integer(ns.TG_CHUNK_COUNT),
         explored=explored,
-        candidates=candidates or tuple(CandidateRecord(chunk_id=c, rank=0) for c in explored),
+        candidates=candidates or tuple(Passage(chunk_id=c, rank=0) for c in explored),
         selections=tuple(
-            Selection(
-                node.id(ns.TG_DOCUMENT),
-                node.number(ns.TG_SCORE) or 0.0,
-                node.number(ns.WH_FINAL_SCORE),
+            Passage(
+                chunk_id=node.id(ns.TG_DOCUMENT),
+                raw_score=node.number(ns.TG_SCORE) or 0.0,
+                final_score=node.number(ns.WH_FINAL_SCORE),
             )
             for node in nodes.made(focus, ns.TG_CHUNK_SELECTION, ns.TG_SELECTED_CHUNK)
         ),
@@ -424,9 +423,10 @@ def _read_settings(node: _Node) -> dict[str, Scalar]:
     }
 
 
-def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[CandidateRecord, ...]:
+def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[Passage, ...]:
+    numbers = (*SCORE_PREDICATES.items(), *OUTCOME_PREDICATES.items())
     candidates = [
-        CandidateRecord(
+        Passage(
             chunk_id=node.id(ns.WH_CHUNK),
             rank=node.integer(ns.WH_RANK) or 0,
             document_id=node.text(ns.WH_DOCUMENT),
@@ -435,17 +435,14 @@ def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[CandidateRecord
             rerank_rank=node.integer(ns.WH_RERANK_RANK) or 0,
             reason_code=node.iri(ns.WH_REASON).removeprefix(ns.WH),
             duplicate_of=node.id(ns.WH_DUPLICATE_OF),
-            **{
-                field: node.number(predicate)
-                for field, predicate in (*SCORE_PREDICATES.items(), *OUTCOME_PREDICATES.items())
-            },
+            **cast("Any", {field: node.number(predicate) for field, predicate in numbers}),
         )
         for node in nodes.made(exploration, ns.WH_CANDIDATE_TYPE, ns.WH_CANDIDATE)
     ]
     return tuple(sorted(candidates, key=lambda one: (one.rank, one.chunk_id)))
 
 
-def _read_explored(exploration: _Node, candidates: Iterable[CandidateRecord]) -> tuple[str, ...]:
+def _read_explored(exploration: _Node, candidates: Iterable[Passage]) -> tuple[str, ...]:
     ranks = {candidate.chunk_id: candidate.rank for candidate in candidates}
     chunk_ids = [id_from_iri(term.iri) for term in exploration.get(ns.TG_SELECTED_CHUNK, ())]
     return tuple(sorted(chunk_ids, key=lambda chunk_id: (ranks.get(chunk_id, 0), chunk_id)))

@@ -9,13 +9,9 @@ from msgspec.structs import replace
 from whence.provenance.outcome import WhyNot, outcome_sentence
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES
 from whence.provenance.redaction import redact_trace
-from whence.provenance.stage_records import (
-    OUTCOME_PREDICATES,
-    SCORE_PREDICATES,
-    CandidateRecord,
-    Scalar,
-)
+from whence.provenance.stage_records import OUTCOME_PREDICATES, SCORE_PREDICATES, Scalar
 from whence.provenance.trace import Trace
+from whence.schema.passages import Passage
 
 #: Order of the stages that can drop a candidate; a document is answered by its chunk that came furthest.
 _STAGE_ORDER = {"exploration": 0, "focus": 1, "synthesis": 2}
@@ -54,7 +50,7 @@ class _Outcomes:
         # Such a question is refused before the passages are reranked and read.
         self._refused = refusal is not None and refusal.code == "term_not_in_documents"
 
-    def code(self, candidate: CandidateRecord) -> str:
+    def code(self, candidate: Passage) -> str:
         if candidate.chunk_id in self._cited:
             return "cited"
         if candidate.reason_code in DROP_REASONS:
@@ -67,7 +63,7 @@ class _Outcomes:
         return "reranked_out" if reranked_out else "undecided"
 
 
-def _distance(code: str, candidate: CandidateRecord) -> tuple[int, int, int, int, str]:
+def _distance(code: str, candidate: Passage) -> tuple[int, int, int, int, str]:
     """Return a sort key: candidates nearest to being cited first."""
     return (
         code != "cited",
@@ -105,7 +101,7 @@ def _trace_numbers(trace: Trace) -> dict[str, Scalar]:
     if scores:
         numbers["lowest_score"] = min(scores)
     if trace.selections:
-        numbers["lowest_kept_score"] = min(selection.score for selection in trace.selections)
+        numbers["lowest_kept_score"] = min(selection.order_score for selection in trace.selections)
         kept = {selection.chunk_id for selection in trace.selections}
         diverse = [c.diversity_score for c in trace.candidates if c.chunk_id in kept]
         known = [score for score in diverse if score is not None]
@@ -114,7 +110,7 @@ def _trace_numbers(trace: Trace) -> dict[str, Scalar]:
     return numbers
 
 
-def _cut_numbers(trace: Trace, code: str, candidate: CandidateRecord) -> dict[str, Scalar | None]:
+def _cut_numbers(trace: Trace, code: str, candidate: Passage) -> dict[str, Scalar | None]:
     """Return rank and score of the last candidate on the right side of the cut that dropped this one."""
     before = [c for c in trace.candidates if 0 < c.rank < candidate.rank]
     if code in ("over_fetch_limit", "over_limit"):
@@ -128,7 +124,7 @@ def _cut_numbers(trace: Trace, code: str, candidate: CandidateRecord) -> dict[st
         place = list(trace.explored).index(candidate.chunk_id) + 1
         return {"place": place, "cut_rank": trace.reranked_count, "enters_at_rerank_limit": place}
     if code == "reranked_out" and candidate.rerank_rank and trace.selections:
-        last, own = trace.selections[-1].score, candidate.final_score
+        last, own = trace.selections[-1].order_score, candidate.final_score
         gap = None if own is None else last - own
         return {
             "cut_rank": len(trace.selections),
@@ -139,7 +135,7 @@ def _cut_numbers(trace: Trace, code: str, candidate: CandidateRecord) -> dict[st
     return {}
 
 
-def cut_numbers(last: Sequence[CandidateRecord], score: float | None) -> dict[str, Scalar | None]:
+def cut_numbers(last: Sequence[Passage], score: float | None) -> dict[str, Scalar | None]:
     """Return `cut_rank`, `cut_score` and `gap` for a passage with a score.
 
     Args:
@@ -153,7 +149,7 @@ def cut_numbers(last: Sequence[CandidateRecord], score: float | None) -> dict[st
     return {"cut_rank": last[-1].rank, "cut_score": cut, "gap": gap}
 
 
-def _candidate_numbers(candidate: CandidateRecord) -> dict[str, Scalar | None]:
+def _candidate_numbers(candidate: Passage) -> dict[str, Scalar | None]:
     numbers: dict[str, Scalar | None] = {
         "rank": candidate.rank or None,
         **{field: getattr(candidate, field) for field in SCORE_PREDICATES},

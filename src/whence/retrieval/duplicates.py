@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from whence.retrieval.services import Passage
+    from whence.schema.passages import Passage
 
 #: Least share of the runs of three words of a passage that an earlier one has. Chosen on pages that packages
 #: ship in two or three formats.

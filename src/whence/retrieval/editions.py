@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from whence.text.normalization import FUNCTION_WORDS
 
 if TYPE_CHECKING:
-    from whence.retrieval.services import Passage
+    from whence.schema.passages import Passage
 
 Numbers = tuple[int, ...]
 """Parts of a release, as (5, 4), or of a date, as (2025, 1, 31)."""

@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
+from whence.schema.passages import Passage
 from whence.schema.search import Candidate
 
 Fusion = Literal["absolute", "rrf", "min_max"]
 RetrieverName = Literal["lexical", "dense"]
+#: Score of a candidate by each retriever; None where that did not rank.
+SCORE_FIELDS: Mapping[RetrieverName, str] = {"lexical": "sparse_score", "dense": "dense_score"}
 
 #: Share of the cosine in the sum; the rest is the lexical share's. Both were chosen on those collections,
 #: each judged with constants fitted on the others.
@@ -40,22 +43,13 @@ MAX_UNBOOSTED_SCORE = math.nextafter(MIN_BOOSTED_SCORE, 0.0)
 _FITS = 3
 
 
-class ScoredChunk(msgspec.Struct):
-    """A chunk with its scores by the retrievers of one search."""
-
-    document_id: str
-    scores: dict[RetrieverName, float] = {}
-    """`dense` is the cosine, -1 to 1; `lexical` the lexical share, 0 to 1. A retriever that did not rank is
-    missing."""
-
-
-def evidence(chunk: ScoredChunk) -> float:
+def evidence(one: Candidate | Passage) -> float:
     """Return `0.35 max(0, cosine) + 0.65 share`, 0 to 1.
 
     A retriever that did not rank counts as 0: the score can be too low, never too high.
     """
-    cosine = max(0.0, chunk.scores.get("dense", 0.0))
-    return _DENSE_WEIGHT * cosine + (1 - _DENSE_WEIGHT) * chunk.scores.get("lexical", 0.0)
+    cosine = max(0.0, one.dense_score or 0.0)
+    return _DENSE_WEIGHT * cosine + (1 - _DENSE_WEIGHT) * (one.sparse_score or 0.0)
 
 
 def score_of(total: float) -> float:
@@ -75,11 +69,11 @@ def lexical_score(coverage: float) -> float:
     return min(1.0, (1 + _LEXICAL_HALF) * coverage / (coverage + _LEXICAL_HALF))
 
 
-def _absolute(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
+def _absolute(chunks: Mapping[str, Candidate]) -> dict[str, float]:
     return {chunk_id: score_of(evidence(one)) for chunk_id, one in chunks.items()}
 
 
-def _reciprocal_ranks(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
+def _reciprocal_ranks(chunks: Mapping[str, Candidate]) -> dict[str, float]:
     """Return the sum of 1 / (60 + rank) over the retrievers, scaled so that first in both is 1."""
     orders = [
         sorted(found, key=lambda chunk_id: (-found[chunk_id], chunk_id))
@@ -99,7 +93,7 @@ def reciprocal_ranks(
     return fused
 
 
-def _min_max(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
+def _min_max(chunks: Mapping[str, Candidate]) -> dict[str, float]:
     """Return the mean over the retrievers of each score's place between the query's worst and best."""
     fused = dict.fromkeys(chunks, 0.0)
     for found in _by_retriever(chunks):
@@ -109,14 +103,15 @@ def _min_max(chunks: Mapping[str, ScoredChunk]) -> dict[str, float]:
     return fused
 
 
-def _by_retriever(chunks: Mapping[str, ScoredChunk]) -> list[dict[str, float]]:
+def _by_retriever(chunks: Mapping[str, Candidate]) -> list[dict[str, float]]:
     """Return the scores of each retriever that found anything; a lexical share of 0 means not found."""
-    dense = {key: one.scores["dense"] for key, one in chunks.items() if "dense" in one.scores}
-    sparse = {key: share for key, one in chunks.items() if (share := one.scores.get("lexical"))}
+    cosines = {key: one.dense_score for key, one in chunks.items()}
+    dense = {key: cosine for key, cosine in cosines.items() if cosine is not None}
+    sparse = {key: share for key, one in chunks.items() if (share := one.sparse_score)}
     return [found for found in (dense, sparse) if found]
 
 
-FUSIONS: Mapping[Fusion, Callable[[Mapping[str, ScoredChunk]], dict[str, float]]] = {
+FUSIONS: Mapping[Fusion, Callable[[Mapping[str, Candidate]], dict[str, float]]] = {
     "absolute": _absolute,
     "rrf": _reciprocal_ranks,
     "min_max": _min_max,
@@ -143,7 +138,7 @@ def boost_symbols(scores: Mapping[str, float], fits: Mapping[str, int]) -> dict[
 
 
 def rank_candidates(
-    chunks: Mapping[str, ScoredChunk],
+    chunks: Mapping[str, Candidate],
     fused: Mapping[str, float],
     *,
     limit: int,
@@ -160,13 +155,10 @@ def rank_candidates(
     order = sorted((-final[chunk_id], chunk_id) for chunk_id in chunks)
     kept = (chunk_id for _, chunk_id in order if final[chunk_id] >= threshold)
     return tuple(
-        Candidate(
-            chunk_id=chunk_id,
-            document_id=chunks[chunk_id].document_id,
+        replace(
+            chunks[chunk_id],
             score=final[chunk_id],
             rank=rank,
-            dense_score=chunks[chunk_id].scores.get("dense"),
-            sparse_score=chunks[chunk_id].scores.get("lexical"),
             graph_score=None if gains is None else gains.get(chunk_id, 0.0),
             name_score=final[chunk_id] - fused[chunk_id] if chunk_id in named else None,
         )

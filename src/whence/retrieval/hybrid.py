@@ -15,12 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from whence.retrieval.fusion import (
     FUSIONS,
+    SCORE_FIELDS,
     Fusion,
     RetrieverName,
-    ScoredChunk,
     lexical_score,
     rank_candidates,
 )
@@ -65,7 +66,7 @@ _RETRIEVER_ERRORS = (Unavailable, DeadlineExceeded)
 
 
 @dataclass(frozen=True, slots=True)
-class Retriever:
+class QueryRetriever:
     """One way of ranking chunks for one query, with the rights of one reader."""
 
     search: Callable[..., Awaitable[list[Candidate]]]
@@ -77,7 +78,8 @@ class Retriever:
 
 
 _Ranking = list[Candidate] | WhenceError
-_Chunks = dict[str, ScoredChunk]
+_Chunks = dict[str, Candidate]
+"""By id, with the scores that are known so far."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,8 +87,8 @@ class HybridSearch:
     """One search over a lexical and a dense retriever."""
 
     query_text: str
-    lexical: Retriever
-    dense: Retriever | None = None
+    lexical: QueryRetriever
+    dense: QueryRetriever | None = None
     """None when the query could not be embedded."""
     limit: int
     threshold: float = 0.0
@@ -129,21 +131,18 @@ class HybridSearch:
 
     async def rank_words(self, found: Sequence[Candidate]) -> SearchResponse:
         """Rank by words alone, on the scale of words alone, definitions of the query's symbol first."""
-        chunks = {
-            one.chunk_id: ScoredChunk(one.document_id, {"lexical": one.sparse_score or 0.0})
-            for one in found
-        }
+        chunks = {one.chunk_id: replace(one, sparse_score=one.sparse_score or 0.0) for one in found}
         fits = await self._add_definitions(chunks, ["lexical"])
         if not fits:
             # The order of the retriever stays: two shares may have one score.
-            scored = (msgspec.structs.replace(one, score=lexical_score(one.score)) for one in found)
+            scored = (replace(one, score=lexical_score(one.score)) for one in found)
             kept = kept_candidates(scored, self.limit, self.threshold)
             return SearchResponse(candidates=kept, degraded=tuple(self.degraded))
         covered = {one.chunk_id: one.score for one in found}
         # One factor leads from every share to the part of the query that it covers.
         factor = next((one.score / one.sparse_score for one in found if one.sparse_score), 1.0)
         fused = {
-            key: lexical_score(covered.get(key, min(1.0, factor * one.scores["lexical"])))
+            key: lexical_score(covered.get(key, min(1.0, factor * (one.sparse_score or 0.0))))
             for key, one in chunks.items()
         }
         return self._ranked(chunks, fused, fits)
@@ -169,9 +168,9 @@ class HybridSearch:
                 continue
             ranked.append(name)
             for one in ranking:
-                chunk = chunks.setdefault(one.chunk_id, ScoredChunk(one.document_id))
-                score = one.dense_score if name == "dense" else one.sparse_score
-                chunk.scores[name] = score or 0.0
+                known = chunks.get(one.chunk_id, one)
+                score = getattr(one, SCORE_FIELDS[name]) or 0.0
+                chunks[one.chunk_id] = replace(known, **{SCORE_FIELDS[name]: score})
             if self.finds_all and len(ranking) < self._depth:
                 self._exhausted.add(name)
         if "dense" not in ranked:
@@ -195,14 +194,15 @@ class HybridSearch:
         """
         for name in names:
             retriever = self.lexical if name == "lexical" else self.dense
-            new = [key for key, one in chunks.items() if name not in one.scores]
-            if name in self._exhausted:
-                for key in new:
-                    chunks[key].scores[name] = 0.0
-            elif new and retriever is not None:
+            field_name = SCORE_FIELDS[name]
+            new = [key for key, one in chunks.items() if getattr(one, field_name) is None]
+            found: Mapping[str, float] = {}
+            if name not in self._exhausted:
+                if not new or retriever is None:
+                    continue
                 found = await retriever.scores(new)
-                for key in new:
-                    chunks[key].scores[name] = found.get(key, 0.0)
+            for key in new:
+                chunks[key] = replace(chunks[key], **{field_name: found.get(key, 0.0)})
 
     async def _add_definitions(
         self, chunks: _Chunks, ranked: Sequence[RetrieverName]
@@ -219,7 +219,7 @@ class HybridSearch:
             self._degrade_definitions(matches)
             return {}
         added = {
-            one.chunk_id: ScoredChunk(one.document_id)
+            one.chunk_id: _candidate(one.chunk_id, one.document_id)
             for one in matches
             if one.chunk_id not in chunks
         }
@@ -240,7 +240,7 @@ class HybridSearch:
                 return None
             around = await graph.neighbourhood(chunks)
             added = {
-                key: ScoredChunk(document_id)
+                key: _candidate(key, document_id)
                 for key, document_id in around.documents.items()
                 if key not in chunks
             }
@@ -280,6 +280,10 @@ class HybridSearch:
         self.degraded.append(Degradation(stage="search", code=code, reason=reason))
 
 
+def _candidate(chunk_id: str, document_id: str) -> Candidate:
+    return Candidate(chunk_id=chunk_id, document_id=document_id, score=0.0, rank=0)
+
+
 def kept_candidates(
     ranking: Iterable[Candidate], limit: int, threshold: float
 ) -> tuple[Candidate, ...]:
@@ -287,7 +291,7 @@ def kept_candidates(
 
     A score below 0, that of a negative cosine, counts as 0.
     """
-    scored = (one if one.score >= 0 else msgspec.structs.replace(one, score=0.0) for one in ranking)
+    scored = (one if one.score >= 0 else replace(one, score=0.0) for one in ranking)
     return tuple([one for one in scored if one.score >= threshold][:limit])
 
 
@@ -370,7 +374,7 @@ class SearchService:
         if request.mode == "hybrid":
             used = self.parameters
             settings = {"fusion": used.fusion, "passage_graph": used.passage_graph}
-        return msgspec.structs.replace(response, collection_version=version, settings=settings)
+        return replace(response, collection_version=version, settings=settings)
 
     async def _answer(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         if not request.more:
@@ -382,7 +386,7 @@ class SearchService:
             )
 
         others = (
-            msgspec.structs.replace(
+            replace(
                 request,
                 more=(),
                 mode="bm25" if request.vector and not one.vector else request.mode,
@@ -413,7 +417,7 @@ class SearchService:
         found = await check_spelling(
             self.store, request.collection, request.query_text, request.access
         )
-        return msgspec.structs.replace(response, corrections=found.corrections, absent=found.absent)
+        return replace(response, corrections=found.corrections, absent=found.absent)
 
     async def _search(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         self._check(request)
@@ -445,7 +449,7 @@ class SearchService:
         if len(request.query_text) > MAX_QUERY_WORDS:
             query_text, cut = truncate_query(request.query_text)
             cut += check_query_words(query_text)
-            request = msgspec.structs.replace(request, query_text=query_text)
+            request = replace(request, query_text=query_text)
         timeout_s = self.parameters.leg_timeout_s
         if remaining_s is not None:
             timeout_s = min(timeout_s, _RETRIEVER_SHARE * remaining_s)
@@ -453,7 +457,7 @@ class SearchService:
         access, match = request.access, request.match
         search = HybridSearch(
             query_text=text,
-            lexical=Retriever(
+            lexical=QueryRetriever(
                 partial(
                     store.search_lexical,
                     collection,
@@ -480,7 +484,7 @@ class SearchService:
             search.find_graph = partial(self._passage_graph, request)
             if request.vector:
                 vector = _vector(request)
-                search.dense = Retriever(
+                search.dense = QueryRetriever(
                     partial(store.search_dense, collection, vector, access=access, filters=filters),
                     partial(store.dense_scores, collection, vector, access=access),
                 )

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from whence.retrieval.fusion import ScoredChunk, evidence, score_of
-from whence.schema.search import GraphUse
+from whence.retrieval.fusion import evidence, score_of
+from whence.schema.search import Candidate, GraphUse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -189,7 +189,7 @@ class PassageGraph:
     candidates_only: bool = False
     """True leaves out passages that the search did not find, as filters demand."""
 
-    async def neighbourhood(self, chunks: Mapping[str, ScoredChunk]) -> Neighbourhood:
+    async def neighbourhood(self, chunks: Mapping[str, Candidate]) -> Neighbourhood:
         """Return the passages up to two links around the best chunks, and those that the query names."""
         own = {key: evidence(one) for key, one in chunks.items()}
         seeds = sorted(own, key=lambda chunk_id: (-own[chunk_id], chunk_id))[:_SEEDS]
@@ -201,10 +201,10 @@ class PassageGraph:
         around = _build(names.values())
         return around.within(chunks) if self.candidates_only else around
 
-    def walk(self, around: Neighbourhood, chunks: Mapping[str, ScoredChunk]) -> Walk:
+    def walk(self, around: Neighbourhood, chunks: Mapping[str, Candidate]) -> Walk:
         """Return the scores of all of these chunks after the walk."""
         own = {key: evidence(one) for key, one in chunks.items()}
-        silent = {key for key, one in chunks.items() if one.scores.get("lexical") == 0.0}
+        silent = {key for key, one in chunks.items() if one.sparse_score == 0.0}
         walked = walk_scores(own, around, silent)
         final = {key: score_of(walked.get(key, total)) for key, total in own.items()}
         gains = {key: score - score_of(own[key]) for key, score in final.items()}

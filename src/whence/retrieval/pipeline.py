@@ -6,22 +6,20 @@ record each. The services behind it are those of the bus, or plain objects behin
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping, Sequence
-from itertools import compress
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, compress
 from operator import not_
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.editions import newest_first
 from whence.retrieval.fusion import MAX_UNBOOSTED_SCORE
 from whence.retrieval.pooling import fuse_rankings, pool_candidates
-from whence.retrieval.rerank import SEARCH_POOL, order_scores, read_reranking
+from whence.retrieval.rerank import SEARCH_POOL, order_scores, read_reranking, unscored_fault
 from whence.retrieval.results import (
     Duplicate,
     Reranking,
@@ -30,13 +28,10 @@ from whence.retrieval.results import (
     SearchReport,
 )
 from whence.retrieval.services import (
-    Passage,
-    Query,
-    Ranking,
+    PlannedQuery,
     RetrievalServices,
     both_readings,
 )
-from whence.retrieval.spelling import Spelling
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -44,16 +39,21 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
+from whence.schema.passages import Passage
 from whence.schema.search import (
     Correction,
     Degradation,
     GraphUse,
     Match,
     SearchMode,
+    SearchResponse,
     truncate_query,
 )
 from whence.schema.texts import ChunkText
 from whence.text.spelling import correct_text
+
+if TYPE_CHECKING:
+    from whence.operations.search import Search
 
 T = TypeVar("T")
 
@@ -79,19 +79,19 @@ _MODES: dict[str, SearchMode] = {
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Candidates of one or several queries."""
 
-    candidates: list[CandidateRecord]
+    candidates: list[Passage]
     """By rank, those that were dropped with their reason."""
     degraded: tuple[Degradation, ...] = ()
     """What the searches did without, each once."""
     graphs: tuple[GraphUse, ...] = ()
     """What the passage graph did, one for each query that used it."""
-    spelling: Spelling = Spelling()
-    """What is known of the words of the first query, if it asked for that."""
-    rankings: tuple[tuple[Query, Ranking], ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    """Of the words of the first query, if it asked for that."""
+    rankings: tuple[tuple[PlannedQuery, SearchResponse], ...] = ()
     """What each query that did not fail found."""
 
     @property
-    def kept(self) -> list[CandidateRecord]:
+    def kept(self) -> list[Passage]:
         """Candidates that were not dropped, by rank."""
         return [one for one in self.candidates if not one.reason_code]
 
@@ -163,22 +163,14 @@ def check_budget(budget_s: float) -> None:
 
 
 async def search(
-    services: RetrievalServices,
-    query: str,
-    *,
-    top_k: int,
-    threshold: float = 0.0,
-    rerank: bool = False,
-    no_reranker: str = "",
-    exact: bool = False,
-    distinct: bool = True,
+    services: RetrievalServices, asked: Search, *, no_reranker: str = ""
 ) -> SearchReport:
-    """Search once, or again with corrected words when some are misspelt, unless `exact`.
+    """Search once, or again with corrected words when some are misspelt, unless `asked.exact`.
 
     A chunk that is hidden or removed before its text is read is left out.
 
-    With `distinct` a passage that says what a better one says takes no place, and the better one names it;
-    the newest edition of a passage goes before the older ones, see `whence.retrieval.editions`.
+    With `asked.distinct` a passage that says what a better one says takes no place, and the better one names
+    it; the newest edition of a passage goes before the older ones, see `whence.retrieval.editions`.
     Reranked results are cut by threshold and `top_k` after that. Of a query that is a whole document only the
     beginning counts, and the report says so.
 
@@ -187,30 +179,30 @@ async def search(
         NotFound: The collection does not exist.
         Unavailable: A service that is needed does not answer.
     """
-    check_search(query, top_k, threshold)
-    query, cut = truncate_query(query)
+    check_search(asked.query, asked.top_k, asked.threshold)
+    query, cut = truncate_query(asked.query)
+    distinct = asked.distinct and asked.snapshot is None
     marks = [time.perf_counter()]
-    limit = max(top_k, SEARCH_POOL) if rerank else top_k
+    limit = max(asked.top_k, SEARCH_POOL) if asked.rerank else asked.top_k
     # The threshold is one of the reranked scores where there are any.
-    floor = 0.0 if rerank else threshold
+    floor = 0.0 if asked.rerank else asked.threshold
     further = min(2 * limit, _MOST_FURTHER_TEXTS) if distinct else 0
-    used = await _search_corrected(services, query, limit + further, floor, exact=exact)
+    used = await _search_corrected(services, query, limit + further, floor, exact=asked.exact)
     read = await _read(services, used, limit, floor, distinct=distinct)
     query, found, not_embedded = used.asked.text, read.found, used.not_embedded
     marks += [*used.marks, time.perf_counter()]
     best = found.candidates[0].score if found.candidates else None
-    results = _results(read)
-    reranked = _Reranked(results)
-    if rerank:
-        reranked = await rerank_results(services, query, results, read.passages, no_reranker)
-        results = reranked.results
-        best = results[0].similarity_score if results else None
-        results = [one for one in results if one.similarity_score >= threshold]
+    passages = read.passages
+    reranked = _Reranked(passages)
+    if asked.rerank:
+        reranked = await rerank_passages(services, query, passages, no_reranker)
+        best = _score(reranked.passages[0]) if reranked.passages else None
+        passages = [one for one in reranked.passages if _score(one) >= asked.threshold]
         marks.append(time.perf_counter())
     if distinct:
-        results = _newest_first(query, results)
+        passages = [passages[number] for number in newest_first(query, passages)]
     return SearchReport(
-        results=results[:top_k],
+        results=to_results(passages, read.duplicates, falling=distinct)[: asked.top_k],
         reranker=reranked.model,
         degraded=(*cut, *(not_embedded or found.degraded), *reranked.degraded),
         graph=found.graphs[0] if found.graphs else None,
@@ -224,7 +216,7 @@ async def search(
 class _Searched(msgspec.Struct, frozen=True):
     """What a query found, corrected where words were misspelt."""
 
-    asked: Query
+    asked: PlannedQuery
     corrections: tuple[Correction, ...]
     found: Found
     not_embedded: tuple[Degradation, ...]
@@ -243,9 +235,9 @@ async def _search_corrected(
         vector, not_embedded = await _embed(services, query)
         written = vector = both_readings(written, vector)
         embedded_at = time.perf_counter()
-        asked = Query(query, vector, limit, spelling=not (exact or corrections))
+        asked = PlannedQuery(query, vector, limit, spelling=not (exact or corrections))
         found = await find_candidates(services, [asked], limit=limit, threshold=threshold)
-        new = found.spelling.corrections
+        new = found.corrections
         if not asked.spelling or not new:
             marks = (embedded_at, time.perf_counter())
             return _Searched(asked, corrections, found, not_embedded, marks)
@@ -257,7 +249,7 @@ class _Read(msgspec.Struct, frozen=True):
 
     found: Found
     passages: list[Passage]
-    """Best first, at most as many as are wanted."""
+    """Best first, ranked anew from 1, at most as many as are wanted."""
     duplicates: dict[str, list[Duplicate]]
     """By the chunk that was kept in their place."""
 
@@ -275,7 +267,7 @@ async def _read(
     while True:
         passages = await read_passages(services, found.kept)
         if not distinct:
-            return _Read(found, passages, {})
+            return _Read(found, _ranked(passages), {})
         ordered = [passages[number] for number in newest_first(query.text, passages)]
         passages, originals = without_duplicates(ordered, least_words=_LEAST_WORDS_OF_A_COPY)
         if len(passages) >= limit or len(found.kept) < query.limit:
@@ -287,27 +279,11 @@ async def _read(
     for chunk_id, original in originals.items():
         copy = Duplicate(chunk_id=chunk_id, document_id=documents[chunk_id])
         duplicates.setdefault(original, []).append(copy)
-    return _Read(found, passages[:limit], duplicates)
+    return _Read(found, _ranked(passages[:limit]), duplicates)
 
 
-def _newest_first(query: str, results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
-    """Put the newest edition first; it has at least the score of the older ones after it."""
-    passages = [
-        Passage(
-            chunk_id=one.chunk.id,
-            text=one.chunk.content,
-            document_id=one.document_id,
-            metadata=one.chunk.metadata,
-        )
-        for one in results
-    ]
-    ordered: list[RetrievalResult] = []
-    least = 0.0
-    for place, number in reversed([*enumerate(newest_first(query, passages), 1)]):
-        least = max(least, results[number].similarity_score)
-        one = msgspec.structs.replace(results[number], rank=place, similarity_score=least)
-        ordered.insert(0, one)
-    return ordered
+def _ranked(passages: Iterable[Passage]) -> list[Passage]:
+    return [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(passages, 1)]
 
 
 async def _embed(services: RetrievalServices, query: str) -> tuple[Any, tuple[Degradation, ...]]:
@@ -325,7 +301,7 @@ async def _embed(services: RetrievalServices, query: str) -> tuple[Any, tuple[De
 
 async def find_candidates(
     services: RetrievalServices,
-    queries: Sequence[Query],
+    queries: Sequence[PlannedQuery],
     *,
     limit: int,
     threshold: float = 0.0,
@@ -342,7 +318,7 @@ async def find_candidates(
         cut_code: Why those after the limit are dropped.
         weights: See `fuse_rankings`, where queries without a vector are searched elsewhere than those with one.
     """
-    rankings: list[tuple[Query, Ranking]] = []
+    rankings: list[tuple[PlannedQuery, SearchResponse]] = []
     errors: list[WhenceError] = []
     degraded: dict[Degradation, None] = {}
     for query, reply in zip(queries, await services.search(queries), strict=True):
@@ -373,17 +349,17 @@ async def find_candidates(
         candidates=candidates,
         degraded=tuple(degraded),
         graphs=tuple(found.graph for _, found in rankings if found.graph is not None),
-        spelling=rankings[0][1].spelling if rankings else Spelling(),
+        corrections=rankings[0][1].corrections if rankings else (),
         rankings=tuple(rankings),
     )
 
 
-def passage_of(text: ChunkText) -> Passage:
-    """Return the passage of a text that was read."""
-    return Passage(
-        chunk_id=text.chunk_id,
-        text=text.content,
+def with_text(passage: Passage, text: ChunkText) -> Passage:
+    """Return a passage with its text and source."""
+    return msgspec.structs.replace(
+        passage,
         document_id=text.document_id,
+        text=text.content,
         metadata=text.metadata,
         digest=text.digest,
         token_codes=text.token_codes,
@@ -392,7 +368,7 @@ def passage_of(text: ChunkText) -> Passage:
 
 async def read_passages(
     services: RetrievalServices,
-    candidates: Sequence[CandidateRecord],
+    candidates: Sequence[Passage],
     reasons: dict[str, DropCode] | None = None,
 ) -> list[Passage]:
     """Return the candidates with their texts, in order; those without a text are left out."""
@@ -403,46 +379,63 @@ async def read_passages(
     for one in candidates:
         text = texts.get(one.chunk_id)
         if isinstance(text, ChunkText):
-            # A client of the caller may know the text under another id.
-            passages.append(msgspec.structs.replace(passage_of(text), chunk_id=one.chunk_id))
-        elif isinstance(text, str):
-            passages.append(Passage(chunk_id=one.chunk_id, text=text))
+            passages.append(with_text(one, text))
         elif reasons is not None:
             failed = isinstance(text, WhenceError)
             reasons[one.chunk_id] = "fetch_failed" if failed else "text_missing"
     return passages
 
 
-def _results(read: _Read) -> list[RetrievalResult]:
-    candidates = {one.chunk_id: one for one in read.found.candidates}
-    results = []
-    for rank, passage in enumerate(read.passages, 1):
-        one = candidates[passage.chunk_id]
-        parts = {"graph_score": one.graph_score, "name_score": one.name_score}
-        results.append(
-            RetrievalResult(
-                rank=rank,
-                similarity_score=one.score or 0.0,
-                document_id=one.document_id,
-                duplicates=tuple(read.duplicates.get(one.chunk_id, ())),
-                chunk=RetrievedChunk(
-                    id=one.chunk_id, content=passage.text, metadata=dict(passage.metadata)
-                ),
-                score_breakdown={
-                    "dense_score": one.dense_score,
-                    "sparse_score": one.sparse_score,
-                    "combined_score": one.score,
-                    **{name: score for name, score in parts.items() if score is not None},
-                },
-            )
+def _score(passage: Passage) -> float:
+    """Return what orders the results of a search."""
+    return (passage.score or 0.0) if passage.final_score is None else passage.final_score
+
+
+def to_results(
+    passages: Sequence[Passage],
+    duplicates: Mapping[str, Sequence[Duplicate]] = {},
+    *,
+    falling: bool = False,
+) -> list[RetrievalResult]:
+    """Return the results of a search; where scores must be `falling`, none is below a later one."""
+    scores = [*map(_score, passages)]
+    if falling:
+        scores = [*accumulate(reversed(scores), max)][::-1]
+    return [
+        _result(rank, score, one, tuple(duplicates.get(one.chunk_id, ())))
+        for rank, (score, one) in enumerate(zip(scores, passages, strict=True), 1)
+    ]
+
+
+def _result(
+    rank: int, score: float, one: Passage, duplicates: tuple[Duplicate, ...]
+) -> RetrievalResult:
+    parts = {"graph_score": one.graph_score, "name_score": one.name_score}
+    reranking = None
+    if one.raw_score is not None:
+        reranking = Reranking(
+            score=one.raw_score, rank_before=one.rank, score_before=one.score or 0.0
         )
-    return results
+    return RetrievalResult(
+        rank=rank,
+        similarity_score=score,
+        document_id=one.document_id,
+        duplicates=duplicates,
+        chunk=RetrievedChunk(id=one.chunk_id, content=one.text, metadata=dict(one.metadata)),
+        score_breakdown={
+            "dense_score": one.dense_score,
+            "sparse_score": one.sparse_score,
+            "combined_score": one.score,
+            **{name: score for name, score in parts.items() if score is not None},
+        },
+        reranking=reranking,
+    )
 
 
 class _Reranked(msgspec.Struct, frozen=True):
-    """Results after reranking."""
+    """Passages after reranking."""
 
-    results: list[RetrievalResult]
+    passages: list[Passage]
     """By the final score, ties in the order before; unchanged when reranking failed."""
     model: str = ""
     """Model that scored; empty when none did."""
@@ -450,58 +443,46 @@ class _Reranked(msgspec.Struct, frozen=True):
     """Why reranking failed."""
 
 
-async def rerank_results(
-    services: RetrievalServices,
-    query: str,
-    results: list[RetrievalResult],
-    passages: Sequence[Passage],
-    no_reranker: str = "",
+async def rerank_passages(
+    services: RetrievalServices, query: str, passages: list[Passage], no_reranker: str = ""
 ) -> _Reranked:
-    """Have the reranker read all results, and order them by its final score.
+    """Have the reranker read all passages of a search, and order them by its final score.
 
-    A reranker that is absent, fails or is late changes nothing: the results are returned as they were, and the
-    degradation says why. Cost: one pass of the model a result.
+    A reranker that is absent, fails or is late changes nothing: the passages are returned as they were, and the
+    degradation says why. Cost: one pass of the model a passage.
     """
-    if not results:
-        return _Reranked(results)
+    if not passages:
+        return _Reranked(passages)
     if no_reranker:
-        return _unchanged(results, "no_reranker", f"there is no reranker ({no_reranker})")
+        return _unchanged(passages, "no_reranker", f"there is no reranker ({no_reranker})")
+    count = len(passages)
     try:
-        scores = order_scores(one.similarity_score for one in results)
-        reply = await services.rerank(query, passages, scores, len(results))
+        scores = order_scores(passages)
+        reply = await services.rerank(query, passages, scores, count)
     except WhenceError as error:
-        return _unchanged(results, "reranker_failed", error.message)
-    ranking = read_reranking(reply.results, len(results), len(results)).kept
-    if len(ranking) != len(results):
-        return _unchanged(results, "reranker_reply_invalid", "it did not score every hit once")
-    defines = ["name_score" in one.score_breakdown for one in results]
+        return _unchanged(passages, "reranker_failed", error.message)
+    ranking = read_reranking(reply.results, passages, count).kept
+    if len(ranking) != count:
+        return _unchanged(passages, "reranker_reply_invalid", "it did not score every hit once")
     # Definitions keep their scores, and nothing else rises to them.
-    most = MAX_UNBOOSTED_SCORE if any(defines) else math.inf
+    defined = any(one.name_score is not None for one in passages)
+    most = MAX_UNBOOSTED_SCORE if defined else 1.0
     scored = []
-    for item in ranking:
-        one = results[item.index]
-        final = min(most, max(0.0, item.final_score), 1.0)
-        scored.append(
-            msgspec.structs.replace(
-                one,
-                similarity_score=one.similarity_score if defines[item.index] else final,
-                reranking=Reranking(
-                    score=item.raw_score, rank_before=one.rank, score_before=one.similarity_score
-                ),
-            )
-        )
-    scored.sort(key=lambda one: (-one.similarity_score, one.rank))
-    ranked = [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(scored, 1)]
+    for one in ranking:
+        final = min(most, max(0.0, one.order_score), 1.0)
+        own = final if one.name_score is None else one.score
+        scored.append(msgspec.structs.replace(one, final_score=own or 0.0))
+    scored.sort(key=lambda one: (-_score(one), one.rank))
     degraded: tuple[Degradation, ...] = ()
     if reply.unscored:
         code = "reranker_reply_invalid"
-        degraded = (Degradation(stage="rerank", code=code, reason=reply.fault),)
-    return _Reranked(ranked, reply.model, degraded)
+        degraded = (Degradation(stage="rerank", code=code, reason=unscored_fault(reply)),)
+    return _Reranked(scored, reply.model, degraded)
 
 
-def _unchanged(results: list[RetrievalResult], code: str, why: str) -> _Reranked:
+def _unchanged(passages: list[Passage], code: str, why: str) -> _Reranked:
     reason = f"the order of retrieval was kept: {why}"
-    return _Reranked(results, "", (Degradation(stage="rerank", code=code, reason=reason),))
+    return _Reranked(passages, "", (Degradation(stage="rerank", code=code, reason=reason),))
 
 
 def _latencies(marks: list[float]) -> dict[str, float]:

@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 
 from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import CandidateRecord
 from whence.retrieval.fusion import RRF_K, reciprocal_ranks
-from whence.retrieval.rerank import finite_number
-from whence.retrieval.services import Ranking
-from whence.schema.search import Candidate
+from whence.schema.passages import Passage
+from whence.schema.search import Candidate, SearchResponse
 
 
 class _Pooled(msgspec.Struct):
@@ -23,18 +21,18 @@ class _Pooled(msgspec.Struct):
     place: int
     """Place of the ranking that ranked it best."""
     match: Any
-    """The `Candidate` with the best score; one without a score when no ranking has one."""
+    """The `Candidate` with the best score; of a client of the caller one without a score, when none has one."""
     concepts: dict[str, None] = {}
     """Queries that found it, in order."""
 
 
 def pool_candidates(
-    rankings: Iterable[tuple[str, Ranking]],
+    rankings: Iterable[tuple[str, SearchResponse]],
     *,
     limit: int,
     threshold: float = 0.0,
     cut_code: DropCode = "over_fetch_limit",
-) -> list[CandidateRecord]:
+) -> list[Passage]:
     """Merge the rankings of several queries into one, each chunk once.
 
     Rankings are interleaved: first the best of each, then the second best of each, and so on, so that no query
@@ -50,14 +48,14 @@ def pool_candidates(
 
 
 def fuse_rankings(
-    by_vectors: Iterable[tuple[str, Ranking]],
-    by_words: Iterable[tuple[str, Ranking]],
+    by_vectors: Iterable[tuple[str, SearchResponse]],
+    by_words: Iterable[tuple[str, SearchResponse]],
     weights: tuple[float, float],
     *,
     limit: int,
     threshold: float = 0.0,
     cut_code: DropCode = "over_fetch_limit",
-) -> list[CandidateRecord]:
+) -> list[Passage]:
     """Join what a search by vectors and a separate one by words found, whose scores do not compare.
 
     Each side is pooled as in `pool_candidates`. A candidate's score is the sum of `weight / (60 + rank)` over
@@ -92,7 +90,7 @@ def fuse_rankings(
     return _cut(order, limit, threshold, cut_code)
 
 
-def _pool(rankings: Iterable[tuple[str, Ranking]]) -> list[_Pooled]:
+def _pool(rankings: Iterable[tuple[str, SearchResponse]]) -> list[_Pooled]:
     pool: dict[str, _Pooled] = {}
     for place, (concept, ranking) in enumerate(rankings):
         _add_ranking(pool, place, concept, ranking)
@@ -101,9 +99,9 @@ def _pool(rankings: Iterable[tuple[str, Ranking]]) -> list[_Pooled]:
 
 def _cut(
     pool: Iterable[_Pooled], limit: int, threshold: float, cut_code: DropCode
-) -> list[CandidateRecord]:
+) -> list[Passage]:
     """Return the candidates in order, those below the threshold or after the limit with their reason."""
-    candidates: list[CandidateRecord] = []
+    candidates: list[Passage] = []
     places = limit
     for rank, item in enumerate(pool, start=1):
         match, code = item.match, ""
@@ -114,7 +112,7 @@ def _cut(
         else:
             places -= 1
         candidates.append(
-            CandidateRecord(
+            Passage(
                 chunk_id=match.chunk_id,
                 rank=rank,
                 document_id=match.document_id,
@@ -135,12 +133,13 @@ def _order(item: _Pooled) -> tuple[int, float, int]:
     return item.best_rank, -math.inf if score is None else -score, item.place
 
 
-def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ranking) -> None:
+def _add_ranking(
+    pool: dict[str, _Pooled], place: int, concept: str, ranking: SearchResponse
+) -> None:
     """Add one ranking to the pool; of a chunk that occurs twice in it the first place counts."""
     seen: set[str] = set()
-    for given in ranking.candidates:
-        sound = isinstance(given, Candidate) and math.isfinite(given.score)
-        match: Any = given if sound else _as_candidate(given)
+    match: Any
+    for match in ranking.candidates:
         if not match.chunk_id or match.chunk_id in seen:
             continue
         seen.add(match.chunk_id)
@@ -152,16 +151,3 @@ def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ra
         best = item.match.score
         if match.score is not None and (best is None or match.score > best):
             item.match = match
-
-
-def _as_candidate(match: Any) -> Candidate:
-    """Read the match of a client as a candidate; `score` may be None."""
-    names = ("score", "dense_score", "sparse_score", "graph_score", "name_score")
-    scores: dict[str, Any] = {name: finite_number(getattr(match, name, None)) for name in names}
-    chunk_id, document_id = getattr(match, "chunk_id", ""), getattr(match, "document_id", "")
-    return Candidate(
-        chunk_id=chunk_id if isinstance(chunk_id, str) else "",
-        document_id=document_id if isinstance(document_id, str) else "",
-        rank=0,
-        **scores,
-    )

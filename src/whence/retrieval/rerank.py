@@ -13,8 +13,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from whence.schema.errors import InternalError
+from whence.schema.passages import Passage
 from whence.schema.rerank import RerankerResult, RerankRequest, RerankResponse
 
 if TYPE_CHECKING:
@@ -38,29 +40,20 @@ def text_to_read(content: str, metadata: Mapping[str, Any]) -> str:
     return text
 
 
-class RerankedItem(msgspec.Struct, frozen=True):
-    """One passage that the reranker scored."""
-
-    index: int
-    """Place among the passages sent, from 0."""
-    raw_score: float
-    """What the model said; finite, higher is better."""
-    final_score: float
-    """What orders the passages; finite, higher is better."""
-
-
 class CheckedReranking(msgspec.Struct, frozen=True):
-    """The valid part of a reply."""
+    """The valid part of a reply: passages with the reranker's rank and scores."""
 
-    kept: tuple[RerankedItem, ...]
+    kept: tuple[Passage, ...]
     """Best first, at most the limit; empty when no entry is valid."""
-    rest: tuple[RerankedItem, ...]
-    """Scored but ranked after the last one kept, in order."""
+    rest: tuple[Passage, ...]
+    """Scored but ranked after the last one kept, in order; dropped as `reranked_out`."""
     faults: tuple[str, ...]
     """Why entries were left out, one line each."""
 
 
-def read_reranking(results: Any, count: int, limit: int, others: Any = ()) -> CheckedReranking:
+def read_reranking(
+    results: Any, passages: Sequence[Passage], limit: int, others: Any = ()
+) -> CheckedReranking:
     """Return the valid part of a reranker's reply.
 
     An entry is valid when its document id is the decimal number of a passage that was sent, occurs for the
@@ -70,7 +63,7 @@ def read_reranking(results: Any, count: int, limit: int, others: Any = ()) -> Ch
 
     Args:
         results: Entries that the reranker chose.
-        count: Passages that were sent.
+        passages: As they were sent.
         limit: Most entries to keep.
         others: Entries that it scored and did not choose; they are never kept.
 
@@ -78,32 +71,52 @@ def read_reranking(results: Any, count: int, limit: int, others: Any = ()) -> Ch
     """
     if not isinstance(results, Iterable) or isinstance(results, str | bytes):
         return CheckedReranking((), (), (f"the reply is a {type(results).__name__}, not a list",))
-    sent = {str(place): place for place in range(count)}
+    sent = {str(place): place for place in range(len(passages))}
     taken: set[int] = set()
     faults: list[str] = []
     chosen, left = (_ranked(some, sent, taken, faults) for some in (results, others))
-    return CheckedReranking(tuple(chosen[:limit]), (*chosen[limit:], *left), tuple(faults))
+    kept = min(limit, len(chosen))
+    scored = [
+        replace(
+            passages[place],
+            rerank_rank=rank,
+            raw_score=raw,
+            final_score=-negated,
+            reason_code="" if rank <= kept else "reranked_out",
+        )
+        for rank, (negated, place, raw) in enumerate((*chosen, *left), 1)
+    ]
+    return CheckedReranking(tuple(scored[:kept]), tuple(scored[kept:]), tuple(faults))
 
 
 def _ranked(
     results: Iterable[Any], sent: Mapping[str, int], taken: set[int], faults: list[str]
-) -> list[RerankedItem]:
-    items: list[RerankedItem] = []
+) -> list[tuple[float, int, float]]:
+    """Return the negated final score, the place and the raw score of each valid entry, best first."""
+    scored: list[tuple[float, int, float]] = []
     for result in results:
         document_id, given = getattr(result, "document_id", None), getattr(result, "score", None)
-        index = sent.get(document_id) if isinstance(document_id, str) else None
+        place = sent.get(document_id) if isinstance(document_id, str) else None
         score = finite_number(given)
-        if index is None:
+        if place is None:
             faults.append(f"document id {document_id!r} was not among those sent")
-        elif index in taken:
+        elif place in taken:
             faults.append(f"document id {document_id!r} came twice")
         elif score is None:
             faults.append(f"the score of document id {document_id!r} is {given!r}")
         else:
-            taken.add(index)
+            taken.add(place)
             final = finite_number(getattr(result, "final_score", None))
-            items.append(RerankedItem(index, score, score if final is None else final))
-    return sorted(items, key=lambda item: (-item.final_score, item.index))
+            scored.append((-(score if final is None else final), place, score))
+    return sorted(scored)
+
+
+def unscored_fault(reply: RerankResponse) -> str:
+    """Return what is wrong with the scores when some are missing."""
+    return (
+        f"{reply.model} gave {len(reply.unscored)} passages no valid score;"
+        " they come last, in the order of retrieval"
+    )
 
 
 def finite_number(value: object) -> float | None:
@@ -113,15 +126,14 @@ def finite_number(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def order_scores(scores: Iterable[float | None]) -> list[float]:
+def order_scores(passages: Sequence[Passage]) -> list[float]:
     """Return what stands for the score of retrieval at each place of a ranking: the scores found, falling.
 
     The ranking of one search has its own scores. That of several searches is interleaved, and its scores do
-    not fall; given out by rank, they keep its order and the scale. Empty when a candidate has no score.
+    not fall; given out by rank, they keep its order and the scale. Empty when a passage has no score.
     """
-    known = list(scores)
-    found = [score for score in known if score is not None]
-    return sorted(found, reverse=True) if len(found) == len(known) else []
+    found = [score for one in passages if (score := one.score) is not None]
+    return sorted(found, reverse=True) if len(found) == len(passages) else []
 
 
 async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankResponse:
@@ -192,6 +204,6 @@ def _with_retrieval(
     if not results or share >= 1.0 or len(retrieved) < len(results):
         return results
     return [
-        msgspec.structs.replace(one, final_score=(1.0 - share) * score + share * one.score)
+        replace(one, final_score=(1.0 - share) * score + share * one.score)
         for one, score in zip(results, retrieved, strict=True)
     ]

@@ -18,16 +18,14 @@ from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingR
 from whence.schema.errors import DeadlineExceeded, InternalError, Unavailable, WhenceError
 from whence.schema.filters import parse_filters
 from whence.schema.message import Message
+from whence.schema.passages import Passage
 from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import (
-    Degradation,
-    GraphUse,
     Match,
     SearchMode,
     SearchQuery,
     SearchRequest,
     SearchResponse,
-    SearchResult,
 )
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
 
@@ -154,7 +152,7 @@ class Embedded(msgspec.Struct, frozen=True):
     """Model and host of the server that made them; empty for none."""
 
 
-class Query(msgspec.Struct, frozen=True):
+class PlannedQuery(msgspec.Struct, frozen=True):
     """One query of a search."""
 
     text: str
@@ -166,58 +164,13 @@ class Query(msgspec.Struct, frozen=True):
     """Whether misspelt words are looked for; of several queries only in the first."""
 
 
-class Ranking(msgspec.Struct, frozen=True):
-    """What one query found."""
-
-    candidates: Sequence[Any]
-    """Best first; objects with `chunk_id`, perhaps `document_id` and scores as in `Candidate`."""
-    degraded: tuple[Degradation, ...] = ()
-    graph: GraphUse | None = None
-    """What the passage graph did; None when it was not used."""
-    spelling: Spelling = Spelling()
-    """What is known of the words of a query with `spelling`."""
-    settings: Mapping[str, Any] = {}
-    """Settings of the search that decided the ranking, as far as they are known."""
-
-
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk with its text."""
-
-    chunk_id: str
-    text: str
-    document_id: str = ""
-    metadata: Mapping[str, Any] = {}
-    """Metadata of the chunk; empty when its source is not known."""
-    digest: str = ""
-    """SHA-256 of the text in UTF-8, hexadecimal, when known."""
-    token_codes: bytes = b""
-    """Its token vectors for the reranker; empty when none are kept."""
-
-
-class RerankReply(msgspec.Struct, frozen=True):
-    """What a reranker replied, not checked yet."""
-
-    results: Any
-    """Objects with `document_id`, the decimal number of a passage sent, `score`, and perhaps `final_score`."""
-    model: str = ""
-    others: Any = ()
-    """The same of passages that were scored and not chosen."""
-    unscored: int = 0
-    """Passages that the model gave no valid score; they have the score 0 and come last."""
-    revision: str = ""
-    """Digest or version of the model's weights, when known."""
-
-    @property
-    def fault(self) -> str:
-        """What is wrong with the scores when some are missing."""
-        return (
-            f"{self.model} gave {self.unscored} passages no valid score;"
-            " they come last, in the order of retrieval"
-        )
-
-
 class RetrievalServices(Protocol):
-    """What retrieval asks of others, for one reader in one collection. All errors are `WhenceError`s."""
+    """What retrieval asks of others, for one reader in one collection. All errors are `WhenceError`s.
+
+    `RetrievalClients` sends messages to the services of a flow. Messages do not fit clients of the caller,
+    whose vectors have a type of their own and of which each query and text fails alone; these are called by
+    `answering.plain_services.PlainServices`.
+    """
 
     @property
     def mode(self) -> SearchMode:
@@ -232,21 +185,24 @@ class RetrievalServices(Protocol):
     async def occurs(self, term: str) -> bool:
         """Return whether a visible chunk may have a term word for word; True when that is not known."""
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse | WhenceError]:
         """Return the ranking of each query, or the error that it failed with."""
 
     async def fetch(
         self, chunk_ids: Sequence[str], *, with_places: bool = False
     ) -> Mapping[str, Any]:
-        """Return texts by chunk id: a `ChunkText`, a `str`, or the error of one that failed.
+        """Return texts by chunk id: a `ChunkText`, or the error of one that failed.
 
         With `with_places` a `ChunkText` has its place in its document, where that is known.
         """
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
-    ) -> RerankReply:
-        """Choose at most `limit` passages for a query; `scores` are those of retrieval, when known."""
+    ) -> RerankResponse:
+        """Choose at most `limit` passages for a query; `scores` are those of retrieval, when known.
+
+        The documents of the reply have the numbers of the passages, from 0, as ids; it is not checked yet.
+        """
 
 
 class Caller(Protocol):
@@ -291,12 +247,6 @@ async def embed_texts(
     return reply
 
 
-def _spelling(found: SearchResponse | SearchResult) -> Spelling:
-    if isinstance(found, SearchResult):
-        return Spelling()
-    return Spelling(found.corrections, found.absent)
-
-
 @dataclass(slots=True)
 class RetrievalClients:
     """`RetrievalServices` over the bus."""
@@ -337,43 +287,47 @@ class RetrievalClients:
     async def check_spelling(self, text: str) -> Spelling:
         """Look the words of a query up; a failure is left to the search that follows."""
         words = replace(self, mode="bm25", match="any", filters=None)
-        found = (await words.search([Query(text, None, 1, spelling=True)]))[0]
-        return Spelling() if isinstance(found, WhenceError) else found.spelling
+        found = (await words.search([PlannedQuery(text, None, 1, spelling=True)]))[0]
+        if isinstance(found, WhenceError):
+            return Spelling()
+        return Spelling(found.corrections, found.absent)
 
     async def occurs(self, term: str) -> bool:
         """Look for a term in the best chunks that have all of its words."""
         words = replace(self, mode="bm25", match="all", filters=None)
-        found = (await words.search([Query(term, None, _MOST_WITH_WORDS)]))[0]
+        found = (await words.search([PlannedQuery(term, None, _MOST_WITH_WORDS)]))[0]
         if isinstance(found, WhenceError):
             return True
         texts = await words.fetch([one.chunk_id for one in found.candidates])
         return any(term.casefold() in one.content.casefold() for one in texts.values())
 
-    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+    async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse | WhenceError]:
         """Search in one request, and alone for each query that was not answered there."""
         reply = await self._request(queries)
         if isinstance(reply, WhenceError):
             return [reply] * len(queries)
-        found: list[SearchResponse | SearchResult | WhenceError | None] = [reply]
-        if len(queries) > 1:
-            # A service of an older version answers the first query only.
-            is_whole = len(reply.results) == len(queries)
-            found = list(reply.results) if is_whole else [reply, *[None] * (len(queries) - 1)]
-            missing = [place for place, one in enumerate(found) if one is None]
-            replies = await asyncio.gather(*(self._request([queries[place]]) for place in missing))
-            for place, one in zip(missing, replies, strict=True):
-                found[place] = one
-        return [
-            one
-            if isinstance(one, WhenceError)
-            else Ranking(
-                one.candidates, one.degraded, one.graph, _spelling(one), settings=reply.settings
-            )
-            for one in found
-            if one is not None
-        ]
+        if len(queries) == 1:
+            return [reply]
+        # A service of an older version answers the first query only.
+        found: list[SearchResponse | None] = [reply, *[None] * (len(queries) - 1)]
+        if len(reply.results) == len(queries):
+            found = [
+                SearchResponse(
+                    candidates=one.candidates,
+                    degraded=one.degraded,
+                    graph=one.graph,
+                    settings=reply.settings,
+                )
+                if one
+                else None
+                for one in reply.results
+            ]
+        missing = [place for place, one in enumerate(found) if one is None]
+        replies = await asyncio.gather(*(self._request([queries[place]]) for place in missing))
+        alone = iter(replies)
+        return [next(alone) if one is None else one for one in found]
 
-    async def _request(self, queries: Sequence[Query]) -> SearchResponse | WhenceError:
+    async def _request(self, queries: Sequence[PlannedQuery]) -> SearchResponse | WhenceError:
         first, *others = queries
         vector: Vector | None = first.vector
         message = SearchRequest(
@@ -431,7 +385,7 @@ class RetrievalClients:
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
-    ) -> RerankReply:
+    ) -> RerankResponse:
         """Score passages, titles and headings included, for a query."""
         known: Sequence[float | None] = scores or [None] * len(passages)
         message = RerankRequest(
@@ -447,12 +401,9 @@ class RetrievalClients:
             ),
             limit=limit,
         )
-        reply = await self.deadline.limit(
+        return await self.deadline.limit(
             "reranking",
             partial(self.caller.call, "reranker", message, RerankResponse),
             self.timeouts.rerank_s,
             share=self.timeouts.rerank_share,
-        )
-        return RerankReply(
-            reply.results, reply.model, reply.others, len(reply.unscored), reply.revision
         )

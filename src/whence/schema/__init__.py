@@ -15,7 +15,6 @@ from whence.schema.document_rag import (
     Answer,
     AnswerPiece,
     Citation,
-    DocumentRagRequest,
     ExplainEvent,
     StageReport,
     TraceRecord,

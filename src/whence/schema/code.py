@@ -1,11 +1,14 @@
-"""Stored code: nodes, edges, their snapshot, and the report of an import."""
+"""Stored code: nodes, edges, their snapshot, the choice of one, and the report of an import."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from whence.schema.access import DocumentTags
 from whence.schema.code_ids import CodeKind
+from whence.schema.errors import BadInput
 from whence.schema.message import Message
 
 
@@ -22,6 +25,37 @@ class SnapshotInfo(Message, frozen=True, kw_only=True):
     """Commit hash, or the fingerprint of the folder when there is no commit; never empty."""
     generated_at: str = ""
     """Creation time as written in the bundle."""
+
+
+_SOURCES = ("primary", "secondary")
+
+
+class SnapshotChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The snapshot to read, as the caller named it."""
+
+    snapshot: str = ""
+    """Id, head sha, branch or tag."""
+    set_name: str = ""
+    """A set: with `snapshot`, the set it must be in; alone, `source` selects the member."""
+    source: str = ""
+    """`primary` (also when empty) or `secondary`."""
+
+    @classmethod
+    def of(cls, snapshot: str | SnapshotChoice) -> SnapshotChoice:
+        """Return a choice for an id, head sha, branch or tag; a choice is returned as it is."""
+        return snapshot if isinstance(snapshot, SnapshotChoice) else cls(snapshot=snapshot)
+
+    def __post_init__(self) -> None:
+        if self.source and self.source not in _SOURCES:
+            raise BadInput(
+                f"unknown snapshot source {self.source!r}", hint=f"use {' or '.join(_SOURCES)}"
+            )
+        if not self.snapshot and not self.set_name:
+            raise BadInput("no snapshot is named", hint="give a snapshot or a set")
+        if self.source and not self.set_name:
+            raise BadInput("a snapshot source goes with a set", hint="name the set too")
+        if self.source and self.snapshot:
+            raise BadInput("a snapshot and a snapshot source are given", hint="give one of the two")
 
 
 class CodeNode(Message, frozen=True, kw_only=True):

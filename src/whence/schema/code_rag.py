@@ -19,6 +19,11 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "code-rag-request.v1"
 
+    # What only a question about documents can say.
+    exact: ClassVar[bool] = False
+    history: ClassVar[tuple[str, ...]] = ()
+    revision_of: ClassVar[str] = ""
+
     access: Access
     """Rights of the reader."""
     question: str

@@ -10,53 +10,10 @@ import msgspec
 from whence.schema.access import Access
 from whence.schema.message import Message
 from whence.schema.places import Location
-from whence.schema.search import Correction, Degradation, SearchMode
+from whence.schema.search import Correction, Degradation
 from whence.schema.terms import Triple
 
 Diversity = Literal["none", "mmr"]
-
-
-class DocumentRagRequest(Message, frozen=True, kw_only=True):
-    """Ask a question of a collection."""
-
-    TYPE: ClassVar[str] = "document-rag-request.v1"
-
-    access: Access
-    """Rights of the reader."""
-    question: str
-    """The question; blank ones are refused."""
-    collection: str = "default"
-    """Name of the collection."""
-    answer_id: str = ""
-    """Id of the answer; generated when empty. A redelivered question has the same id."""
-    doc_limit: int = 20
-    """Chunks given to the writer, 1 or more."""
-    fetch_limit: int = 0
-    """Candidates to retrieve before reranking; 0 for three times `doc_limit`."""
-    rerank: bool = True
-    """False leaves the reranker out."""
-    rerank_limit: int = 0
-    """Most candidates that the reranker reads; 0 for all that were retrieved."""
-    diversity: Diversity | None = None
-    """`mmr` chooses chunks that say different things; None for the flow's own."""
-    diversity_lambda: float | None = None
-    """Weight of relevance against diversity, 0 to 1; None for the flow's own."""
-    exact: bool = False
-    """True for the words as they are; else misspelt ones that are not quoted are corrected."""
-    mode: SearchMode | None = None
-    """Search mode; None for the flow's own."""
-    filters: dict[str, Any] = {}
-    """Conditions on metadata that candidates must meet, key to value; all must hold."""
-    streaming: bool = False
-    """True for pieces of text as they are written."""
-    explain: bool = True
-    """False sends no explain events; the trace is recorded all the same."""
-    record: bool = True
-    """False records no trace, for a question that is repeated only to compare."""
-    revision_of: str = ""
-    """Id of an answer that the new one replaces; the trace names it."""
-    history: tuple[str, ...] = ()
-    """Earlier questions of the conversation, oldest first; they complete a follow-up question."""
 
 
 class AnswerPiece(Message, frozen=True, kw_only=True):

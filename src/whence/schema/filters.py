@@ -37,6 +37,14 @@ FILTER_SYNTAX: Final = (
     "KEY=VALUE, KEY=A,B (any of), KEY=LOW..HIGH, KEY>=LOW, KEY>LOW, KEY<=HIGH, KEY<HIGH (numbers or dates),"
     ' KEY^=PREFIX, KEY!=VALUE, or JSON with or, and, not: {"or": [{"KEY": VALUE}, {"not": {"KEY": VALUE}}]}'
 )
+BODY_SYNTAX: Final = (
+    'A key has a value, a list of alternatives, a range such as {"gte": 2020, "lt": 2024}, or a prefix:'
+    ' {"prefix": "guides/"}. `or` and `and` have a list of such objects, `not` has one.'
+)
+OPTION_SYNTAX: Final = (
+    "Repeatable. KEY=A,B matches either value; KEY=LOW..HIGH, KEY>=LOW or KEY<HIGH a range of numbers or dates;"
+    " KEY^=PREFIX a prefix, such as that of a path; KEY!=VALUE excludes. Or JSON with `or`, `and` and `not`."
+)
 #: Longest prefix, in characters; a longer text is indexed as its beginning and its digest.
 MAX_PREFIX_CHARS: Final = 200
 _MAX_CONDITIONS = 64

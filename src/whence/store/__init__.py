@@ -1,6 +1,6 @@
-"""Stores of documents, chunks, vectors, traces and code snapshots.
+"""Stores of documents, chunks, vectors and traces.
 
-In: documents with vectors, traces, imported code. Out: ranked chunks, texts and graphs that a reader may see.
+In: documents with vectors, traces. Out: ranked chunks and texts that a reader may see.
 
 - `protocols` (open first): what a store has to do, and what only some stores can do.
 - `open`: opens the store that a database URL names; other packages add stores by entry point.

@@ -16,7 +16,6 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.filters import Filters
-from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
 from whence.schema.integrity import EntryKind, Integrity, RemovedTraces, TraceProof
@@ -548,27 +547,6 @@ class SupportsRetention(Protocol):
 
         Entries of change logs go too, once neither a trace nor a former version needs them.
         A trace that is not as it was recorded stays: its time may not be its own.
-        """
-
-
-class GraphStore(Protocol):
-    """Code snapshots as graphs."""
-
-    async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
-        """Walk the graph of a snapshot from some nodes, breadth first, as far as the reader may see.
-
-        Nodes are ordered by depth, then relation, then id. Cost: linear in the nodes visited and their edges.
-
-        Args:
-            request: Seeds, limits, relations and access.
-            travel: Whether to walk through hidden nodes, which are left out of the result either way. The
-                reader then sees what lies behind them, and that something lies between.
-
-        Raises:
-            BadInput: A limit is out of range, there are more seeds than `max_nodes`, a seed is of another
-                snapshot, or a relation is neither a known one nor that of an edge between visible
-                nodes.
-            NotFound: There is no such snapshot, or a seed does not exist or is hidden.
         """
 
 

@@ -24,6 +24,8 @@ _MAX_ID_BYTES = 2000
 #: Vectors come from float32 arithmetic; an encoder of reduced precision stays far inside this.
 NORM_TOLERANCE = 1e-3
 _MAX_DIMENSION = 16_000
+#: Prefix of internal collections; names given by users contain no dot.
+_INTERNAL = "code."
 
 
 def check_name(name: str) -> None:
@@ -33,6 +35,16 @@ def check_name(name: str) -> None:
             f"{name!r} is not a name for a collection",
             hint="1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit",
         )
+
+
+def internal_name(number: int) -> str:
+    """Return the name of the collection that an import writes."""
+    return f"{_INTERNAL}{number}"
+
+
+def is_internal(name: str) -> bool:
+    """Return whether only an import may write a collection of this name."""
+    return name.startswith(_INTERNAL)
 
 
 def check_model(model: EmbeddingModel) -> None:

@@ -22,18 +22,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tests.support.fake_bundles import write_fake_bundles
 
-from whence.engine.search import SearchQuery
-from whence.engine.snapshot_reading import SnapshotChoice
+from whence.operations.search import Search
 from whence.schema.access import Access
+from whence.schema.code import SnapshotChoice
 from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:
+    from whence.code.node_texts import FetchReport
+    from whence.code.snapshots.protocols import ImportResult, SnapshotRecord, SnapshotSet
     from whence.engine.engine import Engine
-    from whence.engine.node_texts import FetchReport
-    from whence.engine.results import ImportResult
     from whence.retrieval.results import SearchReport
     from whence.schema.graph import ExpandResponse
-    from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet
 
 ROOT = Path(__file__).resolve().parents[3]
 DEFAULT_GLOB = "tests/repositories/fake/Release_FAKE_ENTERPRISE_*.zip"
@@ -203,8 +202,8 @@ class Retrieval:
     ) -> SearchReport:
         """Search a snapshot of the set, without a threshold."""
         return self.traced(
-            self.engine.search_report(
-                SearchQuery(
+            self.engine.run(
+                Search(
                     query=question,
                     mode=mode,
                     top_k=top_k,

@@ -1,11 +1,11 @@
 """The retrieval gate: a suite, a baseline and a policy in, a report with pass or fail out.
 
-- `schema`: the files, read strictly
-- `run`: run the suite and match results with targets
-- `floor`: the fixed work that is the unit of latencies
-- `gate_result`: checks and categories of regressions
-- `report`: scores of each retriever alone, the printed document and new baselines
+- `files`: suite, baseline and policy, read strictly
+- `query_reports`: the run of a suite, and the measures of its queries
+- `hints`: which results a hint of the suite names
+- `reference_work`: the fixed work that is the unit of latencies
+- `retrievers`: scores of each retriever alone
+- `checks`: checks and categories of regressions
+- `report`: the printed document and new baselines
 - `comparison`: two runs side by side
-
-Start reading at `run.py`.
 """

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 import msgspec
 
 from whence.evaluation import measures
 from whence.evaluation.files import parse_data, read_text, to_struct
+from whence.evaluation.gate.query_reports import MEASURES
 from whence.evaluation.measures import Interval, bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput, ConfigError
 
-#: Measures by the field of a query that holds them.
-MEASURES: Mapping[str, str] = {
-    "ndcg_at_k": "ndcg_at_k",
-    "mrr": "reciprocal_rank",
-    "recall_at_k": "recall_at_k",
-}
 _HINT = "give a report of `whence eval gate` or a baseline of `whence eval baseline`"
 #: Differences up to this are rounding.
 _EPSILON = 1e-9
-_WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 760, 220, 40, 88, 18
 
 
 class _Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,71 +152,3 @@ def _compare(a: list[float], b: list[float]) -> MeasureComparison:
         worse=worse,
         equal=len(deltas) - better - worse,
     )
-
-
-_STYLE = (
-    "text{font:12px system-ui,sans-serif;fill:#333}.t{font-size:15px;font-weight:600}.m{fill:#666}"
-    ".u{fill:#2f7d4f}.d{fill:#b3433b}.a{stroke:#999}"
-    "@media(prefers-color-scheme:dark){text{fill:#ddd}.m{fill:#aaa}.b{fill:#1c1c1c}}"
-    "@media not (prefers-color-scheme:dark){.b{fill:#fff}}"
-)
-
-
-def differences_svg(comparison: Comparison, most: int = 60) -> str:
-    """Draw a bar for each query that differs: decreases to the left, increases to the right.
-
-    Args:
-        comparison: Two runs.
-        most: Number of bars, those with the largest differences; the chart states how many are left out.
-    """
-    kept = sorted(comparison.differences, key=lambda one: (-abs(one.delta), one.id))[:most]
-    kept.sort(key=lambda one: (one.delta, one.id))
-    left_out = len(comparison.differences) - len(kept)
-    sums = comparison.measures[comparison.measure]
-    height = _TOP + len(kept) * _ROW + 40
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    words = (
-        f"{sums.better} better, {sums.worse} worse, {sums.equal} equal; mean {sums.delta:+.4f},"
-        f" 95 % {sums.interval.low:+.4f} to {sums.interval.high:+.4f}, p = {sums.p_value:.4f}"
-    )
-    title = f"{comparison.measure} by query: {comparison.b} less {comparison.a}"
-    body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img">',
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
-        f'<rect class="b" width="{_WIDTH}" height="{height}"/>',
-        f'<text class="t" x="16" y="28">{escape(_end_of(title, 95))}</text>',
-        f'<text class="m" x="16" y="50">{escape(words)}</text>',
-    ]
-    for number, one in enumerate(kept):
-        body += _bar(one, middle, _TOP + number * _ROW)
-    foot = height - 16
-    line = f'x1="{middle}" x2="{middle}" y1="{_TOP - 8}" y2="{foot - 14}"'
-    body.append(f'<line class="a" {line}/>')
-    if not kept:
-        body.append(f'<text x="16" y="{foot}">no query differs</text>')
-    if left_out:
-        body.append(
-            f'<text class="m" x="16" y="{foot}">{left_out} smaller differences left out</text>'
-        )
-    return "\n".join([*body, "</svg>", ""])
-
-
-def _bar(one: QueryDifference, middle: float, y: float) -> list[str]:
-    room = _WIDTH - _RIGHT - middle - 60
-    wide = room * min(1.0, abs(one.delta))
-    up = one.delta > 0
-    x, label = (middle, middle + wide + 6) if up else (middle - wide, middle - wide - 6)
-    side, anchor = ("u", "start") if up else ("d", "end")
-    ranks = f"first hit {one.hit_rank_a or '-'} to {one.hit_rank_b or '-'}"
-    place = f'x="{x:.1f}" y="{y + 2}" width="{wide:.1f}" height="{_ROW - 5}"'
-    at = f'x="{label:.1f}" y="{y + 12}" text-anchor="{anchor}"'
-    return [
-        f'<text x="16" y="{y + 12}">{escape(_end_of(one.id, 28))}</text>',
-        f'<rect class="{side}" {place}><title>{escape(ranks)}</title></rect>',
-        f'<text class="m" {at}>{one.delta:+.3f}</text>',
-    ]
-
-
-def _end_of(text: str, length: int) -> str:
-    """Return the end of a text: names differ at their ends."""
-    return text if len(text) <= length else f"…{text[1 - length :]}"

@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import combinations
 from pathlib import PurePosixPath
 
-from whence.evaluation.validation.suite import TestQuery
-from whence.evaluation.validation.target import Passage
+from whence.evaluation.searcher import Passage
+from whence.evaluation.suite import Query
 from whence.text.analysis import document_terms
 
 #: Largest share of text that two chunks of one document may have in common; our chunker's is an eighth.
@@ -26,7 +26,7 @@ _RUN = 5
 _WORD = re.compile(r"\w+")
 
 
-def results_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
+def results_fault(query: Query, passages: Sequence[Passage]) -> str | None:
     """Check that there are as many results as the query requires."""
     if not passages and query.min_results:
         return "no results found"
@@ -35,7 +35,7 @@ def results_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
     return None
 
 
-def threshold_fault(query: TestQuery, passages: Sequence[Passage], threshold: float) -> str | None:
+def threshold_fault(query: Query, passages: Sequence[Passage], threshold: float) -> str | None:
     """Check that a result reaches the threshold, for a query that requires results."""
     best = max((passage.score for passage in passages), default=1.0)
     if best >= threshold or not (query.min_results or query.expected_topics):
@@ -79,7 +79,7 @@ def _in_words(part: str, text: str) -> bool:
     return _words(part) in _words(text)
 
 
-def pattern_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
+def pattern_fault(query: Query, passages: Sequence[Passage]) -> str | None:
     """Check that a result's address matches the query's pattern."""
     pattern = query.source_url_pattern
     if pattern is None or any(re.search(pattern, one.source_url or "") for one in passages):

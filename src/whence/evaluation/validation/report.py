@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from xml.sax.saxutils import escape
 
 import msgspec
 
-from whence.evaluation import measures
 from whence.evaluation.files import digest_of
+from whence.evaluation.run import RecordedSearch, Run
+from whence.evaluation.searcher import Passage
 from whence.evaluation.validation import checks
-from whence.evaluation.validation.repeated import (
+from whence.evaluation.validation.latencies import (
     Latencies,
     LoadReport,
     SequenceReport,
     report_load,
     report_sequence,
     summarize_latencies,
-    was_answered,
 )
-from whence.evaluation.validation.run import QueryOutcome, ValidationRun
 from whence.evaluation.validation.source_texts import SourceTexts
-from whence.evaluation.validation.suite import Thresholds, ValidationSuite
-from whence.evaluation.validation.target import Passage, PassageSource, Target, TargetInfo
+from whence.evaluation.validation.suite_file import Thresholds, ValidationSuite
+from whence.evaluation.validation.target import PassageSource, Target, TargetInfo
 
 _CUT = "the time limit cut the validation off; what was not asked is marked so"
 #: What each check of a query's results checks.
@@ -118,7 +115,7 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     results: list[QueryResult]
 
 
-async def load_documents(target: Target, run: ValidationRun) -> dict[str, PassageSource]:
+async def load_documents(target: Target, run: Run) -> dict[str, PassageSource]:
     """Return for each result the stored data of its document. Cost: one read per result."""
     pages: dict[str, PassageSource] = {}
     for outcome in run.first:
@@ -129,7 +126,7 @@ async def load_documents(target: Target, run: ValidationRun) -> dict[str, Passag
 
 
 def build_report(
-    run: ValidationRun,
+    run: Run,
     suite: ValidationSuite,
     *,
     origin: str,
@@ -141,16 +138,16 @@ def build_report(
     """Check the results of a run and summarise its latencies."""
     results = [_check_query(outcome, thresholds, stored, sources) for outcome in run.first]
     total = summarize_latencies([result.latency_ms for result in results])
-    complete = [outcome for outcome in run.first if was_answered(outcome)]
+    complete = [outcome for outcome in run.first if not outcome.error]
     passed = sum(result.passed for result in results)
     sequence, load = report_sequence(run, thresholds), report_load(run)
+    too_few = f"{passed} of {len(results)} queries pass, {thresholds.min_pass:.0%} are required"
     verdict = {
-        "queries": _share_fault(passed, len(results), thresholds.min_pass),
+        "queries": too_few if passed < thresholds.min_pass * len(results) else None,
         "p95": _slow_fault("", total, thresholds),
         "mean": _too_long("the mean latency", total.avg_ms, thresholds.max_mean_ms),
-        **(_repeated_faults("sequence", "in a sequence", sequence, thresholds) if sequence else {}),
-        **({"sequence_slower": _slower_fault(sequence, thresholds)} if sequence else {}),
-        **(_repeated_faults("load", "under load", load, thresholds) if load else {}),
+        **_repeated_faults("sequence", "in a sequence", sequence, thresholds),
+        **_repeated_faults("load", "under load", load, thresholds),
     }
     return ValidationReport(
         passed=not any(verdict.values()),
@@ -186,12 +183,6 @@ def build_report(
     )
 
 
-def _share_fault(passed: int, total: int, least: float) -> str | None:
-    if passed >= least * total:
-        return None
-    return f"{passed} of {total} queries pass, {least:.0%} are required"
-
-
 def _too_long(what: str, found_ms: float, limit_ms: float) -> str | None:
     if found_ms < limit_ms:
         return None
@@ -204,48 +195,46 @@ def _slow_fault(where: str, times: Latencies, thresholds: Thresholds) -> str | N
 
 
 def _repeated_faults(
-    name: str, where: str, found: SequenceReport | LoadReport, thresholds: Thresholds
+    name: str, where: str, found: SequenceReport | LoadReport | None, thresholds: Thresholds
 ) -> dict[str, str | None]:
-    def too_many(count: int, share: float, what: str) -> str | None:
-        if count <= share * found.searches:
-            return None
-        return f"{count} of {found.searches} searches {where} {what}, {share:.0%} are allowed"
-
-    return {
-        f"{name}_errors": too_many(
-            found.errors, thresholds.max_errors, "failed or were incomplete"
-        ),
-        f"{name}_changed": too_many(
-            found.changed, thresholds.max_changed, "had other results than before"
-        ),
-        f"{name}_p95": _slow_fault(f" {where}", found.latency, thresholds),
-    }
-
-
-def _slower_fault(sequence: SequenceReport, thresholds: Thresholds) -> str | None:
-    if not sequence.slower:
-        return None
-    return (
-        f"searches in a row took {sequence.slowdown:.1f} times as long as the same queries before,"
-        f" {thresholds.max_slowdown:g} times is allowed"
+    if found is None:
+        return {}
+    counts = (
+        ("errors", found.errors, thresholds.max_errors, "failed or were incomplete"),
+        ("changed", found.changed, thresholds.max_changed, "had other results than before"),
     )
+    faults: dict[str, str | None] = {}
+    for what, count, share, words in counts:
+        fault = f"{count} of {found.searches} searches {where} {words}, {share:.0%} are allowed"
+        faults[f"{name}_{what}"] = fault if count > share * found.searches else None
+    faults[f"{name}_p95"] = _slow_fault(f" {where}", found.latency, thresholds)
+    if isinstance(found, SequenceReport):
+        fault = (
+            f"searches in a row took {found.slowdown:.1f} times as long as the same queries before,"
+            f" {thresholds.max_slowdown:g} times is allowed"
+        )
+        faults[f"{name}_slower"] = fault if found.slower else None
+    return faults
 
 
 def _check_query(
-    outcome: QueryOutcome,
+    outcome: RecordedSearch,
     thresholds: Thresholds,
     stored: Mapping[str, PassageSource],
     sources: SourceTexts,
 ) -> QueryResult:
     query, passages = outcome.query, outcome.passages
-    topics = query.expected_topics or []
+    topics = list(query.expected_topics or ())
+    # A query without words that requires no results has none, and no fault.
+    empty = not query.text.strip() and not query.min_results
     found = set(checks.found_topics(topics, passages))
     missing = [topic for topic in topics if topic not in found]
+    slow = f"took {outcome.latency_ms:.0f} ms, at most {thresholds.max_query_ms:g} ms are allowed"
     documents = {one.id: stored.get(one.id, PassageSource()) for one in passages}
     faults: dict[str, str | None] = {
-        "answered": outcome.error or None,
-        "whole": "; ".join(outcome.notes) or None,
-        "latency": _latency_fault(outcome, thresholds.max_query_ms),
+        "answered": None if empty else outcome.error or None,
+        "whole": "; ".join(outcome.degraded) or None,
+        "latency": slow if outcome.latency_ms > thresholds.max_query_ms else None,
         "results": checks.results_fault(query, passages),
         "threshold": checks.threshold_fault(query, passages, thresholds.threshold),
         "topics": f"no result is about {', '.join(map(repr, missing))}" if missing else None,
@@ -256,7 +245,10 @@ def _check_query(
         "verbatim": _first(
             _verbatim_fault(one, documents[one.id].digest, sources) for one in passages
         ),
-        "reachable": _first(_page_fault(one, sources) for one in passages),
+        "reachable": _first(
+            page.fault and f"{one.source_url}: {page.fault}"
+            for one, page in ((one, sources.page(one)) for one in passages)
+        ),
         "overlap": checks.overlap_fault(passages),
     }
     reason = _first(faults.values()) or ""
@@ -270,15 +262,11 @@ def _check_query(
             ResultRow(above_threshold=one.score >= thresholds.threshold, **_fields(one, _ROW))
             for one in passages
         ],
-        **_fields(query, ("query_text", "min_results", "source_url_pattern")),
-        **_fields(outcome, ("latency_ms", "embedding_ms", "search_ms", "partial", "notes")),
+        query_text=query.text,
+        notes=outcome.degraded,
+        **_fields(query, ("min_results", "source_url_pattern")),
+        **_fields(outcome, ("latency_ms", "embedding_ms", "search_ms", "partial")),
     )
-
-
-def _latency_fault(outcome: QueryOutcome, most_ms: float) -> str | None:
-    if outcome.latency_ms <= most_ms:
-        return None
-    return f"took {outcome.latency_ms:.0f} ms, at most {most_ms:g} ms are allowed"
 
 
 def _fields(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, Any]:
@@ -292,12 +280,7 @@ def _first(faults: Iterable[str | None]) -> str | None:
 def _source_text(passage: Passage, sources: SourceTexts) -> str | None:
     """Return the text that a passage should be part of; None when there is none to compare with."""
     text = (sources.documents or {}).get(passage.document_id)
-    return _page_text(passage, sources) if text is None else text
-
-
-def _page_text(passage: Passage, sources: SourceTexts) -> str | None:
-    page = sources.pages.get(passage.source_url or "")
-    return page.text if page and not page.fault else None
+    return sources.page(passage).text if text is None else text
 
 
 def _verbatim_fault(passage: Passage, digest: str, sources: SourceTexts) -> str | None:
@@ -305,99 +288,5 @@ def _verbatim_fault(passage: Passage, digest: str, sources: SourceTexts) -> str 
     if sources.documents is not None and sources.required and text is None:
         return f"{passage.id}: its document {passage.document_id!r} is not in the sources"
     return checks.verbatim_fault(passage, digest, text) or checks.verbatim_fault(
-        passage, digest, _page_text(passage, sources), excerpt=True
+        passage, digest, sources.page(passage).text, excerpt=True
     )
-
-
-def _page_fault(passage: Passage, sources: SourceTexts) -> str | None:
-    page = sources.pages.get(passage.source_url or "")
-    return f"{passage.source_url}: {page.fault}" if page and page.fault else None
-
-
-_WIDTH, _LEFT, _TOP, _HEIGHT = 720, 56, 64, 200
-_BINS = 24
-_COLOURS = ("#3b6ea5", "#c77d2e")
-_STYLE = (
-    "text{font:12px system-ui,sans-serif;fill:#333}.t{font-size:15px;font-weight:600}.m{fill:#666}"
-    ".a{stroke:#999}.p{stroke:#a33;stroke-dasharray:4 3}"
-    "@media(prefers-color-scheme:dark){text{fill:#ddd}.m{fill:#aaa}.b{fill:#1c1c1c}.a{stroke:#777}}"
-    "@media not (prefers-color-scheme:dark){.b{fill:#fff}}"
-)
-
-
-def latency_svg(title: str, series: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Draw histograms of latencies, one under the other, on one axis."""
-    parts = [(name, list(times)) for name, times in series if times]
-    most = max((max(times) for _, times in parts), default=1.0) or 1.0
-    top = _nice(max(most, 0.001))
-    height = _TOP + len(parts) * (_HEIGHT + 56) + 8
-    body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img">',
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
-        f'<rect class="b" width="{_WIDTH}" height="{height}"/>',
-        f'<text class="t" x="{_LEFT}" y="28">{escape(title)}</text>',
-    ]
-    for number, (name, times) in enumerate(parts):
-        y = _TOP + number * (_HEIGHT + 56)
-        body += _histogram(name, times, top, y, _COLOURS[number % len(_COLOURS)])
-    return "\n".join([*body, "</svg>", ""])
-
-
-def _histogram(name: str, times: Sequence[float], top: float, y: float, colour: str) -> list[str]:
-    counts = [0] * _BINS
-    for value in times:
-        counts[min(_BINS - 1, int(value / top * _BINS))] += 1
-    highest = max(counts)
-    room = _WIDTH - 2 * _LEFT
-    base = y + _HEIGHT
-    mean = measures.mean(times)
-    count_and_mean = f"{len(times)} queries, mean {mean:.1f} ms"
-    drawn = [
-        f'<text x="{_LEFT}" y="{y - 8}">{escape(name)} <tspan class="m">{count_and_mean}</tspan></text>'
-    ]
-    for place, count in enumerate(counts):
-        if count:
-            tall = (_HEIGHT - 24) * count / highest
-            drawn.append(
-                f'<rect x="{_LEFT + room * place / _BINS + 1:.1f}" y="{base - tall:.1f}"'
-                f' width="{room / _BINS - 2:.1f}" height="{tall:.1f}" fill="{colour}">'
-                f"<title>{count}</title></rect>"
-            )
-    drawn += _axis(top, room, base) + _percentiles(times, top, room, y, base)
-    return drawn
-
-
-def _axis(top: float, room: float, base: float) -> list[str]:
-    drawn = [f'<line class="a" x1="{_LEFT}" y1="{base}" x2="{_LEFT + room}" y2="{base}"/>']
-    for step in range(5):
-        x = _LEFT + room * step / 4
-        drawn.append(
-            f'<text class="m" x="{x:.1f}" y="{base + 16}" text-anchor="middle">'
-            f"{top * step / 4:g} ms</text>"
-        )
-    return drawn
-
-
-def _percentiles(
-    times: Sequence[float], top: float, room: float, y: float, base: float
-) -> list[str]:
-    drawn = []
-    for number, percent in enumerate((50, 95, 99)):
-        value = measures.percentile(times, percent)
-        x = _LEFT + room * value / top
-        drawn.append(f'<line class="p" x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{base}"/>')
-        name = "max" if measures.is_maximum(percent, len(times)) else f"p{percent}"
-        # Labels on lines of their own: in a narrow distribution the percentiles lie side by side.
-        side, shift = ("end", -4) if x > _WIDTH - 160 else ("start", 4)
-        drawn.append(
-            f'<text x="{x + shift:.1f}" y="{y + 12 + 14 * number}" text-anchor="{side}">'
-            f"{name} {value:.1f} ms</text>"
-        )
-    return drawn
-
-
-def _nice(value: float) -> float:
-    """Return the next round number that is easy to divide by four."""
-    unit = 10.0 ** math.floor(math.log10(value))
-    # Rounding in powers of ten may leave the value an ulp above ten units.
-    return next((step * unit for step in (1, 2, 4, 8, 10) if step * unit >= value), value)

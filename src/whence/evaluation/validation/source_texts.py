@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.evaluation.validation.target import Passage
+from whence.evaluation.searcher import Passage
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load_documents
 from whence.ingest.limited_process import Limits
@@ -27,7 +27,8 @@ _AT_ONCE = 4
 class Page(NamedTuple):
     """The answer of an address."""
 
-    text: str
+    text: str | None
+    """None when it could not be read."""
     fault: str = ""
     """Reason why it could not be read; empty when it could."""
 
@@ -41,6 +42,10 @@ class SourceTexts(NamedTuple):
     """Pages by address; empty when addresses are not checked."""
     required: bool = True
     """True when a document without a text is a fault."""
+
+    def page(self, passage: Passage) -> Page:
+        """Return the page of a passage's address."""
+        return self.pages.get(passage.source_url or "", Page(None))
 
 
 def read_documents(
@@ -104,15 +109,15 @@ async def _fetch(client: httpx.AsyncClient, address: str) -> Page:
     try:
         async with client.stream("GET", address) as response:
             if response.status_code >= 400:
-                return Page("", f"the page answered {response.status_code}")
+                return Page(None, f"the page answered {response.status_code}")
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) > _LARGEST_PAGE:
-                    return Page("", f"the page is larger than {_LARGEST_PAGE} bytes")
+                    return Page(None, f"the page is larger than {_LARGEST_PAGE} bytes")
             text = body.decode(response.charset_encoding or "utf-8", "replace")
             html = "html" in response.headers.get("content-type", "")
     except (httpx.HTTPError, httpx.InvalidURL, LookupError) as error:
-        return Page("", f"the page cannot be read: {error_text(error)}")
+        return Page(None, f"the page cannot be read: {error_text(error)}")
     return Page(_words_of_html(text) if html else text)
 
 
@@ -160,7 +165,7 @@ def read_source_texts(
         )
     places = ", ".join(map(str, roots)) or "any folder that is known to have been indexed"
     missing = {
-        passage.source_url: Page("", f"there is no such document in {places}")
+        passage.source_url: Page(None, f"there is no such document in {places}")
         for passage in passages
         if check_files
         and passage.source_url

@@ -7,37 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk that a search returned. A field is None when it is missing or of another type."""
-
-    id: str
-    score: float
-    """Similarity, 0 to 1, higher is better."""
-    text: str
-    source_url: str | None = None
-    section_path: str | None = None
-    heading: str | None = None
-    chunk_index: int | None = None
-    """Place within the document, 0 for the first."""
-    document_id: str = ""
-    """Id of the document, or its address when it has no id."""
-    title: str = ""
-    source_file: str = ""
-    """Path of its file below the indexed folder; empty when it has none."""
-
-
-class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of one search."""
-
-    passages: list[Passage]
-    embedding_ms: float
-    search_ms: float
-    """Milliseconds for ranking and reading the texts."""
-    degraded: tuple[str, ...] = ()
-    """Reasons why the search was not complete; empty when it was."""
-    embedded: bool = True
-    """False when only words ranked although vectors were requested."""
+from whence.evaluation.searcher import Passage, Searcher
 
 
 class PassageSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,15 +17,6 @@ class PassageSource(msgspec.Struct, frozen=True, kw_only=True):
     """Texts of its chunks, at least up to the passage."""
     digest: str = ""
     """SHA-256 of the passage's text as it was stored, hexadecimal; empty when none was."""
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored chunk, as a source of queries."""
-
-    heading: str
-    section_path: str
-    text: str
-    source_url: str
 
 
 class TargetInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +29,8 @@ class TargetInfo(msgspec.Struct, frozen=True, kw_only=True):
     dimension: int
 
 
-class Target(Protocol):
-    """One collection, read with the rights of one reader."""
+class Target(Searcher, Protocol):
+    """One collection that is searched and read with the rights of one reader."""
 
     async def describe(self) -> TargetInfo:
         """Return a description of the collection.
@@ -81,20 +42,11 @@ class Target(Protocol):
         """
         ...
 
-    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
-        """Find the best passages, without a threshold.
-
-        Raises:
-            BadInput: The query cannot be searched for.
-            WhenceError: Something needed does not answer.
-        """
-        ...
-
     async def document(self, passage: Passage) -> PassageSource:
         """Return the stored document of a passage."""
         ...
 
-    async def sections(self, limit: int) -> Sequence[Section]:
+    async def sections(self, limit: int) -> Sequence[Passage]:
         """Return a sample of at most `limit` chunks from the whole collection, always the same ones."""
         ...
 

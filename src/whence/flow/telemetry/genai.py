@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from whence.flow.context import CURRENT_TRACE, TraceContext, within_trace
+from whence.operations.ask import DocumentRagRequest
 from whence.schema.code_rag import CodeRagRequest
-from whence.schema.document_rag import Answer, DocumentRagRequest
+from whence.schema.document_rag import Answer
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse
 from whence.schema.message import Message
 from whence.schema.prompt import PromptRequest, PromptResponse

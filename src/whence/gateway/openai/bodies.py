@@ -6,8 +6,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from whence.gateway.auth import Caller
+from whence.gateway.bodies import read_operation
 from whence.gateway.openai.faults import BadParameter
-from whence.gateway.requests import AskBody, parse_body
+from whence.operations.ask import Ask
 from whence.schema.embedding import Purpose
 
 #: Fields of `/v1/ask` that a conversation states otherwise.
@@ -83,8 +85,8 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a stream ends with the numbers of tokens."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def asked(self) -> AskBody:
-        """Return the request of `/v1/ask` that answers.
+    def asked(self, caller: Caller) -> Ask:
+        """Return the question, with the rights of its caller.
 
         Raises:
             BadInput: There is no question, several answers are wanted, or a field of `whence` is wrong.
@@ -100,7 +102,7 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
             if name in own:
                 raise BadParameter("whence", f"whence.{name} is stated by the conversation")
         given = {"question": questions[-1], "collection": self.model, "history": questions[:-1]}
-        return parse_body(own | given, AskBody)
+        return read_operation(own | given, Ask, caller, self.model)
 
     def notes(self) -> list[str]:
         """Return what was ignored that the caller may rely on."""

@@ -24,8 +24,9 @@ from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
 from whence.gateway.openai.completions import ChatChunks, Completion
 from whence.gateway.openai.embeddings import embeddings_document, texts_of
 from whence.gateway.openai.faults import BadParameter, ModelNotFound
-from whence.gateway.requests import AskBody, parse_body, read_json
+from whence.gateway.requests import parse_body, read_json
 from whence.gateway.service import Service
+from whence.operations.ask import Ask
 from whence.schema.access import Access
 
 
@@ -61,8 +62,8 @@ class OpenAiRoutes:
         """Answer the last question of a conversation."""
         caller = await self._caller(request)
         body = parse_body(await read_json(request), ChatBody)
-        asked = body.asked()
-        await self._find(body.model, caller.access_for(asked.access))
+        asked = body.asked(caller)
+        await self._find(body.model, asked.access)
         address = request.app.state.public_url or f"{request.url.scheme}://{request.url.netloc}"
         completion = Completion(body.model, int(self._clock()), address, body.notes())
         if not body.stream:
@@ -99,7 +100,7 @@ class OpenAiRoutes:
         texts = texts_of(body)
         model = await self._service.embedding_model()
         if body.model != model.name:
-            found = await self._service.collections(caller.access_for(None), [body.model])
+            found = await self._service.collections(caller.access_for(None), body.model)
             if not found:
                 raise _missing(body.model)
             if found[0].model != model:
@@ -118,11 +119,11 @@ class OpenAiRoutes:
 
     async def _find(self, model: str, access: Access) -> None:
         """Refuse a collection without documents that the reader may see."""
-        if not await self._service.collections(access, [model]):
+        if not await self._service.collections(access, model):
             raise _missing(model)
 
     async def _usage(
-        self, body: ChatBody, asked: AskBody, answer: dict[str, Any]
+        self, body: ChatBody, asked: Ask, answer: dict[str, Any]
     ) -> dict[str, int] | None:
         """Return the tokens of models where they are known, else those of the questions and the answer.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Container
+from typing import Any, Final
 
 from whence.provenance.checking import check_trace
 from whence.provenance.graph_walks import read_graph_walk
@@ -10,6 +11,9 @@ from whence.provenance.namespaces import GRAPH_RETRIEVAL
 from whence.provenance.trace import Stage, Trace
 from whence.schema.codec import to_builtins
 from whence.schema.terms import Triple
+
+#: Parts of a passage that no trace has.
+_UNRECORDED: Final = frozenset({"text", "metadata", "token_codes"})
 
 
 def to_json(trace: Trace) -> dict[str, Any]:
@@ -75,12 +79,16 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
             corrections = to_builtins(trace.corrections)
             return {"concepts": list(trace.concepts), "corrections": corrections, **use}
         case "exploration":
-            candidates = [_row(candidate) for candidate in trace.candidates]
-            return {"chunks": list(trace.explored), "candidates": candidates, **_walk(trace)}
+            rows = [_row(one, without=_UNRECORDED) for one in trace.candidates]
+            return {"chunks": list(trace.explored), "candidates": rows, **_walk(trace)}
         case "focus":
-            scores = [{"final_score": selection.score} for selection in trace.selections]
-            rows = [_row(selection) for selection in trace.selections]
-            return {"selected": [row | score for row, score in zip(rows, scores, strict=True)]}
+            scores = ("chunk_id", "raw_score")
+            return {
+                "selected": [
+                    {name: getattr(one, name) for name in scores} | {"final_score": one.order_score}
+                    for one in trace.selections
+                ]
+            }
         case "synthesis":
             return {
                 "citations": [_row(citation) for citation in trace.citations],
@@ -107,5 +115,6 @@ def _walk(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _row(struct: Any) -> dict[str, Any]:
-    return {name: to_builtins(getattr(struct, name)) for name in struct.__struct_fields__}
+def _row(struct: Any, without: Container[str] = ()) -> dict[str, Any]:
+    names = [name for name in struct.__struct_fields__ if name not in without]
+    return {name: to_builtins(getattr(struct, name)) for name in names}

@@ -14,8 +14,8 @@ import msgspec
 
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES
-from whence.provenance.stage_records import CandidateRecord
 from whence.provenance.trace import PassageName, Trace
+from whence.schema.passages import Passage
 
 State: TypeAlias = Literal["cited", "read", "dropped"]
 
@@ -157,7 +157,7 @@ def _rows(trace: Trace) -> list[PassageRow]:
     markers: dict[str, list[int]] = {}
     for citation in trace.citations:
         markers.setdefault(citation.chunk_id, []).append(citation.marker)
-    selected = {one.chunk_id: one.score for one in trace.selections}
+    selected = {one.chunk_id: one.order_score for one in trace.selections}
     queries = {text: place for place, text in enumerate(trace.concepts)}
     depths = {node.chunk_id: node.depth for node in read_graph_walk(trace).nodes}
     rows = []
@@ -191,7 +191,7 @@ def _order(row: PassageRow) -> tuple[bool, int]:
     return (not row.placed, row.placed or row.rank)
 
 
-def _what(one: CandidateRecord, state: State, depth: int | None, *, refused: bool) -> str:
+def _what(one: Passage, state: State, depth: int | None, *, refused: bool) -> str:
     if one.reason_code in DROP_REASONS:
         return _WORDS[one.reason_code]
     if state == "dropped":

@@ -89,8 +89,8 @@ def _add_contents(branch: Tree, stage: str, trace: Trace) -> None:
             ranks = {candidate.chunk_id: candidate.rank for candidate in trace.candidates}
             for place, kept in enumerate(trace.selections, 1):
                 before = ranks.get(kept.chunk_id, 0)
-                line = _candidate_line(kept.chunk_id, place, kept.score, before)
-                if kept.raw_score != kept.score:
+                line = _candidate_line(kept.chunk_id, place, kept.order_score, before)
+                if kept.raw_score != kept.order_score:
                     line.append(f"  model {kept.raw_score:.4f}", "dim")
                 branch.add(line)
         case "error" if trace.failure is not None:

@@ -7,7 +7,7 @@
 - `acl_classes`: a reader's rights as a set of classes, which every statement applies before ranking.
 - `search`, `collection_version`, `cache`: reads of one version of a collection, the only cache;
   `chunk_reader`: chunks by id.
-- `dense`, `lexical`, `links`, `symbol_lookup`, `snapshots`: the indexes.
+- `dense`, `lexical`, `links`, `symbol_lookup`: the indexes.
 - `traces`, `ledger`: other tables.
 - `server`: the embedded server.
 

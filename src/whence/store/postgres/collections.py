@@ -15,10 +15,10 @@ from whence.store.postgres.driver import Connection, iso_utc
 from whence.store.postgres.migrate import SCHEMA
 from whence.store.postgres.part import PostgresPart
 from whence.store.protocols import CollectionInfo
-from whence.store.snapshot_documents import is_internal
 from whence.store.validation import (
     check_model,
     check_name,
+    is_internal,
     is_text,
     missing_collection,
     other_model,

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
+from whence.code.snapshots.store import PostgresCode
 from whence.store.chain_key import ChainKey
 from whence.store.change_log import KEEP_VERSIONS
 from whence.store.postgres.change_log import PostgresChangeLog
 from whence.store.postgres.chunk_reader import PostgresTexts
-from whence.store.postgres.code import PostgresCode
 from whence.store.postgres.collections import PostgresCollections
 from whence.store.postgres.documents import PostgresDocuments
 from whence.store.postgres.driver import Connection, iso_utc

@@ -1,0 +1,1 @@
+"""Loaders of source code; `ingest.loader_registry` finds them."""

@@ -1,0 +1,1 @@
+"""Processors of code; `flow.registry` names them."""

@@ -1,0 +1,195 @@
+"""`Ask`: a question about documents, and the message that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from whence.operations.operation import CLI, HTTP, PYTHON, Offered, Operation, travelling
+from whence.retrieval.diversity import check_diversity
+from whence.retrieval.pipeline import check_text, search_mode
+from whence.schema.access import Access
+from whence.schema.document_rag import Answer, Diversity
+from whence.schema.errors import BadInput
+from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options, parse_filters
+from whence.schema.message import Message
+from whence.schema.terms import Triple
+
+if TYPE_CHECKING:
+    from whence.engine.session import EngineSession
+
+ChunkCallback = Callable[[str, bool], Awaitable[None]]
+"""Takes a piece of text and whether it is the last."""
+ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
+"""Takes the triples of a stage and the IRI of the stage."""
+
+_MAX_TIMEOUT_S = 86_400.0
+_CALLBACK = Offered(on=frozenset({PYTHON}), local=True)
+
+
+class Ask(Operation[Answer], frozen=True):
+    """Answer a question from documents, with citations."""
+
+    NAME: ClassVar[str] = "ask"
+
+    question: str
+    """The question."""
+    access: Access = Access.public()
+    """Rights to read with."""
+    collection: str = "default"
+    """Collection to read."""
+    doc_limit: Annotated[int, Meta(ge=1)] = 20
+    """Passages given to the writer."""
+    fetch_limit: Annotated[int, Meta(ge=0)] = 0
+    """Candidates before reranking; 0 for three times `doc_limit`."""
+    rerank_limit: Annotated[int, Meta(ge=0)] = 0
+    """Candidates that the reranker reads; 0 for all."""
+    rerank: Annotated[bool, Offered(option="--rerank/--no-rerank")] = True
+    """Rerank the candidates."""
+    diversity: Annotated[Diversity | None, Offered(metavar="mmr|none")] = None
+    """`mmr` chooses passages that say different things; by default the flow's own."""
+    diversity_lambda: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """Weight of relevance against diversity."""
+    mode: str | None = None
+    """`hybrid`, `dense` or `bm25`."""
+    filters: Annotated[
+        dict[str, Any],
+        Offered(
+            option="--filter",
+            metavar="KEY=VALUE",
+            parse=parse_filter_options,
+            cli_text=OPTION_SYNTAX,
+            http_text=BODY_SYNTAX,
+        ),
+    ] = {}
+    """Conditions on metadata, all of which must hold."""
+    exact: bool = False
+    """Search for all words as they are; quoted words always are."""
+    as_of: Annotated[
+        str | None,
+        Offered(metavar="DATE|ANSWER_ID", on=frozenset({CLI, PYTHON}), local=True),
+    ] = None
+    """Answer from the documents as they were: at the end of a date, at a time (ISO 8601, UTC), or when an
+    answer was given. Rights are those of today."""
+    history: Annotated[tuple[str, ...], Offered(on=frozenset({HTTP, PYTHON}))] = ()
+    """Earlier questions of the conversation, oldest first; they complete a follow-up question."""
+    timeout_s: Annotated[float, Meta(gt=0), Offered(metavar="SECONDS", local=True)] = 120.0
+    """Time limit in seconds."""
+
+    def check(self) -> None:
+        """Raise `BadInput` for values that can be refused before anything starts."""
+        check_question(self.question, self.doc_limit, self.fetch_limit, self.rerank_limit)
+        check_timeout(self.timeout_s)
+        if self.diversity is not None or self.diversity_lambda is not None:
+            check_diversity(self.diversity, self.diversity_lambda)
+        if self.mode is not None:
+            search_mode(self.mode)
+        parse_filters(self.filters)
+
+    async def run(self, session: EngineSession) -> Answer:
+        """Return the answer.
+
+        Raises:
+            BadInput: A value is out of range, or no visible document has a key of the filters.
+            NotFound: There is no such collection.
+            WhenceError: The time ran out, or a stage failed that the answer depends on.
+        """
+        return await session.ask(self)
+
+    def count(self, result: Answer) -> int:
+        """Return the number of citations."""
+        return len(result.citations)
+
+    def answer_of(self, result: Answer) -> str:
+        """Return the id of the answer."""
+        return result.answer_id
+
+
+class AskLive(Ask, frozen=True):
+    """Answer a question from documents, with citations; callbacks receive text and stages as they come."""
+
+    chunk_callback: Annotated[ChunkCallback | None, _CALLBACK] = None
+    """Receives the text while it is written."""
+    explain_callback: Annotated[ExplainCallback | None, _CALLBACK] = None
+    """Receives the triples of each finished stage; its exceptions are only logged."""
+
+    @classmethod
+    def of(
+        cls,
+        asked: Ask,
+        chunk_callback: ChunkCallback | None = None,
+        explain_callback: ExplainCallback | None = None,
+    ) -> AskLive:
+        """Return a question with callbacks."""
+        fields = {name: getattr(asked, name) for name in Ask.__struct_fields__}
+        return cls(**fields, chunk_callback=chunk_callback, explain_callback=explain_callback)
+
+    async def run(self, session: EngineSession) -> Answer:
+        """Return the answer; errors as for `Ask`."""
+        return await session.ask(self, self.chunk_callback, self.explain_callback)
+
+
+class DocumentRagRequest(Ask, Message, frozen=True, kw_only=True):
+    """A question as it travels and is recorded."""
+
+    TYPE: ClassVar[str] = "document-rag-request.v1"
+
+    access: Access
+    """Rights of the reader."""
+    answer_id: str = ""
+    """Id of the answer; generated when empty. A redelivered question has the same id."""
+    streaming: bool = False
+    """True for pieces of text as they are written."""
+    explain: bool = True
+    """False sends no explain events; the trace is recorded all the same."""
+    record: bool = True
+    """False records no trace, for a question that is repeated only to compare."""
+    revision_of: str = ""
+    """Id of an answer that the new one replaces; the trace names it."""
+
+    @classmethod
+    def of(cls, asked: Ask, *, streaming: bool) -> DocumentRagRequest:
+        """Return the message for a question."""
+        return cls(**travelling(asked), streaming=streaming)
+
+
+def check_question(
+    query: object,
+    doc_limit: int,
+    fetch_limit: int = 0,
+    rerank_limit: int = 0,
+    *,
+    max_bytes: int | None = None,
+) -> None:
+    """Check a question and its limits.
+
+    Raises:
+        BadInput: The question is no text, blank, contains NUL or a lone surrogate, or is longer than
+            `max_bytes`; `doc_limit` is below 1, or `fetch_limit` or `rerank_limit` below 0.
+    """
+    if not isinstance(query, str):
+        raise BadInput(f"a question is a text, not a {type(query).__name__}")
+    if not query.strip():
+        raise BadInput("the question is blank", hint="ask something")
+    check_text("the question", query)
+    if max_bytes is not None and len(query.encode()) > max_bytes:
+        raise BadInput(
+            f"the question has {len(query.encode())} bytes; at most {max_bytes} are taken",
+            hint="ask it shorter",
+        )
+    if doc_limit < 1:
+        raise BadInput(f"doc_limit must be at least 1, not {doc_limit}")
+    for name, value in (("fetch_limit", fetch_limit), ("rerank_limit", rerank_limit)):
+        if value < 0:
+            raise BadInput(f"{name} must be at least 0, not {value}")
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Check the time for a question."""
+    if not 0.0 < timeout_s <= _MAX_TIMEOUT_S:
+        raise BadInput(
+            f"the time for a question must be above 0 and at most {_MAX_TIMEOUT_S:g} s, not {timeout_s:g}",
+            hint="120 s are the default",
+        )

@@ -1,0 +1,281 @@
+"""Operations of the owner of the database, who may see every document; no server has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import msgspec
+
+from whence.engine.access_report import (
+    AccessExplanation,
+    AccessPreview,
+    TagChange,
+    explain_access,
+    preview_access,
+)
+from whence.engine.erasure import (
+    Erasure,
+    ErasurePreview,
+    ask_again,
+    broker_hint,
+    erase_documents,
+    preview_erasure,
+    with_remaining_copies,
+)
+from whence.engine.source_roots import ids_below
+from whence.engine.trace_access import check_integrity, wait_for_traces
+from whence.operations.index import Progress
+from whence.operations.operation import CLI, PYTHON, Offered, Operation
+from whence.retrieval.pipeline import check_text
+from whence.schema.access import Access
+from whence.schema.errors import BadInput, NotFound
+from whence.schema.integrity import Integrity
+from whence.store.protocols import Expunged, SupportsRetention
+
+if TYPE_CHECKING:
+    from whence.engine.session import EngineSession
+
+_PROGRESS = Offered(on=frozenset({PYTHON}), local=True)
+
+
+class Erase(Operation[list[Erasure]], frozen=True):
+    """Erase documents: chunks, vectors and postings, their words in traces, and bytes in files.
+
+    Traces keep a tombstone with the id of each chunk and the time of the erasure. The tables of an embedded
+    database are rewritten once for all documents: cost linear in the size of the home.
+    """
+
+    NAME: ClassVar[str] = "erase"
+
+    document_ids: Sequence[str]
+    """Ids of documents, at least one."""
+    collection: str = "default"
+    """Their collection."""
+    reask: bool = False
+    """Whether questions whose answers were erased are asked again, with their rights; each new answer names the
+    former one."""
+    progress: Annotated[Progress | None, _PROGRESS] = None
+    """Called with the number of steps done and their total (None until counted)."""
+
+    async def run(self, session: EngineSession) -> list[Erasure]:
+        """Return what was erased.
+
+        Raises:
+            NotFound: One does not exist, and no trace contains words of it; then none is erased.
+            Unavailable: Other processes use the database for too long; what is erased stays so.
+        """
+        names = _document_ids(self.document_ids)
+        await wait_for_traces(session)
+        done = await erase_documents(
+            await session.store(),
+            self.collection,
+            names,
+            trace_dir=session.settings.trace_dir,
+            progress=self.progress,
+        )
+        hint = broker_hint(session.settings.broker)
+        if hint:
+            done = [
+                msgspec.structs.replace(one, physical=with_remaining_copies(one.physical, hint))
+                for one in done
+            ]
+        if not self.reask:
+            return done
+        asked = tuple(await ask_again(session, done))
+        return [msgspec.structs.replace(one, asked_again=asked) for one in done]
+
+    def count(self, result: list[Erasure]) -> int:
+        """Return the number of documents that were there."""
+        return sum(one.before.documents for one in result)
+
+
+class PreviewErasure(Operation[list[ErasurePreview]], frozen=True):
+    """Show what erasing documents would remove, and the answers that would change."""
+
+    NAME: ClassVar[str] = "erase preview"
+    audited: ClassVar[bool] = False
+
+    document_ids: Sequence[str]
+    """Ids of documents, at least one."""
+    collection: str = "default"
+    """Their collection."""
+
+    async def run(self, session: EngineSession) -> list[ErasurePreview]:
+        """Return the preview of each.
+
+        Raises:
+            NotFound: As for `Erase`.
+        """
+        names = _document_ids(self.document_ids)
+        return await preview_erasure(await session.store(), self.collection, names)
+
+
+class Verify(Operation[Integrity], frozen=True):
+    """Check whether a trace, or every trace, is as Whence stored it, and none is missing.
+
+    Cost: linear in the triples of what is checked.
+    """
+
+    NAME: ClassVar[str] = "verify"
+
+    answer_id: Annotated[str | None, Offered(argument=True)] = None
+    """Id of an answer; every trace when left out."""
+
+    async def run(self, session: EngineSession) -> Integrity:
+        """Return the faults.
+
+        Raises:
+            NotFound: There is no such answer, and there was none.
+        """
+        if self.answer_id is not None:
+            check_text("the answer's id", self.answer_id)
+        return await check_integrity(await session.store(), self.answer_id)
+
+    def count(self, result: Integrity) -> int:
+        """Return the number of traces."""
+        return result.traces
+
+
+class ExplainAccess(Operation[AccessExplanation], frozen=True):
+    """Show by which rules a reader sees a document or does not."""
+
+    NAME: ClassVar[str] = "access explain"
+
+    document_id: Annotated[str, Offered(metavar="DOCUMENT")]
+    """Id of the document."""
+    reader: Access
+    """Rights of the reader."""
+    collection: str = "default"
+    """Its collection."""
+
+    async def run(self, session: EngineSession) -> AccessExplanation:
+        """Return the rules.
+
+        Raises:
+            NotFound: There is no such document.
+        """
+        (name,) = _document_ids([self.document_id])
+        return await explain_access(await session.store(), self.collection, name, self.reader)
+
+
+class PreviewAccess(Operation[AccessPreview], frozen=True):
+    """Show what other tags of documents would change, for which readers."""
+
+    NAME: ClassVar[str] = "access preview"
+
+    document_ids: Sequence[str]
+    """Ids of documents, at least one."""
+    change: TagChange
+    """The other tags."""
+    collection: str = "default"
+    """Their collection."""
+
+    async def run(self, session: EngineSession) -> AccessPreview:
+        """Return the preview. Nothing is changed.
+
+        Raises:
+            NotFound: A document does not exist.
+        """
+        names = _document_ids(self.document_ids)
+        return await preview_access(session, self.collection, names, self.change)
+
+    def count(self, result: AccessPreview) -> int:
+        """Return the number of documents."""
+        return len(result.documents)
+
+
+class ListFolder(Operation[list[str]], frozen=True):
+    """List the ids of the documents of a folder."""
+
+    NAME: ClassVar[str] = "documents below"
+    audited: ClassVar[bool] = False
+
+    folder: str
+    """An indexed path, or the beginning of ids."""
+    collection: str = "default"
+    """Their collection."""
+
+    async def run(self, session: EngineSession) -> list[str]:
+        """Return the sorted ids.
+
+        Raises:
+            NotFound: There are none.
+        """
+        ids = await (await session.store()).document_ids(self.collection)
+        found = ids_below(session.settings, self.collection, self.folder, ids)
+        if not found:
+            raise NotFound(
+                f"there is no document of the folder {self.folder!r} in collection {self.collection!r}",
+                hint="name a folder that was indexed, or the beginning of document ids",
+            )
+        return found
+
+
+class PrunedTraces(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of old traces."""
+
+    before: str
+    """Traces recorded before this time, ISO 8601 in UTC, are old."""
+    removed: int
+    """Number of traces that were removed; with `dry_run` of all that are old."""
+    faulty: int
+    """Number of old traces that were kept because they are not as they were recorded."""
+    changes: int
+    """Number of entries of change logs that were removed, or would be; no trace or version needs them."""
+    dry_run: bool
+    physical: Expunged | None
+    """What was done about the bytes in files; None when nothing was removed."""
+
+
+class PruneTraces(Operation[PrunedTraces], frozen=True):
+    """Remove traces older than a time, and what they left in files; the chain keeps an entry of each.
+
+    Cost: linear in the size of the home, as for `Erase`.
+    """
+
+    NAME: ClassVar[str] = "traces prune"
+
+    older_than: timedelta
+    """Age by the time of recording."""
+    dry_run: Annotated[bool, Offered(on=frozenset({CLI, PYTHON}))] = False
+    """Whether traces are only counted."""
+    progress: Annotated[Progress | None, _PROGRESS] = None
+    """As for `Erase`."""
+
+    async def run(self, session: EngineSession) -> PrunedTraces:
+        """Return what was removed.
+
+        Raises:
+            BadInput: The store cannot remove traces.
+        """
+        store = await session.store()
+        if not isinstance(store, SupportsRetention):
+            raise BadInput("this store keeps all traces", hint="erase documents instead")
+        before = datetime.now(UTC) - self.older_than
+        done = await store.remove_traces(before, dry_run=self.dry_run)
+        finished = self.dry_run or (
+            await store.is_expunged() and not (done.removed or done.changes)
+        )
+        return PrunedTraces(
+            before=before.isoformat(),
+            removed=done.removed,
+            faulty=done.faulty,
+            changes=done.changes,
+            dry_run=self.dry_run,
+            physical=None if finished else await store.expunge((), progress=self.progress),
+        )
+
+    def count(self, result: PrunedTraces) -> int:
+        """Return the number of traces."""
+        return result.removed
+
+
+def _document_ids(given: Sequence[str]) -> list[str]:
+    """Return each id once."""
+    if not given:
+        raise BadInput("no document is given", hint="name at least one")
+    for one in given:
+        check_text("the document's id", one)
+    return list(dict.fromkeys(given))

@@ -1,0 +1,10 @@
+"""Everything that chooses and writes text without a language model: answers that quote, and what they refuse.
+
+In: a question, and passages with the headings above them. Out: verbatim spans that answer it, or a refusal.
+
+- `extractive_writer` (open first): the writer that answers with spans of the documents.
+- `evidence_choice`, `evidence_spans`: which spans answer, of all that could.
+- `units`: the smallest pieces of a passage that a reader understands.
+- `asked`, `identifiers`, `named_terms`: what a question asks for and names.
+- `follow_ups`: a question that stands alone, from one that goes on with others.
+"""

@@ -1,0 +1,149 @@
+"""What a question asks for: the things that it names, and the kind of its answer.
+
+The kinds are few and general: a value, the meaning of a name, what a release brought. Whatever fits none is
+only compared by words and meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from whence.quoting.identifiers import Identifier, question_identifiers
+from whence.text.normalization import FUNCTION_WORDS, fold
+
+#: A name that no ordinary word is: with an underscore, a point or a capital inside, a dash before it or two
+#: inside. Possessive quantifiers keep the search linear in the length of a word.
+_SYMBOL: Final = re.compile(
+    r"(?<![\w.-])(?:--?[A-Za-z][\w-]*|[a-z]+(?:-[a-z\d]+){2,}"
+    r"|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+"
+    r"|(?=\w*[A-Za-z])(?=\w*_\w)\w++"
+    r"|[a-z]+[A-Z]\w*+|[A-Z][a-z]+[A-Z]\w*+)(?![\w-])"
+)
+_QUOTED: Final = re.compile(r"[`\"\u201c]([^`\"\u201c\u201d]{2,60})[`\"\u201d]")
+_WORD: Final = re.compile(r"[^\W\d_][\w-]*")
+#: Things of a kind have no name of their own: `CPUs`.
+_PLURAL: Final = re.compile(r"[A-Z]{2,}s")
+_VALUE_TEXT: Final = r"""how\s+(?:many|much|long|often|big|large|far|old|fast|high)|default|maximum|minimum|max|min|limit
+    |timeout|port|what\s+value|which\s+value|what\s+number|when|what\s+version|which\s+version|what\s+year|percent"""
+_ASKS_VALUE: Final = re.compile(rf"\b(?:{_VALUE_TEXT})\b", re.IGNORECASE | re.VERBOSE)
+_ASKS_MEANING: Final = re.compile(
+    r"^\s*(?:what(?:'s|\s+is|\s+are|\s+does)|define|meaning\s+of|explain)\b", re.IGNORECASE
+)
+#: A question for what holds where nothing was chosen.
+_ASKS_DEFAULT: Final = re.compile(
+    r"\bdefaults?\b|\bif\s+(?:i|you|nothing|no)\b|\bwhen\s+(?:no|nothing)\b|\bnot\s+(?:set|given|configured)\b"
+    r"|\bwithout\s+(?:setting|configur)",
+    re.IGNORECASE,
+)
+_ASKS_NEWS: Final = re.compile(
+    r"\b(?:new|news|chang(?:e[sd]?|ing|elog)|added|adds?|introduc\w+|remov(?:ed|es)|drop(?:ped|s)?|deprecat\w+|since"
+    r"|versions?|releases?d?|fix(?:ed|es)|bugs?|history|when|migrat\w+|upgrad\w+|compatib\w+|breaking)\b",
+    re.IGNORECASE,
+)
+_RELEASE: Final = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+){1,8})(?![\w.]*\w)")
+#: Titles of documents that tell what each release changed.
+_NEWS: Final = re.compile(
+    r"\b(?:release\s+notes|release\s+history|change\s?log|what.s\s+new|changes|news|history)\b|\bv?\d+\.\d+(?:\.\d+)?\b",
+    re.IGNORECASE,
+)
+#: A number, or a literal as manuals print it.
+_VALUE: Final = re.compile(
+    r"\d|\b(?:True|False|None|null|true|false|nil|never|once|twice|unlimited|disabled|enabled|empty"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|`[^`]+`|'[^'\s]+'"
+)
+#: The same with the word that a number counts.
+_WHOLE_VALUE: Final = re.compile(rf"`[^`]+`|'[^'\s]+'|[$\u20ac]?\b\d[\w.,:]*\b%?|{_VALUE.pattern}")
+
+
+_IS: Final = """are is was means? refers? describes? stands allows? lets? displays? provides? implements? represents?
+    contains? controls? serves? enables? gives? exposes? stores? holds? defines? specif(?:y|ies)"""
+#: A sentence that begins with the name of what it describes.
+_SUBJECT: Final = re.compile(
+    rf"\W*+(?:(?:an?|the)\s+)?((?:[^\s.]\S*\s+){{1,5}}?)(?:{'|'.join(_IS.split())})\b",
+    re.IGNORECASE,
+)
+
+
+class Asked(NamedTuple):
+    """What a question asks for."""
+
+    symbols: tuple[str, ...]
+    """Names of code, settings and options as written, and quoted phrases; folded."""
+    names: tuple[str, ...]
+    """Words with a capital that do not begin the question, no plurals of abbreviations; folded."""
+    identifiers: frozenset[Identifier]
+    """Releases, codes, dates."""
+    releases: tuple[str, ...]
+    """Numbers with a point, whatever the question wants of them."""
+    meaning: bool
+    default: bool
+    """Whether it asks for a default, or what holds without a choice."""
+    news: bool
+    """Whether it asks what is or was new, or names a release."""
+    alone: str
+    """The only word, folded; empty where there are more."""
+
+
+def read_question(question: str) -> Asked:
+    """Return what a question asks for.
+
+    >>> asked = read_question("What is the default of CONN_MAX_AGE in Django?")
+    >>> asked.symbols, asked.names, asked.meaning
+    (('conn_max_age',), ('django',), True)
+    """
+    quoted = [found.strip() for found in _QUOTED.findall(question)]
+    symbols = dict.fromkeys(fold(one) for one in [*_SYMBOL.findall(question), *quoted])
+    return Asked(
+        symbols=tuple(symbols),
+        names=tuple(_proper_names(question, symbols)),
+        identifiers=question_identifiers(question),
+        releases=tuple(dict.fromkeys(_RELEASE.findall(question))),
+        meaning=bool(_ASKS_MEANING.search(question)),
+        default=bool(_ASKS_DEFAULT.search(question)),
+        news=bool(_ASKS_NEWS.search(question) or _RELEASE.search(question)),
+        alone="" if len(question.split()) > 1 else fold(question.strip("`'\"?: ")),
+    )
+
+
+def is_news(section: str) -> bool:
+    """Return whether the headings above a text are those of the notes of a release."""
+    return _NEWS.search(section) is not None
+
+
+def subject_of(text: str) -> str:
+    """Return what the first sentence of a text says something of; empty if it does not begin with that.
+
+    >>> subject_of('A "flaky" test is one that fails at times.'), subject_of("See the flaky tests.")
+    ('"flaky" test', '')
+    """
+    found = _SUBJECT.match(text)
+    return found[1].strip() if found else ""
+
+
+def value_spans(question: str, sentence: str) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of numbers and literals in a sentence, where the question asks for a value."""
+    if _ASKS_VALUE.search(question):
+        for match in _WHOLE_VALUE.finditer(sentence):
+            if fold(match[0]).strip("`'\"") not in fold(question):
+                yield match.span()
+
+
+def _proper_names(question: str, symbols: dict[str, None]) -> list[str]:
+    words = [
+        (match.start(), match[0])
+        for match in _WORD.finditer(question)
+        if not any(fold(match[0]) in one for one in symbols)
+    ]
+    capitals = [word for start, word in words if word[0].isupper()]
+    if len(capitals) > len(words) / 2 and len(words) > 2:
+        return []  # a headline: capitals say nothing
+    named = (
+        fold(word)
+        for start, word in words
+        if word[0].isupper()
+        and not _PLURAL.fullmatch(word)
+        and re.search(r"[^\s.?!]\s*$", question[max(0, start - 20) : start])
+    )
+    return [word for word in dict.fromkeys(named) if word not in FUNCTION_WORDS]

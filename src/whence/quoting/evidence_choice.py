@@ -1,0 +1,564 @@
+"""Choose the spans of passages that answer a question, or tell how near the best one came.
+
+In: the question, the passages with the headings above them, a reader or an embedder. Out: one to three spans,
+each a whole unit as its author wrote it (`units`), best first, and the score of the best one.
+
+Two numbers are made of a unit. Its score tells whether it answers at all: with a reader, how near it comes to
+each word of the question and to the whole (`protocols.Reading.scores`); without one, meaning (cosine of unit
+and question, the headings before the unit) and words (share of the question's words, weighted by rarity, those
+above the unit counted less). Its order among the others is a sum of what tells answers from
+their neighbours: nearness word by word of the unit and of the best one of its passage, words in common, rank of
+the passage and its document, place in the passage, kind, what the unit is about, and what the question asks for
+(`asked`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import zip_longest
+from math import exp
+from typing import TYPE_CHECKING, NamedTuple
+
+from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
+from whence.models.token_codes import cosines
+from whence.quoting.asked import Asked, is_news, read_question, subject_of
+from whence.quoting.evidence_spans import Span, all_spans, overlaps, whole_around
+from whence.quoting.identifiers import (
+    Identifier,
+    defines_key,
+    names_other_identifier,
+    names_value,
+    neighbours_in_path,
+)
+from whence.quoting.units import UnitKind
+from whence.schema.errors import ModelMissing, Unavailable
+from whence.text.normalization import fold
+from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_SPANS = 3
+#: Most units that are read for a question: those that share most words with it.
+_MAX_READ = 32
+#: Longest text that is read, in characters.
+_MAX_CHARACTERS = 500
+#: Added to a reader's score for each term of the question beyond four, up to nine, and taken away for each one
+#: below: the more terms, the more likely it is that an answer says one of them in other words.
+_TERM, _USUAL_TERMS, _MOST_TERMS = 0.015, 4, 9
+_COSINE_WEIGHT = 0.6
+#: Weight of a word above a unit, relative to a word in it.
+_CONTEXT_WEIGHT = 0.6
+#: Least score of an answer: with a reader, with an embedder alone, and by words alone. The first refuses
+#: 3 % of questions with an answer (`python -m benchmarks.answers --calibrate`, `docs/benchmarks.md`).
+FLOOR = 0.52
+FLOOR_WITHOUT_READER = 0.43
+FLOOR_OF_WORDS = 0.37
+#: Weights of the order beside that of nearness, which is 1; none counts for the score. They were fitted to the
+#: questions of 25 documentation sets (conditional logit: which of the units that are read holds the fact), and
+#: order the units of sets that were left out as well. In turn: cosine, share of the question's words, nearness
+#: of the passage's best unit, rank of the passage.
+_COSINE, _WORDS, _PASSAGE, _PRIOR = 0.4, 0.23, 0.7, 0.19
+#: The same for what the unit is about, a name of the question that it is about, the release asked for, a
+#: default where one is asked for, and all passages of its document: the sum of the reciprocals of their ranks.
+_ABOUT, _DEFINED, _RELEASE, _DEFAULT, _DOCUMENT = 0.23, 0.17, 0.33, 0.19, 0.045
+#: The same, taken away: for notes of a release, for a text that only points elsewhere or lists contents, for
+#: the share of its words that the question has, which are no news, and for each character of the passage that
+#: stands before it.
+_NEWS, _POINTER, _ECHO, _DEPTH = 0.09, 0.3, 0.47, 0.00018
+_KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
+#: The same for the definition of the name that is the whole question. Chosen by hand.
+_ALONE = 0.2
+#: The same for a sentence that says what the thing asked for is. Chosen by hand: few questions ask so.
+_DEFINES = 0.12
+_POINTS = re.compile(r"[-*\s]*(?:see|refer to|for (?:more|details|further))\b", re.IGNORECASE)
+_POINTER_WORDS = 14
+#: Most words of a cell that only names something: `Home Page`.
+_NAME_WORDS = 3
+#: An item that begins with the name of what it tells: `- timeout (optional) - ...`, `- fd: ...`.
+_NAMED_ITEM = re.compile(
+    r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(\S+(?:\s\S+){0,3}?)(?:\s[-\u2013\u2014]\s|:(?=\s|\Z)|\s[(`]|\n)"
+)
+#: Most words of an answer of several spans, with the headings above them: where those before the last one are
+#: likely to answer, and where they are not.
+_SHORT, _LONG = 90, 220
+#: Chance that the spans chosen answer from which on they are likely to, and from which on no further one is
+#: chosen; least chance of a further one.
+_LIKELY, _SURE, _MIN_CHANCE = 0.55, 0.75, 0.08
+#: Factor of the order in the logit of the chance that a span answers: that of the fit of the weights. On sets
+#: that were left out, of first units with a chance of .2, .5 and .9 66, 76 and 98 % answer.
+_CERTAINTY = 10.0
+#: Spans that are tried until the answer is long enough.
+_MAX_PICKED = 8
+_DUPLICATE = 0.9
+#: Added to the score of a unit that is about a name of code, a setting or an option of the question.
+_SUBJECT_NAMED = 0.1
+#: Taken from the score when no passage has any word of the question; for some of the words, as large a part.
+_UNSEEN = 0.05
+#: The same for each word with a capital.
+_UNSEEN_NAME = 0.15
+#: The same when words of the question that no passage has carry so much of the weight of all.
+_UNSEEN_SUBJECT, _ABSENT_SHARE = 0.15, 0.96
+#: Factor for older editions than the question asks for.
+_OUTDATED = 0.8
+#: Factor for units that name the identifier asked for, in a section about another one.
+_OTHER_SECTION = 0.7
+#: Border of two questions in one: a question mark, or "and" before a question word.
+_QUESTION_BORDER = re.compile(
+    r"(?<=\?)\s+|,?(?<!\s)\s++and\s++(?=(?:who|whom|whose|what|when|where|which|why|how)\b)",
+    re.IGNORECASE,
+)
+
+
+class Choice(NamedTuple):
+    """The outcome for one question; without spans, `reason` says why."""
+
+    spans: tuple[Span, ...]
+    """Best first; empty when none reaches the floor."""
+    document: int
+    """Place of the passage with the best span."""
+    score: float
+    """Score of that span, 0 to 1."""
+    floor: float
+    reason: str = ""
+
+
+class _Part(NamedTuple):
+    """One question of those that a question has, with the scores of all spans for it."""
+
+    asked: Asked
+    terms: frozenset[str]
+    weights: dict[str, float]
+    default: float
+
+
+def split_questions(query: str) -> list[str]:
+    """Split a question into its parts, which often have their answers in different places.
+
+    >>> split_questions("Who approves travel, and how much may a hotel cost?")
+    ['Who approves travel', 'how much may a hotel cost?']
+    >>> split_questions("Who approves travel and hotels?")
+    ['Who approves travel and hotels?']
+    """
+    parts = [part.strip() for part in _QUESTION_BORDER.split(query)]
+    return [part for part in parts if content_terms(part)] or [query]
+
+
+async def choose_evidence(
+    request: WriteRequest, embedder: Embedder | None, reader: SpanReading | None = None
+) -> Choice | None:
+    """Return the spans that answer, or that none does; None without anything to read.
+
+    Cost: the question and at most 32 units are read or embedded.
+    """
+    parts = split_questions(request.query)
+    asked = read_question(request.query)
+    found = all_spans(request)
+    spans = [one for one in found if _names_what_is_asked(asked, one, request)]
+    if not found:
+        return None
+    absent = _absent_symbols(asked, request)
+    if absent or not spans:
+        named = absent or [one.value for one in sorted(asked.identifiers)]
+        what = " and ".join(f"`{one}`" for one in named)
+        reason = f"None of the {len(request.documents)} best passages names {what}."
+        return Choice((), 0, 0.0, FLOOR, reason)
+    everything, spans = spans, _considered(request.query, spans)
+    weighed = await _weigh(parts, spans, request, embedder, reader)
+    floor, unseen = weighed.floor, _unseen(request, everything)
+    best: list[tuple[float, int]] = []
+    picked: list[list[_Picked]] = []
+    for _, scores, order in weighed.parts:
+        chosen = _pick(spans, order, weighed.vectors)
+        nearest = max(range(len(spans)), key=lambda i: (scores[i], -i))
+        score = max(0.0, scores[nearest] - unseen)
+        best.append((score, spans[nearest].document))
+        if score >= floor:
+            picked.append(chosen)
+    score, document = max(best, key=lambda pair: pair[0])
+    reason = f"The best passage scores {score:.2f}; an answer needs {floor:.2f}."
+    return Choice(_within_words(picked, spans, everything), document, score, floor, reason)
+
+
+class _Weighed(NamedTuple):
+    """Spans with their scores for each part of a question."""
+
+    parts: list[tuple[_Part, list[float], list[float]]]
+    """The part, and score and order of each span."""
+    vectors: NDArray[np.float32] | None
+    floor: float
+
+
+async def _weigh(
+    parts: Sequence[str],
+    spans: Sequence[Span],
+    request: WriteRequest,
+    embedder: Embedder | None,
+    reader: SpanReading | None,
+) -> _Weighed:
+    """Score some spans for each part of a question."""
+    reading = await _read(parts, spans, embedder, reader)
+    weighed = []
+    for row, part in enumerate(parts):
+        question = _part(part, spans)
+        scores, nearness = _scores(question, spans, reading, row)
+        scores = [
+            min(1.0, score + _SUBJECT_NAMED * _is_about(question, span))
+            for score, span in zip(scores, spans, strict=True)
+        ]
+        cosines = reading.cosines[row] if reading else [0.0] * len(spans)
+        weighed.append((question, scores, _order(question, spans, nearness, cosines, request)))
+    if reading is None:
+        return _Weighed(weighed, None, FLOOR_OF_WORDS)
+    floor = FLOOR if reading.nearness else FLOOR_WITHOUT_READER
+    return _Weighed(weighed, reading.vectors, floor)
+
+
+class Support(NamedTuple):
+    """How well one passage answers a question."""
+
+    sentence: str
+    """Its best span."""
+    score: float
+    """Score of that span, 0 to 1, on the scale of `Choice.score`."""
+    floor: float
+    """Least score of an answer."""
+
+
+async def weigh_document(
+    request: WriteRequest, document: int, embedder: Embedder | None, reader: SpanReading | None
+) -> Support | None:
+    """Return the score that `choose_evidence` gave the best span of one passage.
+
+    A passage none of whose spans was among those that are read is scored by its own spans alone.
+
+    Args:
+        request: What the writer received.
+        document: Place of the passage, from 0.
+        embedder: Compares question and spans.
+        reader: Compares them word by word, in place of the embedder.
+
+    Returns:
+        None when the passage has nothing that could answer.
+    """
+    parts, asked = split_questions(request.query), read_question(request.query)
+    everything = [one for one in all_spans(request) if _names_what_is_asked(asked, one, request)]
+    spans = _considered(request.query, everything)
+    if all(one.document != document for one in spans):
+        own = [one for one in everything if one.document == document]
+        spans = _considered(request.query, own)
+    if not spans:
+        return None
+    weighed = await _weigh(parts, spans, request, embedder, reader)
+    unseen = _unseen(request, everything)
+    places = [i for i, one in enumerate(spans) if one.document == document]
+    best = []
+    for _, scores, _ in weighed.parts:
+        first = max(places, key=lambda i: (scores[i], -i))
+        best.append((max(0.0, scores[first] - unseen), spans[first].text))
+    score, sentence = max(best, key=lambda pair: pair[0])
+    return Support(sentence, score, weighed.floor)
+
+
+def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:
+    """Return what is taken from a score for words of the question that no passage has."""
+    terms = set(content_terms(request.query))
+    said = [one.terms | one.above for one in spans]
+    absent = terms.difference(*said)
+    asked = read_question(request.query)
+    # The notes of a release seldom repeat whose release it is.
+    products = {one.name for one in asked.identifiers}
+    names = {term for one in {*asked.names} - products for term in content_terms(one)}
+    weights = inverse_document_frequencies(said)
+    # Passages of stop words alone have no terms.
+    most = max(weights.values(), default=1.0)
+    # All others are in every passage: the question is about what is absent.
+    about = overlap(terms, absent, weights, most) >= _ABSENT_SHARE
+    return (
+        _UNSEEN * len(absent) / max(1, len(terms))
+        + _UNSEEN_NAME * len(names & absent)
+        + _UNSEEN_SUBJECT * about
+    )
+
+
+def _within_words(
+    parts: Sequence[Sequence[_Picked]], spans: Sequence[Span], everything: Sequence[Span]
+) -> tuple[Span, ...]:
+    """Return the best span of each part of the question, then others while a reader wants to read them.
+
+    Each is quoted with what its author wrote around it, if that fits.
+    """
+    kept: list[Span] = []
+    words = 0
+    for rank, found in enumerate(zip_longest(*parts)):
+        for one in filter(None, found):
+            allowed = _LONG if one.sure < _LIKELY else _SHORT
+            for span in (whole_around(everything, spans[one.place]), spans[one.place]):
+                count = _words_shown(span, kept)
+                fits = rank == 0 or words + count <= allowed
+                if fits and not any(overlaps(span, other) for other in kept):
+                    kept.append(span)
+                    words += count
+                    break
+            if len(kept) == MAX_SPANS:
+                return tuple(kept)
+    return tuple(kept)
+
+
+def _words_shown(span: Span, before: Sequence[Span]) -> int:
+    """Return the words of a span and of the headings above it, which are not repeated."""
+    above = (span.section, *span.unit.context[-1:])
+    repeats = before and before[-1].section == span.section
+    return len(span.text.split()) + (0 if repeats else sum(len(one.split()) for one in above))
+
+
+def _absent_symbols(asked: Asked, request: WriteRequest) -> list[str]:
+    """Return the names of code, settings and options that no passage and no heading has."""
+    known = fold("\n".join((*request.documents, *request.sections, *request.sources)))
+    passages = [*zip(request.documents, request.sections, strict=False)]
+    return [
+        one
+        for one in asked.symbols
+        if not all(part in known for part in neighbours_in_path(one) or [one])
+        and not any(defines_key(one, *passage) for passage in passages)
+    ]
+
+
+def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> bool:
+    """Return whether a span is about the releases and codes of the question, and not about other ones."""
+    if names_other_identifier(asked.identifiers, span.scopes):
+        return False
+    sources = request.sources[span.document : span.document + 1]
+    return all(
+        names_value(one, (*span.scopes, *sources))
+        for one in asked.identifiers
+        if one.name != "date"
+    )
+
+
+def _considered(query: str, spans: list[Span]) -> list[Span]:
+    """Return the spans that are read: all, or those that share most words with the question."""
+    if len(spans) <= _MAX_READ:
+        return spans
+    question = _part(query, spans)
+    shares = [_share(question, one) - 0.01 * one.document for one in spans]
+    kept = sorted(range(len(spans)), key=lambda i: (-shares[i], i))[:_MAX_READ]
+    return [spans[i] for i in sorted(kept)]
+
+
+async def _read(
+    parts: Sequence[str],
+    spans: Sequence[Span],
+    embedder: Embedder | None,
+    reader: SpanReading | None,
+) -> Reading | None:
+    """Read the spans for each question, or embed them without a reader; None when neither can."""
+    texts = [_text_to_embed(one) for one in spans]
+    try:
+        if reader is not None:
+            return await reader.read(parts, texts)
+        if embedder is not None:
+            vectors = await embedder.embed([*texts, *parts], "query")
+            count = len(texts)
+            return Reading(vectors[:count], cosines(vectors[count:], vectors[:count]).tolist())
+    except (Unavailable, ModelMissing):
+        pass
+    return None
+
+
+def _text_to_embed(span: Span) -> str:
+    lead = span.unit.context[-1] if span.unit.context else ""
+    above = [text.rstrip(":") for text in (span.section, lead) if text]
+    return " ".join([*(f"{text}:" for text in above), span.text[:_MAX_CHARACTERS]])
+
+
+def _part(query: str, spans: Sequence[Span]) -> _Part:
+    weights = inverse_document_frequencies(one.terms | one.above for one in spans)
+    return _Part(
+        read_question(query),
+        frozenset(content_terms(query)),
+        weights,
+        max(weights.values(), default=1.0),
+    )
+
+
+def _share(question: _Part, span: Span) -> float:
+    """Return the share of the question's words in a span and, with a lower weight, above it."""
+    named = {term for one in question.asked.symbols for term in content_terms(one)}
+    said = span.terms | (span.above & named)
+    own = overlap(question.terms, said, question.weights, question.default)
+    both = overlap(question.terms, span.terms | span.above, question.weights, question.default)
+    return own + _CONTEXT_WEIGHT * (both - own)
+
+
+def _scores(
+    question: _Part, spans: Sequence[Span], reading: Reading | None, row: int
+) -> tuple[list[float], list[float]]:
+    """Return the scores of spans for the question of a row, and how near they are for the order."""
+    if reading is not None and reading.nearness:
+        terms = min(len(question.terms), _MOST_TERMS)
+        length = _TERM * (terms - _USUAL_TERMS)
+        return [one + length for one in reading.scores(row)], reading.nearness[row]
+    scores = [_share(question, one) for one in spans]
+    if reading is not None:
+        scores = [
+            _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
+            for cosine, share in zip(reading.cosines[row], scores, strict=True)
+        ]
+    return scores, scores
+
+
+def _order(
+    question: _Part,
+    spans: Sequence[Span],
+    nearness: Sequence[float],
+    cosines: Sequence[float],
+    request: WriteRequest,
+) -> list[float]:
+    """Return what orders the spans: how near they are, shifted by what tells answers from their neighbours."""
+    nearest: dict[int, float] = {}
+    for span, near in zip(spans, nearness, strict=True):
+        nearest[span.document] = max(near, nearest.get(span.document, near))
+    priors = _priors(request)
+    return [
+        (
+            near
+            + _COSINE * cosine
+            + _PASSAGE * nearest[span.document]
+            + priors[span.document]
+            + _shift(question, span)
+        )
+        * (_OUTDATED if span.document + 1 in request.outdated else 1.0)
+        * (
+            _OTHER_SECTION
+            if names_other_identifier(question.asked.identifiers, span.scopes[1:])
+            else 1.0
+        )
+        for span, near, cosine in zip(spans, nearness, cosines, strict=True)
+    ]
+
+
+def _priors(request: WriteRequest) -> list[float]:
+    """Return for each passage what its rank and those of its document say before it is read."""
+    count = len(request.documents)
+    sources: Sequence[object] = request.sources or range(count)
+    ranks: defaultdict[object, float] = defaultdict(float)
+    for place, source in enumerate(sources):
+        ranks[source] += 1 / (place + 1)
+    return [
+        _PRIOR * (1 - place / count) + _DOCUMENT * ranks[source]
+        for place, source in enumerate(sources)
+    ]
+
+
+def _shift(question: _Part, span: Span) -> float:
+    asked = question.asked
+    shift = _WORDS * overlap(question.terms, span.terms, question.weights, question.default)
+    shift += _KINDS.get(span.unit.kind, 0.0) - _DEPTH * span.unit.start
+    shift -= _ECHO * len(span.terms & question.terms) / max(1, len(span.terms))
+    head = fold(_head(span))
+    shift += _ABOUT * _about(question, head)
+    if asked.meaning and span.unit.kind != "definition" and (subject := subject_of(span.text)):
+        shift += _DEFINES * _about(question, subject)
+    if asked.default and "default" in fold(" ".join((head, *span.unit.context[-1:], span.text))):
+        shift += _DEFAULT
+    if not asked.news and is_news(span.section):
+        # A name alone asks what it is, not what became of it.
+        shift -= _NEWS * (2 if asked.alone else 1)
+    if _only_points(span):
+        shift -= _POINTER
+    if asked.releases and any(
+        names_value(Identifier("", one), span.scopes) for one in asked.releases
+    ):
+        shift += _RELEASE
+    if asked.alone and span.unit.kind == "definition" and head.strip("`* ").startswith(asked.alone):
+        shift += _ALONE
+    return shift + _DEFINED * sum(_names(head, symbol) for symbol in asked.symbols)
+
+
+def _about(question: _Part, name: str) -> float:
+    """Return how far a name is that of the question: the share of its words, times that of the question's."""
+    named = frozenset(content_terms(name))
+    share = overlap(question.terms, named, question.weights, question.default)
+    return share * len(named & question.terms) / max(1, len(named))
+
+
+def _only_points(span: Span) -> bool:
+    """Return whether a text only says where to read or what follows, or names things as a table of contents."""
+    body = span.text.partition("\n")[2] if span.unit.kind == "definition" else span.text
+    if len(body.split()) <= _POINTER_WORDS and _POINTS.match(body):
+        return True
+    if span.unit.kind == "table":
+        cells = span.text.strip("| \t").split("|")
+        named = all(len(one.split()) <= _NAME_WORDS and ":" not in one for one in cells)
+        return "\n" not in span.text and named
+    if span.unit.kind in ("item", "list") and re.fullmatch(r".*:", span.text):
+        return True
+    lines = [line.lstrip("-*+ \t") for line in span.text.splitlines() if line.strip()]
+    names = all(len(line.split()) == 1 for line in lines)
+    return span.unit.kind in ("list", "item") and names
+
+
+def _head(span: Span) -> str:
+    """Return what a span is about: its term, first cell or first name, else the term or heading above it."""
+    if span.unit.kind == "definition":
+        return span.text.partition("\n")[0]
+    if span.unit.kind == "item" and (named := _NAMED_ITEM.match(span.text)):
+        return named[1]
+    if span.unit.kind == "row" or (span.unit.kind == "table" and "\n" not in span.text):
+        return span.text.strip("| \t").partition("|")[0]
+    return span.unit.context[-1] if span.unit.context else span.section.rsplit(" > ", 1)[-1]
+
+
+def _is_about(question: _Part, span: Span) -> bool:
+    """Return whether a span is about a symbol of the question: that is its term or its first cell."""
+    symbols = question.asked.symbols
+    head = fold(_head(span)) if symbols else ""
+    return any(_names(head, one) for one in symbols)
+
+
+def _names(head: str, symbol: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(symbol)}(?![\w-])", head) is not None
+
+
+class _Picked(NamedTuple):
+    """A span that may be quoted."""
+
+    place: int
+    sure: float
+    """Chance that one of those before it answers, 0 to 1."""
+
+
+def _pick(
+    spans: Sequence[Span], order: Sequence[float], vectors: NDArray[np.float32] | None
+) -> list[_Picked]:
+    """Return the best span and others while it is not sure that they answer; ties go to the earlier one."""
+    ranked = sorted(range(len(spans)), key=lambda i: (-order[i], i))
+    odds = [exp(_CERTAINTY * (one - order[ranked[0]])) for one in order]
+    total = sum(odds)
+    picked: list[_Picked] = []
+    sure = 0.0
+    for i in ranked:
+        if picked and (
+            len(picked) == _MAX_PICKED or sure >= _SURE or odds[i] < _MIN_CHANCE * total
+        ):
+            break
+        if any(_repeats(spans, vectors, i, one.place) for one in picked):
+            continue
+        picked.append(_Picked(i, sure))
+        around = (j for j in range(len(spans)) if overlaps(spans[i], spans[j]))
+        sure += sum(odds[j] for j in around) / total
+    return picked
+
+
+def _repeats(spans: Sequence[Span], vectors: NDArray[np.float32] | None, i: int, j: int) -> bool:
+    """Return whether a span overlaps another one or says the same."""
+    a, b = spans[i], spans[j]
+    if overlaps(a, b):
+        return True
+    common = len(a.terms & b.terms) / max(1, min(len(a.terms), len(b.terms)))
+    alike = 0.0 if vectors is None else float(cosines(vectors[i : i + 1], vectors[j : j + 1])[0, 0])
+    return max(common, alike) >= _DUPLICATE

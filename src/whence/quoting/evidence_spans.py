@@ -1,0 +1,109 @@
+"""Spans: the units of passages that can be an answer, each as its author wrote it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from whence.models.protocols import WriteRequest
+from whence.quoting.units import FENCE_LINE, MAX_WORDS, Unit, split_units
+from whence.text.overlap import content_terms
+from whence.text.sentences import split_sentences
+
+_MIN_LETTERS = 8
+#: A text of no more words that its headings have, too, says nothing.
+_TITLE_WORDS = 12
+#: A heading above the entries of an index, which say where to read of a name.
+_INDEX = re.compile(r"\bindex(?: [-\u2013] \w{1,7})?\Z", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?:][\"')\]`*]*(?=\s|\Z)")
+#: Words of a window that a long paragraph is narrowed to.
+_WINDOW = 60
+#: Most words of a unit that is quoted in place of a part of it.
+_WHOLE = 60
+
+
+class Span(NamedTuple):
+    """One unit of a passage that may answer."""
+
+    document: int
+    """Place of its passage, from 0."""
+    unit: Unit
+    text: str
+    """Verbatim from the passage."""
+    section: str
+    """Titles and headings above its passage."""
+    terms: frozenset[str]
+    above: frozenset[str]
+    """Terms of section and context."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The text, then what stands above it, the nearest first."""
+        return (self.text, *reversed(self.unit.context), self.section)
+
+
+def all_spans(request: WriteRequest) -> list[Span]:
+    """Return the units of all passages that can be an answer; long paragraphs as windows of their sentences."""
+    sections = request.sections or ("",) * len(request.documents)
+    spans = []
+    for number, (text, section) in enumerate(zip(request.documents, sections, strict=True)):
+        headings = tuple(filter(None, section.split(" > ")))
+        titles = frozenset(content_terms(section))
+        # A passage without a title is its own heading, and still says something.
+        is_own_title = frozenset(content_terms(text)) <= titles
+        # A text that is its own title is no heading.
+        for unit in split_units(text, headings) or split_units(text):
+            for one in _narrowed(text, unit):
+                content = text[one.start : one.end]
+                terms = frozenset(content_terms(content))
+                repeats = len(content.split()) <= _TITLE_WORDS and terms <= titles
+                if (repeats and not is_own_title) or sum(map(str.isalnum, content)) < _MIN_LETTERS:
+                    continue
+                if _INDEX.search(section) and not _SENTENCE_END.search(content):
+                    continue
+                above = titles.union(content_terms(" ".join(one.context)))
+                spans.append(Span(number, one, content, section, terms, above))
+    return spans
+
+
+def _narrowed(text: str, unit: Unit) -> Iterator[Unit]:
+    """Yield a unit, or of a long one each stretch of whole sentences that is short."""
+    content = text[unit.start : unit.end]
+    if unit.kind in ("code", "table", "list") or len(content.split()) <= MAX_WORDS:
+        yield unit
+        return
+    sentences = split_sentences(content)
+    reached = 0
+    for place, first in enumerate(sentences):
+        end, words = first.end, 0
+        for sentence in sentences[place:]:
+            words += len(content[sentence.start : sentence.end].split())
+            if words > _WINDOW and sentence is not first:
+                break
+            end = sentence.end
+        fences = len(FENCE_LINE.findall(content, first.start, end))
+        if end > reached and fences % 2 == 0:
+            reached = end
+            yield unit._replace(start=unit.start + first.start, end=unit.start + end)
+
+
+def overlaps(a: Span, b: Span) -> bool:
+    """Return whether two spans have characters in common."""
+    return a.document == b.document and a.unit.start < b.unit.end and b.unit.start < a.unit.end
+
+
+def whole_around(spans: Sequence[Span], one: Span) -> Span:
+    """Return the longest short unit that contains a span: what its author wrote together is read together.
+
+    A definition may be longer than others: its parts say little without one another.
+    """
+    around = [
+        other
+        for other in spans
+        if other.document == one.document
+        and other.unit.start <= one.unit.start
+        and one.unit.end <= other.unit.end
+        and len(other.text.split()) <= (MAX_WORDS if other.unit.kind == "definition" else _WHOLE)
+    ]
+    return max(around, key=lambda other: len(other.text), default=one)

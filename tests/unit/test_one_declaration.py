@@ -1,0 +1,167 @@
+"""An operation is declared once: its fields stand in few files, and a new one needs one declaration."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import whence
+from whence import operations
+from whence.operations.operation import Operation, parameters
+
+SOURCE = Path(whence.__file__).parent
+#: Most files in which the name of a field may stand.
+MOST = 3
+#: Fields that stand in more files, and why.
+EXCEPTIONS = {
+    "words of the field that mean other things elsewhere": (
+        "access", "active", "after", "answer_id", "budget", "change", "collection", "direction",
+        "distinct", "diversity", "document_id", "document_ids", "exact", "explain", "filters",
+        "folder", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
+        "nodes", "paths", "progress", "prune", "query", "question", "reader", "record", "references",
+        "relations", "repo", "rerank", "seeds", "since", "snapshot", "streaming", "tags", "threshold",
+        "timeout_s", "writer", "replace",
+    ),
+    "arguments of `DocumentRag`, whose signature is another project's, and parameters of flows": (
+        "chunk_callback", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",
+        "rerank_limit",
+    ),
+    "fields of messages and tables of code, below the operations": (
+        "boosts", "bundles", "dry_run", "max_depth", "max_nodes", "prioritize", "seed_only",
+        "set_name", "token_vectors", "top_k",
+    ),
+    "facts of a trace and of the audit log": ("answer_a", "as_of", "revision_of"),
+}  # fmt: skip
+
+#: A parameter, and its only use: the two files of a change.
+DECLARED = '''    tone: Annotated[str, Meta(pattern="^[a-z]+$")] = "plain"
+    """Tone of the answer."""
+    exact: bool = False
+    """Search'''
+USED = '            "threshold": options.threshold,\n            "tone": getattr(self.request, "tone", ""),\n'
+
+
+def fields() -> Iterator[str]:
+    """Yield the names of the fields of all operations."""
+    for module in pkgutil.iter_modules(operations.__path__):
+        importlib.import_module(f"whence.operations.{module.name}")
+    importlib.import_module("whence.code.operations")
+    waiting: list[type[Operation[Any]]] = [Operation]
+    while waiting:
+        one = waiting.pop()
+        waiting += one.__subclasses__()
+        if one.__module__.startswith(("whence.operations", "whence.code")):
+            yield from parameters(one)
+
+
+def test_the_name_of_a_field_stands_in_few_files() -> None:
+    """Each field of each operation stands in at most three files, or is an exception with a reason."""
+    words = {
+        path: set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+        for path in SOURCE.rglob("*.py")
+        if "testing" not in path.relative_to(SOURCE).parts
+    }
+    many = {name for name in fields() if sum(name in each for each in words.values()) > MOST}
+
+    assert many == {name for names in EXCEPTIONS.values() for name in names}
+
+
+def test_a_new_parameter_is_declared_once(tmp_path: Path) -> None:
+    """A change of two files is seen on every surface, in the trace and in a replay."""
+    source = tmp_path / "src" / "whence"
+    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE.parents[1] / "flows", tmp_path / "flows")
+    change(source / "operations/ask.py", '    exact: bool = False\n    """Search', DECLARED)
+    change(
+        source / "answering/state.py",
+        '            "threshold": options.threshold,\n',
+        USED,
+    )
+    seen = subprocess.run(
+        [sys.executable, "-c", SURFACES],
+        env={"PYTHONPATH": str(source.parent), "PATH": "", "HOME": str(tmp_path), "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert seen.returncode == 0, seen.stderr
+    found = json.loads(seen.stdout)
+
+    expected = {"type": "string", "pattern": "^[a-z]+$", "default": "plain"}
+    expected["description"] = "Tone of the answer."
+    assert re.search(r"--tone +TONE +Tone of the answer. \[default: plain\]", found["help"])
+    assert found["openapi"] == found["mcp"] == expected
+    assert found["body"] == "kind"
+    assert found["python"] == "plain"
+    assert found["sent"] == {"tone": "kind"}
+    assert found["stored"]["tone"] == "kind"
+    assert found["trace"] == "kind"
+    assert found["replayed"] == "kind"
+    assert found["identical"]
+
+
+def change(path: Path, before: str, after: str) -> None:
+    """Replace the only occurrence of a text in a file."""
+    text = path.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after), encoding="utf-8")
+
+
+#: Prints what each surface has of the parameter, and what is recorded and asked again.
+SURFACES = """
+import asyncio, inspect, json, re
+from typer.testing import CliRunner
+import whence.cli.main as cli
+from whence.engine.engine import Engine
+from whence.engine.replay import replay_request
+from whence.gateway.auth import Caller
+from whence.gateway.bodies import read_operation
+from whence.gateway.mcp_offer import TOOLS
+from whence.gateway.openapi import openapi
+from whence.operations.ask import Ask, DocumentRagRequest
+from whence.schema.access import Access
+from whence.schema.codec import to_builtins
+from whence.store.memory.store import MemoryStore
+from whence.testing.stub_models import EchoWriter, HashEmbedder
+
+help = CliRunner(env={"TERM": "dumb", "NO_COLOR": "1"}).invoke(cli.app, ["ask", "--help"]).output
+(tool,) = [one.description() for one in TOOLS if one.name == "ask"]
+asked = read_operation(
+    {"question": "How long?", "tone": "kind"}, Ask, Caller("", Access.public()), "default"
+)
+message = DocumentRagRequest.of(asked, streaming=False)
+
+async def main():
+    store = MemoryStore()
+    async with Engine(store=store, embedder=HashEmbedder(), writer=EchoWriter()) as engine:
+        folder = __import__("pathlib").Path(__import__("os").environ["HOME"]) / "docs"
+        folder.mkdir()
+        (folder / "a.md").write_text("Books may be borrowed for 28 days.")
+        await engine.index([folder])
+        answer = await engine.run(asked)
+        record = (await store.trace(answer.answer_id)).record
+        again = await engine.replay(answer.answer_id)
+        return record, again
+
+record, again = asyncio.run(main())
+print(json.dumps({
+    "help": re.sub("[^ -~]+", " ", help),
+    "openapi": openapi()["components"]["schemas"]["AskBody"]["properties"]["tone"],
+    "mcp": tool["inputSchema"]["properties"]["tone"],
+    "body": asked.tone,
+    "python": inspect.signature(Engine.ask).parameters["tone"].default,
+    "sent": {"tone": to_builtins(message)["tone"]},
+    "stored": json.loads(record.settings["operation"]),
+    "trace": record.settings["tone"],
+    "replayed": replay_request(record).tone,
+    "identical": again.identical,
+}))
+"""

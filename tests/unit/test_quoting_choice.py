@@ -1,0 +1,293 @@
+"""Which units of passages are chosen, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from whence.models.protocols import Reading, WriteRequest
+from whence.quoting.asked import subject_of
+from whence.quoting.evidence_choice import Choice, choose_evidence
+from whence.quoting.extractive_writer import ExtractiveWriter
+from whence.text.claims import markers_of
+
+OPTIONS = """Options:
+
+- keepAliveTimeoutThreshold `number` (optional) - Default: `2e3` - Taken from hints of the server that change \
+the keepAliveTimeout, whose default it has to be less than, or else a socket is closed while the server thinks \
+that it is kept alive, which is an error for the request that comes next.
+- keepAliveTimeout `number` (optional) - Default: `4e3` - Time after which a socket without requests is closed, \
+unless the server says how long it keeps it and that is less, in milliseconds.
+- maxHeaderSize `number` (optional) - Default: `16384` - The longest headers of a response in bytes, which is what \
+the process was told when it was started, or else this number.
+"""
+
+
+async def test_a_tag_that_a_text_is_about_is_shown_as_code() -> None:
+    """HTML in prose stands in backticks, so that Markdown shows it; code stays as it is, and the quote, too."""
+    text = "The writer makes <h1> and `<b>` of titles in HTML."
+    request = WriteRequest(template_id="document-prompt", query="titles HTML", documents=(text,))
+    *_, last = [piece async for piece in ExtractiveWriter(None).write(request)]
+
+    assert last.result
+    assert last.result.text == "The writer makes `<h1>` and `<b>` of titles in HTML. [1]"
+    assert [one.text for one in last.result.quotes] == [text]
+
+
+COMMANDS = "add apply blame branch clone commit diff fetch log merge pull push rebase reset show"
+
+
+class Near:
+    """A reader for which every text is near to every question, the first one nearer by the lead."""
+
+    def __init__(self, lead: float = 0.0) -> None:
+        self._lead = lead
+
+    async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        alike = [[0.6 + self._lead, *[0.6] * (len(texts) - 1)] for _ in questions]
+        return Reading(np.eye(len(texts), dtype=np.float32), alike, alike, alike)
+
+
+NEAR = Near()
+
+
+async def choose(
+    question: str, *documents: str, sections: tuple[str, ...] = (), reader: Near = NEAR
+) -> Choice:
+    request = WriteRequest(
+        template_id="document-prompt", query=question, documents=documents, sections=sections
+    )
+    choice = await choose_evidence(request, None, reader)
+    assert choice is not None
+    return choice
+
+
+async def test_an_item_is_about_the_name_that_it_begins_with() -> None:
+    """A setting asked for by name is answered by its own item, not by one that mentions it more often."""
+    choice = await choose("default of keepAliveTimeout", OPTIONS, "Sockets are closed at the end.")
+
+    assert choice.spans[0].text.startswith("- keepAliveTimeout `number`")
+
+
+async def test_a_default_is_answered_where_one_is_named() -> None:
+    """A question for a default, or for what holds without a choice, prefers a text that names a default."""
+    limits = "A harbour may have any number of boats, as many as its owner says in its file."
+    default = "The number of boats that a harbour holds is 12; another default is set in its file."
+    for question in ("default number of boats", "How many boats if I give no number?"):
+        choice = await choose(question, limits, default)
+        assert choice.spans[0].text == default, question
+    assert (await choose("Who says how many boats?", limits, default)).spans[0].text == limits
+
+
+async def test_a_message_repeated_is_less_than_what_to_do() -> None:
+    """Words that the question has are no news: of two texts with all the one that says more is first."""
+    repeated = "ropes lost boat drifts"
+    remedy = (
+        "If its ropes are lost and a boat drifts, drop the anchor, then call the pilot by radio."
+    )
+    choice = await choose("ropes lost boat drifts", f"{repeated}\n\n{remedy}")
+
+    assert choice.spans[0].text == remedy
+
+
+@pytest.mark.parametrize(("sources", "first"), [("abcdefghij", 0), ("abbbbbbbbb", 1)])
+async def test_the_document_found_most_often_is_preferred(sources: str, first: int) -> None:
+    """Of two passages that are as near, the second is quoted first if most passages are of its document."""
+    lamps = ("Lamps of boats are red here.", "Lamps of boats are green there.")
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="lamps of boats",
+        documents=(*lamps, *("Ropes." for _ in range(8))),
+        sources=tuple(sources),
+    )
+    choice = await choose_evidence(request, None, Near())
+
+    assert choice
+    assert choice.spans[0].document == first
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x = boats()\nreturn x\n```\n\nMore is told.", "```\nx = boats()\nreturn x\n```"),
+        ("Boats are made so:\n\n```\nx = boats()\nreturn x", "x = boats()\nreturn x\n```"),
+        (
+            "boats\n    ```\n    boats x\n    ```\n\n    It makes boats.",
+            "boats\n    ```\n    boats x\n    ```\n\n    It makes boats. [1]",
+        ),
+        (
+            "boats\n            The boats of x.\n\n        lamps\n            Lights.",
+            "boats\n    The boats of x. [1]",
+        ),
+    ],
+)
+async def test_code_that_a_passage_cuts_is_shown_whole(text: str, shown: str) -> None:
+    """Code at the border of a passage gets the fence that it lacks, so that its marker follows it as text.
+
+    A term may stand right above its code, and what is below a term is as far to the left as the term allows.
+    """
+    request = WriteRequest(template_id="document-prompt", query="boats x", documents=(text,))
+    pieces = [piece async for piece in ExtractiveWriter(None).write(request)]
+    answer = "".join(piece.text for piece in pieces)
+
+    assert shown in answer
+    assert markers_of(answer) == (1,)
+
+
+async def test_a_row_about_the_name_asked_for_answers() -> None:
+    """What a name of code stands before answers a question about it sooner than other texts do."""
+    table = (
+        "| Code | Remedy |\n|---|---|\n| ERR_BUSY_PIER | Take another name. |\n| ERR_SUNK | Dive. |"
+    )
+    about, other = [
+        await choose(f"{name} solve", table, "The ERR_LOST flag.")
+        for name in ("ERR_BUSY_PIER", "ERR_LOST")
+    ]
+
+    assert "Take another name" in about.spans[0].text
+    assert about.score > other.score + 0.05
+
+
+async def test_a_row_that_states_a_default_is_no_list_of_names() -> None:
+    """A table of one row with `Default: 20` answers; one whose cells only name things comes later."""
+    facts, names = "| smtp_max | Use: main | Default: 20 |", "| smtp_max | smtp_min | smtp_all |"
+    prose = "Its default makes smtp_max a limit of mail."
+
+    first = [
+        (await choose("default of smtp_max", one, prose)).spans[0].text for one in (facts, names)
+    ]
+
+    assert first == [facts, prose]
+
+
+INDEX = "| | `moor` | | 2.4 Ropes |\n| | `sink` | | 9.1 Losses |"
+MOOR = "`moor`\n    Ties a boat to the pier, so that it stays there until its captain says that it leaves."
+
+
+@pytest.mark.parametrize("heading", ["Command Index", "Index", "Index \u2013 M"])
+async def test_an_entry_of_an_index_is_no_evidence(heading: str) -> None:
+    """An index says where to read of a name; a page about an index has sentences, and stays."""
+    choice = await choose("moor", INDEX, MOOR, sections=(heading, "Ropes"))
+    assert [one.text for one in choice.spans] == [MOOR]
+
+    page = "The index of boats moors each name at its place."
+    assert (await choose("moor", page, sections=(heading,))).spans[0].text == page
+
+
+async def test_a_definition_that_only_points_elsewhere_comes_later() -> None:
+    """`See Ropes.` below the name asked for says less than the definition."""
+    choice = await choose("moor", "`moor`\n    See the Ropes module.", MOOR)
+
+    assert choice.spans[0].text == MOOR
+
+
+async def test_a_name_alone_asks_for_its_definition() -> None:
+    """What defines the name that is the whole question is quoted before what uses it, or tells its history."""
+    used = "The flag of `moor` keeps the boats."
+    for question, first in (("moor", MOOR), ("flag moor", used)):
+        choice = await choose(question, used, MOOR, reader=Near(0.15))
+        assert choice.spans[0].text == first, question
+    sections = ("Changes > 1.7.0", "Flags")
+    choice = await choose(
+        "moor", "The flag `moor` is new.", used, sections=sections, reader=Near(0.03)
+    )
+    assert choice.spans[0].text == used
+
+
+async def test_the_notes_of_a_release_need_not_name_the_product() -> None:
+    """A name that no passage has lowers the score, but not the product of a release that they are about."""
+    note, heading = "This release removes the old pump.", ("Changes > 1.7.0",)
+    about, other = [
+        (await choose(f"What changed in {name}?", note, sections=heading)).score
+        for name in ("the Harbour 1.7.0 pump", "the 1.7.0 pump of Harbour")
+    ]
+
+    assert about > other + 0.1
+
+
+@pytest.mark.parametrize(("thing", "answered"), [("teleport", False), ("rebase", True)])
+async def test_a_thing_that_no_passage_has_is_no_subject(thing: str, answered: bool) -> None:
+    """Words that are in every passage do not answer a question about a word that is in none."""
+    passages = [f"The git {name} command is one of many." for name in COMMANDS.split()]
+
+    choice = await choose(f"What does git {thing} do?", *passages)
+
+    assert bool(choice.spans) == answered
+
+
+@pytest.mark.parametrize(("repeats", "spans"), [(22, 2), (40, 1)])
+async def test_an_answer_of_several_spans_is_short(repeats: int, spans: int) -> None:
+    """Further spans are added while all together, with their headings, have at most 220 words."""
+    passages = [
+        f"The harbour rule {number} says that boats pay {number} coins. "
+        + "More words follow. " * repeats
+        for number in range(6)
+    ]
+    choice = await choose("What do boats pay?", *passages, sections=("Rules of the harbour",) * 6)
+
+    assert len(choice.spans) == spans
+    assert sum(len(one.text.split()) for one in choice.spans) <= 220
+
+
+class First(Near):
+    """A reader for which the first text is nearer than the others, by as much as it is told."""
+
+    def __init__(self, lead: float) -> None:
+        self._lead = lead
+
+    async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        near = [[0.6 + self._lead, *(0.6 for _ in texts[1:])] for _ in questions]
+        return Reading(np.eye(len(texts), dtype=np.float32), near, near, near)
+
+
+@pytest.mark.parametrize(("lead", "most"), [(0.0, 2), (0.35, 1)])
+async def test_the_surer_the_best_span_is_the_shorter_is_the_answer(lead: float, most: int) -> None:
+    """No further span is quoted where the best one is far before all others, and one where they are alike."""
+    passages = tuple(
+        f"Boats of colour {colour} sail." for colour in ("red", "green", "grey", "blue")
+    )
+    request = WriteRequest(template_id="document-prompt", query="boats", documents=passages)
+    choice = await choose_evidence(request, None, First(lead))
+
+    assert choice
+    assert [one.document for one in choice.spans] == list(range(most))
+
+
+@pytest.mark.parametrize(("end", "first"), [(":", 1), (".", 0)])
+async def test_what_a_colon_ends_comes_later(end: str, first: int) -> None:
+    """A text that only announces what follows is quoted after one that says something."""
+    passages = (f"- Boats moor at the pier in these ways{end}", "Boats moor with two ropes.")
+    request = WriteRequest(template_id="document-prompt", query="boats", documents=passages)
+    choice = await choose_evidence(request, None, First(0.0))
+
+    assert choice
+    assert choice.spans[0].document == first
+
+
+@pytest.mark.parametrize(("terms", "added"), [(1, -0.045), (4, 0), (9, 0.075), (10, 0.075)])
+async def test_the_score_of_a_long_question_is_raised(terms: int, added: float) -> None:
+    """An answer to a question of many terms says some in other words: .015 for each from four to nine."""
+    text = "boats cross harbour north lantern storm clouds winter skies quickly"
+    query = " ".join(text.split()[:terms])
+    request = WriteRequest(template_id="document-prompt", query=query, documents=(text,))
+    choice = await choose_evidence(request, None, First(0.0))
+
+    assert choice
+    assert choice.score == pytest.approx(0.6 + added)
+
+
+@pytest.mark.parametrize(
+    ("text", "subject"),
+    [
+        ("Backscatter mail is sent by other hosts.", "Backscatter mail"),
+        ('A "flaky" test is one that fails at times.', '"flaky" test'),
+        ("The qshape(1) program displays a view.", "qshape(1) program"),
+        ("See the notes of flaky tests.", ""),
+        ("In this long chapter with many more words it is told.", ""),
+    ],
+)
+def test_the_subject_is_what_the_first_sentence_describes(text: str, subject: str) -> None:
+    """A sentence that begins with up to five words and a verb of description tells what these are."""
+    assert subject_of(text) == subject
