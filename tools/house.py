@@ -1,8 +1,10 @@
-"""Measure how large and how tangled the source tree is; exit 1 when a figure passes its limit.
+"""Check the rules of the source tree and report its sizes; exit 1 when a rule is broken.
 
-`python tools/house.py` prints `figure | measured | limit`; `--verbose` adds the worst offenders by
-`file:line`. Only a commit that adds a feature may raise a limit, by what the feature needs.
-Each function below that ends in `findings` states the rule of its figure.
+`python tools/house.py` prints each rule with the number of places that break it, and these; then each size,
+which nothing limits, beside that of the last release. `--verbose` adds the places that a size counts. Layers
+and walls between packages are rules too; import-linter checks them (`pyproject.toml`).
+
+A further rule is a function from modules to the places that break it, and a line in `RULES`.
 """
 
 from __future__ import annotations
@@ -14,21 +16,28 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 85_500
-MAX_FILE_LINES = 600
-MAX_CLASS_LINES = 300
-MAX_FUNCTION_LINES = 60
-QUESTION_LIMITS = {
+#: The last version and its sizes, measured on its tree of 2026-11-28; each release replaces them.
+RELEASE = "0.1.0"
+SIZES = {
+    "lines of Python": 85_496,
+    "files": 480,
+    "files over 600 lines": 0,
+    "classes over 300 lines": 0,
+    "functions over 60 lines": 0,
+    "circles with imports in functions": 3,
     "files entered by one question": 59,
-    "functions entered by one question": 403,
-    "calls of one question": 2_600,
-    "deepest stack of one question": 17,
+    "functions entered by one question": 402,
+    "calls of one question": 2_542,
+    "deepest stack of one question": 16,
 }
+QUESTION_SIZES = [name for name in SIZES if name.endswith("one question")]
+#: Lines of a file, a class and a function from which on the report counts them.
+LONG_FILE, LONG_CLASS, LONG_FUNCTION = 600, 300, 60
 #: Names with a leading underscore that the standard library documents.
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_missing_", "_replace"}
 PRIVATE = re.compile(r"_(?!_)\w+")
@@ -49,17 +58,17 @@ class Module:
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured number; a limit of None means that the number is only reported."""
+    """A number of places that break a rule, or a size."""
 
     name: str
     measured: int
-    limit: int | None
     findings: tuple[str, ...] = ()
+    is_rule: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether the number is within its limit."""
-        return self.limit is None or self.measured <= self.limit
+        """Whether it is a size, or a rule that holds."""
+        return not (self.is_rule and self.measured)
 
 
 def read_modules(source: Path) -> list[Module]:
@@ -77,16 +86,13 @@ def read_modules(source: Path) -> list[Module]:
     return modules
 
 
-def file_findings(modules: Iterable[Module]) -> list[str]:
-    """List the files of more than 600 lines."""
-    long = (module for module in modules if module.lines > MAX_FILE_LINES)
-    return [
-        f"{module.path}: {module.lines} lines"
-        for module in sorted(long, key=lambda one: -one.lines)
-    ]
+def long_files(modules: Iterable[Module]) -> list[str]:
+    """List the files of more than `LONG_FILE` lines, the longest first."""
+    long = sorted((one for one in modules if one.lines > LONG_FILE), key=lambda one: -one.lines)
+    return [f"{module.path}: {module.lines} lines" for module in long]
 
 
-def block_findings(
+def long_blocks(
     modules: Iterable[Module], kinds: tuple[type[ast.stmt], ...], limit: int
 ) -> list[str]:
     """List the classes or functions of more than `limit` lines, from the first decorator to the last line."""
@@ -118,10 +124,10 @@ def docstring_findings(modules: Iterable[Module]) -> list[str]:
 
 
 def private_name_findings(modules: list[Module]) -> list[str]:
-    """List the uses of names that another library, the standard one included, marks as private.
+    """List the uses of names that another module or library, the standard one included, marks as private.
 
-    A name is private when it begins with one underscore. Counted are: an import of a private module or name
-    from outside the package; `x._name` where `x` was imported from outside; `x._name` and
+    A name is private when it begins with one underscore. Counted are: an import of a private module or name;
+    `x._name` where `x` was imported from outside; `x._name` and
     `getattr(x, "_name")` where no file of the package defines `_name`, so that a foreign class does. Names that
     the standard library documents (`os._exit`, `_replace` of named tuples, ...) are not counted.
     """
@@ -131,13 +137,13 @@ def private_name_findings(modules: list[Module]) -> list[str]:
     for module in modules:
         foreign = foreign_names(module.tree, own)
         for node in ast.walk(module.tree):
-            for name, root in private_uses(node, own):
+            for name, root in private_uses(node):
                 if name not in DOCUMENTED and (root in foreign or name not in defined):
                     found.append(f"{module.path}:{node.lineno}: {name}")
     return found
 
 
-def private_uses(node: ast.AST, own: set[str]) -> Iterator[tuple[str, str]]:
+def private_uses(node: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the private names that a node uses, each with the name at the root of the expression."""
     if isinstance(node, ast.Attribute) and PRIVATE.fullmatch(node.attr):
         root: ast.expr = node.value
@@ -150,9 +156,8 @@ def private_uses(node: ast.AST, own: set[str]) -> Iterator[tuple[str, str]]:
             yield str(name), getattr(node.args[0], "id", "")
     elif isinstance(node, ast.Import | ast.ImportFrom):
         for path in imported_paths(node):
-            parts = path.split(".")
-            if parts[0] not in own and parts[0]:
-                yield from ((f"import {path}", "") for part in parts if PRIVATE.fullmatch(part))
+            private = any(PRIVATE.fullmatch(part) for part in path.split("."))
+            yield from [(f"import {path}", "")] * private
 
 
 def imported_paths(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -194,8 +199,10 @@ def defined_names(tree: ast.AST) -> set[str]:
 def circle_findings(modules: list[Module], *, in_functions: bool = False) -> list[str]:
     """List the circles of imports: the largest sets of modules in which each one imports each other one.
 
-    Imports under `if TYPE_CHECKING` never count, imports inside functions only when asked for. A package counts
-    as imported where a name is taken from it, not where Python runs it on the way to one of its modules.
+    A string that is the dotted path of a module counts as an import, wherever it stands but in the top package,
+    which names there what it loads on first use. Imports under `if TYPE_CHECKING` never count, imports inside
+    functions only when asked for. A package counts as imported where a name is taken from it, not where Python
+    runs it on the way to one of its modules.
     """
     names = {module.name for module in modules}
     edges: dict[str, set[str]] = {}
@@ -206,6 +213,8 @@ def circle_findings(modules: list[Module], *, in_functions: bool = False) -> lis
             for path in imported_paths(node)
         ]
         targets = {path if path in names else path.rpartition(".")[0] for path in paths}
+        if "." in module.name:
+            targets.update(strings(module.tree))
         edges[module.name] = (targets & names) - {module.name}
     reach = {name: reachable(name, edges) for name in edges}
     circles = {
@@ -228,6 +237,12 @@ def running_imports(node: ast.AST, *, in_functions: bool) -> Iterator[ast.Import
             yield from running_imports(child, in_functions=in_functions)
 
 
+def strings(tree: ast.AST) -> set[str]:
+    """Return all strings of a file."""
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {value for value in constants if isinstance(value, str)}
+
+
 def reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
     """Return the modules that `start` imports, directly or through others."""
     found: set[str] = set()
@@ -237,6 +252,14 @@ def reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
         found |= fresh
         waiting.extend(fresh)
     return found
+
+
+#: Each rule with the function that lists the places which break it.
+RULES: dict[str, Callable[[list[Module]], list[str]]] = {
+    "circles of imports": circle_findings,
+    "private names of other modules": private_name_findings,
+    "docstrings that begin with Give, Tell or Say": docstring_findings,
+}
 
 
 def question_figures(root: Path) -> list[Figure]:
@@ -249,40 +272,32 @@ def question_figures(root: Path) -> list[Figure]:
     if done.returncode:
         raise SystemExit(f"the question could not be measured:\n{done.stderr}")
     values = json.loads(done.stdout.splitlines()[-1])
-    return [
-        Figure(name, value, limit)
-        for (name, limit), value in zip(QUESTION_LIMITS.items(), values, strict=True)
-    ]
+    return list(map(Figure, QUESTION_SIZES, values))
 
 
-def source_figures(root: Path) -> list[Figure]:
-    """Measure the source files of the tree at `root`."""
-    modules = read_modules(root / "src")
-    sizes = sorted(modules, key=lambda one: -one.lines)[:20]
-    rules = {
-        f"files over {MAX_FILE_LINES} lines": file_findings(modules),
-        f"classes over {MAX_CLASS_LINES} lines": block_findings(
-            modules, (ast.ClassDef,), MAX_CLASS_LINES
-        ),
-        f"functions over {MAX_FUNCTION_LINES} lines": block_findings(
-            modules, FUNCTIONS, MAX_FUNCTION_LINES
-        ),
-        "circles of imports": circle_findings(modules),
-        "private names of other libraries": private_name_findings(modules),
-        "docstrings that begin with Give, Tell or Say": docstring_findings(modules),
+def rule_figures(modules: list[Module]) -> list[Figure]:
+    """Check all rules."""
+    found = {name: tuple(rule(modules)) for name, rule in RULES.items()}
+    return [Figure(name, len(places), places, is_rule=True) for name, places in found.items()]
+
+
+def size_figures(modules: list[Module]) -> list[Figure]:
+    """Measure the source files."""
+    largest = sorted(modules, key=lambda one: -one.lines)[:20]
+    counted = {
+        f"files over {LONG_FILE} lines": long_files(modules),
+        f"classes over {LONG_CLASS} lines": long_blocks(modules, (ast.ClassDef,), LONG_CLASS),
+        f"functions over {LONG_FUNCTION} lines": long_blocks(modules, FUNCTIONS, LONG_FUNCTION),
+        "circles with imports in functions": circle_findings(modules, in_functions=True),
     }
-    delayed = circle_findings(modules, in_functions=True)
     return [
         Figure(
             "lines of Python",
             sum(one.lines for one in modules),
-            MAX_LINES,
-            tuple(f"{one.path}: {one.lines} lines" for one in sizes),
+            tuple(f"{one.path}: {one.lines} lines" for one in largest),
         ),
-        *(Figure(name, len(findings), 0, tuple(findings)) for name, findings in rules.items()),
-        Figure(
-            "circles with imports in functions", len(delayed), limit=None, findings=tuple(delayed)
-        ),
+        Figure("files", len(modules)),
+        *(Figure(name, len(places), tuple(places)) for name, places in counted.items()),
     ]
 
 
@@ -290,28 +305,33 @@ def main(arguments: list[str] | None = None) -> int:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--verbose", action="store_true", help="print the offending places too")
+    parser.add_argument("--verbose", action="store_true", help="print the places of sizes too")
     parser.add_argument("--static", action="store_true", help="leave out the measured question")
     parser.add_argument("--root", type=Path, default=ROOT, help="tree to measure; this one")
     options = parser.parse_args(arguments)
-    figures = source_figures(options.root)
+    modules = read_modules(options.root / "src")
+    figures = [*rule_figures(modules), *size_figures(modules)]
     if not options.static:
-        figures[1:1] = question_figures(options.root)
+        figures += question_figures(options.root)
+    ok = all(figure.ok for figure in figures)
     if options.json:
-        rows = [vars(figure) | {"ok": figure.ok} for figure in figures]
-        print(json.dumps({"figures": rows, "ok": all(figure.ok for figure in figures)}, indent=1))
+        rows = [
+            vars(figure) | {"ok": figure.ok, "released": SIZES.get(figure.name)}
+            for figure in figures
+        ]
+        print(json.dumps({"figures": rows, "ok": ok}, indent=1))
     else:
         print_table(figures, verbose=options.verbose)
-    return 0 if all(figure.ok for figure in figures) else 1
+    return 0 if ok else 1
 
 
 def print_table(figures: list[Figure], *, verbose: bool) -> None:
-    """Print one line a figure; `!` marks a figure past its limit."""
+    """Print one line a figure; `!` marks a rule that is broken."""
     for figure in figures:
-        limit = "-" if figure.limit is None else f"{figure.limit:,}"
-        mark = "" if figure.ok else " !"
-        print(f"{figure.name:<46} | {figure.measured:>7,} | {limit:>6}{mark}")
-        if verbose:
+        released = f"{SIZES[figure.name]:,} in {RELEASE}" if figure.name in SIZES else ""
+        beside = f"rule{'' if figure.ok else ' !'}" if figure.is_rule else released
+        print(f"{figure.name:<46} | {figure.measured:>7,} | {beside}".rstrip())
+        if verbose or not figure.ok:
             for finding in figure.findings:
                 print(f"    {finding}")
 

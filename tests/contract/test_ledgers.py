@@ -48,7 +48,7 @@ class PostgresBench:
 
     def make(self, *, keep_s: float = 3600.0) -> PostgresLedger:
         # A lease that is not renewed while a test runs.
-        ledger = self.store.ledger(keep_s=keep_s, lease_s=100.0)
+        ledger = PostgresLedger(self.store.pool.connection, keep_s=keep_s, lease_s=100.0)
         self.made.append(ledger)
         return ledger
 
@@ -89,7 +89,8 @@ class TestPostgresLedger(LedgerSuite):
 
     async def test_a_claim_is_renewed_while_its_process_lives(self, bench: PostgresBench) -> None:
         """A short lease is renewed while its owner lives and needs it, and expires afterwards."""
-        owner, other = bench.store.ledger(lease_s=0.3), bench.store.ledger(lease_s=0.3)
+        lend = bench.store.pool.connection
+        owner, other = PostgresLedger(lend, lease_s=0.3), PostgresLedger(lend, lease_s=0.3)
         await owner.claim("g", "m", lease_s=600.0)
         await asyncio.sleep(0.8)
         kept = await other.claim("g", "m", lease_s=600.0)

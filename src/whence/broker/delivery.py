@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,8 @@ from whence.schema.errors import (
 from whence.schema.time_limit import WORK_ENDS
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 #: The handler stops this long before the deadline, so that the answer is on time: a share, and at most.
 _MARGIN_SHARE = 0.1
@@ -326,10 +328,25 @@ class ActiveDelivery:
         """Acknowledge the message."""
         await self._settle(self._subscription.ack, self.delivery)
 
-    async def postpone(self, delay_s: float, reason: str = "", **options: Any) -> None:
-        """Have the message come again after `delay_s` seconds; `options` as for `Subscription.nack`."""
-        nack = {"delay_s": delay_s, "reason": reason, "attempts": 0, **options}
-        await self._settle(self._subscription.nack, self.delivery, **nack)
+    async def postpone(
+        self,
+        delay_s: float,
+        reason: str = "",
+        *,
+        exception: str = "",
+        attempts: int = 0,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Have the message come again after `delay_s` seconds; arguments as for `Subscription.nack`."""
+        await self._settle(
+            self._subscription.nack,
+            self.delivery,
+            delay_s=delay_s,
+            reason=reason,
+            exception=exception,
+            attempts=attempts,
+            headers=headers,
+        )
 
     async def give_up(self, error: WhenceError) -> None:
         """Report an error to the caller and keep the message as a dead letter."""
@@ -417,8 +434,12 @@ class ActiveDelivery:
         self._log(_level(error, answered=False), "message given up", error, action="give_up")
         await self._release()
         reason = f"{error.message} (attempt {self.attempt} of {state.retry.max_attempts})"
-        options = {"reason": reason, "exception": type(error).__name__}
-        await self._settle(self._subscription.reject, self.delivery, **options)
+        await self._settle(
+            self._subscription.reject,
+            self.delivery,
+            reason=reason,
+            exception=type(error).__name__,
+        )
 
     async def _release(self) -> None:
         """Release the claim on a message that may be handled again."""
@@ -432,7 +453,7 @@ class ActiveDelivery:
             self._log(logging.WARNING, "claim not released", error, action="release")
 
     async def _settle(
-        self, call: Callable[..., Awaitable[Any]], *args: Any, **options: Any
+        self, call: Callable[P, Awaitable[object]], *args: P.args, **options: P.kwargs
     ) -> None:
         """Call the broker or the ledger as often as it takes: until then the message occupies the prefetch."""
         state = self._state

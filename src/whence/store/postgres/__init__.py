@@ -1,5 +1,6 @@
-"""The store on PostgreSQL with pgvector. Open `store.py` first: it names the part that implements each method.
+"""The store on PostgreSQL with pgvector. Open `store.py` first: its base classes implement its methods.
 
+- `part`: what all base classes of the store share.
 - `pool`, `driver`, `errors`, `migrate`: connections, transactions, errors and the database schema.
 - `collections`, `documents`, `document_rows`, `metadata_index`, `maintenance`: writes, and the work they leave
   for later.

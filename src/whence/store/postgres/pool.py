@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -180,7 +180,7 @@ async def _create(
     min_size: int,
     max_size: int,
     settings: dict[str, str],
-    **options: Any,
+    reset: Callable[[Any], Awaitable[None]] | None = None,
 ) -> Any:
     """Open a pool. Settings go into the start-up message: a reset undoes what `init` sets."""
 
@@ -194,7 +194,7 @@ async def _create(
         init=register,
         timeout=_CONNECT_TIMEOUT_S,
         server_settings=settings,
-        **options,
+        reset=reset,
     )
 
 

@@ -160,9 +160,9 @@ class PostgresStore(
         await self.maintenance.aclose()
         await self.pool.aclose()
 
-    def ledger(self, **options: float) -> PostgresLedger:
-        """Return a ledger in this database, to be closed by the caller; options as of `PostgresLedger`."""
-        return PostgresLedger(self.pool.connection, **options)
+    def ledger(self) -> PostgresLedger:
+        """Return a ledger in this database, to be closed by the caller."""
+        return PostgresLedger(self.pool.connection)
 
     async def reference(self) -> None:
         """Have the database answer a fixed statement that reads no table; about 1 ms."""
