@@ -41,7 +41,7 @@ test: dev ## Run all tests, on as many cores as there are, up to four
 
 other-cpu: dev ## Run all tests as on an older x86-64 processor: with AVX2, without AVX-512 and VNNI; needs cc
 	@mkdir -p log && cc -shared -fPIC -O1 -o log/older_cpu.so tools/older_cpu.c
-	LD_PRELOAD=$(CURDIR)/log/older_cpu.so PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p no:faulthandler -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
+	LD_PRELOAD=$(CURDIR)/log/older_cpu.so PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
 
 frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, and the conformance suite of MCP, in environments of their own
 	$(BIN)/python -m pytest -m frameworks tests/frameworks

@@ -1,16 +1,17 @@
 /* Let Python see the instructions of an x86-64 processor with AVX2, without AVX-512 and VNNI, such as Haswell.
  *
  *     cc -shared -fPIC -O1 -o older_cpu.so tools/older_cpu.c
- *     LD_PRELOAD=$PWD/older_cpu.so python -X faulthandler=0 ...
+ *     LD_PRELOAD=$PWD/older_cpu.so python ...
  *
  * The kernel makes the instruction CPUID fault, and the handler returns its result without the newer features,
  * so libraries choose the code that they run on such a processor. Everything runs at full speed. The results of
  * ONNX Runtime were equal to the bit to those under `qemu-x86_64 -cpu Haswell`. Needs Linux on an Intel processor
- * that can fault CPUID (Ivy Bridge and later); exits with 77 elsewhere. Other programs than Python are left
- * alone: a Java runtime has a SIGSEGV handler of its own.
+ * that can fault CPUID (Ivy Bridge and later); exits with 77 elsewhere. A handler that Python sets for SIGSEGV
+ * (faulthandler, `-X dev`) gets every other fault. Other programs than Python are left alone.
  */
 #define _GNU_SOURCE
 #include <cpuid.h>
+#include <dlfcn.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,12 +30,46 @@
 
 static void fault_cpuid(int on) { syscall(SYS_arch_prctl, ARCH_SET_CPUID, !on); }
 
-static void answer_cpuid(int signal_number, siginfo_t *info, void *context) {
-    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+static int (*set_action)(int, const struct sigaction *, struct sigaction *);
+static int faulting;
+static struct sigaction wanted; /* what the program set for SIGSEGV; at first the default */
+
+/* Takes the place of the C library's function, so the handler below stays. */
+int sigaction(int number, const struct sigaction *action, struct sigaction *before) {
+    if (!set_action)
+        set_action = dlsym(RTLD_NEXT, "sigaction");
+    if (number != SIGSEGV || !faulting)
+        return set_action(number, action, before);
+    struct sigaction old = wanted;
+    if (action)
+        wanted = *action;
+    if (before)
+        *before = old;
+    return 0;
+}
+
+static void pass_on(int number, siginfo_t *info, void *context) {
+    if (wanted.sa_handler == SIG_IGN && info->si_code <= 0) /* sent by a process */
+        return;
+    if (wanted.sa_handler != SIG_IGN && wanted.sa_handler != SIG_DFL) {
+        wanted.sa_sigaction(number, info, context);
+        return;
+    }
+    struct sigaction end = {.sa_handler = SIG_DFL};
+    set_action(number, &end, NULL);
+    raise(number);
+}
+
+/* A fault of CPUID comes from the kernel, without an address: only then is the code at RIP looked at. */
+static int at_cpuid(const siginfo_t *info, const greg_t *registers) {
     const unsigned char *code = (const unsigned char *)registers[REG_RIP];
-    (void)info;
-    if (code[0] != 0x0f || code[1] != 0xa2) { /* another fault: let it end the process */
-        signal(signal_number, SIG_DFL);
+    return info->si_code == SI_KERNEL && code[0] == 0x0f && code[1] == 0xa2;
+}
+
+static void answer_cpuid(int number, siginfo_t *info, void *context) {
+    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    if (!at_cpuid(info, registers)) {
+        pass_on(number, info, context);
         return;
     }
     unsigned leaf = registers[REG_RAX], subleaf = registers[REG_RCX], a, b, c, d;
@@ -66,6 +101,7 @@ __attribute__((constructor)) static void start(void) {
         return;
     struct sigaction action = {.sa_sigaction = answer_cpuid, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
     sigaction(SIGSEGV, &action, NULL);
+    faulting = 1;
     if (syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0) != 0) {
         fputs("this processor or kernel cannot make CPUID fault\n", stderr);
         _exit(77);

@@ -94,7 +94,9 @@ def test_every_demo_question_is_answered(
     fresh: Any, handbook: Path, questions: list[dict[str, Any]]
 ) -> None:
     """`whence demo` cites the expected documents, quotes them verbatim, and every trace is complete."""
-    answers = fresh("demo", "--json").json["answers"]
+    told = fresh("demo", "--json")
+    assert told.code == 0, told.err
+    answers = told.json["answers"]
     assert len(answers) == len(questions)
     with running_server(fresh.home):
         traces = [

@@ -241,7 +241,10 @@ class WorkerSuite:
             yield _done()
 
         worker = await _start(transport, topic, handle, ledger=MemoryLedger())
-        ids = [await transport.publish(topic, body) for body in (b"x", b"y")]
+        # One by one, so that the letter of the first is the older one.
+        ids = [await transport.publish(topic, b"x")]
+        await eventually(lambda: worker.counters.dead_letters == 1 and not worker.in_flight)
+        ids.append(await transport.publish(topic, b"y"))
         await eventually(lambda: worker.counters.dead_letters == 2 and not worker.in_flight)
         listed = await letters.list(topic)
         broken = False
