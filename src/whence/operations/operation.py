@@ -107,7 +107,7 @@ class Parameter(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """Docstring of the field, in one line."""
-        return _sentences(self.operation)[self.name]
+        return sentences(self.operation)[self.name]
 
     @property
     def required(self) -> bool:
@@ -143,7 +143,7 @@ def parameters(operation: type[Operation[Any]], surface: str = "") -> Mapping[st
 
 
 @cache
-def _sentences(operation: type[Any]) -> dict[str, str]:
+def sentences(operation: type[Any]) -> dict[str, str]:
     """Return the docstrings of the fields of a struct and its bases, which Python does not keep."""
     found: dict[str, str] = {}
     for cls in reversed(operation.__mro__):
