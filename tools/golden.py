@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from whence.operations.ask import DocumentRagRequest
 from whence.schema import encode, message_types
 from whence.testing.samples import sample
 
@@ -17,6 +18,7 @@ GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "unit" / "golden"
 
 def main() -> int:
     """Write the missing files and print their names."""
+    assert DocumentRagRequest.TYPE in message_types(), "its import registers it"
     GOLDEN.mkdir(parents=True, exist_ok=True)
     for name, cls in message_types().items():
         wire = encode(sample(cls)) + b"\n"

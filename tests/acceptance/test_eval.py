@@ -203,7 +203,7 @@ def test_a_search_that_takes_twice_as_long_fails(
     fewer.write_text(json.dumps(suite | {"queries": suite["queries"][::3]}))
     words = ["--suite", str(fewer), "--policy", str(files / "policy.json")]
     words += ["--home", str(cli.home), "--no-legs", "--json"]
-    real = Engine.search_report
+    real = Engine.run
 
     async def delayed(self: Engine, request: Any) -> Any:
         started = time.perf_counter()
@@ -214,7 +214,7 @@ def test_a_search_that_takes_twice_as_long_fails(
 
     monkeypatch.setenv("CI", "")
     assert run_command(["eval", "baseline", *words, "--out", str(baseline)]) == 0
-    monkeypatch.setattr(Engine, "search_report", delayed)
+    monkeypatch.setattr(Engine, "run", delayed)
     monkeypatch.setattr("whence.cli.eval_gate._MEASUREMENTS", 2)
     capsys.readouterr()
     code = run_command(["eval", "gate", *words, "--baseline", str(baseline)])

@@ -50,7 +50,7 @@ class Delayed:
         self.factor = factor
         self.taken_ms: list[float] = []
 
-    async def search_report(self, request: Any) -> Any:
+    async def run(self, request: Any) -> Any:
         """Search, then wait. A sleep would end late on a busy machine, and even this wait may."""
         started = time.perf_counter()
         found = await self.engine.run(request)

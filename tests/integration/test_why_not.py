@@ -337,7 +337,7 @@ def test_the_limit_of_a_walk_that_left_out_a_node_is_named(
             max_depth=2,
         )
         near, small = [
-            await engine._session.ask(one, 60.0, None, None)
+            await engine._session.send(one, 60.0)
             for one in (request, replace(request, doc_limit=2))
         ]
         told = {}

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whence.operations.ask import DocumentRagRequest
+from whence.operations.operation import sentences
 from whence.schema import (
     Access,
     DocumentTags,
@@ -36,6 +38,7 @@ from whence.schema.errors import (
 from whence.schema.topics import dead_letter_topic, full_topic, retry_topic, short_topic
 from whence.testing.samples import sample
 
+assert DocumentRagRequest.TYPE in message_types()
 #: Other tests register messages of their own.
 TYPES = [name for name, cls in message_types().items() if cls.__module__.startswith("whence.")]
 GOLDEN = Path(__file__).parent / "golden"

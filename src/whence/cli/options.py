@@ -321,7 +321,12 @@ def _read_operation(
             fields[one.name] = made
         elif (value := values.pop(one.name)) is not None:
             fields[one.name] = value if one.offered.parse is None else one.offered.parse(value)
-    state_of(context).named = frozenset(name for name in fields if _is_given(context, name))
+    options_of = {name: [one.name for one in options] for name, (options, _) in _GROUPS.items()}
+    state_of(context).named = frozenset(
+        name
+        for name in fields
+        if any(_is_given(context, one) for one in options_of.get(name, [name]))
+    )
     return operation(**fields)
 
 

@@ -61,7 +61,7 @@ class Search(Operation[SearchReport], frozen=True):
     """Reorder the best hits with the reranker."""
     rerank_budget_s: Annotated[float, Meta(gt=0), Offered(metavar="SECONDS")] = RERANK_BUDGET_S
     """Time limit of reranking in seconds; after that the hits keep their order, and the report says so."""
-    snapshot: SnapshotChoice | None = None
+    snapshot: str | SnapshotChoice | None = None
     """Snapshot of code to search instead of the collection."""
     access: Access = Access.public()
     """Rights to read with."""
@@ -94,7 +94,9 @@ class Search(Operation[SearchReport], frozen=True):
             return await self._search(session, self.collection)
         store = await session.code_store()
         return await search_snapshot(
-            store, self.snapshot, lambda collection: self._search(session, collection)
+            store,
+            SnapshotChoice.of(self.snapshot),
+            lambda collection: self._search(session, collection),
         )
 
     async def _search(self, session: EngineSession, collection: str) -> SearchReport:
