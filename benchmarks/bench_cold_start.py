@@ -68,7 +68,9 @@ def measure(rounds: int) -> dict[str, float]:
             env=env, check=True, capture_output=True,
         )  # fmt: skip
         figures["interpreter_ms"] = wall_ms([python, "-c", "pass"], env, rounds)
-        figures["import_cli_ms"] = wall_ms([python, "-c", "import whence.cli.main"], env, rounds)
+        figures["import_cli_ms"] = wall_ms(
+            [python, "-c", "import whence.surfaces.cli.main"], env, rounds
+        )
         search = [whence, "search", "how many days of leave", "--json"]
         figures["search_ms"] = wall_ms(search, env, rounds)
         done = subprocess.run(search, env=env, check=True, capture_output=True)

@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING, Any
 from tests.support.documents import make_pdf
 
 from benchmarks.cpu import cpu_s
-from whence.engine.engine import Engine
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import KnownSources, load_documents
 from whence.ingest.limited_process import Limits
@@ -45,6 +44,7 @@ from whence.ingest.reader import DocumentReader
 from whence.models.local_embedder import LocalEmbedder
 from whence.models.protocols import Embedder
 from whence.schema.embedding import Purpose
+from whence.surfaces.python.engine import Engine
 from whence.testing.stub_models import HashEmbedder
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.cpu import cpu_s, parent
-from whence.engine.engine import Engine
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
@@ -37,6 +36,7 @@ from whence.store.postgres import change_log, documents
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
+from whence.surfaces.python.engine import Engine
 from whence.testing.stub_models import HashEmbedder
 
 #: As many as indexing sends in one message.

@@ -16,30 +16,17 @@ from starlette.requests import Request
 from whence.code.bundles.archive import BundleLimits
 from whence.code.bundles.bundle import open_bundle
 from whence.code.bundles.bundle_reader import BundleReader, validate_bundle
-from whence.engine.evidence_verifier import faults
 from whence.evaluation.beir.trec import read_qrels
 from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
 from whence.evaluation.validation.suite_file import parse_suite
 from whence.flow.loader import parse_flow
 from whence.flow.settings import Settings
-from whence.gateway import requests as bodies
-from whence.gateway.auth import Caller
-from whence.gateway.bodies import body_of
-from whence.gateway.documents import files_of, tags_for
-from whence.gateway.group_rights import GroupRights
-from whence.gateway.jwt_check import JwtCheck
-from whence.gateway.key_sets import KeyFile
-from whence.gateway.mcp import Mcp
-from whence.gateway.mcp_offer import DocumentOffer
-from whence.gateway.openai.bodies import ChatBody, EmbeddingsBody
-from whence.gateway.openai.embeddings import texts_of
-from whence.gateway.service import Service
-from whence.gateway.tokens_file import read_tokens
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.load_results import LoadFailure
 from whence.ingest.loader_registry import detect_loader, loaders_by_suffix
 from whence.ingest.sources import SourceFile
 from whence.operations.ask import Ask
+from whence.operations.evidence_verifier import faults
 from whence.operations.explain import Explain, ExplainAbsence
 from whence.operations.search import Search
 from whence.provenance.render.rdf import run_sparql
@@ -50,6 +37,19 @@ from whence.schema.errors import NotFound, WhenceError
 from whence.schema.filters import parse_filter_options, parse_filters
 from whence.schema.message import message_types
 from whence.schema.terms import Triple
+from whence.surfaces.http import requests as bodies
+from whence.surfaces.http.auth import Caller
+from whence.surfaces.http.bodies import body_of
+from whence.surfaces.http.documents import files_of, tags_for
+from whence.surfaces.http.group_rights import GroupRights
+from whence.surfaces.http.jwt_check import JwtCheck
+from whence.surfaces.http.key_sets import KeyFile
+from whence.surfaces.http.service import Service
+from whence.surfaces.http.tokens_file import read_tokens
+from whence.surfaces.mcp.offer import DocumentOffer
+from whence.surfaces.mcp.protocol import Mcp
+from whence.surfaces.openai.bodies import ChatBody, EmbeddingsBody
+from whence.surfaces.openai.embeddings import texts_of
 from whence.text.sentences import split_sentences
 
 

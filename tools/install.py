@@ -89,7 +89,7 @@ def uv_environment(settings: Mapping[str, str], environment: Mapping[str, str]) 
     return {**environment, **variables, **own}
 
 
-def install_uv(folder: Path = UV_FOLDER, lock: Path = UV_LOCK) -> Path:
+def install_uv(folder: Path, lock: Path) -> Path:
     """Install the pinned uv into the folder, unless it is there, and return its program.
 
     Raises:
@@ -103,8 +103,9 @@ def install_uv(folder: Path = UV_FOLDER, lock: Path = UV_LOCK) -> Path:
     command = [*PIP, "install", *options, "--target", str(folder), "--requirement", str(lock)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        errors = re.findall(r"^ERROR: (.+)", done.stderr, re.MULTILINE)
-        raise UvUnusable(f"uv cannot be installed: {errors[-1] if errors else 'pip failed'}")
+        errors = re.findall(r"^ERROR: (.+)", done.stderr, re.MULTILINE) or ["pip failed"]
+        reason = re.sub(r"://[^/\s@]+@", "://", errors[-1])  # without a password
+        raise UvUnusable(f"uv cannot be installed: {reason}")
     shutil.copyfile(lock, stamp)
     return program
 
@@ -115,7 +116,13 @@ def prepare_uv() -> tuple[list[str], dict[str, str]]:
         [*PIP, "config", "list"], stdout=subprocess.PIPE, text=True, check=True
     )
     environment = uv_environment(parse_settings(listing.stdout), os.environ)
-    return [str(install_uv()), "pip", "install", "--python", sys.executable], environment
+    return [
+        str(install_uv(UV_FOLDER, UV_LOCK)),
+        "pip",
+        "install",
+        "--python",
+        sys.executable,
+    ], environment
 
 
 def install(steps: list[list[str]]) -> None:

@@ -25,8 +25,8 @@ from typing import Any
 from benchmarks.answers.questions import Question, read_questions
 from benchmarks.answers.scoring import Verdict, floors, judge, summary
 from benchmarks.answers.sets import DocumentSet, OutOfReach, fetch, index, read_sets
-from whence.engine.engine import Engine
 from whence.schema import Answer
+from whence.surfaces.python.engine import Engine
 
 #: Hits that are looked through for the right document.
 _HITS = 10

@@ -101,7 +101,7 @@ def index(wanted: DocumentSet, documents: Path, home: Path) -> dict[str, Any]:
     command = [
         sys.executable,
         "-m",
-        "whence.cli.main",
+        "whence.surfaces.cli.main",
         "index",
         str(documents),
         "--prune",

@@ -9,18 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whence.engine.engine import Engine
-    from whence.engine.retriever import Retriever
     from whence.retrieval.results import RetrievalResult
     from whence.schema.access import Access
+    from whence.surfaces.python.engine import Engine
+    from whence.surfaces.python.retriever import Retriever
 
 __all__ = ("Access", "Engine", "RetrievalResult", "Retriever")
 
 _MODULES = {
     "Access": "whence.schema.access",
-    "Engine": "whence.engine.engine",
+    "Engine": "whence.surfaces.python.engine",
     "RetrievalResult": "whence.retrieval.results",
-    "Retriever": "whence.engine.retriever",
+    "Retriever": "whence.surfaces.python.retriever",
 }
 
 

@@ -17,8 +17,8 @@ from tests.conftest import copy_home
 from tests.support.fake_bundles import write_fake_bundles
 from tests.support.fork_server import ForkServer
 
-from whence.cli.commands import COMMANDS
 from whence.store.postgres.server.server import EmbeddedServer
+from whence.surfaces.cli.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 HANDBOOK = ROOT / "examples" / "handbook"
@@ -26,9 +26,9 @@ WHENCE = Path(sys.executable).parent / "whence"
 #: Modules that most commands load, and the model.
 PRELOAD = (
     "nacl.signing", "numpy", "platformdirs", "rich.console", "rich.table", "tests.support.loaded_program",
-    "tokenizers", "whence.broker.memory.transport", "whence.cli.ask", "whence.cli.safe_console",
-    "whence.cli.search", "whence.cli.session", "whence.cli.traces", "whence.engine.engine",
-    "whence.engine.json_documents", "whence.flow.client", "whence.flow.loader", "whence.flow.runtime",
+    "tokenizers", "whence.broker.memory.transport", "whence.surfaces.cli.ask", "whence.surfaces.cli.safe_console",
+    "whence.surfaces.cli.search", "whence.surfaces.cli.session", "whence.surfaces.cli.traces", "whence.surfaces.python.engine",
+    "whence.operations.json_documents", "whence.flow.client", "whence.flow.loader", "whence.flow.runtime",
     "whence.flow.telemetry.logfmt", "whence.ingest.documents", "whence.quoting.extractive_writer",
     "whence.models.factory", "whence.models.late_interaction", "whence.models.local_embedder",
     "whence.models.token_codes", "whence.code.processors.code_rag", "whence.processors.document_rag",
@@ -141,7 +141,9 @@ def loaded() -> Iterator[ForkServer]:
     """
     python = WHENCE.read_text().partition("\n")[0].removeprefix("#!")
     known = Path(python).name.startswith("python") and Path(python).exists()
-    server = ForkServer("whence.cli.main:main", PRELOAD, python if known else sys.executable)
+    server = ForkServer(
+        "whence.surfaces.cli.main:main", PRELOAD, python if known else sys.executable
+    )
     yield server
     server.close()
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from whence.cli.main import run_command
-from whence.engine.engine import Engine
+from whence.surfaces.cli.main import run_command
+from whence.surfaces.python.engine import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -215,7 +215,7 @@ def test_a_search_that_takes_twice_as_long_fails(
     monkeypatch.setenv("CI", "")
     assert run_command(["eval", "baseline", *words, "--out", str(baseline)]) == 0
     monkeypatch.setattr(Engine, "run", delayed)
-    monkeypatch.setattr("whence.cli.eval_gate._MEASUREMENTS", 2)
+    monkeypatch.setattr("whence.surfaces.cli.eval_gate._MEASUREMENTS", 2)
     capsys.readouterr()
     code = run_command(["eval", "gate", *words, "--baseline", str(baseline)])
     out, err = capsys.readouterr()

@@ -55,7 +55,7 @@ class Shell:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a server in the background."""
-        command = [sys.executable, "-m", "whence.cli.main", *words, "--broker", self.url]
+        command = [sys.executable, "-m", "whence.surfaces.cli.main", *words, "--broker", self.url]
         process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, text=True)
         self.started.append(process)
         return process
@@ -63,7 +63,7 @@ class Shell:
     def ask_without_fleet(self) -> subprocess.Popen[str]:
         """Ask in the background in a namespace without a fleet, which takes until the client gives up."""
         environment = self.environment | self.broker.environment(self.broker.fresh_namespace())
-        command = [sys.executable, "-m", "whence.cli.main", "ask", QUESTION, "--json"]
+        command = [sys.executable, "-m", "whence.surfaces.cli.main", "ask", QUESTION, "--json"]
         return subprocess.Popen(
             [*command, "--broker", self.url],
             env=environment,

@@ -23,13 +23,13 @@ import uvicorn
 import yaml
 from tests.support.gateway import StubEngine
 
-from whence.gateway.app import gateway
-from whence.gateway.auth import Authenticator, Caller
-from whence.gateway.mcp import Progress, ProtocolError
-from whence.gateway.mcp_offer import DocumentOffer
-from whence.gateway.service import Service
 from whence.schema import Access
 from whence.schema.errors import NotFound
+from whence.surfaces.http.app import gateway
+from whence.surfaces.http.auth import Authenticator, Caller
+from whence.surfaces.http.service import Service
+from whence.surfaces.mcp.offer import DocumentOffer
+from whence.surfaces.mcp.protocol import Progress, ProtocolError
 
 SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 #: The suite needs this release of Node or a later one; the package `node` brings it where it is missing.
@@ -170,7 +170,7 @@ class SampleOffer(DocumentOffer):
 def url() -> Iterator[str]:
     """Return the address of a gateway in a thread of this process, with the items of the suite."""
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listening:
-        patch.setattr("whence.gateway.app.DocumentOffer", SampleOffer)
+        patch.setattr("whence.surfaces.http.app.DocumentOffer", SampleOffer)
         service = Service(StubEngine(), "wiki", concurrent=4)  # type: ignore[arg-type]
         app = gateway(service, Authenticator(Access.public()), hosts={"127.0.0.1", "localhost"})
         server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))

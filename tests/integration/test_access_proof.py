@@ -28,12 +28,6 @@ from tests.support.adversarial_access import DIMENSION, TAGS, AccessCorpus
 from tests.support.issuer import AUDIENCE, public_jwk, sign
 
 from whence import Engine
-from whence.gateway.app import gateway
-from whence.gateway.auth import Authenticator
-from whence.gateway.group_rights import GroupRights
-from whence.gateway.jwt_check import JwtCheck
-from whence.gateway.key_sets import KeyFile
-from whence.gateway.service import Service
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
@@ -43,6 +37,12 @@ from whence.store.chunk_ids import chunk_key
 from whence.store.memory.store import MemoryStore
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.store import PostgresStore
+from whence.surfaces.http.app import gateway
+from whence.surfaces.http.auth import Authenticator
+from whence.surfaces.http.group_rights import GroupRights
+from whence.surfaces.http.jwt_check import JwtCheck
+from whence.surfaces.http.key_sets import KeyFile
+from whence.surfaces.http.service import Service
 from whence.testing.stub_context import StubContext
 from whence.testing.stub_models import HashEmbedder
 

@@ -13,9 +13,9 @@ import pytest_asyncio
 from tests.support.model_server import Answer, Server
 
 from whence import Engine
-from whence.engine.json_documents import answer_document
 from whence.models.endpoints import Endpoint
 from whence.models.openai import OpenAIWriter
+from whence.operations.json_documents import answer_document
 from whence.schema.access import Access, DocumentTags
 
 pytestmark = [pytest.mark.models, pytest.mark.postgres]

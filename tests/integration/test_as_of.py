@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from whence import Access, Engine
-from whence.engine.as_of import refuse_code
 from whence.flow.settings import Settings
+from whence.operations.as_of import refuse_code
 from whence.schema.access import DocumentTags
 from whence.schema.code_rag import CODE_RAG
 from whence.schema.document_rag import Answer

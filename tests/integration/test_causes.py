@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from whence import Access, Engine
-from whence.engine.comparison import Cause, Comparison, DocumentChanges
+from whence.operations.comparison import Cause, Comparison, DocumentChanges
 from whence.schema.access import DocumentTags
 from whence.schema.errors import NotFound
 from whence.testing.stub_models import HashEmbedder, OverlapReranker

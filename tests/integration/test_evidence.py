@@ -16,8 +16,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from whence import Access, Engine
-from whence.engine import evidence_verifier, trace_access
-from whence.engine.evidence_verifier import ORDER, is_signed
+from whence.operations import evidence_verifier, trace_access
+from whence.operations.evidence_verifier import ORDER, is_signed
 from whence.schema.access import DocumentTags
 from whence.schema.errors import NotFound
 from whence.store.chain_key import ChainKey

@@ -11,13 +11,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from whence.engine.engine import Engine
-from whence.gateway.app import gateway
-from whence.gateway.auth import Authenticator, Caller, token_digest
-from whence.gateway.service import Service
 from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.access import Access
 from whence.schema.prompt import PromptResult
+from whence.surfaces.http.app import gateway
+from whence.surfaces.http.auth import Authenticator, Caller, token_digest
+from whence.surfaces.http.service import Service
+from whence.surfaces.python.engine import Engine
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

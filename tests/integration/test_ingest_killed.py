@@ -22,7 +22,7 @@ KILLS = 10
 WORKER = """
 import asyncio, json, os, signal, sys, threading
 from pathlib import Path
-from whence.engine.engine import Engine
+from whence.surfaces.python.engine import Engine
 from whence.testing.stub_models import HashEmbedder
 
 home, corpus, log, kill_after, delay = sys.argv[1:]

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from tests.support.cross_encoder import write_cross_encoder
 from tokenizers import Tokenizer
 
-from whence.engine.engine import Engine
 from whence.models import local_embedder, onnx_sessions
 from whence.models.factory import ModelSettings, make_embedder, make_reranker
 from whence.models.flashrank_reranker import FlashrankReranker
@@ -31,6 +30,7 @@ from whence.quoting.extractive_writer import ExtractiveWriter
 from whence.schema.access import Access
 from whence.schema.errors import ConfigError, ModelMissing
 from whence.store.memory.store import MemoryStore
+from whence.surfaces.python.engine import Engine
 from whence.testing.stub_models import EchoWriter
 
 pytestmark = pytest.mark.models

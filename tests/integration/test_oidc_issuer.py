@@ -16,13 +16,13 @@ from starlette.requests import Request
 from tests.support.issuer import AUDIENCE, Issuer, public_jwk, running_issuer
 
 from whence.flow.settings import Settings
-from whence.gateway.auth import InvalidToken
-from whence.gateway.group_rights import GroupRights
-from whence.gateway.jwt_check import JwtCheck
-from whence.gateway.key_sets import GRACE_S, INTERVAL_S, REFRESH_S, IssuerKeys
-from whence.gateway.oidc import ProtectedResource, public_url_of, sign_in
 from whence.schema.access import Access
 from whence.schema.errors import ConfigError, Unavailable
+from whence.surfaces.http.auth import InvalidToken
+from whence.surfaces.http.group_rights import GroupRights
+from whence.surfaces.http.jwt_check import JwtCheck
+from whence.surfaces.http.key_sets import GRACE_S, INTERVAL_S, REFRESH_S, IssuerKeys
+from whence.surfaces.http.oidc import ProtectedResource, public_url_of, sign_in
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ async def test_a_slow_issuer(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An issuer that does not answer in time is as one that is down; the log says why."""
-    monkeypatch.setattr("whence.gateway.key_sets._TIMEOUT_S", 0.05)
+    monkeypatch.setattr("whence.surfaces.http.key_sets._TIMEOUT_S", 0.05)
     issuer.delay_s = 0.3
     with pytest.raises(Unavailable):
         await IssuerKeys(issuer.url).matching("a", "RS256")
@@ -281,7 +281,7 @@ async def test_an_issuer_elsewhere_has_no_keys_on_this_machine(
         assert url == "https://id.example/.well-known/openid-configuration"
         return about
 
-    monkeypatch.setattr("whence.gateway.key_sets._get", get)
+    monkeypatch.setattr("whence.surfaces.http.key_sets._get", get)
     with pytest.raises(ConfigError, match="without https"):
         await IssuerKeys("https://id.example").check()
 
@@ -289,7 +289,7 @@ async def test_an_issuer_elsewhere_has_no_keys_on_this_machine(
         return {"keys": [public_jwk("a")]} if url == "https://keys.example" else about
 
     about["jwks_uri"] = "https://keys.example"
-    monkeypatch.setattr("whence.gateway.key_sets._get", get_more)
+    monkeypatch.setattr("whence.surfaces.http.key_sets._get", get_more)
     assert await IssuerKeys("https://id.example").matching("a", "RS256")
 
 

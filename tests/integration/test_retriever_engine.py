@@ -15,12 +15,12 @@ from tests.support.retriever_contract import RetrieverSuite
 from tests.support.store_adapters import StoredVectors, StoredWords
 
 from whence import Access, Engine, Retriever
-from whence.engine.loop_thread import LoopThread
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
+from whence.surfaces.python.loop_thread import LoopThread
 from whence.testing.retriever_suite import (
     CHUNKS,
     SparseRetrieverSuite,

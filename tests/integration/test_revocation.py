@@ -108,7 +108,7 @@ async def test_answers_are_not_remembered_forever(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine remembers the latest answers whose traces nobody read, and no more."""
-    monkeypatch.setattr("whence.engine.session._MOST_RECENT", 2)
+    monkeypatch.setattr("whence.operations.session._MOST_RECENT", 2)
     answers = [await engine.ask(f"{QUESTION} {number}") for number in range(4)]
     await engine.explain(answers[-1].answer_id)
 

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from tests.support.small_bundles import write_small
 
 from whence import Access, Engine
-from whence.engine.json_documents import why_not_document
-from whence.engine.loop_thread import LoopThread
 from whence.models.protocols import WritePiece, WriteRequest
+from whence.operations.json_documents import why_not_document
 from whence.operations.search import Search
 from whence.provenance.outcome import WhyNot
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.prompt import PromptResult
+from whence.surfaces.python.loop_thread import LoopThread
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

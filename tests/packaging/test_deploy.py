@@ -15,9 +15,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from whence.cli.options import with_common_options
-from whence.cli.serve import serve
 from whence.flow.loader import load_flow
+from whence.surfaces.cli.options import with_common_options
+from whence.surfaces.cli.serve import serve
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -74,7 +74,7 @@ def test_the_public_names_are_fixed() -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import whence", "import whence.cli.main", "import whence.schema"]
+    "statement", ["import whence", "import whence.surfaces.cli.main", "import whence.schema"]
 )
 def test_importing_loads_nothing_heavy(statement: str) -> None:
     """The command line starts without models, database drivers or RDF."""

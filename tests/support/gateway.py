@@ -10,9 +10,6 @@ import httpx
 import numpy as np
 
 from whence.flow.telemetry.genai import Spans
-from whence.gateway.app import gateway
-from whence.gateway.auth import Authenticator, Caller, token_digest
-from whence.gateway.service import Service
 from whence.operations.ask import Ask
 from whence.operations.documents import ListCollections, Show
 from whence.operations.explain import Explain, ExplainAbsence
@@ -22,6 +19,9 @@ from whence.schema import Access, Answer, Citation, Term, Triple
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
 from whence.schema.places import DocumentText
 from whence.store.protocols import ListedCollection, ListedDocument
+from whence.surfaces.http.app import gateway
+from whence.surfaces.http.auth import Authenticator, Caller, token_digest
+from whence.surfaces.http.service import Service
 
 SECRET = "correct horse"
 FINANCE = Access(frozenset({"finance"}), frozenset(), 2)

@@ -17,8 +17,6 @@ from typing import Any
 
 from tests.support.store_adapters import StoredVectors, StoredWords
 
-from whence.engine.loop_thread import LoopThread
-from whence.engine.retriever import Retriever
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load_documents
 from whence.ingest.load_results import LoadedDocument
@@ -26,6 +24,8 @@ from whence.models.protocols import Embedder
 from whence.schema.access import Access, DocumentTags
 from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument
+from whence.surfaces.python.loop_thread import LoopThread
+from whence.surfaces.python.retriever import Retriever
 from whence.testing.stub_models import HashEmbedder
 
 _NAME = "memory"

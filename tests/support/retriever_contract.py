@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from whence.engine.retriever import Retriever
 from whence.retrieval.results import RetrievalResult
+from whence.surfaces.python.retriever import Retriever
 
 
 class RetrieverSuite:

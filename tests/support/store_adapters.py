@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from whence.engine.protocols import FoundChunk
+from whence.surfaces.python.protocols import FoundChunk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ class _Stored:
 
 
 class StoredVectors(_Stored):
-    """Vectors of a collection; implements `whence.engine.protocols.VectorStore`."""
+    """Vectors of a collection; implements `whence.surfaces.python.protocols.VectorStore`."""
 
     async def search(
         self, vector: NDArray[np.float32], *, limit: int, access: Access
@@ -84,7 +84,7 @@ class StoredVectors(_Stored):
 
 
 class StoredWords(_Stored):
-    """Words of a collection, ranked by BM25; implements `whence.engine.protocols.SparseRetriever`."""
+    """Words of a collection, ranked by BM25; implements `whence.surfaces.python.protocols.SparseRetriever`."""
 
     async def search(self, query_text: str, *, limit: int, access: Access) -> list[FoundChunk]:
         """Return the visible chunks that share words with the query, by lexical share, ties by chunk id.

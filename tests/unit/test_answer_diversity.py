@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from whence.answering.requests import DocumentRagParameters
-from whence.engine.replay import replay_request
 from whence.operations.ask import DocumentRagRequest
+from whence.operations.recorded_answers import replay_request
 from whence.processors.document_rag import DocumentRag, DocumentRagProcessor
 from whence.provenance.checking import check_trace
 from whence.provenance.redaction import redact_trace

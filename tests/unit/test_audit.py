@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whence.engine.audit import STDERR, AuditLog
-from whence.engine.methods import method
 from whence.flow.settings import Settings
+from whence.operations.audit import STDERR, AuditLog
 from whence.operations.operation import Call, Operation
 from whence.schema.access import Access
 from whence.schema.errors import NotFound, Unavailable
+from whence.surfaces.python.methods import method
 
 R = TypeVar("R")
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from whence.cli.commands import COMMANDS
-from whence.cli.main import app, run_command
+from whence.surfaces.cli.commands import COMMANDS
+from whence.surfaces.cli.main import app, run_command
 
 ROOT: Any = get_command(app)
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to"

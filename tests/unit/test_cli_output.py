@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from whence.cli import diff, doctor
-from whence.cli.main import run_command
-from whence.cli.output import console, facts_table, fail, headline, note, plain_table
-from whence.cli.session import start_logging
-from whence.engine.comparison import Cause, Comparison, Difference
-from whence.engine.json_documents import search_document
 from whence.flow.settings import Settings
+from whence.operations.comparison import Cause, Comparison, Difference
+from whence.operations.json_documents import search_document
 from whence.retrieval.results import SearchReport
 from whence.schema.search import Degradation
+from whence.surfaces.cli import diff, doctor
+from whence.surfaces.cli.main import run_command
+from whence.surfaces.cli.output import console, facts_table, fail, headline, note, plain_table
+from whence.surfaces.cli.session import start_logging
 
 
 def test_lines_are_not_wrapped_in_a_pipe(
@@ -197,7 +197,7 @@ def test_an_interrupted_command_says_so(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("whence.cli.status.run_with_engine", interrupt)
+    monkeypatch.setattr("whence.surfaces.cli.status.run_with_engine", interrupt)
     assert run_command(["collections", "--json"]) == 130
     told = capsys.readouterr()
 
@@ -211,12 +211,12 @@ import os, signal, sys
 
 class Interrupt:
     def find_spec(self, name, *_):
-        if name == "whence.cli.main":
+        if name == "whence.surfaces.cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Interrupt())
-from whence.cli.start import main
+from whence.surfaces.cli.start import main
 main()
 """
 

@@ -8,7 +8,7 @@ import textwrap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.cli.output import Wrapping
+from whence.surfaces.cli.output import Wrapping
 
 WORDS = st.lists(st.text("abc日", min_size=1, max_size=9), min_size=1, max_size=40)
 

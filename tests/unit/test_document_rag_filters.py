@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from whence.engine.replay import replay_request
 from whence.operations.ask import DocumentRagRequest
+from whence.operations.recorded_answers import replay_request
 from whence.processors.document_rag import DocumentRagProcessor
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, TraceRecord

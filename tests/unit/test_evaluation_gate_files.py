@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.support.gate_policy import POLICY as POLICY_FILE
 
-from whence.engine.output_files import check_folder, write_text
 from whence.evaluation.files import parse_data, read_lines
 from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
+from whence.operations.output_files import check_folder, write_text
 from whence.schema.errors import BadInput, ConfigError
 
 SUITE = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whence.engine.evidence_verifier import FORMAT, main
+from whence.operations.evidence_verifier import FORMAT, main
 
 ENTRY = {
     "number": "\x1b[2J\x1b]0;title\x07",

@@ -22,7 +22,6 @@ from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.pulsar import admin as pulsar_admin
 from whence.broker.pulsar.options import PulsarOptions
 from whence.broker.transport import Headers, Transport
-from whence.cli.main import run_command
 from whence.flow.client import FlowClient
 from whence.flow.definition import register_types, topic_types
 from whence.flow.loader import load_flow, shipped_flows
@@ -41,6 +40,7 @@ from whence.schema.message import Message
 from whence.schema.texts import TextRequest
 from whence.schema.topics import cancel_topic
 from whence.store.memory.store import MemoryStore
+from whence.surfaces.cli.main import run_command
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 
 FLOW = load_flow("all-in-one")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.gateway.admission import Admission, TooManyRequests
+from whence.surfaces.http.admission import Admission, TooManyRequests
 
 
 class Clock:

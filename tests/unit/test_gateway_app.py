@@ -12,15 +12,6 @@ import httpx
 import pytest
 from tests.support.gateway import FINANCE, SECRET, StubEngine, client_of
 
-from whence.gateway.app import gateway
-from whence.gateway.auth import Authenticator, Caller, Forbidden, token_digest
-from whence.gateway.events import stream_events
-from whence.gateway.failures import STATUSES
-from whence.gateway.oidc import ProtectedResource
-from whence.gateway.openapi import openapi
-from whence.gateway.requests import decode_json
-from whence.gateway.server import listen
-from whence.gateway.service import Service
 from whence.schema import Access
 from whence.schema.errors import (
     BadInput,
@@ -30,6 +21,15 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
+from whence.surfaces.http.app import gateway
+from whence.surfaces.http.auth import Authenticator, Caller, Forbidden, token_digest
+from whence.surfaces.http.events import stream_events
+from whence.surfaces.http.failures import STATUSES
+from whence.surfaces.http.oidc import ProtectedResource
+from whence.surfaces.http.openapi import openapi
+from whence.surfaces.http.requests import decode_json
+from whence.surfaces.http.server import listen
+from whence.surfaces.http.service import Service
 
 
 @pytest.fixture
@@ -480,7 +480,7 @@ def test_every_error_class_has_a_status() -> None:
     rest = {
         kind.code
         for kind in WhenceError.__subclasses__()
-        if kind.__module__.startswith(("whence.schema.", "whence.gateway."))
+        if kind.__module__.startswith(("whence.schema.", "whence.surfaces.http."))
         and not any(issubclass(kind, k) for k in named)
     }
     assert rest == {"internal"}

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.gateway.auth import (
+from whence.schema import Access
+from whence.schema.errors import BadInput, ConfigError
+from whence.surfaces.http.auth import (
     AccessBody,
     Authenticator,
     Caller,
@@ -15,9 +17,7 @@ from whence.gateway.auth import (
     Unauthorized,
     token_digest,
 )
-from whence.gateway.server import allowed_hosts, check_exposure
-from whence.schema import Access
-from whence.schema.errors import BadInput, ConfigError
+from whence.surfaces.http.server import allowed_hosts, check_exposure
 
 TAGS = st.frozensets(st.sampled_from(["a", "b", "c", "d"]))
 RIGHTS = st.builds(Access, TAGS, TAGS, st.integers(0, 5))

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from whence.gateway.connections import (
+from whence.surfaces.http.connections import (
     ConnectionLimits,
     LimitedProtocol,
     RateFilter,

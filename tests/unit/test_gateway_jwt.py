@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.issuer import AUDIENCE, part, private_key, public_jwk, sign
 
-from whence.gateway.auth import Authenticator, Caller, InvalidToken, token_digest
-from whence.gateway.group_rights import GroupRights
-from whence.gateway.jwt_check import MOST_CHARACTERS, JwtCheck
-from whence.gateway.key_sets import ALGORITHMS, KeyFile
 from whence.schema import Access
 from whence.schema.errors import ConfigError, Unavailable
+from whence.surfaces.http.auth import Authenticator, Caller, InvalidToken, token_digest
+from whence.surfaces.http.group_rights import GroupRights
+from whence.surfaces.http.jwt_check import MOST_CHARACTERS, JwtCheck
+from whence.surfaces.http.key_sets import ALGORITHMS, KeyFile
 
 NOW = 1_800_000_000
 ISSUER = "https://id.example/"

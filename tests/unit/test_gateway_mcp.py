@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from whence.gateway.auth import Caller
-from whence.gateway.mcp import HANDSHAKE_REVISIONS, REVISIONS, Mcp
-from whence.gateway.mcp_offer import TOOLS, DocumentOffer
-from whence.gateway.server import serve_stdio
 from whence.operations.documents import ListDocuments, Show
 from whence.schema import Access
 from whence.schema.errors import NotFound
+from whence.surfaces.http.auth import Caller
+from whence.surfaces.http.server import serve_stdio
+from whence.surfaces.mcp.offer import TOOLS, DocumentOffer
+from whence.surfaces.mcp.protocol import HANDSHAKE_REVISIONS, REVISIONS, Mcp
 
 CALLER = Caller("", Access.public())
 MODERN = "2026-07-28"

@@ -17,8 +17,8 @@ from whence.flow.context import CURRENT_TRACE
 from whence.flow.runtime import FlowHealth
 from whence.flow.telemetry.genai import Spans
 from whence.flow.telemetry.metrics import FlowMetrics
-from whence.gateway.server import read_origin
 from whence.schema.errors import ConfigError, Unavailable
+from whence.surfaces.http.server import read_origin
 
 HEAD = {"Authorization": f"Bearer {SECRET}"}
 ORIGIN = "https://chat.example"

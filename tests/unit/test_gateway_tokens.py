@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from whence.gateway.auth import AccessBody, Authenticator, Caller, InvalidToken, token_digest
-from whence.gateway.tokens_file import new_token, read_tokens, revoke_token, watch_tokens
-from whence.gateway.watched_file import WatchedFile
 from whence.schema import Access
 from whence.schema.errors import BadInput, ConfigError, NotFound, Unavailable
+from whence.surfaces.http.auth import AccessBody, Authenticator, Caller, InvalidToken, token_digest
+from whence.surfaces.http.tokens_file import new_token, read_tokens, revoke_token, watch_tokens
+from whence.surfaces.http.watched_file import WatchedFile
 
 SECRET = "correct horse"
 ZEROS = "0" * 64

@@ -119,13 +119,13 @@ def change(path: Path, before: str, after: str) -> None:
 SURFACES = """
 import asyncio, inspect, json, re
 from typer.testing import CliRunner
-import whence.cli.main as cli
-from whence.engine.engine import Engine
-from whence.engine.replay import replay_request
-from whence.gateway.auth import Caller
-from whence.gateway.bodies import read_operation
-from whence.gateway.mcp_offer import TOOLS
-from whence.gateway.openapi import openapi
+import whence.surfaces.cli.main as cli
+from whence.surfaces.python.engine import Engine
+from whence.operations.recorded_answers import replay_request
+from whence.surfaces.http.auth import Caller
+from whence.surfaces.http.bodies import read_operation
+from whence.surfaces.mcp.offer import TOOLS
+from whence.surfaces.http.openapi import openapi
 from whence.operations.ask import Ask, DocumentRagRequest
 from whence.schema.access import Access
 from whence.schema.codec import to_builtins

@@ -12,12 +12,12 @@ import pytest
 
 from whence.answering.trace_recorder import Sources
 from whence.code.operations import Expand
-from whence.engine.methods import method
-from whence.engine.pipeline_trace import PipelineTracer
-from whence.engine.traced_client import TracedCall, calls_of_operation
+from whence.operations.pipeline_trace import PipelineTracer
+from whence.operations.traced_client import TracedCall, calls_of_operation
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, Unavailable
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
+from whence.surfaces.python.methods import method
 
 IDS = iter(range(1000))
 SOURCES = Sources(

@@ -7,8 +7,8 @@ import io
 from msgspec.structs import replace
 from rich.console import Console
 
-from whence.cli.ask import print_answer
 from whence.schema.document_rag import Answer
+from whence.surfaces.cli.ask import print_answer
 from whence.testing.samples import sample
 
 

@@ -12,7 +12,6 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from whence.engine.retriever import Retriever
 from whence.evaluation.qdrant_searcher import QdrantTarget
 from whence.evaluation.searcher import Passage
 from whence.evaluation.validation.report import Thresholds, build_report, load_documents
@@ -31,6 +30,7 @@ from whence.schema.errors import (
     Unavailable,
 )
 from whence.store.qdrant import QdrantChunk, QdrantCollection, parse_address
+from whence.surfaces.python.retriever import Retriever
 from whence.testing.stub_models import HashEmbedder
 
 NAME = "book-rag-embeddings"

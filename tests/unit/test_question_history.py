@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from whence.answering.prompts import COMPLETE_QUESTION, TEMPLATES, write_request
-from whence.engine.replay import replay_request
 from whence.operations.ask import DocumentRagRequest
+from whence.operations.recorded_answers import replay_request
 from whence.processors.document_rag import DocumentRagProcessor
 from whence.provenance.render import render_trace
 from whence.provenance.render.json import trace_summary

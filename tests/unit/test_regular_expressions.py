@@ -12,7 +12,7 @@ from whence.schema.filters import parse_filter_options
 #: Patterns that are made when they are needed, and why they are bounded.
 MADE_LATER = {
     # Words of a quote, in the text of an answer.
-    "engine/json_documents.py: re.search('\\\\s+'.join(words), answer.text)",
+    "operations/json_documents.py: re.search('\\\\s+'.join(words), answer.text)",
     # The author of a suite runs it himself, on addresses of passages.
     "evaluation/validation/checks.py: re.search(pattern, one.source_url or '')",
     "evaluation/validation/suite_file.py: re.compile(pattern)",

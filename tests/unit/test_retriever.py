@@ -15,12 +15,12 @@ from tests.support.retriever_contract import RetrieverSuite
 from tests.support.store_adapters import StoredVectors, StoredWords
 
 from whence import Access, Retriever
-from whence.engine.protocols import FoundChunk
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument
+from whence.surfaces.python.protocols import FoundChunk
 from whence.testing.retriever_suite import (
     CHUNKS,
     EmbedderSuite,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from whence.engine.source_roots import find_source, record_roots
 from whence.flow.settings import Settings
+from whence.operations.source_roots import find_source, record_roots
 
 
 def test_a_file_is_found_below_its_folder_only(tmp_path: Path) -> None:

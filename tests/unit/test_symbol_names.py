@@ -10,7 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from whence import Access, Retriever
-from whence.engine.protocols import FoundChunk
 from whence.processors.search import SearchProcessor
 from whence.retrieval.fusion import (
     FUSIONS,
@@ -25,6 +24,7 @@ from whence.schema.errors import Unavailable
 from whence.schema.search import Candidate
 from whence.store.memory.store import MemoryStore
 from whence.store.symbol_names import LONGEST_NAME, symbol_fit
+from whence.surfaces.python.protocols import FoundChunk
 from whence.testing.index_samples import MODEL
 from whence.testing.stub_context import StubContext
 from whence.testing.symbols_suite import defining

@@ -16,7 +16,7 @@ from whence.code.bundles.bundle import Bundle, open_bundle
 from whence.code.bundles.bundle_reader import BundleReader, node_batches, validate_bundle
 from whence.code.snapshots.documents import UNKNOWN_BRANCH, check_display_name, different_content
 from whence.code.snapshots.protocols import ImportedBundle, ImportResult
-from whence.engine.passage_pooling import PassagePooling
+from whence.operations.passage_pooling import PassagePooling
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError

@@ -18,7 +18,6 @@ from whence.code.snapshots.protocols import (
     SnapshotSet,
     SnapshotSource,
 )
-from whence.engine.methods import method
 from whence.operations.ask import ChunkCallback, ExplainCallback, check_question
 from whence.operations.index import Progress
 from whence.operations.operation import CLI, PYTHON, Offered, Operation
@@ -30,9 +29,10 @@ from whence.schema.document_rag import Answer
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.graph import Direction, ExpandRequest, ExpandResponse
 from whence.schema.texts import Prioritize, TextBudget, TextRequest, TextResponse
+from whence.surfaces.python.methods import method
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 _IN_PYTHON = Offered(on=frozenset({PYTHON}), local=True)
 _HERE = Offered(on=frozenset({CLI, PYTHON}))

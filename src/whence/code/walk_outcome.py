@@ -18,7 +18,7 @@ from whence.schema.graph import ExpandRequest, ExpandResponse, GraphNode
 from whence.schema.relations import RelationFilter
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
     from whence.provenance.trace import Trace
     from whence.schema.access import Access
 

@@ -16,10 +16,10 @@ from whence.schema.errors import NotFound, Unavailable
 from whence.store.chunk_ids import chunk_key
 
 if TYPE_CHECKING:
-    from whence.engine.engine import Engine
     from whence.retrieval.results import RetrievalResult
     from whence.schema.access import Access
     from whence.store.protocols import Store
+    from whence.surfaces.python.engine import Engine
 
 #: Chunks before a passage in which its heading is searched.
 _PAGE_CHUNKS = 1000

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from whence.engine.engine import Engine
-from whence.engine.json_documents import answer_document, search_document
-from whence.engine.loop_thread import LoopThread
+from whence.operations.json_documents import answer_document, search_document
 from whence.operations.search import Search
 from whence.schema.access import Access
 from whence.schema.codec import to_builtins
 from whence.schema.errors import BadInput, ErrorReply, Unavailable, error_from_reply
+from whence.surfaces.python.engine import Engine
+from whence.surfaces.python.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     import httpx
@@ -89,7 +89,7 @@ class PassageSource:
             filters: Further conditions on metadata; they hold beside those of the source.
 
         Raises:
-            WhenceError: As for `whence.engine.engine.Engine.search` and `ask`.
+            WhenceError: As for `whence.surfaces.python.engine.Engine.search` and `ask`.
         """
         if limit < 1:
             raise BadInput(f"the number of passages must be 1 or more, not {limit}")

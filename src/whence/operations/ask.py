@@ -18,7 +18,7 @@ from whence.schema.message import Message
 from whence.schema.terms import Triple
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 ChunkCallback = Callable[[str, bool], Awaitable[None]]
 """Takes a piece of text and whether it is the last."""

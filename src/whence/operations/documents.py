@@ -14,7 +14,7 @@ from whence.schema.places import DocumentText
 from whence.store.protocols import ListedCollection, ListedDocument
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 
 class Show(Operation[DocumentText], frozen=True):

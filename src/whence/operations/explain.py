@@ -10,7 +10,7 @@ from whence.provenance.trace import Trace
 from whence.schema.access import Access
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 
 class Explain(Operation[Trace], frozen=True):
@@ -29,7 +29,7 @@ class Explain(Operation[Trace], frozen=True):
         Raises:
             NotFound: There is no such answer, or the reader may not see its evidence.
         """
-        from whence.engine.trace_access import explain
+        from whence.operations.trace_access import explain
 
         return await explain(session, self.answer_id, self.access)
 
@@ -50,8 +50,8 @@ class ExportEvidence(Operation[dict[str, Any]], frozen=True):
     """Rights to read with."""
 
     async def run(self, session: EngineSession) -> dict[str, Any]:
-        """Return the evidence; `whence.engine.evidence.export_evidence` documents it."""
-        from whence.engine.evidence import export_evidence
+        """Return the evidence; `whence.operations.evidence.export_evidence` documents it."""
+        from whence.operations.evidence import export_evidence
 
         return await export_evidence(session, self.answer_id, self.access)
 
@@ -69,7 +69,7 @@ class ExplainAbsence(Operation[WhyNot], frozen=True):
     """Rights to read with."""
 
     async def run(self, session: EngineSession) -> WhyNot:
-        """Return stage, reason and numbers; see `whence.engine.why_not`."""
-        from whence.engine.why_not import why_not
+        """Return stage, reason and numbers; see `whence.operations.why_not`."""
+        from whence.operations.why_not import why_not
 
         return await why_not(session, self.item, self.answer_id, self.access)

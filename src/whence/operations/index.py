@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 
-from whence.engine.results import IndexReport
 from whence.operations.operation import CLI, PYTHON, Offered, Operation
+from whence.operations.results import IndexReport
 from whence.schema.access import Access, DocumentTags
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 Progress = Callable[[int, int | None], None]
 """Takes the number of items done and their total; the total is None until they are counted."""
@@ -56,7 +56,7 @@ class Index(_Stores, frozen=True):
             ModelMismatch: The collection was made with another embedding model.
             Unavailable: A service that is needed does not answer; stored documents stay.
         """
-        from whence.engine.indexing import index_paths
+        from whence.operations.indexing import index_paths
 
         return await index_paths(session, self)
 
@@ -76,7 +76,7 @@ class StoreFiles(_Stores, frozen=True):
 
     async def run(self, session: EngineSession) -> IndexReport:
         """Return what was stored."""
-        from whence.engine.indexing import index_paths
+        from whence.operations.indexing import index_paths
 
         index = Index([self.folder], collection=self.collection, tags=self.tags)
         report = await index_paths(session, index, writer=self.writer, remember=False)

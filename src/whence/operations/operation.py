@@ -24,7 +24,7 @@ from typing import (
 import msgspec
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 R = TypeVar("R")
 Call: TypeAlias = "Callable[[EngineSession], Awaitable[R]]"

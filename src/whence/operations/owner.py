@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 
-from whence.engine.access_report import (
+from whence.operations.access_report import (
     AccessExplanation,
     AccessPreview,
     TagChange,
     explain_access,
     preview_access,
 )
-from whence.engine.erasure import (
+from whence.operations.erasure import (
     Erasure,
     ErasurePreview,
     ask_again,
@@ -24,10 +24,10 @@ from whence.engine.erasure import (
     preview_erasure,
     with_remaining_copies,
 )
-from whence.engine.source_roots import ids_below
-from whence.engine.trace_access import check_integrity, wait_for_traces
 from whence.operations.index import Progress
 from whence.operations.operation import CLI, PYTHON, Offered, Operation
+from whence.operations.source_roots import ids_below
+from whence.operations.trace_access import check_integrity, wait_for_traces
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, NotFound
@@ -35,7 +35,7 @@ from whence.schema.integrity import Integrity
 from whence.store.protocols import Expunged, SupportsRetention
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 _PROGRESS = Offered(on=frozenset({PYTHON}), local=True)
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from whence.engine.changes import LoggedChange, list_changes
-from whence.engine.replay import AnswerDiff, ReplayReport, diff_answers, replay
+from whence.operations.changes import LoggedChange, list_changes
 from whence.operations.operation import PYTHON, Offered, Operation
+from whence.operations.recorded_answers import AnswerDiff, ReplayReport, diff_answers, replay
 from whence.schema.access import Access
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 
 class Replay(Operation[ReplayReport], frozen=True):

@@ -26,7 +26,7 @@ from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_optio
 from whence.schema.places import locate
 
 if TYPE_CHECKING:
-    from whence.engine.session import EngineSession
+    from whence.operations.session import EngineSession
 
 
 class Search(Operation[SearchReport], frozen=True):

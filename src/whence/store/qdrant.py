@@ -109,7 +109,7 @@ def parse_address(address: str) -> QdrantAddress:
 
 
 class QdrantCollection:
-    """A collection with cosine similarity; implements `VectorStore` of `whence.engine.protocols`.
+    """A collection with cosine similarity; implements `VectorStore` of `whence.surfaces.python.protocols`.
 
     Points may have rights in `acl`, `labels` and `clearance`. The server applies the first and the last before
     ranking. Points with labels are excluded, since the server cannot compare them with a reader's.

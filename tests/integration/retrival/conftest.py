@@ -30,9 +30,9 @@ from whence.schema.texts import TextBudget
 if TYPE_CHECKING:
     from whence.code.node_texts import FetchReport
     from whence.code.snapshots.protocols import ImportResult, SnapshotRecord, SnapshotSet
-    from whence.engine.engine import Engine
     from whence.retrieval.results import SearchReport
     from whence.schema.graph import ExpandResponse
+    from whence.surfaces.python.engine import Engine
 
 ROOT = Path(__file__).resolve().parents[3]
 DEFAULT_GLOB = "tests/repositories/fake/Release_FAKE_ENTERPRISE_*.zip"
@@ -394,7 +394,7 @@ def retrieval(
     new_home: Callable[[Path], Path],
 ) -> Iterator[Retrieval]:
     """Import the bundles into a fresh home and make the set of them, once for all cases."""
-    from whence.engine.engine import Engine
+    from whence.surfaces.python.engine import Engine
 
     folder = ROOT / "log/integration/retrival"
     if SPREAD:

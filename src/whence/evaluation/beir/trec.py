@@ -7,8 +7,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from whence.engine.output_files import write_text
 from whence.evaluation.files import read_text
+from whence.operations.output_files import write_text
 from whence.schema.errors import BadInput
 
 #: Grade by query and document; 0 and below mean judged as not relevant.

@@ -1,0 +1,166 @@
+"""`whence ask`: an answer with citations, and the id of its trace."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Container
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec.structs import replace
+
+from whence.code.operations import AskCode
+from whence.operations.ask import Ask, AskLive
+from whence.operations.source_roots import find_source
+from whence.schema.code import SnapshotChoice
+from whence.schema.errors import BadInput
+from whence.surfaces.cli.options import ChosenSnapshot, TraceFile, state_of
+from whence.surfaces.cli.output import Wrapping, console, note, note_corrections, print_json
+from whence.surfaces.cli.session import as_json, run_with_engine, settings_of
+from whence.text.controls import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.text import Text
+
+    from whence.schema.document_rag import Answer, Citation
+
+_Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is written.")]
+_Flow = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Flow to use: document-rag, code-rag or a flow file."),
+]
+
+
+def ask(
+    context: typer.Context,
+    asked: Ask,
+    *,
+    stream: _Stream = False,
+    flow: _Flow = None,
+    trace: TraceFile = None,
+    snapshot: ChosenSnapshot,
+) -> int:
+    """Answer a question from the documents or code that you may see, with citations."""
+    asked.check()  # before anything starts
+    printer = _StreamPrinter()
+    live = stream and not as_json(context)
+    on_text = printer.print_piece if live else None
+    operation: Ask | AskCode = AskLive.of(asked, on_text)
+    if flow == "code-rag" or snapshot is not None:
+        choice, named = snapshot or SnapshotChoice(), state_of(context).named
+        operation = replace(_about_code(asked, choice, named), chunk_callback=on_text)
+    models = "questions" if isinstance(operation, Ask) and operation.rerank else True
+    answer = run_with_engine(
+        context,
+        lambda engine, _: engine.run(operation),
+        reads=f"collection {asked.collection!r}",
+        warm_up=asked.mode != "bm25" and models,
+        flow=flow or ("all-in-one" if isinstance(operation, Ask) else "code-rag"),
+        trace=trace,
+    )
+    _print(context, answer, printer, live)
+    return 0
+
+
+#: Options that a question about code has, and why it has no others that may be expected.
+_OF_CODE = ("question", "access", "doc_limit", "mode", "timeout_s")
+_NOT_OF_CODE = {
+    "filters": ("filters", "omit --filter"),
+    "as_of": ("moment", "name a --snapshot instead"),
+    "diversity": ("diversity", "omit --diversity"),
+}
+
+
+def _about_code(asked: Ask, snapshot: SnapshotChoice, named: Container[str]) -> AskCode:
+    """Return the question about a snapshot."""
+    for name, (what, hint) in _NOT_OF_CODE.items():
+        if name in named:
+            raise BadInput(f"questions about code take no {what}", hint=hint)
+    given = {name: getattr(asked, name) for name in _OF_CODE if name in named}
+    return AskCode(snapshot=snapshot, **given)
+
+
+def _print(context: typer.Context, answer: Answer, printer: _StreamPrinter, live: bool) -> None:
+    if as_json(context):
+        from whence.operations.json_documents import answer_document
+
+        print_json(answer_document(answer))
+        return
+    complete = live and printer.text.strip() == answer.text.strip()
+    if printer.text and not complete:
+        # A writer failed while streaming, and another one wrote the answer with other words.
+        note("note: the answer was restarted while it was written; this is the complete answer")
+    settings = settings_of(context)
+    find = partial(find_source, settings, settings.collection)
+    print_answer(answer, console(), text_printed=complete, find=find)
+
+
+class _StreamPrinter:
+    """Prints an answer while it is written, wrapped on a terminal."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._wrapping = Wrapping(console().width if sys.stdout.isatty() else None)
+
+    async def print_piece(self, text: str, end: bool) -> None:
+        self.text += text
+        sys.stdout.write(self._wrapping.add(printable(text), end=end) + ("\n" if end else ""))
+        sys.stdout.flush()
+
+
+def _styled(answer: Answer) -> Text:
+    """Return the text with the words that answer in bold, and sentences without support in yellow."""
+    from rich.text import Text
+
+    from whence.operations.json_documents import answer_highlights
+
+    text = Text(answer.text)
+    for start, end in answer_highlights(answer):
+        text.stylize("bold", start, end)
+    for start, end in answer.unsupported:
+        text.stylize("yellow", start, end)
+    return text
+
+
+def print_answer(
+    answer: Answer,
+    out: Console,
+    *,
+    text_printed: bool = False,
+    hidden_codes: Container[str] = (),
+    find: Callable[[str], Path | None] = lambda _: None,
+) -> None:
+    """Print an answer as text; `find` returns the path of a source file, for a link."""
+    from rich.text import Text
+
+    from whence.surfaces.cli.safe_console import source_link
+
+    note_corrections(answer.question_used, answer.corrections)
+    if not text_printed:
+        out.print(_styled(answer), soft_wrap=False)
+    if answer.refusal is not None:
+        out.print(answer.refusal.reason, markup=False, style="dim")
+    if answer.citations:
+        out.print()
+    # One line a marker, in the order of the text, also when a marker has several quotes.
+    firsts: dict[int, Citation] = {}
+    for citation in answer.citations:
+        firsts.setdefault(citation.marker, citation)
+    for citation in firsts.values():
+        line = Text.assemble((f"  [{citation.marker}] ", "cyan"))
+        name, source = citation.document_id, citation.source_file
+        line.append_text(source_link(name, citation.source_url, citation.location, find(source)))
+        if citation.heading:
+            line.append(f" {citation.heading}", "dim")
+        if citation.outdated:
+            line.append(f" (out of date: {citation.outdated})", "yellow")
+        out.print(line)
+    for fault in answer.degraded:
+        if fault.code not in hidden_codes:
+            note(f"note: {fault.label}: {fault.reason}")
+    note(f"answer {answer.answer_id}")
+    note(f"why    whence explain {answer.answer_id}")

@@ -1,0 +1,221 @@
+"""`whence serve`: the gateway for programs, assistants and browsers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+from urllib.parse import urlsplit
+
+import typer
+
+from whence.surfaces.cli.options import KeepTraces, OptionGroup, ReaderAccess, option, state_of
+from whence.surfaces.cli.output import INTERRUPTED, note, print_json
+from whence.surfaces.cli.session import as_json, settings_of, start_logging
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from whence.flow.settings import Settings
+    from whence.flow.telemetry.monitor import FlowMonitor
+    from whence.schema.access import Access
+    from whence.surfaces.http.auth import Authenticator
+    from whence.surfaces.http.oidc import ProtectedResource
+    from whence.surfaces.http.service import Service
+
+#: Requests that run at the same time: for each core when all is computed here, at least when a service writes.
+_CONCURRENT_PER_CORE = 2
+_CONCURRENT_WITH_SERVICE = 16
+
+
+SignIn = Annotated[
+    dict[str, str | None],
+    OptionGroup(
+        (
+            option(
+                "tokens",
+                "TOML file with tokens and their rights; tokens.toml in the home by default.",
+                metavar="FILE",
+            ),
+            option("oidc_issuer", "Issuer whose JSON Web Tokens are accepted.", metavar="URL"),
+            option("oidc_audience", "Audience that these tokens must be made for.", metavar="NAME"),
+            option(
+                "oidc_groups_claim",
+                "Claim with the reader's groups, which become access tags; `groups` by default.",
+                metavar="CLAIM",
+            ),
+            option(
+                "oidc_mapping",
+                "TOML file with what each group grants instead of its name.",
+                metavar="FILE",
+            ),
+            option(
+                "oidc_jwks",
+                "File with the issuer's keys, which are fetched by default.",
+                metavar="FILE",
+            ),
+            option(
+                "oidc_clock_skew",
+                "Seconds by which clocks may differ; 60 by default.",
+                metavar="SECONDS",
+            ),
+            option("oidc_scopes", "Scopes that clients are told to ask for.", metavar="SCOPES"),
+            option(
+                "public_url",
+                "Address at which callers reach the server, such as that of a proxy.",
+                metavar="URL",
+            ),
+        ),
+        lambda **given: given,
+    ),
+]
+"""Tokens that are accepted, as settings."""
+
+
+def serve(
+    context: typer.Context,
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 for a free one.")] = 9420,
+    sign_in: SignIn,
+    require_token: Annotated[
+        bool, typer.Option("--require-token", help="Refuse requests without a token.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Host name that requests may use for this server; repeatable."
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Origin whose pages may use this server, such as https://chat.example; repeatable.",
+        ),
+    ] = None,
+    concurrent: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Requests that run at the same time; others wait, or are refused when they could not be done in"
+            " time. Default: two for each processor core, at least 16 when a service writes the answers.",
+        ),
+    ] = None,
+    stdio: Annotated[
+        bool,
+        typer.Option("--stdio", help="Serve MCP on standard input and output instead of HTTP."),
+    ] = False,
+    keep: KeepTraces = None,
+    access: ReaderAccess,
+) -> int:
+    """Serve HTTP, server-sent events, MCP and a web page until stopped.
+
+    The access options are the rights of requests without a token; by default public documents only. Open
+    requests are completed when the server is stopped. Exit 0 after SIGTERM, 130 after Ctrl-C.
+    """
+    start_logging("WARNING")
+    settings = settings_of(context, keep=keep, **sign_in)
+    from whence.surfaces.http.auth import Caller
+    from whence.surfaces.http.server import check_exposure, read_origin, serve_stdio
+
+    if stdio:
+        streams = (sys.stdin.buffer, sys.stdout.buffer)
+        asyncio.run(
+            _with_service(
+                settings, concurrent, lambda one, _: serve_stdio(one, Caller("", access), *streams)
+            )
+        )
+        return 0
+    check_exposure(host, access, require_token=require_token)
+    rights, resource = _who(settings, access, require_token=require_token)
+    allowed = (allow_host or (), [read_origin(one) for one in allow_origin or ()])
+    return _serve_http(context, (host, port), (rights, resource), allowed, concurrent)
+
+
+def _who(
+    settings: Settings, anonymous: Access, *, require_token: bool
+) -> tuple[Authenticator, ProtectedResource | None]:
+    """Return what finds the caller of a request, and what clients are told about the issuer of tokens."""
+    from whence.surfaces.http.auth import Authenticator
+    from whence.surfaces.http.oidc import sign_in
+    from whence.surfaces.http.tokens_file import watch_tokens
+
+    tokens = watch_tokens(settings.tokens, required=settings.get("tokens") is not None)
+    tokens.read()
+    check, resource, keys = sign_in(settings) or (None, None, None)
+    if keys is not None:
+        asyncio.run(keys.check())
+    rights = Authenticator(anonymous, tokens.current, jwt=check, require_token=require_token)
+    return rights, resource
+
+
+def _serve_http(
+    context: typer.Context,
+    address: tuple[str, int],
+    who: tuple[Authenticator, ProtectedResource | None],
+    allowed: tuple[Iterable[str], Iterable[str]],
+    concurrent: int | None,
+) -> int:
+    """Serve, and return the exit code; `allowed` are names of hosts, and origins of other pages."""
+    from whence.surfaces.http.oidc import public_url_of
+    from whence.surfaces.http.server import listen, url_of
+
+    settings = settings_of(context)
+    public_url = public_url_of(settings)
+    public = urlsplit(public_url).hostname
+
+    with listen(*address) as listening:
+        url = url_of(listening)
+
+        def ready() -> None:
+            if as_json(context):
+                state_of(context).told = True
+                print_json({"url": url, "mcp": f"{url}/mcp", "openapi": f"{url}/openapi.json"})
+            note(f"ready {url}")
+
+        from whence.surfaces.http.app import gateway
+        from whence.surfaces.http.server import allowed_hosts, serve_http
+
+        rights, resource = who
+
+        async def serve_requests(service: Service, monitor: FlowMonitor) -> bool:
+            names, origins = allowed
+            app = gateway(
+                service,
+                rights,
+                hosts=allowed_hosts((*names, public) if public else names),
+                resource=resource,
+                origins=origins,
+                metrics=monitor.metrics,
+                public_url=public_url,
+            )
+            return await serve_http(app, listening, on_ready=ready)
+
+        interrupted = asyncio.run(_with_service(settings, concurrent, serve_requests))
+        return INTERRUPTED if interrupted else 0
+
+
+async def _with_service(
+    settings: Settings,
+    concurrent: int | None,
+    serve: Callable[[Service, FlowMonitor], Awaitable[T]],
+) -> T:
+    from whence.broker.connect import in_process
+    from whence.flow.telemetry.genai import Spans
+    from whence.flow.telemetry.monitor import start_telemetry
+    from whence.models.onnx_sessions import usable_cores
+    from whence.surfaces.http.service import Service
+    from whence.surfaces.python.engine import Engine
+
+    waits = settings.writer != "extractive"
+    least = _CONCURRENT_WITH_SERVICE if waits else 1
+    at_once = concurrent or max(least, _CONCURRENT_PER_CORE * usable_cores())
+    # A flow elsewhere has metrics of its own.
+    with start_telemetry("all-in-one", counts=in_process(settings.broker)) as monitor:
+        async with Engine(settings=settings, warm_up="questions", monitor=monitor) as engine:
+            spans = Spans(monitor.provider)
+            service = Service(engine, settings.collection, concurrent=at_once, spans=spans)
+            return await serve(service, monitor)

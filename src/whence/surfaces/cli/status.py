@@ -1,0 +1,158 @@
+"""`whence status` and `collections`: what is stored, backlog and processors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from whence.broker.connect import in_process
+from whence.surfaces.cli.output import console, facts_table, note, plain_table, print_json, size
+from whence.surfaces.cli.session import as_json, run_with_engine, settings_of, start_logging
+
+if TYPE_CHECKING:
+    from whence.flow.settings import Settings
+    from whence.flow.status import FlowStatus
+    from whence.store.protocols import CollectionInfo, Store, StoreOverview
+    from whence.surfaces.cli.tables import PlainTable
+
+_NO_BROKER = (
+    "without a broker (memory://) each command runs its own flow: its processors are not visible here, and a"
+    " failed message is an error of the command, not a dead letter"
+)
+_NO_FLEET = {
+    "running flows": "not shown: without a broker each command runs its own flow",
+    "dead letters": "none: a failed message is an error of its command",
+    "with a fleet": "whence status --broker pulsar://HOST:PORT",
+}
+
+
+def status(
+    context: typer.Context,
+    flow: Annotated[str, typer.Option(help="Flow whose processors to show.")] = "all-in-one",
+) -> int:
+    """Show what is stored; with a broker also its backlog and running processors."""
+    import asyncio
+
+    start_logging()
+    settings = settings_of(context)
+
+    async def collect() -> tuple[FlowStatus | None, StoreOverview, list[CollectionInfo]]:
+        fleet = None if in_process(settings.broker) else await _fleet(settings, flow)
+        return fleet, *await _store(settings)
+
+    fleet, overview, collections = asyncio.run(collect())
+    if as_json(context):
+        stored = {
+            "collections": len(collections),
+            "documents": sum(one.documents for one in collections),
+            "chunks": sum(one.chunks for one in collections),
+        }
+        running = {
+            "broker": {"url": "memory://" if fleet is None else fleet.broker},
+            "flow": flow if fleet is None else fleet.flow,
+            "topics": [] if fleet is None else fleet.topics,
+            "processors": [] if fleet is None else fleet.processors,
+            "notes": [_NO_BROKER] if fleet is None else fleet.notes,
+        }
+        print_json({"store": stored | msgspec.structs.asdict(overview), **running})
+        return 0
+    _print_store(overview, collections)
+    _print_fleet(fleet)
+    return 0
+
+
+async def _fleet(settings: Settings, flow: str) -> FlowStatus:
+    from whence.broker.connect import connect
+    from whence.flow.loader import load_flow
+    from whence.flow.status import flow_status
+
+    definition = load_flow(flow)
+    transport = await connect(settings.broker)
+    try:
+        return await flow_status(definition, transport)
+    finally:
+        await transport.aclose()
+
+
+async def _store(settings: Settings) -> tuple[StoreOverview, list[CollectionInfo]]:
+    from whence.flow.resources import Resources
+
+    async with Resources(settings) as resources:
+        store: Store = await resources.get("store")
+        return await store.overview(), await store.collections()
+
+
+def _print_store(overview: StoreOverview, collections: list[CollectionInfo]) -> None:
+    pgvector = f", pgvector {overview.pgvector}" if overview.pgvector else ""
+    parts = sorted(overview.parts.items(), key=lambda part: -part[1])
+    # No line break between a name and its size.
+    sizes = (f"{name} {size(count)}".replace(" ", "\N{NO-BREAK SPACE}") for name, count in parts)
+    documents = sum(one.documents for one in collections)
+    facts = {
+        "database": f"{overview.server}{pgvector}, {size(overview.bytes)}",
+        "by part": ", ".join(sizes),
+        "documents": f"{documents:,}{_when(overview.stored_at)}",
+        "questions": f"{overview.questions:,}{_when(overview.asked_at)}",
+        "snapshots": overview.snapshots,
+    }
+    console().print(facts_table(facts))
+    if collections:
+        console().print()
+        console().print(collections_table(collections))
+    else:
+        note("nothing is indexed yet: run whence index PATH")
+
+
+def _when(moment: str) -> str:
+    return f", the last {moment[:16].replace('T', ' ')} UTC" if moment else ""
+
+
+def _print_fleet(fleet: FlowStatus | None) -> None:
+    out = console()
+    out.print()
+    if fleet is None:
+        out.print(facts_table(_NO_FLEET))
+        return
+    out.print(f"flow [bold]{fleet.flow}[/] on {fleet.broker}", soft_wrap=True)
+    numbers = ("workers", "handled", "failed", "backlog", "in flight", "oldest", "dead")
+    table = plain_table("processor", *(f">{name}" for name in numbers))
+    for one in fleet.topics:
+        mine = [report for report in fleet.processors if report.group == one.group]
+        cells = (
+            one.workers,
+            sum(report.handled for report in mine),
+            sum(report.failed for report in mine),
+            one.backlog,
+            one.in_flight,
+            None if one.oldest_age_s is None else f"{one.oldest_age_s:.1f} s",
+            one.dead_letters,
+        )
+        table.add_values(one.group, *cells)
+    out.print(table)
+    for line in fleet.notes:
+        note(f"note: {line}")
+
+
+def collections(context: typer.Context) -> int:
+    """List the collections with their counts, sizes, models and last changes."""
+    found = run_with_engine(context, lambda engine, _: engine.collections())
+    if as_json(context):
+        print_json({"collections": found})
+    elif found:
+        console().print(collections_table(found))
+    else:
+        console().print("no collections yet: `whence index FOLDER` creates the first")
+    return 0
+
+
+def collections_table(found: list[CollectionInfo]) -> PlainTable:
+    """Return collections as a table."""
+    table = plain_table("collection", ">documents", ">chunks", ">size", "model", "changed")
+    for one in found:
+        model = f"{one.model.name} {one.model.precision}".strip()
+        changed = one.changed_at[:16].replace("T", " ")
+        taken = f"~{size(one.bytes)}" if one.bytes else ""
+        table.add_values(one.name, one.documents, one.chunks, taken, model, changed)
+    return table

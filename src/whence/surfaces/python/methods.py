@@ -1,0 +1,73 @@
+"""Methods of Python objects that run operations, with the signatures of their structs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterator
+from inspect import Parameter as Argument
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
+
+from msgspec import NODEFAULT
+
+from whence.operations.operation import PYTHON, Operation, parameters
+
+if TYPE_CHECKING:
+    from whence.operations.session import EngineSession
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class HasSession(Protocol):
+    """An object with a session, such as an engine."""
+
+    _session: EngineSession
+
+
+Method: TypeAlias = Callable[Concatenate[HasSession, P], Coroutine[Any, Any, R]]
+
+
+@overload
+def method(operation: Callable[P, Operation[R]]) -> Method[P, R]: ...
+@overload
+def method(operation: Callable[P, Operation[R]], part: Callable[[R], S]) -> Method[P, S]: ...
+def method(
+    operation: Callable[P, Operation[Any]], part: Callable[[Any], Any] = lambda result: result
+) -> Method[P, Any]:
+    """Return a method that runs an operation and returns its result, or a part of it."""
+
+    async def call(self: HasSession, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        # Whatever is logged or traced is read twice.
+        lists: Any = [list(one) if isinstance(one, Iterator) else one for one in args]
+        named: Any = {
+            name: list(one) if isinstance(one, Iterator) else one for name, one in kwargs.items()
+        }
+        return part(await self._session.run(operation(*lists, **named)))
+
+    assert isinstance(operation, type)
+    assert issubclass(operation, Operation)
+    call.__name__ = call.__qualname__ = operation.__name__
+    call.__doc__ = f"{inspect.cleandoc(operation.__doc__ or '')}\n\n{operation.run.__doc__}"
+    call.__signature__ = signature(operation)  # type: ignore[attr-defined]
+    return call
+
+
+def signature(operation: type[Operation[Any]]) -> inspect.Signature:
+    """Return the signature of a method for an operation."""
+    arguments = [Argument("self", Argument.POSITIONAL_OR_KEYWORD)]
+    for name, one in parameters(operation, PYTHON).items():
+        default = Argument.empty if one.default is NODEFAULT else one.default
+        arguments.append(
+            Argument(name, Argument.POSITIONAL_OR_KEYWORD, default=default, annotation=one.type)
+        )
+    return inspect.Signature(arguments)

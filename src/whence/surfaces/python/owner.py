@@ -1,0 +1,34 @@
+"""`Engine.owner`: operations of the owner of the database, who may see every document; no server has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whence.operations.owner import (
+    Erase,
+    ExplainAccess,
+    ListFolder,
+    PreviewAccess,
+    PreviewErasure,
+    PruneTraces,
+    Verify,
+)
+from whence.surfaces.python.methods import method
+
+if TYPE_CHECKING:
+    from whence.operations.session import EngineSession
+
+
+class OwnerOperations:
+    """Erase documents, explain who sees them, verify and prune traces; in use while the engine is open."""
+
+    def __init__(self, session: EngineSession) -> None:
+        self._session = session
+
+    erase = method(Erase)
+    preview_erasure = method(PreviewErasure)
+    verify = method(Verify)
+    explain_access = method(ExplainAccess)
+    documents_below = method(ListFolder)
+    preview_access = method(PreviewAccess)
+    prune_traces = method(PruneTraces)

@@ -1,0 +1,44 @@
+"""The parts of an engine that are no operations: counts of all collections, and texts to vectors and tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Purpose
+
+if TYPE_CHECKING:
+    from whence.operations.session import EngineSession
+    from whence.store.protocols import CollectionInfo
+
+
+class EngineTexts:
+    """Part of `Engine`."""
+
+    _session: EngineSession
+
+    async def collections(self) -> list[CollectionInfo]:
+        """Return all collections by name; counts include hidden documents."""
+        return await (await self._session.store()).collections()
+
+    async def embedding_model(self) -> EmbeddingModel:
+        """Return the model of `embed`."""
+        model: EmbeddingModel = (await self._session.resources.get("embedder")).model
+        return model
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> EmbeddingResponse:
+        """Return one unit vector for each text; a long text is read up to the model's limit."""
+        request = EmbeddingRequest(texts=tuple(texts), purpose=purpose)
+        return await self._session.client.call("embedding", request, EmbeddingResponse)
+
+    async def count_tokens(self, texts: Sequence[str]) -> tuple[list[int] | None, int]:
+        """Return the tokens of each text, and how many the embedding model reads of one.
+
+        The counts are those of the embedding model's tokenizer; None where only an estimate is known.
+        """
+        embedder = await self._session.resources.get("embedder")
+        if getattr(embedder, "estimates_tokens", False):
+            return None, embedder.max_tokens
+        counts = await asyncio.to_thread(embedder.count_tokens, list(texts))
+        return counts, embedder.max_tokens
