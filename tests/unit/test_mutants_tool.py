@@ -32,7 +32,7 @@ def test_a_diff_is_read_as_its_changed_lines() -> None:
 
 def test_every_exception_is_about_code_that_exists() -> None:
     """The lines before the change occur in the code, so that no exception outlives what it was made for."""
-    rooms = ("evaluation", "gateway", "provenance", "retrieval", "store")
+    rooms = ("evaluation", "surfaces", "provenance", "retrieval", "store")
     files = [
         file for room in rooms for file in (mutants.ROOT / "src" / "whence" / room).rglob("*.py")
     ]

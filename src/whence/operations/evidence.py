@@ -72,7 +72,7 @@ async def export_evidence(session: EngineSession, answer_id: str, access: Access
         "entries": [_entry(entry) for entry in proof.entries],
         "head": _entry(proof.head),
         "public_keys": list(proof.public_keys),
-        "verifier": resources.files("whence.surfaces.python")
+        "verifier": resources.files("whence.operations")
         .joinpath("evidence_verifier.py")
         .read_text(),
     }

@@ -73,7 +73,7 @@ def demo(context: typer.Context) -> int:
 
 def _examples() -> Path:
     here = Path(__file__).resolve()
-    for folder in (here.parents[1] / "examples", here.parents[3] / "examples"):
+    for folder in (here.parents[2] / "examples", here.parents[4] / "examples"):
         if (folder / "demo_questions.json").is_file():
             return folder
     raise NotFound("the example documents are not installed", hint="install Whence again")
