@@ -1,6 +1,6 @@
 """Ask why-not for every passage of a collection, and compare the numbers with a search without a limit.
 
-The collection must exist; its passages are ranked by `Engine.search_report` for one question, and `why_not` is
+The collection must exist; its passages are ranked by `Engine.run` for one question, and `why_not` is
 asked for each. Counted are wrong ranks, scores and cuts. For some passages the question is asked again with the
 limit that was told and with one less: the first must retrieve the passage, the second must not. Times are those
 of `why_not` after the first one of the answer, whose ranking is made anew.
