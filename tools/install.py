@@ -116,13 +116,8 @@ def prepare_uv() -> tuple[list[str], dict[str, str]]:
         [*PIP, "config", "list"], stdout=subprocess.PIPE, text=True, check=True
     )
     environment = uv_environment(parse_settings(listing.stdout), os.environ)
-    return [
-        str(install_uv(UV_FOLDER, UV_LOCK)),
-        "pip",
-        "install",
-        "--python",
-        sys.executable,
-    ], environment
+    uv = install_uv(UV_FOLDER, UV_LOCK)
+    return [str(uv), "pip", "install", "--python", sys.executable], environment
 
 
 def install(steps: list[list[str]]) -> None:

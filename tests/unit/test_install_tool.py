@@ -14,7 +14,7 @@ STEPS = [["-r", "first.lock"], ["--editable", "."]]
 
 
 def test_the_nearest_setting_of_pip_counts() -> None:
-    """The environment stands above the section of `install`, and that above `global`; others do not count."""
+    """The environment wins over the section `install`, and that over `global`; others do not count."""
     listing = (
         ":env:.index-url='https://c.example/simple'\n"
         "download.index-url='https://d.example/simple'\n"
@@ -33,7 +33,7 @@ def test_the_nearest_setting_of_pip_counts() -> None:
 
 
 def test_settings_of_pip_are_translated() -> None:
-    """Indexes, folders, certificates, proxy and limits reach uv under its names; progress bars do not."""
+    """Indexes, folders, certificates, proxy and limits reach uv under its names."""
     settings = {
         "cert": "/a.pem", "default-timeout": "60", "extra-index-url": "https://b.example https://c.example",
         "find-links": "\n/a\n/b", "index-url": "https://user:secret@a.example", "no-cache-dir": "false",
@@ -90,7 +90,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_uv_installs(
     monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Uv runs each step, and nothing is printed."""
+    """Each step is run with uv, and nothing is printed."""
     monkeypatch.setattr(install, "prepare_uv", lambda: (["uv"], {}))
 
     install.install(STEPS)
@@ -114,7 +114,7 @@ def test_pip_installs_what_uv_could_not(
 def test_pip_installs_without_uv(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where the index has no uv the line has pip's reason, without a password; half of uv is removed."""
+    """Without uv in the index the line has pip's reason, without a password; an old uv is removed."""
     seen: list[list[str]] = []
     old = tmp_path / "uv" / "bin" / "uv"
     old.parent.mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_pip_installs_without_uv(
 def test_uv_is_installed_once_a_lock(
     monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], tmp_path: Path
 ) -> None:
-    """Uv is installed again when its lock file changes."""
+    """Another lock file of uv installs it again."""
     folder, lock = tmp_path / "uv", tmp_path / "requirements-uv.lock"
     counts = []
     for text in ("uv==1", "uv==1", "uv==2"):
