@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import replace
 
 from whence.operations.operation import HTTP, Operation, Parameter, parameters
 from whence.schema.code import SnapshotChoice
@@ -96,8 +95,3 @@ def read_operation(document: object, operation: type[Op], caller: Caller, collec
         named = any(parts.values()) or known["snapshot"].required
         fields["snapshot"] = SnapshotChoice(**parts) if named else None
     return operation(**fields)
-
-
-def within(operation: Op, timeout_s: float) -> Op:
-    """Return an operation with another time limit."""
-    return replace(operation, timeout_s=timeout_s)
