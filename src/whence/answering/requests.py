@@ -159,7 +159,7 @@ def answer_document_request(
     *,
     as_of: str = "",
 ) -> AsyncGenerator[Message, None]:
-    """Answer a question from documents; `as_of` is the moment that they are of, if it is not the present.
+    """Answer a question from documents; `as_of` is the moment of a former version, empty for the present.
 
     Raises:
         BadInput: The question or a filter is invalid, a limit is out of range, or the answer id cannot be part

@@ -271,7 +271,7 @@ class TextBuilder:
 
     @contextmanager
     def definition(self, terms: Sequence[str], *, line: int = 0) -> Iterator[None]:
-        """Add a definition, within a `block`; what is added meanwhile is what is said of the terms."""
+        """Add terms of a definition, within a `block`; what is added inside the `with` block defines them."""
         indent, outer = self._indent, self._terms
         self._separator = _BLANK_LINE if self._length else ""
         self._begins_item = True

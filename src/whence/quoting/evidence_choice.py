@@ -62,34 +62,34 @@ FLOOR_OF_WORDS = 0.37
 #: order the units of sets that were left out as well. In turn: cosine, share of the question's words, nearness
 #: of the passage's best unit, rank of the passage.
 _COSINE, _WORDS, _PASSAGE, _PRIOR = 0.4, 0.23, 0.7, 0.19
-#: The same for what the unit is about, a name of the question that it is about, the release asked for, a
-#: default where one is asked for, and all passages of its document: the sum of the reciprocals of their ranks.
+#: Weights of the same fit. In turn: the unit is about the question, it defines a name of the question, it is of
+#: the release asked for, it states a default that is asked for; the sum of 1 / rank of its document's passages.
 _ABOUT, _DEFINED, _RELEASE, _DEFAULT, _DOCUMENT = 0.23, 0.17, 0.33, 0.19, 0.045
-#: The same, taken away: for notes of a release, for a text that only points elsewhere or lists contents, for
-#: the share of its words that the question has, which are no news, and for each character of the passage that
-#: stands before it.
+#: Weights of the same fit that are subtracted. In turn: the unit is a release note; it only refers elsewhere or
+#: lists contents; the share of its words that repeat the question; characters of the passage before it.
 _NEWS, _POINTER, _ECHO, _DEPTH = 0.09, 0.3, 0.47, 0.00018
 _KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
-#: The same for the definition of the name that is the whole question. Chosen by hand.
+#: Weight of a definition where the whole question is the name that it defines. Chosen by hand.
 _ALONE = 0.2
-#: The same for a sentence that says what the thing asked for is. Chosen by hand: few questions ask so.
+#: Weight of a sentence that defines what the question asks about. Chosen by hand: few questions do.
 _DEFINES = 0.12
 _POINTS = re.compile(r"[-*\s]*(?:see|refer to|for (?:more|details|further))\b", re.IGNORECASE)
 _POINTER_WORDS = 14
-#: Most words of a cell that only names something: `Home Page`.
+#: Most words of a cell that is a name alone, such as `Home Page`.
 _NAME_WORDS = 3
-#: An item that begins with the name of what it tells: `- timeout (optional) - ...`, `- fd: ...`.
+#: A list item that begins with the name that it describes: `- timeout (optional) - ...`, `- fd: ...`.
 _NAMED_ITEM = re.compile(
     r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(\S+(?:\s\S+){0,3}?)(?:\s[-\u2013\u2014]\s|:(?=\s|\Z)|\s[(`]|\n)"
 )
-#: Most words of an answer of several spans, with the headings above them: where those before the last one are
-#: likely to answer, and where they are not.
+#: Most words of an answer of several spans, headings included: when the spans chosen so far are likely to
+#: answer, and when they are not.
 _SHORT, _LONG = 90, 220
-#: Chance that the spans chosen answer from which on they are likely to, and from which on no further one is
-#: chosen; least chance of a further one.
+#: Probability, 0 to 1, that the chosen spans answer: from the first value on they are likely to; from the
+#: second on no span is added. The third is the least probability of an added span.
 _LIKELY, _SURE, _MIN_CHANCE = 0.55, 0.75, 0.08
-#: Factor of the order in the logit of the chance that a span answers: that of the fit of the weights. On sets
-#: that were left out, of first units with a chance of .2, .5 and .9 66, 76 and 98 % answer.
+#: Factor of a unit's score in the logit of the probability that it answers; it comes from the fit of the
+#: weights. On sets left out of the fit, first units with a probability of .2, .5 and .9 answer in 66, 76 and
+#: 98 %.
 _CERTAINTY = 10.0
 #: Spans that are tried until the answer is long enough.
 _MAX_PICKED = 8

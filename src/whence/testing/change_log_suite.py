@@ -211,7 +211,7 @@ class ChangeLogSuite:
         assert sorted(ids_of(await search_all(store, name))) == ["d", "f", "g"]
 
     async def test_a_version_has_the_rights_of_today(self, store: Store) -> None:
-        """What is hidden today is not in it, what is shown today is, also of documents that are gone."""
+        """A former version has the documents that the reader may see today, removed ones included."""
         name = await fill_collection(
             store, make_document("d"), make_document("e", tags=_SECRET), make_document("f")
         )

@@ -143,7 +143,7 @@ class _Writer:
         }
 
     def write(self, node: nodes.Element, line: int) -> None:
-        """Write the blocks below a node; `line` is the line that is known of what is around it."""
+        """Write the blocks below a node; `line` is that of the nearest ancestor with a known line."""
         for child in node.children:
             name = type(child).__name__
             if name in _NOTHING:

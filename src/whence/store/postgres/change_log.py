@@ -28,7 +28,8 @@ _KINDS: Final[Mapping[str, ChangeKind]] = {
     "e": "erased",
     "s": "settings",
 }
-# Rows of `document_id, kind, class_id, content, first_version`; no content stands for that of no other version.
+# Rows of `document_id, kind, class_id, content, first_version`; a null content becomes the new version's
+# number.
 _LOG = """
 WITH w AS ({rows}),
 next AS (

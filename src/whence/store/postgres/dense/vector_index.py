@@ -26,20 +26,20 @@ _MIN_CHUNKS = 20_000
 _MAX_DIMENSIONS = 4000
 #: Older versions stop at `ef_search` rows, visible or not.
 _MIN_PGVECTOR = (0, 8)
-#: Rows asked of the graph for each place of the ranking, and at least: what it finds early is not always
-#: nearest. With half of 20,000 rows visible, 50 rows gave .988 of the ten nearest, 100 gave .995; asked for 50
-#: places, 100 rows gave .92 and 200 gave .98 of them.
+#: Rows fetched from the graph: this many for each place of the ranking, and this many at least, because the
+#: first rows that it finds are not always the nearest. With half of 20,000 rows visible, 50 rows gave .988 of
+#: the ten nearest, 100 gave .995; asked for 50 places, 100 rows gave .92 and 200 gave .98 of them.
 _OVERFETCH = 4
 _MIN_FETCHED = 100
-#: The same where at least such a share of all rows is visible: the first `ef_search` rows of the graph hold so
-#: many then, and to ask for more makes the search go on. Of 200,000 rows, half of them visible, 40 and 100 both
-#: gave .997 of the ten nearest, for 1.5 and 4.0 ms of the server.
+#: Rows fetched at least where this share of all rows is visible: the first `ef_search` rows of the graph then
+#: contain that many, and a larger limit would continue the search. Of 200,000 rows, half of them visible, 40
+#: and 100 both gave .997 of the ten nearest, for 1.5 and 4.0 ms of the server.
 _MIN_FETCHED_OF_MANY, _MANY = 40, 0.45
 #: `hnsw.ef_search`, at least and at most; pgvector allows 1000. For 100 rows, 200 in place of 100 cost
 #: a tenth to seven tenths more and found at most .002 more of the ten nearest.
 _MIN_EF, _MAX_EF = 100, 1000
-#: What is added to it for each tenfold of `_MIN_CHUNKS`, as the way through a graph grows with the logarithm of
-#: its size. Of 500 queries of 200,000 rows, 80 lost nearly all neighbours of five, 100 those of one, 120 of
+#: Added to `ef_search` for each factor of ten above `_MIN_CHUNKS`: paths in the graph grow with the logarithm
+#: of its size. Of 500 queries of 200,000 rows, 80 lost nearly all neighbours of five, 100 those of one, 120 of
 #: none, for 6 % more time than 100.
 _EF_PER_TENFOLD = 20
 #: Cost of a row on the way through the graph in rows of an exact scan: 15 us against 0.8 us at 384 dimensions.
