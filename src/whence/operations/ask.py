@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from whence.operations.operation import CLI, HTTP, PYTHON, Offered, Operation, travelling
+from whence.operations.operation import CLI, HTTP, PYTHON, Filters, Offered, Operation, travelling
 from whence.retrieval.diversity import check_diversity
 from whence.retrieval.pipeline import check_text, search_mode
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, Diversity
 from whence.schema.errors import BadInput
-from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options, parse_filters
+from whence.schema.filters import parse_filters
 from whence.schema.message import Message
 from whence.schema.terms import Triple
 
@@ -54,16 +54,7 @@ class Ask(Operation[Answer], frozen=True):
     """Weight of relevance against diversity."""
     mode: str | None = None
     """`hybrid`, `dense` or `bm25`."""
-    filters: Annotated[
-        dict[str, Any],
-        Offered(
-            option="--filter",
-            metavar="KEY=VALUE",
-            parse=parse_filter_options,
-            cli_text=OPTION_SYNTAX,
-            http_text=BODY_SYNTAX,
-        ),
-    ] = {}
+    filters: Filters = {}
     """Conditions on metadata, all of which must hold."""
     exact: bool = False
     """Search for all words as they are; quoted words always are."""

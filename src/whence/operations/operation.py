@@ -23,6 +23,8 @@ from typing import (
 
 import msgspec
 
+from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options
+
 if TYPE_CHECKING:
     from whence.operations.session import EngineSession
 
@@ -54,6 +56,19 @@ class Offered(msgspec.Struct, frozen=True):
     """What the command line adds to the sentence, such as the syntax of a value."""
     http_text: str = ""
     """What HTTP and MCP add to the sentence."""
+
+
+Filters = Annotated[
+    dict[str, Any],
+    Offered(
+        option="--filter",
+        metavar="KEY=VALUE",
+        parse=parse_filter_options,
+        cli_text=OPTION_SYNTAX,
+        http_text=BODY_SYNTAX,
+    ),
+]
+"""Conditions on metadata; see `whence.schema.filters`."""
 
 
 class Operation(msgspec.Struct, Generic[R], frozen=True, omit_defaults=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from whence.code.snapshot_reading import search_snapshot
 from whence.flow.context import CURRENT_TRACE, TraceContext, within_trace
-from whence.operations.operation import HTTP, PYTHON, Offered, Operation
+from whence.operations.operation import HTTP, PYTHON, Filters, Offered, Operation
 from whence.retrieval.pipeline import (
     RERANK_BUDGET_S,
     check_budget,
@@ -22,7 +22,7 @@ from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.retrieval.services import RetrievalClients, Timeouts
 from whence.schema.access import Access
 from whence.schema.code import SnapshotChoice
-from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options, parse_filters
+from whence.schema.filters import parse_filters
 from whence.schema.places import locate
 
 if TYPE_CHECKING:
@@ -42,16 +42,7 @@ class Search(Operation[SearchReport], frozen=True):
     """Maximum number of hits."""
     threshold: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Minimum score, 0 to 1; hits below 0.5 are `weak`."""
-    filters: Annotated[
-        dict[str, Any],
-        Offered(
-            option="--filter",
-            metavar="KEY=VALUE",
-            parse=parse_filter_options,
-            cli_text=OPTION_SYNTAX,
-            http_text=BODY_SYNTAX,
-        ),
-    ] = {}
+    filters: Filters = {}
     """Conditions on metadata, all of which must hold."""
     match: Annotated[str, Offered(metavar="any|all")] = "any"
     """Whether a passage must contain `any` or `all` words."""

@@ -249,7 +249,7 @@ class _Read(msgspec.Struct, frozen=True):
 
     found: Found
     passages: list[Passage]
-    """Best first, ranked anew from 1, at most as many as are wanted."""
+    """Best first, ranked from 1 again, at most as many as are wanted."""
     duplicates: dict[str, list[Duplicate]]
     """By the chunk that was kept in their place."""
 
