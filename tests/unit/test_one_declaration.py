@@ -16,6 +16,8 @@ from typing import Any
 import whence
 from whence import operations
 from whence.operations.operation import Operation, parameters
+from whence.operations.search import Search
+from whence.surfaces.python.methods import method
 
 SOURCE = Path(whence.__file__).parent
 #: Most files in which the name of a field may stand.
@@ -165,3 +167,19 @@ print(json.dumps({
     "identical": again.identical,
 }))
 """
+
+
+async def test_none_stands_for_the_default_of_a_method() -> None:
+    """A caller may pass None for a parameter whose default is not None."""
+
+    class Session:
+        async def run(self, operation: Any) -> Any:
+            return operation
+
+    class Caller:
+        _session: Any = Session()
+        search = method(Search)
+
+    asked = await Caller().search("leave", filters=None, snapshot=None, top_k=3)  # type: ignore[arg-type]
+
+    assert asked == Search("leave", top_k=3)  # type: ignore[comparison-overlap]

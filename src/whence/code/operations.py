@@ -183,7 +183,7 @@ class Expand(Operation[ExpandResponse], frozen=True):
     NAME: ClassVar[str] = "expand"
 
     nodes: Annotated[Sequence[str], Meta(min_length=1), Offered(metavar="NODE...")]
-    """Ids to start from."""
+    """Canonical or local ids to start from."""
     snapshot: str | SnapshotChoice
     """Snapshot of code to read."""
     max_depth: Annotated[int, Meta(ge=1)] = 2

@@ -40,7 +40,9 @@ class Ask(Operation[Answer], frozen=True):
     """Rights to read with."""
     collection: str = "default"
     """Collection to read."""
-    doc_limit: Annotated[int, Meta(ge=1)] = 20
+    doc_limit: Annotated[
+        int, Meta(ge=1), Offered(cli_text="Of code, nodes, by default as many as the flow says.")
+    ] = 20
     """Passages given to the writer."""
     fetch_limit: Annotated[int, Meta(ge=0)] = 0
     """Candidates before reranking; 0 for three times `doc_limit`."""
@@ -49,9 +51,9 @@ class Ask(Operation[Answer], frozen=True):
     rerank: Annotated[bool, Offered(option="--rerank/--no-rerank")] = True
     """Rerank the candidates."""
     diversity: Annotated[Diversity | None, Offered(metavar="mmr|none")] = None
-    """`mmr` chooses passages that say different things; by default the flow's own."""
+    """`mmr` chooses passages that say different things, `none` goes by relevance; by default the flow's own."""
     diversity_lambda: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """Weight of relevance against diversity."""
+    """Weight of relevance against diversity, 0 to 1; by default the flow's own, 0.7 where it has none."""
     mode: str | None = None
     """`hybrid`, `dense` or `bm25`."""
     filters: Filters = {}

@@ -117,7 +117,7 @@ def _fail(error: WhenceError, arguments: Iterable[str], *, as_json: bool) -> int
         if logs and not logs[0].has_error:
             command = next((word for word in arguments if word in COMMANDS), "")
             about = {"action": command, "code": error.code, "error": error.message}
-            logging.getLogger("whence.surfaces.cli").error("command failed", extra=about)
+            logging.getLogger("whence.cli").error("command failed", extra=about)
     return code
 
 

@@ -26,7 +26,8 @@ _PREVIEW_CHARACTERS = 300
 def search(context: typer.Context, asked: Search, *, trace: TraceFile = None) -> int:
     """Find the passages that match a query best, among those you may see."""
     if not asked.query.strip():
-        msgspec.structs.replace(asked, query="-").check()
+        # Of a blank query only names are checked.
+        Search("-", mode=asked.mode, match=asked.match, filters=asked.filters).check()
         _report_blank(context, asked, trace)
         return 0
     asked.check()

@@ -45,17 +45,22 @@ def method(
     operation: Callable[P, Operation[Any]], part: Callable[[Any], Any] = lambda result: result
 ) -> Method[P, Any]:
     """Return a method that runs an operation and returns its result, or a part of it."""
+    assert isinstance(operation, type)
+    assert issubclass(operation, Operation)
+    kind: type[Operation[Any]] = operation
 
     async def call(self: HasSession, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         # Whatever is logged or traced is read twice.
         lists: Any = [list(one) if isinstance(one, Iterator) else one for one in args]
+        known = parameters(kind)
         named: Any = {
-            name: list(one) if isinstance(one, Iterator) else one for name, one in kwargs.items()
+            name: list(one) if isinstance(one, Iterator) else one
+            for name, one in kwargs.items()
+            # None stands for the default.
+            if one is not None or name not in known or known[name].default in (None, NODEFAULT)
         }
         return part(await self._session.run(operation(*lists, **named)))
 
-    assert isinstance(operation, type)
-    assert issubclass(operation, Operation)
     call.__name__ = call.__qualname__ = operation.__name__
     call.__doc__ = f"{inspect.cleandoc(operation.__doc__ or '')}\n\n{operation.run.__doc__}"
     call.__signature__ = signature(operation)  # type: ignore[attr-defined]
