@@ -6,14 +6,11 @@ errors, metrics and HTTP interface.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
-import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -26,6 +23,7 @@ from whence.flow.registry import BUILT_IN, Registry
 from whence.flow.settings import SETTINGS
 from whence.flow.telemetry.metrics import METRICS
 from whence.operations.ask import Ask
+from whence.operations.operation import sentences
 from whence.operations.search import Search
 from whence.processors.base import Processor
 from whence.schema.errors import WhenceError
@@ -221,7 +219,7 @@ def structs_in(kind: Any) -> Iterator[type[Any]]:
 def struct(cls: type[Any]) -> Iterator[str]:
     """Yield the description of a struct and the table of its fields."""
     yield inspect.cleandoc(cls.__doc__ or "") + "\n"
-    docs = field_docs(cls)
+    docs = sentences(cls)
     rows = []
     for field in msgspec.structs.fields(cls):
         required = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
@@ -253,31 +251,6 @@ def shown_type(kind: Any) -> str:
     text = kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+", "", text)
     return re.sub(r"Annotated\[(.+), Meta\((.+)\)\]", r"\1, \2", text)
-
-
-def field_docs(cls: type[Any]) -> dict[str, str]:
-    """Return the docstring of each field, including those of base classes."""
-    docs: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        if (
-            not (isinstance(base, type) and issubclass(base, msgspec.Struct))
-            or base is msgspec.Struct
-        ):
-            continue
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-        except (OSError, TypeError):
-            continue
-        body = tree.body[0].body  # type: ignore[attr-defined]
-        for before, after in pairwise(body):
-            is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            if (
-                isinstance(before, ast.AnnAssign)
-                and isinstance(before.target, ast.Name)
-                and is_text
-            ):
-                docs[before.target.id] = inspect.cleandoc(str(after.value.value))  # type: ignore[attr-defined]
-    return docs
 
 
 # Processors
