@@ -169,8 +169,8 @@ print(json.dumps({
 """
 
 
-async def test_none_stands_for_the_default_of_a_method() -> None:
-    """A caller may pass None for a parameter whose default is not None."""
+async def test_none_stands_for_an_empty_collection() -> None:
+    """A caller may pass None for a mapping or a sequence, and not for a number or a name."""
 
     class Session:
         async def run(self, operation: Any) -> Any:
@@ -180,6 +180,6 @@ async def test_none_stands_for_the_default_of_a_method() -> None:
         _session: Any = Session()
         search = method(Search)
 
-    asked = await Caller().search("leave", filters=None, snapshot=None, top_k=3)  # type: ignore[arg-type]
+    asked = await Caller().search("leave", filters=None, threshold=None, top_k=3)  # type: ignore[arg-type]
 
-    assert asked == Search("leave", top_k=3)  # type: ignore[comparison-overlap]
+    assert asked == Search("leave", threshold=None, top_k=3)  # type: ignore[comparison-overlap]

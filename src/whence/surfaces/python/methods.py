@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from inspect import Parameter as Argument
 from typing import (
     TYPE_CHECKING,
@@ -15,8 +15,6 @@ from typing import (
     TypeVar,
     overload,
 )
-
-from msgspec import NODEFAULT
 
 from whence.operations.operation import Operation, parameters
 
@@ -56,8 +54,8 @@ def method(
         named: Any = {
             name: list(one) if isinstance(one, Iterator) else one
             for name, one in kwargs.items()
-            # None stands for the default.
-            if one is not None or name not in known or known[name].default in (None, NODEFAULT)
+            # None stands for an empty mapping or sequence.
+            if one is not None or name not in known or not _is_collection(known[name].default)
         }
         return part(await self._session.run(operation(*lists, **named)))
 
@@ -65,6 +63,10 @@ def method(
     call.__doc__ = f"{inspect.cleandoc(operation.__doc__ or '')}\n\n{operation.run.__doc__}"
     call.__signature__ = signature(operation)  # type: ignore[attr-defined]
     return call
+
+
+def _is_collection(default: Any) -> bool:
+    return isinstance(default, Collection) and not isinstance(default, str)
 
 
 def signature(operation: type[Operation[Any]]) -> inspect.Signature:
