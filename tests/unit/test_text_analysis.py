@@ -9,12 +9,14 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from whence.text.analysis import (
+    added_terms,
     document_terms,
     field_length,
     is_stop_term,
     parse_query,
 )
 from whence.text.normalization import LANGUAGES, QUESTION_WORDS
+from whence.text.values import find_values
 
 PIECES = [
     *"aCxZ19_.:#+- \n",
@@ -55,6 +57,13 @@ def query_terms(text: str, languages: tuple[str, ...] = ("english",)) -> list[st
         ("字", ["字"]),
         ("\uff21\uff22\uff23", ["abc"]),
         ("this is", ["this", "is"]),
+        ("Donau\u00addampf zero\u200bwidth", ["donaudampf", "zerowidth"]),
+        (
+            "\u0627\u0644\u0645\u064f\u062f\u0650\u064a\u0631",
+            ["\u0627\u0644\u0645\u062f\u064a\u0631"],
+        ),
+        ("\u092a\u0930\u093f\u0923\u093e\u092e", ["\u092a\u0930\u093f\u0923\u093e\u092e"]),
+        ("\u304c\u30ac", ["\u304c\u30ac"]),
         ("…!?", []),
         ("", []),
     ],
@@ -111,7 +120,7 @@ def test_a_query_is_stemmed_in_every_language_of_the_collection() -> None:
 @example("S", "porter")
 def test_any_text_can_be_analyzed_and_found(text: str, language: str) -> None:
     """A text's own words as a query always meet the document, in every language and script."""
-    terms = document_terms(text, language)
+    terms = document_terms(text, language) + added_terms(text, language)
     wanted = query_terms(text, (language,))
 
     assert set(wanted) <= set(terms)
@@ -130,7 +139,8 @@ def test_a_query_keeps_all_terms_but_those_without_a_topic(words: list[str]) -> 
 
 @given(st.one_of(ascii_texts, st.text(max_size=200)))
 def test_a_query_keeps_all_terms_but_stop_terms(text: str) -> None:
-    """Of any text without words that ask, a query keeps the terms that are no stop terms, in order."""
+    """Without words that ask and values, a query keeps the terms that are no stop terms, in order."""
+    assume(not find_values(text))
     terms = document_terms(text)
     assume(QUESTION_WORDS.isdisjoint(terms))
 
@@ -153,3 +163,52 @@ def test_field_length_leaves_stop_terms_out(text: str) -> None:
     terms = document_terms(text)
 
     assert field_length(Counter(terms)) == sum(not is_stop_term(term) for term in terms)
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "expected"),
+    [
+        ("Wie lange ist die Probezeit?", "german", ["probezeit"]),
+        ("Wie lange ist die Probezeit?", "english", ["probezeit"]),
+        (
+            "\u9001\u6599\u306f\u3044\u304f\u3089\u3067\u3059\u304b\uff1f",
+            "japanese",
+            ["\u9001\u6599"],
+        ),
+        ("mit license", "english", ["mit", "licens"]),
+    ],
+)
+def test_words_that_ask_are_dropped_in_every_language(
+    question: str, language: str, expected: list[str]
+) -> None:
+    """Words without a topic are left out in the language of the question, also where no document has it."""
+    assert query_terms(question, (language,)) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "asked", "language"),
+    [
+        ("repaired on 2026-02-03", "3 February 2026", "english"),
+        ("on February 3rd, 2026", "03.02.2026", "english"),
+        ("am 3. Februar 2026", "2026-02-03", "german"),
+        ("2026\u5e742\u67083\u65e5", "3 February 2026", "japanese"),
+        ("1,250,000 euro", "1250000", "english"),
+        ("1250000 euro", "1 250 000", "english"),
+        ("1.250.000,50", "1,250,000.50", "german"),
+        ("12,50,000", "1250000", "english"),
+        ("3,5 %", "3.5", "german"),
+        ("second quarter of 2023", "2Q23", "english"),
+        ("fiscal 2023", "FY2023", "english"),
+        (
+            "\u0663 \u0641\u0628\u0631\u0627\u064a\u0631 \u0662\u0660\u0662\u0666",
+            "2026-02-03",
+            "arabic",
+        ),
+    ],
+)
+def test_values_meet_in_every_writing(written: str, asked: str, language: str) -> None:
+    """Each required word of a date, period or number is a term of a text that writes it in another way."""
+    terms = {*document_terms(written, language), *added_terms(written, language)}
+    words, _ = parse_query(asked, (language,))
+
+    assert {word.terms[0] for word in words if word.required} <= terms

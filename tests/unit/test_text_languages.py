@@ -16,7 +16,16 @@ SENTENCES = {
     "finnish": "Työntekijällä on oikeus lomaan, mutta se ei ole siirrettävissä, kun vuosi on ohi.",
     "french": "Les employés ont droit à des congés par an et ne peuvent pas les reporter.",
     "german": "Der Urlaub beträgt 27 Tage und ist bis März des nächsten Jahres zu nehmen.",
+    "chinese": "运费是十元，三天内送达。",  # noqa: RUF001
     "greek": "Οι εργαζόμενοι έχουν άδεια.",  # noqa: RUF001
+    "hebrew": "המנהל מאשר נסיעות",
+    "hindi": "परिणाम कल घोषित होंगे",
+    "japanese": "送料は五百円です。",
+    "korean": "배송비는 3,000원입니다.",
+    "persian": "هزینه ارسال پنجاه تومان است که می‌گیرد",
+    "polish": "Umowa jest zawarta na trzy lata i nie może być przedłużona przez strony.",
+    "thai": "ค่าส่งห้าสิบบาท",
+    "ukrainian": "Договір укладено на три роки і його можна продовжити",  # noqa: RUF001
     "italian": "I dipendenti hanno diritto alle ferie e non possono essere rinviate con il nuovo anno del contratto.",
     "portuguese": "Os dias não podem ser adiados para o ano seguinte, com uma carta do chefe.",
     "russian": "Сотрудники имеют право на отпуск.",
@@ -43,7 +52,6 @@ def test_a_sentence_is_enough(language: str) -> None:
         "El Cielo en las manos is a 1950 Argentine film.",
         "def chmod(f): os.chmod(f, S_IWRITE)  # windows; except Exception as e: pass",
         "Urlaubsregelung",
-        "日本語の文書",
     ],
 )
 def test_unclear_texts_are_english(text: str) -> None:

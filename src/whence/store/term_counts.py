@@ -14,10 +14,10 @@ from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.field_boosts import FieldBoosts
 from whence.text.analysis import (
     QueryWord,
+    added_terms,
     document_terms,
     field_length,
     parse_query,
-    single_characters,
 )
 from whence.text.languages import DEFAULT_LANGUAGE, detect_language, language_sample
 from whence.text.spelling import surface_words
@@ -41,7 +41,7 @@ class TermVector(msgspec.Struct, frozen=True):
 
 def count_terms(text: str, language: str) -> TermVector:
     """Count the terms of a text. Cost: linear in its length."""
-    counts = dict(Counter(document_terms(text, language) + single_characters(text)))
+    counts = dict(Counter(document_terms(text, language) + added_terms(text, language)))
     return TermVector(counts, field_length(counts), language, surface_words(text))
 
 

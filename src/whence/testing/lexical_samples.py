@@ -13,7 +13,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.bm25 import FLOOR_TERMS, K1, B, query_weights, share
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.index_samples import EVERYTHING, VECTOR, any_tags, store_writes
-from whence.text.analysis import document_terms, is_stop_term, parse_query, single_characters
+from whence.text.analysis import added_terms, document_terms, is_stop_term, parse_query
 
 
 def text_document(
@@ -36,7 +36,7 @@ class Corpus:
         """Return the term counts of each chunk that a reader may see; of all chunks without a reader."""
         return {
             f"urn:chunk:{self.collection}:{document_id}:{index}": Counter(
-                document_terms(text := chunk.embed_text or chunk.content) + single_characters(text)
+                document_terms(text := chunk.embed_text or chunk.content) + added_terms(text)
             )
             for document_id, document in self.documents.items()
             if access is None or access.allows(document.draft.tags)

@@ -1,11 +1,12 @@
 r"""The analyzer: from text to index terms, the same for documents and queries.
 
-Words are folded (compatibility forms, case, accents) and stemmed with Snowball in a language of the
-collection. An identifier yields itself *and* its parts: `parseHTTPResponse` yields itself, `parse`, `http` and
-`respons`; `net.core_v2` yields itself, `net`, `core`, `v` and `2`; `v2.9.1` also yields `2.9.1`. Scripts
-without spaces yield overlapping pairs of characters, and the index also each character. A name with a dot in
-front, such as `.NET`, also yields itself. Stop terms (stop words, single letters) are indexed, but count
-neither for a document's length nor for a query that has other terms.
+Words are folded (compatibility forms, case, accents, invisible characters) and stemmed with Snowball in a
+language of the collection. An identifier yields itself *and* its parts: `parseHTTPResponse` yields itself,
+`parse`, `http` and `respons`; `net.core_v2` yields itself, `net`, `core`, `v` and `2`; `v2.9.1` also yields
+`2.9.1`. Scripts without spaces yield overlapping pairs of characters, and the index also each character. A name
+with a dot in front, such as `.NET`, also yields itself. Dates, periods and numbers also yield their one form
+(`values`). Stop terms (stop words, single letters) are indexed, but count neither for a document's length nor
+for a query that has other terms.
 
 Text that is ASCII is first cut at characters that no token contains; that takes a tenth of the time of finding
 tokens. Cost: linear in the length of the text.
@@ -14,28 +15,43 @@ tokens. Cost: linear in the length of the text.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import repeat
 
 import msgspec
+import regex
 
-from whence.text.normalization import QUESTION_WORDS, STOP_WORDS, fold, snowball_stem
+from whence.text.normalization import (
+    QUESTION_WORDS,
+    STOP_WORDS,
+    clean,
+    fold,
+    function_words,
+    snowball_stem,
+)
+from whence.text.question_words import language_of_question, question_words
+from whence.text.scripts import UNSPACED, UNSPACED_CLASS, UNSPACED_RUN, clusters, language_of_run
+from whence.text.values import find_values, value_terms
 
 #: Recorded with each collection: terms of another version cannot be matched.
-ANALYZER_VERSION = "4"
+ANALYZER_VERSION = "5"
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_UNSPACED = rf"[{UNSPACED_CLASS}--\p{{Nd}}--\p{{P}}]"
+_CHARACTER = rf"[\p{{L}}\p{{M}}\p{{N}}--{_UNSPACED}]"
+#: No mark stands alone.
+_WORD = rf"[\p{{L}}\p{{N}}--{_UNSPACED}]{_CHARACTER}*"
 # A sequence in a script without spaces; a language named C#, F# or C++; a name with a dot in front; or words
 # joined into one identifier.
-_TOKEN = re.compile(
-    rf"(?P<cjk>[{_CJK}]+)"
+_TOKEN = regex.compile(
+    rf"(?P<unspaced>{_UNSPACED}+)"
     r"|(?P<sharp>\b[A-Za-z](?:\#|\+\+)(?!\w))"
     r"|(?P<dotted>(?<![\w.])\.(?=[A-Za-z]))?"
-    rf"[^\W_{_CJK}]+(?:(?:::|[.:#]|_+)[^\W_{_CJK}]+)*"
+    rf"{_WORD}(?:(?:::|[.:\#]|_+){_WORD})*",
+    regex.V1,
 )
-_CJK_RUN = re.compile(rf"[{_CJK}]+")
+#: Characters of which one is a word.
+_IDEOGRAPH = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]")
 # Keeps the characters of tokens and replaces all others by a space.
 _TOKEN_CHARACTERS = "".join(
     char if char.isalnum() or char in "_.:#+" else " " for char in map(chr, range(128))
@@ -45,8 +61,8 @@ _TOKEN_CHARACTERS = "".join(
 _CACHE_ENTRIES = 1 << 10
 # `HTTP` and `Response` in HTTPResponse; digits apart.
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-# `re` has no classes for the case of other alphabets; their words are divided at joints and digits only.
-_PLAIN_PART = re.compile(r"[^\W\d_]+|\d+")
+# Words of other alphabets are divided at joints and digits only.
+_PLAIN_PART = regex.compile(r"[\p{L}\p{M}]+|\p{N}+")
 # A release is written 2.9.1, v2.9.1 and in names of files like 2.9.1.txt; its digits apart say little.
 _NUMBER = re.compile(r"(?<!\d)\d++(?:\.\d++)+")
 
@@ -56,7 +72,7 @@ def document_terms(text: str, language: str = "english") -> list[str]:
 
     Args:
         text: Any text.
-        language: Snowball's name of the language, one of `normalization.LANGUAGES`.
+        language: Name of the language, one of `normalization.LANGUAGES`.
     """
     if not text.isascii():
         return list(_token_terms(text, language))
@@ -66,12 +82,16 @@ def document_terms(text: str, language: str = "english") -> list[str]:
     return terms
 
 
-def single_characters(text: str) -> list[str]:
-    """Return the characters of sequences in scripts without spaces, which a query of one character matches."""
+def added_terms(text: str, language: str = "english") -> list[str]:
+    """Return what the index has of a text beside `document_terms`: single characters, and values.
+
+    A query of one character of a script without spaces matches the first; the others are `values.value_terms`.
+    """
+    values = value_terms(text, (language,))
     if text.isascii():
-        return []
-    runs = _CJK_RUN.findall(unicodedata.normalize("NFKC", text))
-    return [char for run in runs if len(run) > 1 for char in run]
+        return values
+    runs = UNSPACED_RUN.findall(clean(text))
+    return [one for run in runs if len(run) > 1 for one in run if _IDEOGRAPH.match(one)] + values
 
 
 # Identifiers are new, their parts recur.
@@ -90,9 +110,9 @@ def _word_terms(token: str, language: str) -> tuple[str, ...]:
 
 def _token_terms(text: str, language: str) -> Iterator[str]:
     """Yield the terms of any text."""
-    for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+    for match in _TOKEN.finditer(clean(text)):
         token = match.group()
-        if match.lastgroup == "cjk":
+        if match.lastgroup == "unspaced":
             yield from _character_pairs(token)
         elif match.lastgroup == "dotted":
             yield token.lower()
@@ -103,9 +123,12 @@ def _token_terms(text: str, language: str) -> Iterator[str]:
             yield from _word_terms(token, language)
 
 
-def _character_pairs(characters: str) -> list[str]:
-    """Return the overlapping pairs of some characters, or the only character."""
-    return [characters[start : start + 2] for start in range(max(1, len(characters) - 1))]
+def _character_pairs(run: str) -> list[str]:
+    """Return the overlapping pairs of the characters of a sequence, or the only character."""
+    characters = clusters(run)
+    return [
+        fold("".join(characters[start : start + 2])) for start in range(max(1, len(characters) - 1))
+    ]
 
 
 def field_length(counts: Mapping[str, int]) -> int:
@@ -115,11 +138,7 @@ def field_length(counts: Mapping[str, int]) -> int:
 
 def is_stop_term(term: str) -> bool:
     """Return whether a term carries no topic: a stop word, or a single letter or digit."""
-    return term in STOP_WORDS or (len(term) == 1 and (term.isascii() or not _is_cjk(term)))
-
-
-def _is_cjk(char: str) -> bool:
-    return _TOKEN.match(char) is not None and ord(char) >= 0x3040 and not char.isdecimal()
+    return term in STOP_WORDS or (len(term) == 1 and (term.isascii() or not UNSPACED.match(term)))
 
 
 class QueryWord(msgspec.Struct, frozen=True):
@@ -134,9 +153,10 @@ class QueryWord(msgspec.Struct, frozen=True):
 def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[list[QueryWord], bool]:
     """Return the words of a query, in order, with repeats, and whether the query is a single word.
 
-    Stop terms are left out, and so are the words that make an English question: `which` tells nothing of a
-    passage, and is rare enough to count more than the topic. In capitals they are kept, for `WHERE` is a name.
-    Where nothing else is left they stay: the list is empty only for a query without letters and digits.
+    Stop terms are left out, and so are the words that make a question, and in other languages than English all
+    function words: `which` tells nothing of a passage, and is rare enough to count more than the topic. In
+    capitals they are kept, for `WHERE` is a name. Where nothing else is left they stay: the list is empty only
+    for a query without letters and digits. A date, a period or a number stands in its one form.
 
     A single word may stand beside stop words and may have parts: `OrderService`, `the net.core_v2`. But
     `force-with-lease` is three words, and text in a script without spaces is never a single one.
@@ -147,25 +167,79 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
     """
     found: list[QueryWord] = []
     asking: list[QueryWord] = []
-    strong, is_cjk = 0, False
-    for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+    strong, is_unspaced = 0, False
+    values, rest = _values(text, languages)
+    text = clean(rest)
+    asks = _asking_words(text, languages)
+    for match in _TOKEN.finditer(text):
         token = match.group()
         kind, lowered = match.lastgroup, token.lower()
         if not is_stop_term(lowered):
-            strong, is_cjk = strong + 1, kind == "cjk"
-        if kind == "cjk":
-            found += [QueryWord((pair,) * len(languages)) for pair in _character_pairs(token)]
+            strong, is_unspaced = strong + 1, kind == "unspaced"
+        if kind == "unspaced":
+            topics = [pair for run in _topics(token) for pair in _character_pairs(run)]
+            pairs = topics or _character_pairs(token)
+            (found if topics else asking).extend(
+                QueryWord((pair,) * len(languages)) for pair in pairs
+            )
         elif kind == "sharp":
             found.append(QueryWord((lowered,) * len(languages)))
         else:
             if kind == "dotted":
                 found.append(QueryWord((lowered,) * len(languages), required=False))
                 token = token[1:]
-            asks = lowered in QUESTION_WORDS and not token.isupper() and "english" in languages
+            only_asks = fold(token) in asks and not token.isupper()
             # An identifier has the same parts in every language.
             terms = list(zip(*map(_word_terms, repeat(token), languages), strict=True))
             for place, some in enumerate(terms):
                 word = QueryWord(some, required=place > 0 or len(terms) == 1)
-                (asking if asks else found).append(word)
-    words = [word for word in found if not is_stop_term(word.terms[0])]
-    return words or asking or found, strong == 1 and not is_cjk
+                (asking if only_asks else found).append(word)
+    words = [word for word in (*found, *values) if not is_stop_term(word.terms[0])]
+    is_one = strong + len(values) == 1 and not is_unspaced
+    return words or asking or found, is_one
+
+
+def _values(text: str, languages: Sequence[str]) -> tuple[list[QueryWord], str]:
+    """Return the words of the values of a query, and the query without these."""
+    words: list[QueryWord] = []
+    for one in find_values(text, languages):
+        terms = [(form, len(one.forms) == 1) for form in one.forms]
+        terms += [(around, around.isdecimal()) for around in one.around]
+        words += [QueryWord((term,) * len(languages), required=needed) for term, needed in terms]
+        text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
+    return words, text
+
+
+def _asking_words(text: str, languages: Sequence[str]) -> frozenset[str]:
+    """Return the folded words that carry no topic in the language of a query, one of some languages."""
+    language = language_of_question(text, languages)
+    asking = QUESTION_WORDS if "english" in languages else frozenset()
+    return asking if language == "english" else asking | function_words(language)
+
+
+def _topics(run: str) -> list[str]:
+    """Return the parts of a sequence in a script without spaces that are no function words."""
+    return [one for one in _untopical(language_of_run(run)).split(run) if one]
+
+
+@cache
+def _untopical(language: str) -> regex.Pattern[str]:
+    """Return the pattern of what carries no topic in a script without spaces.
+
+    A function word of one character may be part of any word: it counts where it asks. In Japanese function
+    words of Hiragana count where nothing else stands beside them in Hiragana.
+    """
+    asking = question_words(language)
+    known = [one for one in function_words(language) if UNSPACED.match(one)]
+    words = [one for one in known if len(one) > 1 or one in asking]
+    if language != "japanese":
+        return regex.compile(_any_of(words))
+    kana = [one for one in known if regex.fullmatch(r"\p{Hiragana}+", one)]
+    others = [one for one in words if one not in kana]
+    return regex.compile(
+        rf"(?<!\p{{Hiragana}})(?:{_any_of(kana)})+(?!\p{{Hiragana}})|{_any_of(others)}"
+    )
+
+
+def _any_of(words: Sequence[str]) -> str:
+    return "|".join(map(regex.escape, sorted(words, key=lambda one: (-len(one), one))))

@@ -1,9 +1,10 @@
 """Detection of a document's language by its commonest words, for the stemmer.
 
-Function words (articles, prepositions, pronouns) are a third of running text in any of these languages and
-hardly occur in another. A script that only one of Snowball's languages uses is sufficient. Unclear text counts
-as English: a document in the wrong language loses some inflected matches, while a language that a collection
-does not have would only add terms to its queries.
+Names are Snowball's, with those of a few languages that it does not stem. Function words (articles,
+prepositions, pronouns) are a third of running text in any of these languages and hardly occur in another. A
+script of one language is sufficient, or one of two that letters tell apart. Unclear text counts as English: a
+document in the wrong language loses some inflected matches, while a language that a collection does not have
+would only add terms to its queries.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
+from whence.text.normalization import fold, function_words
+from whence.text.scripts import language_of_run
+
 DEFAULT_LANGUAGE = "english"
 
 #: Characters of a document that are examined: some six hundred words.
@@ -23,38 +27,59 @@ _SAMPLE_CHARACTERS = 4000
 _MIN_WORDS = 4
 _MIN_SHARE = 0.12
 _MIN_RATIO_TO_ENGLISH = 2
+#: Texts of up to so many words may have too few of the commonest function words. All of a language's count
+#: there, and must be this share of the words.
+_FEW_WORDS = 40
+_MIN_SHARE_OF_FEW = 0.25
 _WORD = re.compile(r"[^\W\d_]+")
 
 # No words of one letter: these are names of variables and list markers as well. A word of two languages counts
 # for both.
 _FUNCTION_WORDS = {
     "english": "the of and to in is that it for was on are as with be this by from at or which not have an",
+    "czech": "se na je že to do ve si za ale jako pro byl bylo podle který která které nebo jsou není také",
     "danish": "og det er en til af på som at den der med de for ikke et jeg har vi kan om fra men ved",
     "dutch": "de het een en van in is dat op te zijn voor met niet die aan er om als bij ook door naar wordt",
     "finnish": "ja on ei se että oli hän mutta kun ovat myös tai joka ole sen jos niin kuin voi mukaan",
     "french": "de la le et les des en un une du est que dans pour qui sur au par il pas ne avec ce sont",
     "german": "der die und das in den von zu mit ist nicht ein eine für auf dem des im sich auch es wird oder bei",
     "hungarian": "az és hogy nem is egy ez de van meg csak vagy mint volt kell lehet ami azt már",
+    "indonesian": "yang dan di dari untuk dengan ini itu tidak pada adalah dalam akan oleh juga atau ke karena",
     "italian": "di il la che un in per una del non della con si sono le da al nel gli più dei",
     "norwegian": "og det er en til av på som at den med de for ikke et jeg har vi kan om fra men ved",
+    "polish": "się nie na do że jest to po za od przez jak oraz dla są być lub przy ale był może które który",
     "portuguese": "de que do da em um para com não uma no se na por mais as dos das ao",
     "romanian": "de și în la cu nu este că pe un se din care mai sunt pentru sau ca",
     "spanish": "de la que el en los del se las por un para con no una su al es lo como más este",
     "swedish": "och det är en till av på som att den med de för inte ett jag har vi kan om från men vid",
     "turkish": "ve bir bu da de için ile ne çok olarak daha gibi olan kadar sonra her değil ama veya",
+    "vietnamese": "và là của có được trong cho không các một người này với khi đã những để từ theo phải",
 }
 _LANGUAGES_OF: dict[str, tuple[str, ...]] = {}
 for _name, _words in _FUNCTION_WORDS.items():
     for _word in _words.split():
         _LANGUAGES_OF[_word] = (*_LANGUAGES_OF.get(_word, ()), _name)
+#: Languages that a few words may be in.
+SHORT_LANGUAGES = sorted(_FUNCTION_WORDS)
 #: Language by script; scripts are named as in the first word of the Unicode names of their letters.
 _LANGUAGE_OF_SCRIPT = {
+    "CJK": "chinese",
+    "HANGUL": "korean",
+    "HEBREW": "hebrew",
+    "HIRAGANA": "japanese",
+    "KATAKANA": "japanese",
+    "THAI": "thai",
     "ARABIC": "arabic",
     "ARMENIAN": "armenian",
     "CYRILLIC": "russian",
     "DEVANAGARI": "hindi",
     "GREEK": "greek",
     "TAMIL": "tamil",
+}
+#: Another language of a script, and letters that only it has.
+_LETTERS_OF_OTHER = {
+    "arabic": ("persian", frozenset("پچژگکی")),
+    "russian": ("ukrainian", frozenset("іїєґ")),
 }
 
 
@@ -64,15 +89,16 @@ def language_sample(texts: Iterable[str]) -> str:
 
 
 def detect_language(text: str) -> str:
-    """Return Snowball's name of the language of a text, by its first 4,000 characters; English when unclear."""
+    """Return the name of the language of a text, by its first 4,000 characters; English when unclear.
+
+    >>> detect_language("Der Urlaub ist bis März zu nehmen."), detect_language("送料は五百円です。")
+    ('german', 'japanese')
+    """
     words = _WORD.findall(unicodedata.normalize("NFC", text[:_SAMPLE_CHARACTERS]).casefold())
     if not words:
         return DEFAULT_LANGUAGE
-    letters = [word[0] for word in words if not word.isascii()]
-    scripts = Counter([unicodedata.name(letter, "").partition(" ")[0] for letter in letters])
-    name = max(sorted(scripts), key=scripts.__getitem__, default="")
-    if name in _LANGUAGE_OF_SCRIPT and scripts[name] * 2 > len(words):
-        return _LANGUAGE_OF_SCRIPT[name]
+    if script := _language_by_script(words):
+        return script
     found: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     for word, times in Counter(filter(_LANGUAGES_OF.__contains__, words)).items():
@@ -85,4 +111,36 @@ def detect_language(text: str) -> str:
         and found[best] >= _MIN_SHARE * len(words)
         and found[best] >= _MIN_RATIO_TO_ENGLISH * found[DEFAULT_LANGUAGE]
     )
+    if is_clear:
+        return best
+    return _language_of_few(words) if len(words) <= _FEW_WORDS else DEFAULT_LANGUAGE
+
+
+def _language_of_few(words: list[str]) -> str:
+    """Return the language of a few words by all function words of each language; English when unclear."""
+    folded = [fold(one) for one in words]
+    counts = {
+        language: len(function_words(language).intersection(folded)) for language in SHORT_LANGUAGES
+    }
+    best, second = sorted(SHORT_LANGUAGES, key=lambda one: (-counts[one], one))[:2]
+    is_clear = (
+        counts[DEFAULT_LANGUAGE] < _MIN_RATIO_TO_ENGLISH
+        and counts[best] > counts[second]
+        and counts[best] >= max(_MIN_RATIO_TO_ENGLISH, _MIN_SHARE_OF_FEW * len(words))
+    )
     return best if is_clear else DEFAULT_LANGUAGE
+
+
+def _language_by_script(words: list[str]) -> str:
+    """Return the language of words in a script of one language; empty where most are in another script."""
+    letters = [word[0] for word in words if not word.isascii()]
+    scripts = Counter([unicodedata.name(letter, "").partition(" ")[0] for letter in letters])
+    name = max(sorted(scripts), key=scripts.__getitem__, default="")
+    if name not in _LANGUAGE_OF_SCRIPT or scripts[name] * 2 <= len(words):
+        return ""
+    language = _LANGUAGE_OF_SCRIPT[name]
+    used = frozenset("".join(words))
+    if language == "chinese":
+        return language_of_run("".join(words))
+    other, own = _LETTERS_OF_OTHER.get(language, ("", frozenset()))
+    return other if used & own else language

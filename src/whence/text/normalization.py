@@ -1,17 +1,29 @@
-"""Words made comparable: folding of case and accents, stop words, and stemming.
+"""Words made comparable: folding of case and accents, function words, and stemming.
 
-Snowball stems the terms of the index, in the language of the document, and those of `overlap`, in English.
+Snowball stems words in the language of the document. Languages without a stemmer of theirs are folded only.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Final
 
+import regex
 import Stemmer
 
-#: Languages that Snowball can stem.
-LANGUAGES = frozenset(Stemmer.algorithms())
+#: Languages that are detected and that Snowball cannot stem, with the one whose stemmer serves; empty for none.
+_OTHER_STEMMERS: Final = {
+    "chinese": "english",
+    "hebrew": "english",
+    "japanese": "english",
+    "korean": "english",
+    "thai": "english",
+    "ukrainian": "russian",
+    "vietnamese": "english",
+}
+#: Languages of documents.
+LANGUAGES = frozenset(Stemmer.algorithms()).union(_OTHER_STEMMERS)
 
 _STOP_WORDS = """a an and are as at be but by for if in into is it no not of on or such that the their then there
     these they this to was will with"""
@@ -39,14 +51,83 @@ _IRREGULAR_VERBS = """began:begin bought:buy broke:break broken:break brought:br
 #: Past forms of common verbs without a regular ending, which no stemmer knows, with their base forms.
 BASE_FORMS = dict(pair.split(":") for pair in _IRREGULAR_VERBS.split())
 
+#: ISO 639-1 codes of the languages, by Snowball's names.
+LANGUAGE_CODES: Final = {
+    "arabic": "ar",
+    "armenian": "hy",
+    "basque": "eu",
+    "catalan": "ca",
+    "chinese": "zh",
+    "czech": "cs",
+    "danish": "da",
+    "dutch": "nl",
+    "english": "en",
+    "esperanto": "eo",
+    "estonian": "et",
+    "finnish": "fi",
+    "french": "fr",
+    "german": "de",
+    "greek": "el",
+    "hebrew": "he",
+    "hindi": "hi",
+    "hungarian": "hu",
+    "indonesian": "id",
+    "irish": "ga",
+    "italian": "it",
+    "japanese": "ja",
+    "korean": "ko",
+    "lithuanian": "lt",
+    "norwegian": "no",
+    "persian": "fa",
+    "polish": "pl",
+    "portuguese": "pt",
+    "romanian": "ro",
+    "russian": "ru",
+    "spanish": "es",
+    "swedish": "sv",
+    "thai": "th",
+    "turkish": "tr",
+    "ukrainian": "uk",
+    "vietnamese": "vi",
+}
+#: Characters that readers neither see nor type: soft hyphens, joiners, marks of direction, and the stretching
+#: stroke of Arabic.
+_INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Default_Ignorable_Code_Point}\u0640]+")
+#: Canonical combining classes of marks that belong to their letter: signs of Indic scripts, kana and Thai.
+#: Those between are marks on Hebrew and Arabic letters, those above are accents.
+_KEPT_MARKS: Final = (*range(1, 10), *range(84, 200))
+#: Ukrainian letters as the Russian ones that stand in the same endings.
+_UKRAINIAN: Final = str.maketrans("іїєґ", "ииег")
+
+
+def clean(text: str) -> str:
+    r"""Return a text in its compatibility form, with plain digits, without characters that nobody sees.
+
+    >>> clean("Donau\u00addampf \u0661\u0662")
+    'Donaudampf 12'
+    """
+    if text.isascii():
+        return text
+    plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    return "".join(
+        str(unicodedata.decimal(one)) if one.isdecimal() and not one.isascii() else one
+        for one in plain
+    )
+
 
 def fold(text: str) -> str:
-    """Lower the case and remove accents."""
+    """Lower the case, and remove accents and the vowel marks of Hebrew and Arabic.
+
+    Signs that make another letter or word stay: those of Indic scripts, of Thai and of kana.
+    """
     lowered = text.casefold()
     if lowered.isascii():
         return lowered
     decomposed = unicodedata.normalize("NFKD", lowered)
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
+    kept = (
+        one for one in decomposed if not (mark := unicodedata.combining(one)) or mark in _KEPT_MARKS
+    )
+    return unicodedata.normalize("NFC", "".join(kept))
 
 
 def snowball_stem(word: str, language: str) -> str:
@@ -55,6 +136,12 @@ def snowball_stem(word: str, language: str) -> str:
     # Stemming a stop word would turn "this" into "thi".
     if lowered in STOP_WORDS:
         return lowered
+    if language in _OTHER_STEMMERS:
+        if language == "ukrainian":
+            lowered = lowered.translate(_UKRAINIAN)
+        elif not lowered.isascii():
+            return fold(lowered)
+        language = _OTHER_STEMMERS[language]
     # Porter's first stemmer leaves nothing of "s".
     return fold(_stemmer(language).stemWord(lowered) or lowered)
 
@@ -63,3 +150,16 @@ def snowball_stem(word: str, language: str) -> str:
 def _stemmer(language: str) -> Stemmer.Stemmer:
     # Without PyStemmer's own cache of 10,000 words: `analysis` caches terms.
     return Stemmer.Stemmer(language, 0)
+
+
+@cache
+def function_words(language: str) -> frozenset[str]:
+    """Return the folded words of a language that carry no topic, those that ask among them."""
+    if language == "english":
+        return FUNCTION_WORDS
+    from stopwordsiso import stopwords
+
+    from whence.text.question_words import question_words
+
+    listed = stopwords(LANGUAGE_CODES.get(language, language))
+    return frozenset(map(fold, listed)) | question_words(language)

@@ -1,0 +1,43 @@
+"""Patterns for the scripts of the world: words, scripts without spaces, and the units of these.
+
+Python's `re` knows no scripts and takes vowel signs for the borders of words, so these are patterns of `regex`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import regex
+
+#: Characters of scripts that put no space between words. Korean does, but joins particles to words.
+UNSPACED_CLASS: Final = (
+    r"\p{Han}\p{Hiragana}\p{Katakana}\u3005\u30fc\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+)
+#: A character of a script without spaces.
+UNSPACED: Final = regex.compile(rf"[{UNSPACED_CLASS}--\p{{N}}--\p{{P}}]", regex.V1)
+#: A sequence in a script without spaces.
+UNSPACED_RUN: Final = regex.compile(rf"[{UNSPACED_CLASS}--\p{{Nd}}--\p{{P}}]+", regex.V1)
+#: What a reader takes for one character: a letter with its marks.
+_CLUSTER: Final = regex.compile(r"\X")
+_HIRAGANA: Final = regex.compile(r"\p{Hiragana}")
+_THAI: Final = regex.compile(r"\p{Thai}")
+_HANGUL: Final = regex.compile(r"\p{Hangul}")
+
+
+def clusters(run: str) -> list[str]:
+    """Return the characters of a sequence as readers see them: letters with their vowel signs and tones."""
+    found: list[str] = _CLUSTER.findall(run)
+    return found
+
+
+def language_of_run(text: str) -> str:
+    """Return the language of a text in a script without spaces: Japanese where it has a Hiragana letter.
+
+    >>> language_of_run("送料は五百円です"), language_of_run("运费"), language_of_run("ราคา")
+    ('japanese', 'chinese', 'thai')
+    """
+    if _HIRAGANA.search(text):
+        return "japanese"
+    if _HANGUL.search(text):
+        return "korean"
+    return "thai" if _THAI.search(text) else "chinese"
