@@ -246,6 +246,9 @@ class EngineSession:
 
 
 async def _load_models(resources: Resources, *, reranker: bool) -> None:
+    # Here, because two threads that import it at once may see a half of it.
+    import numpy  # noqa: F401, ICN001
+
     with suppress(WhenceError):
         embedder = await resources.get("embedder")
         # A request to a server may cost money.
