@@ -2,7 +2,8 @@
 
 The subset is `key: value` with text, a number, `true`, `false` or `null`; `key: [a, "b c"]`, or `key:` and
 lines `- a` below it; comments and empty lines. A YAML parser is not used, because documents contain values
-that are not YAML, such as `title: Part 1: Start`. A value in another form is kept as text, except for access
+that are not YAML, such as `title: Part 1: Start`. A number that would be written in another way is text, such
+as `1.10`. A value in another form is kept as text, except for access
 tags (`acl`, `labels`, `clearance`): one that is invalid, indented or repeated is an error, because ignoring it
 would make the document public.
 """
@@ -176,7 +177,8 @@ def _scalar(value: str) -> Any:
         raise ValueError(f"{value!r} needs quotes")
     if _INTEGER.match(value):
         return int(value)
-    return float(value) if _FLOAT.match(value) else value
+    # `1.10` is no number: it would be written `1.1`.
+    return float(value) if _FLOAT.match(value) and str(float(value)) == value else value
 
 
 def _double_quoted(value: str) -> Any:

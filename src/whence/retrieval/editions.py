@@ -1,8 +1,9 @@
 """Find which passages a newer edition of the same passage supersedes.
 
-In: a question and passages with metadata. Out: for each older passage the newest one. Without a release or year
-in the question the newest goes first. An edition is known by what people write: metadata (`status`,
-`replaced_by`, `version`, `updated`), a number in path or title, a number in the headings.
+In: a question and passages with metadata. Out: for each older passage the newest one. Documents are editions of
+one another only where something says so: a field (`replaced_by`, `status`, `version`, `release`, `valid_from`),
+or equal names with a version in the form of a version (`v2`, `4.1`) in both. A bare number is a name, and so is
+a date or a year. A version in the question selects; without one the newest goes first.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ _STATUSES: Final = frozenset(
 _REPLACED: Final = "replaced by "
 _SUCCESSORS: Final = ("replaced_by", "superseded_by")
 _RELEASE_KEYS: Final = ("version", "release")
-_DATE_KEYS: Final = ("updated", "modified", "date", "published")
+#: The day from which a document is in force. Days on which it was written or printed make no edition.
+_DATE_KEYS: Final = ("valid_from",)
+#: Where a year may stand that a question names.
+_DATED: Final = ("section_path", "valid_from", "updated", "modified", "date", "published")
+_YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 #: Least share of the words of the shorter passage that two editions of a passage have in common.
 _LEAST_SHARE: Final = 0.5
-#: The first year that is a year rather than a number of a release.
-_FIRST_YEAR: Final = 1900
 _SUFFIX: Final = re.compile(r"\.[a-z]\w{0,4}\Z")
-_NUMBERS: Final = r"v?(\d+(?:[.\-_]\d+){0,7})(?!\w)"
-#: A release or date in a path or title, with what joins it to a name: `-2022`, `/v1.2`.
-_IN_NAME: Final = re.compile(rf"(?:\A|[-_./ (]){_NUMBERS}", re.IGNORECASE)
-#: The same in a heading, where a number at the beginning is that of the section.
-_IN_HEADING: Final = re.compile(rf"(?<=[^\s(])[ (]++{_NUMBERS}", re.IGNORECASE)
-#: A release or a year in a question, where other numbers count things.
+#: A version in a path or title, with what joins it to a name: `-4.1`, `/v2`.
+_IN_NAME: Final = re.compile(
+    r"(?:\A|[-_./ (])(v\d+(?:[._]\d+){0,7}|\d+(?:\.\d+){1,7})(?!\w)", re.IGNORECASE
+)
+#: A version or a year in a question, where other numbers count things.
 _ASKED: Final = re.compile(
     r"\b(?:v|version\s+|release\s+)(\d+(?:\.\d+)*)\b|(?<![\w.])(\d+(?:\.\d+)+)(?![\w%])"
     r"|\b((?:19|20)\d\d)\b",
@@ -52,7 +54,7 @@ class _Edition(NamedTuple):
     """What a passage says of its subject and its edition."""
 
     names: frozenset[str]
-    """Path and title without numbers; editions of a document have one in common."""
+    """Path and title without versions; editions of a document have one in common."""
     heading: str
     """Words of the nearest heading without numbers."""
     known_as: tuple[str, str]
@@ -62,6 +64,8 @@ class _Edition(NamedTuple):
     is_old: bool
     release: Numbers
     day: Numbers
+    years: frozenset[Numbers]
+    """Years in its path, titles and dates, one of which a question may name."""
 
 
 def outdated(metadata: Mapping[str, Any]) -> str:
@@ -84,9 +88,10 @@ def newer_editions(question: str, passages: Sequence[Passage]) -> dict[int, int]
 
     Two passages are editions of one in two cases. One document names the other as its successor, and their
     headings are the same but for numbers or at least half of the words of the shorter passage are in both. Or
-    their paths or titles are the same but for numbers, and so are their headings and half of these words. The
-    newer edition is the one that its document does not call outdated, else that of the higher release, the
-    later date, or the one without a number.
+    their paths or titles are the same but for versions, both have a version or a day from which they are in
+    force, or one is called outdated, and so are their headings and half of these words. Then the newer one must
+    also have each word of the question that the older one has. The newer edition is the one that its document
+    does not call outdated, else that of the higher release, else that of the later day.
 
     Where the question names a release or year that one of the passages has, those that have it are newer than
     those that have not, and no others are.
@@ -95,16 +100,17 @@ def newer_editions(question: str, passages: Sequence[Passage]) -> dict[int, int]
     or name one another.
     """
     editions = [_edition(one) for one in passages]
-    return _newest(editions, _asked(question, editions), passages)
+    return _newest(question, editions, passages)
 
 
 def _newest(
-    editions: Sequence[_Edition], asked: Sequence[Numbers], passages: Sequence[Passage]
+    question: str, editions: Sequence[_Edition], passages: Sequence[Passage]
 ) -> dict[int, int]:
     """See `newer_editions`."""
     if not any(one.is_old or one.release or one.day for one in editions):
         return {}
     names = [one.names.union(one.known_as, (one.successor,)) - {""} for one in editions]
+    asked, wanted = _asked(question, editions), frozenset(_WORD.findall(question.lower()))
     called: dict[str, list[int]] = {}
     for number, own in enumerate(names):
         for name in own:
@@ -122,9 +128,10 @@ def _newest(
             if not _is_newer(other, best, asked) or new == old:
                 continue
             is_successor, same_heading = _is_successor(one, other), one.heading == other.heading
+            is_edition = same_heading and bool(one.names & other.names)
+            is_edition = is_edition and wanted & words(old) <= words(new)
             if (is_successor and same_heading) or (
-                (is_successor or (same_heading and one.names & other.names))
-                and _share_words(words(old), words(new))
+                (is_successor or is_edition) and _share_words(words(old), words(new))
             ):
                 best, newest[old] = other, new
     return newest
@@ -154,8 +161,7 @@ def old_editions(question: str, passages: Sequence[Passage]) -> list[int]:
     them has, those whose document is out of date by its metadata.
     """
     editions = [_edition(one) for one in passages]
-    asked = _asked(question, editions)
-    newer = _newest(editions, asked, passages)
+    asked, newer = _asked(question, editions), _newest(question, editions, passages)
     return [
         number
         for number, one in enumerate(editions)
@@ -174,24 +180,24 @@ def _edition(passage: Passage) -> _Edition:
     title = _text(metadata.get("title")).lower()
     names = [f"path {_IN_NAME.sub('', path)}", f"title {_IN_NAME.sub('', title)}"]
     found = [*_IN_NAME.findall(path), *_IN_NAME.findall(title)]
-    for part in reversed(_text(metadata.get("section_path")).split(" > ")):
-        found += _IN_HEADING.findall(part)
-    release, day = _first(metadata, _RELEASE_KEYS), _first(metadata, _DATE_KEYS)
-    for one in map(_numbers, found):
-        if one[0] < _FIRST_YEAR:
-            release = release or one
-        else:
-            day = day or one
-    heading = _WORD.findall(_IN_HEADING.sub("", _text(metadata.get("heading")).lower()))
+    release = _first(metadata, _RELEASE_KEYS) or _numbers(next(iter(found), ""))
+    day = _first(metadata, _DATE_KEYS)
+    if release or day:
+        # A field says that it is an edition, so an equal name of the file is enough.
+        names.append(f"file {_IN_NAME.sub('', path.rpartition('/')[2])}")
+    dated = " ".join(_text(metadata.get(key)) for key in _DATED)
+    years = _YEAR.findall(f"{path} {title} {dated}")
+    heading = _WORD.findall(_IN_NAME.sub("", _text(metadata.get("heading")).lower()))
     why_old = outdated(metadata)
     return _Edition(
-        names=frozenset(names) - {"path ", "title "},
+        names=frozenset(names) - {"path ", "title ", "file "},
         heading=" ".join([one for one in heading if one.isalpha() and one not in FUNCTION_WORDS]),
         known_as=(document_id, title),
         successor=why_old.removeprefix(_REPLACED).lower() if why_old not in _STATUSES else "",
         is_old=bool(why_old),
         release=release,
         day=day,
+        years=frozenset((int(year),) for year in years),
     )
 
 
@@ -203,9 +209,7 @@ def _is_newer(new: _Edition, old: _Edition, asked: Sequence[Numbers]) -> bool:
         return old.is_old
     if new.release and old.release:
         return new.release > old.release
-    if new.day and old.day:
-        return new.day > old.day
-    return not (new.release or new.day) and bool(old.release or old.day)
+    return bool(new.day and old.day) and new.day > old.day
 
 
 def _is_successor(one: _Edition, other: _Edition) -> bool:
@@ -222,7 +226,10 @@ def _share_words(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _has(edition: _Edition, asked: Numbers) -> bool:
-    return asked in (edition.release[: len(asked)], edition.day[: len(asked)])
+    return asked in edition.years or asked in (
+        edition.release[: len(asked)],
+        edition.day[: len(asked)],
+    )
 
 
 def _first(metadata: Mapping[str, Any], keys: Sequence[str]) -> Numbers:
