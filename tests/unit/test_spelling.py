@@ -11,7 +11,14 @@ from whence.schema.search import Correction
 from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument
 from whence.testing.index_samples import MODEL, VECTOR
-from whence.text.spelling import as_written, correct_text, nearest_word
+from whence.text.spelling import (
+    as_written,
+    can_be_misspelt,
+    correct_text,
+    is_contraction,
+    is_rare,
+    nearest_word,
+)
 
 TEXTS = {
     "Create a migration. Migrations are files.": DocumentTags(),
@@ -162,3 +169,27 @@ def test_a_corrected_question_as_it_was_written(asked: str, used: str) -> None:
     made = [Correction(source="laek", target="lake")]
     assert as_written(asked, used, made) == asked
     assert as_written("And a laek?", "Is it red? And a lake?", made) == "Is it red? And a laek?"
+
+
+@pytest.mark.parametrize(
+    ("word", "candidates", "found"),
+    [
+        ("stevenson", {"stevens": 9}, None),
+        ("postgers", {"postgres": 9}, "postgres"),
+        ("recieve", {"receive": 9}, "receive"),
+    ],
+)
+def test_a_rare_word_of_a_dictionary_is_taken_for_a_name(
+    word: str, candidates: dict[str, int], found: str | None
+) -> None:
+    """Two names are often two letters apart; a misspelt word is in no dictionary."""
+    limit = 1 if is_rare(word, ["english"]) else None
+
+    assert nearest_word(word, candidates, limit=limit) == found
+
+
+@pytest.mark.parametrize("word", ["havent", "didnt", "wouldnt"])
+def test_a_contraction_without_its_apostrophe_is_kept(word: str) -> None:
+    """A word that an apostrophe makes a known one is not misspelt."""
+    assert not can_be_misspelt(word, ["english"])
+    assert is_contraction(f"{word[:-1]}'{word[-1]}")

@@ -1,4 +1,4 @@
-"""Refuse questions about an identifier, a release or a name that no visible document has."""
+"""Refuse questions about an identifier or a release that no visible document has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import msgspec
 
 from whence.answering.state import Question
 from whence.quoting.identifiers import defines_key, neighbours_in_path
-from whence.quoting.named_terms import NamedTerm, named_terms, nearest_term
+from whence.quoting.named_terms import (
+    NamedTerm,
+    named_terms,
+    nearest_term,
+    numbered_releases,
+)
 from whence.schema.document_rag import BestPassage, Refusal
 from whence.schema.passages import Passage
 
@@ -23,14 +28,19 @@ async def find_missing_term(question: Question, passages: Sequence[Passage]) -> 
     The index has words and whole identifiers; a part of a longer identifier and a version in a path are found
     in the passages, and identifiers also in all that have their words. `mypy.api.run` is also found as
     `mypy.api` and `api.run`, and `web.port` as a definition of `port` below a heading with `web`. Cost: a
-    search for each identifier that is neither in the index nor in the passages.
+    search for each identifier that is neither in the index nor in the passages. A release refuses only where
+    the passages number other releases of its product. A language model reads what is missing, and decides.
     """
+    if not question.only_quotes:
+        return None
     terms = named_terms(question.text, question.absent)[:_MAX_TERMS]
     texts = [_searched_text(one) for one in passages] if terms else []
     for term in terms:
         steps = [msgspec.structs.replace(term, text=one) for one in neighbours_in_path(term.text)]
         headings = [str(one.metadata.get("header_path")) for one in passages]
         if any(defines_key(term.text, *one) for one in zip(texts, headings, strict=True)):
+            continue
+        if term.kind == "version" and not numbered_releases(term.product, texts):
             continue
         if all([await _occurs(question, one, texts) for one in steps or [term]]):
             continue

@@ -181,6 +181,11 @@ class Question:
     """Whether a selection (the `focus` stage) chose the passages for the writer."""
 
     @property
+    def only_quotes(self) -> bool:
+        """Whether the writer is known to be no language model: it quotes."""
+        return any(one.language_model is False for one in self.replies)
+
+    @property
     def doc_limit(self) -> int:
         """Most passages given to the writer."""
         return self.request.doc_limit

@@ -14,6 +14,8 @@ from whence.text.normalization import FUNCTION_WORDS
 from whence.text.spelling import (
     QueryToken,
     can_be_misspelt,
+    is_contraction,
+    is_rare,
     max_edits,
     nearest_word,
     other_spelling,
@@ -48,7 +50,7 @@ async def check_spelling(store: ChunkStore, collection: str, text: str, access: 
     tokens = {
         (token.text, token.quoted): token
         for token in query_tokens(text)[:_MAX_TOKENS]
-        if token.text.lower() not in FUNCTION_WORDS
+        if token.text.lower() not in FUNCTION_WORDS and not is_contraction(token.text)
     }
     wanted = dict.fromkeys(
         word for token in tokens.values() for word in (token.text, *(one for _, one in token.parts))
@@ -68,8 +70,10 @@ async def check_spelling(store: ChunkStore, collection: str, text: str, access: 
             lambda: [one for one in absent if can_be_misspelt(one, found.languages)]
         )
         whole_words = {token.text for token in missing}
+        # Two names are often two letters apart.
+        names = {one for one in misspelt if is_rare(one, found.languages)}
         targets = await _nearest_words(
-            store, collection, misspelt, access, whole_words, all_or_none=may_be_foreign
+            store, collection, misspelt, access, whole_words, names, all_or_none=may_be_foreign
         )
         targets |= await _variants_in_use(store, collection, {*absent} - {*misspelt}, access)
     corrected = {token.text: replace_parts(token, targets) for token in missing if not token.quoted}
@@ -101,6 +105,7 @@ async def _nearest_words(
     misspelt: Iterable[str],
     access: Access,
     whole_words: Collection[str],
+    names: Collection[str],
     *,
     all_or_none: bool,
 ) -> dict[str, str]:
@@ -108,7 +113,8 @@ async def _nearest_words(
     targets = {}
     for word in misspelt:
         similar = await store.similar_words(collection, word, access)
-        nearest = nearest_word(word, similar, is_part=word not in whole_words)
+        limit = 1 if word in names else None
+        nearest = nearest_word(word, similar, is_part=word not in whole_words, limit=limit)
         if nearest is not None:
             targets[word] = nearest
         elif all_or_none:

@@ -3,8 +3,9 @@
 A word is corrected only when no visible document has it: to the nearest word of these by the distance of
 Damerau and Levenshtein, one edit for words of up to five letters and two for longer ones. Doubled letters count
 as one, so that `midlewear` leads to `middleware`. The first letter stays, or is swapped with the second. Words
-with digits, words of fewer than four letters, quoted words and words of a dictionary are kept: that `remove` is
-in no document does not make it a misspelt `remote`. Only their British or American spelling is tried: `licence`
+with digits, words of fewer than four letters, quoted words, contractions and words of a dictionary are kept:
+that `remove` is in no document does not make it a misspelt `remote`. A rare word of a dictionary may be a name,
+which has one edit at most. Only their British or American spelling is tried: `licence`
 leads to `license`. In a name or an abbreviation, a word of up to five letters with a capital, letters
 may only be swapped or doubled. An identifier is corrected by its parts.
 """
@@ -54,7 +55,8 @@ _LETTERS = re.compile(rf"[^\W\d_{_UNSPACED}]+")
 _ASCII_LETTERS = "".join(char if char.isalpha() else " " for char in map(chr, range(128)))
 _CAMEL_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # Words joined into one by the marks of identifiers and of options of commands.
-_TOKEN = re.compile(r"(?:--)?\w+(?:(?:::|[.:#-])\w+)*")
+_TOKEN = re.compile(r"(?:--)?\w+(?:(?:::|[.:#'\u2019-])\w+)*")
+_APOSTROPHE = re.compile(r"['\u2019]")
 _QUOTED = re.compile(
     r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u00ab[^\u00bb]*\u00bb|`[^`]*`|(?<!\w)'[^']*'(?!\w)"
 )
@@ -154,7 +156,29 @@ def can_be_misspelt(word: str, languages: Sequence[str]) -> bool:
     """Return whether a word that no document has may be a misspelt one: no dictionary has it."""
     folded = word.casefold()
     return max_edits(folded) > 0 and not any(
-        _is_known(folded, one) for one in dict.fromkeys(("english", *languages))
+        _is_known(folded, one) or _is_contraction(folded, one)
+        for one in dict.fromkeys(("english", *languages))
+    )
+
+
+def _is_contraction(word: str, language: str) -> bool:
+    """Return whether a word is a known one without its apostrophe: `havent`."""
+    return any(_is_known(f"{word[:-n]}'{word[-n:]}", language) for n in (1, 2))
+
+
+def is_contraction(word: str) -> bool:
+    """Return whether a word is an English one with an apostrophe: `didn't`."""
+    return _APOSTROPHE.search(word) is not None and _is_known(
+        _APOSTROPHE.sub("'", word.casefold()), "english"
+    )
+
+
+def is_rare(word: str, languages: Sequence[str]) -> bool:
+    """Return whether a dictionary has a word among its rarest, as it has names: `Stevenson`."""
+    return any(
+        word.casefold() in _rare_words(_DICTIONARIES[one])
+        for one in dict.fromkeys(("english", *languages))
+        if one in _DICTIONARIES
     )
 
 
@@ -164,10 +188,18 @@ def _is_known(word: str, language: str) -> bool:
 
 @lru_cache(maxsize=len(_DICTIONARIES))
 def _dictionary(code: str) -> frozenset[str]:
-    """Return the words of pyspellchecker's dictionary; it takes 0.1 s and 10 MB when it is needed first."""
+    """Return the usual words of pyspellchecker's dictionary; 0.1 s and 10 MB when they are needed first."""
+    return frozenset(word for word, n in _uses(code).items() if n > _RARE_USES)
+
+
+@lru_cache(maxsize=len(_DICTIONARIES))
+def _rare_words(code: str) -> frozenset[str]:
+    return frozenset(word for word, n in _uses(code).items() if n <= _RARE_USES)
+
+
+def _uses(code: str) -> dict[str, int]:
     file = resources.files("spellchecker") / "resources" / f"{code}.json.gz"
-    uses = msgspec.json.decode(gzip.decompress(file.read_bytes()), type=dict[str, int])
-    return frozenset(word for word, n in uses.items() if n > _RARE_USES)
+    return msgspec.json.decode(gzip.decompress(file.read_bytes()), type=dict[str, int])
 
 
 def other_spelling(word: str) -> str | None:
@@ -187,7 +219,9 @@ def other_spelling(word: str) -> str | None:
     return None
 
 
-def nearest_word(word: str, candidates: Mapping[str, int], *, is_part: bool = False) -> str | None:
+def nearest_word(
+    word: str, candidates: Mapping[str, int], *, is_part: bool = False, limit: int | None = None
+) -> str | None:
     """Return the candidate that a misspelt word most probably stands for; None when none is near enough.
 
     A word that is a candidate itself, as a part of an identifier may be, is not misspelt.
@@ -198,8 +232,9 @@ def nearest_word(word: str, candidates: Mapping[str, int], *, is_part: bool = Fa
             wins, then that in most chunks, then the first of the alphabet.
         is_part: Whether it is a part of an identifier. Any other short word with a capital is a name or an
             abbreviation, and its letters may only be swapped or doubled: `RLIN` is no `rain`.
+        limit: Most edits; by default those of `max_edits`.
     """
-    folded, limit = word.casefold(), max_edits(word)
+    folded, limit = word.casefold(), max_edits(word) if limit is None else limit
     if folded in candidates:
         return None
     is_short_name = word[:1].isupper() and len(word) <= _MAX_SHORT and not is_part
