@@ -18,7 +18,7 @@ from whence.provenance.stage_records import ModelUse
 from whence.provenance.stages import synthesis_triples
 from whence.provenance.terms import answer_uris
 from whence.retrieval.editions import outdated
-from whence.schema.document_rag import Answer, BestPassage, Citation, Refusal
+from whence.schema.document_rag import Answer, BestPassage, Citation, NearestPassage, Refusal
 from whence.schema.errors import WhenceError
 from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult, Quote
@@ -28,6 +28,10 @@ from whence.text.claims import MarkerFilter, markers_of
 NOTHING_FOUND = "Nothing was found that could answer this question."
 #: The answer when passages were found and none of their texts could be read; no model is called then.
 NOTHING_READABLE = "Passages were found for this question, but none of their texts could be read."
+
+
+#: Passages beside a refusal.
+_MOST_NEAREST = 3
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -86,6 +90,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         found=written.refusal is None,
         score=result.score,
         refusal=written.refusal,
+        nearest=_nearest(passages) if written.refusal is not None else (),
         citations=citations,
         unsupported=written.unsupported,
         model=result.model or "",
@@ -94,6 +99,21 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         degraded=tuple(trace.degraded),
         stages=tuple(trace.reports),
         latency_ms=trace.elapsed_ms(),
+    )
+
+
+def _nearest(passages: Sequence[Passage]) -> tuple[NearestPassage, ...]:
+    """Return the best passages of a question without an answer."""
+    return tuple(
+        NearestPassage(
+            chunk_id=one.chunk_id,
+            document_id=one.document_id,
+            heading=str(one.metadata.get("heading") or ""),
+            text=one.text,
+            score=one.score if one.final_score is None else one.final_score,
+        )
+        for one in passages[:_MOST_NEAREST]
+        if one.text.strip()
     )
 
 

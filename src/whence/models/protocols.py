@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -74,13 +73,6 @@ class Reranker(Protocol):
         ...
 
 
-#: Weights of the score: words, the whole text, and what is usual. Chosen on questions with an answer and on
-#: ones about what their documents almost say: `docs/benchmarks.md`.
-_WORDS: Final = 0.9
-_WHOLE: Final = 0.3
-_USUAL: Final = 0.2
-
-
 class Reading(NamedTuple):
     """How near some texts are to some questions."""
 
@@ -93,16 +85,6 @@ class Reading(NamedTuple):
     weighted more; empty when only whole texts were compared."""
     coverage: list[list[float]] = []
     """The same by the harmonic mean over words, in which a word that is missing counts most."""
-
-    def scores(self, row: int) -> list[float]:
-        """Return how well each text answers the question of a row, about 0 to 1.
-
-        It is `.9 v + .3 c - .2 m` of coverage v, cosine c and the median m of all cosines: where all texts are
-        as near as the best one, they are about the subject and none answers.
-        """
-        usual = _USUAL * statistics.median(self.cosines[row] or [0.0])
-        pairs = zip(self.coverage[row], self.cosines[row], strict=True)
-        return [_WORDS * covered + _WHOLE * cosine - usual for covered, cosine in pairs]
 
 
 class SpanReading(Protocol):

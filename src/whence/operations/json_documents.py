@@ -35,6 +35,7 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "found": answer.found,
         "score": answer.score,
         "refusal": answer.refusal,
+        "nearest": answer.nearest,
         "citations": [
             {**select_fields(one, _CITATION), "location": one.location or Location()}
             for one in answer.citations

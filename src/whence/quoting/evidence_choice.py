@@ -3,13 +3,10 @@
 In: the question, the passages with the headings above them, a reader or an embedder. Out: one to three spans,
 each a whole unit as its author wrote it (`units`), best first, and the score of the best one.
 
-Two numbers are made of a unit. Its score tells whether it answers at all: with a reader, how near it comes to
-each word of the question and to the whole (`protocols.Reading.scores`); without one, meaning (cosine of unit
-and question, the headings before the unit) and words (share of the question's words, weighted by rarity, those
-above the unit counted less). Its order among the others is a sum of what tells answers from
-their neighbours: nearness word by word of the unit and of the best one of its passage, words in common, rank of
-the passage and its document, place in the passage, kind, what the unit is about, and what the question asks for
-(`asked`).
+Two numbers are made of a unit. Its score is the probability that it answers at all (`answerability`). Its order
+among the others is a sum of what tells answers from their neighbours: nearness word by word of the unit and of
+the best one of its passage (without a reader: meaning and words), words in common, rank of the passage and its
+document, place in the passage, kind, what the unit is about, and what the question asks for (`asked`).
 """
 
 from __future__ import annotations
@@ -23,6 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.models.token_codes import cosines
+from whence.quoting.answerability import (
+    FLOOR,
+    Basis,
+    QuestionTerms,
+    basis_of,
+    chances,
+    features,
+)
 from whence.quoting.asked import Asked, is_news, read_question, subject_of
 from whence.quoting.evidence_spans import Span, all_spans, overlaps, whole_around
 from whence.quoting.identifiers import (
@@ -35,7 +40,14 @@ from whence.quoting.identifiers import (
 from whence.quoting.units import UnitKind
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.normalization import fold
-from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
+from whence.text.overlap import (
+    Words,
+    content_terms,
+    inverse_document_frequencies,
+    overlap,
+    words_of,
+)
+from whence.text.question_words import asked_kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,17 +58,9 @@ MAX_SPANS = 3
 _MAX_READ = 32
 #: Longest text that is read, in characters.
 _MAX_CHARACTERS = 500
-#: Added to a reader's score for each term of the question beyond four, up to nine, and taken away for each one
-#: below: the more terms, the more likely it is that an answer says one of them in other words.
-_TERM, _USUAL_TERMS, _MOST_TERMS = 0.015, 4, 9
 _COSINE_WEIGHT = 0.6
 #: Weight of a word above a unit, relative to a word in it.
 _CONTEXT_WEIGHT = 0.6
-#: Least score of an answer: with a reader, with an embedder alone, and by words alone. The first refuses
-#: 3 % of questions with an answer (`python -m benchmarks.answers --calibrate`, `docs/benchmarks.md`).
-FLOOR = 0.52
-FLOOR_WITHOUT_READER = 0.43
-FLOOR_OF_WORDS = 0.37
 #: Weights of the order beside that of nearness, which is 1; none counts for the score. They were fitted to the
 #: questions of 25 documentation sets (conditional logit: which of the units that are read holds the fact), and
 #: order the units of sets that were left out as well. In turn: cosine, share of the question's words, nearness
@@ -94,14 +98,6 @@ _CERTAINTY = 10.0
 #: Spans that are tried until the answer is long enough.
 _MAX_PICKED = 8
 _DUPLICATE = 0.9
-#: Added to the score of a unit that is about a name of code, a setting or an option of the question.
-_SUBJECT_NAMED = 0.1
-#: Taken from the score when no passage has any word of the question; for some of the words, as large a part.
-_UNSEEN = 0.05
-#: The same for each word with a capital.
-_UNSEEN_NAME = 0.15
-#: The same when words of the question that no passage has carry so much of the weight of all.
-_UNSEEN_SUBJECT, _ABSENT_SHARE = 0.15, 0.96
 #: Factor for older editions than the question asks for.
 _OUTDATED = 0.8
 #: Factor for units that name the identifier asked for, in a section about another one.
@@ -130,6 +126,7 @@ class _Part(NamedTuple):
     """One question of those that a question has, with the scores of all spans for it."""
 
     asked: Asked
+    words: Words
     terms: frozenset[str]
     weights: dict[str, float]
     default: float
@@ -154,9 +151,9 @@ async def choose_evidence(
 
     Cost: the question and at most 32 units are read or embedded.
     """
-    parts = split_questions(request.query)
     asked = read_question(request.query)
-    found = all_spans(request)
+    words = words_of(request.query, request.documents)
+    found = all_spans(request, words)
     spans = [one for one in found if _names_what_is_asked(asked, one, request)]
     if not found:
         return None
@@ -166,55 +163,73 @@ async def choose_evidence(
         what = " and ".join(f"`{one}`" for one in named)
         reason = f"None of the {len(request.documents)} best passages names {what}."
         return Choice((), 0, 0.0, FLOOR, reason)
-    everything, spans = spans, _considered(request.query, spans)
-    weighed = await _weigh(parts, spans, request, embedder, reader)
-    floor, unseen = weighed.floor, _unseen(request, everything)
+    examined = await examine(request.query, spans, words, embedder, reader)
+    vectors = examined.reading.vectors if examined.reading else None
     best: list[tuple[float, int]] = []
     picked: list[list[_Picked]] = []
-    for _, scores, order in weighed.parts:
-        chosen = _pick(spans, order, weighed.vectors)
-        nearest = max(range(len(spans)), key=lambda i: (scores[i], -i))
-        score = max(0.0, scores[nearest] - unseen)
-        best.append((score, spans[nearest].document))
-        if score >= floor:
+    for scores, order in _weigh(examined, request):
+        chosen = _pick(examined.spans, order, vectors)
+        nearest = max(range(len(scores)), key=lambda i: (scores[i], -i))
+        best.append((scores[nearest], examined.spans[nearest].document))
+        if scores[nearest] >= FLOOR:
             picked.append(chosen)
     score, document = max(best, key=lambda pair: pair[0])
-    reason = f"The best passage scores {score:.2f}; an answer needs {floor:.2f}."
-    return Choice(_within_words(picked, spans, everything), document, score, floor, reason)
+    reason = f"The best passage scores {score:.2f}; an answer needs {FLOOR:.2f}."
+    return Choice(
+        _within_words(picked, examined.spans, examined.everything), document, score, FLOOR, reason
+    )
 
 
-class _Weighed(NamedTuple):
-    """Spans with their scores for each part of a question."""
+class Examined(NamedTuple):
+    """Spans that may answer a question, and what was read of them."""
 
-    parts: list[tuple[_Part, list[float], list[float]]]
-    """The part, and score and order of each span."""
-    vectors: NDArray[np.float32] | None
-    floor: float
+    parts: list[tuple[_Part, QuestionTerms]]
+    """The questions in one."""
+    spans: list[Span]
+    everything: Sequence[Span]
+    """Those that were read, and all."""
+    words: Words
+    reading: Reading | None
+    basis: Basis
 
 
-async def _weigh(
-    parts: Sequence[str],
-    spans: Sequence[Span],
-    request: WriteRequest,
+async def examine(
+    query: str,
+    everything: list[Span],
+    words: Words,
     embedder: Embedder | None,
     reader: SpanReading | None,
-) -> _Weighed:
-    """Score some spans for each part of a question."""
+) -> Examined:
+    """Read the spans that share most words with a question. Cost: at most 32 are read or embedded."""
+    spans = _considered(query, everything, words)
+    parts = split_questions(query)
     reading = await _read(parts, spans, embedder, reader)
+    known: frozenset[str] = frozenset().union(*(one.terms | one.above for one in everything))
+    asked = []
+    for part in parts:
+        question = _part(part, spans, words)
+        terms = QuestionTerms(
+            text=part,
+            terms=question.terms,
+            weights=question.weights,
+            default=question.default,
+            absent=question.terms - known,
+            kind=asked_kind(part, words.asked),
+            language=words.language,
+        )
+        asked.append((question, terms))
+    return Examined(asked, spans, everything, words, reading, basis_of(reading, words.language))
+
+
+def _weigh(found: Examined, request: WriteRequest) -> list[tuple[list[float], list[float]]]:
+    """Return score and order of each span, for each question in one."""
     weighed = []
-    for row, part in enumerate(parts):
-        question = _part(part, spans)
-        scores, nearness = _scores(question, spans, reading, row)
-        scores = [
-            min(1.0, score + _SUBJECT_NAMED * _is_about(question, span))
-            for score, span in zip(scores, spans, strict=True)
-        ]
-        cosines = reading.cosines[row] if reading else [0.0] * len(spans)
-        weighed.append((question, scores, _order(question, spans, nearness, cosines, request)))
-    if reading is None:
-        return _Weighed(weighed, None, FLOOR_OF_WORDS)
-    floor = FLOOR if reading.nearness else FLOOR_WITHOUT_READER
-    return _Weighed(weighed, reading.vectors, floor)
+    for row, (question, terms) in enumerate(found.parts):
+        scores = chances(found.basis, features(terms, found.spans, found.reading, row))
+        nearness = _nearness(question, found.spans, found.reading, row)
+        alike = found.reading.cosines[row] if found.reading else [0.0] * len(found.spans)
+        weighed.append((scores, _order(question, found.spans, nearness, alike, request)))
+    return weighed
 
 
 class Support(NamedTuple):
@@ -244,44 +259,24 @@ async def weigh_document(
     Returns:
         None when the passage has nothing that could answer.
     """
-    parts, asked = split_questions(request.query), read_question(request.query)
-    everything = [one for one in all_spans(request) if _names_what_is_asked(asked, one, request)]
-    spans = _considered(request.query, everything)
-    if all(one.document != document for one in spans):
-        own = [one for one in everything if one.document == document]
-        spans = _considered(request.query, own)
-    if not spans:
-        return None
-    weighed = await _weigh(parts, spans, request, embedder, reader)
-    unseen = _unseen(request, everything)
-    places = [i for i, one in enumerate(spans) if one.document == document]
-    best = []
-    for _, scores, _ in weighed.parts:
-        first = max(places, key=lambda i: (scores[i], -i))
-        best.append((max(0.0, scores[first] - unseen), spans[first].text))
-    score, sentence = max(best, key=lambda pair: pair[0])
-    return Support(sentence, score, weighed.floor)
-
-
-def _unseen(request: WriteRequest, spans: Sequence[Span]) -> float:
-    """Return what is taken from a score for words of the question that no passage has."""
-    terms = set(content_terms(request.query))
-    said = [one.terms | one.above for one in spans]
-    absent = terms.difference(*said)
     asked = read_question(request.query)
-    # The notes of a release seldom repeat whose release it is.
-    products = {one.name for one in asked.identifiers}
-    names = {term for one in {*asked.names} - products for term in content_terms(one)}
-    weights = inverse_document_frequencies(said)
-    # Passages of stop words alone have no terms.
-    most = max(weights.values(), default=1.0)
-    # All others are in every passage: the question is about what is absent.
-    about = overlap(terms, absent, weights, most) >= _ABSENT_SHARE
-    return (
-        _UNSEEN * len(absent) / max(1, len(terms))
-        + _UNSEEN_NAME * len(names & absent)
-        + _UNSEEN_SUBJECT * about
-    )
+    words = words_of(request.query, request.documents)
+    everything = [
+        one for one in all_spans(request, words) if _names_what_is_asked(asked, one, request)
+    ]
+    found = await examine(request.query, everything, words, embedder, reader)
+    if all(one.document != document for one in found.spans):
+        own = [one for one in everything if one.document == document]
+        found = await examine(request.query, own, words, embedder, reader)
+    places = [i for i, one in enumerate(found.spans) if one.document == document]
+    if not places:
+        return None
+    best = []
+    for scores, _ in _weigh(found, request):
+        first = max(places, key=lambda i: (scores[i], -i))
+        best.append((scores[first], found.spans[first].text))
+    score, sentence = max(best, key=lambda pair: pair[0])
+    return Support(sentence, score, FLOOR)
 
 
 def _within_words(
@@ -339,11 +334,11 @@ def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> boo
     )
 
 
-def _considered(query: str, spans: list[Span]) -> list[Span]:
+def _considered(query: str, spans: list[Span], words: Words) -> list[Span]:
     """Return the spans that are read: all, or those that share most words with the question."""
     if len(spans) <= _MAX_READ:
         return spans
-    question = _part(query, spans)
+    question = _part(query, spans, words)
     shares = [_share(question, one) - 0.01 * one.document for one in spans]
     kept = sorted(range(len(spans)), key=lambda i: (-shares[i], i))[:_MAX_READ]
     return [spans[i] for i in sorted(kept)]
@@ -375,11 +370,12 @@ def _text_to_embed(span: Span) -> str:
     return " ".join([*(f"{text}:" for text in above), span.text[:_MAX_CHARACTERS]])
 
 
-def _part(query: str, spans: Sequence[Span]) -> _Part:
+def _part(query: str, spans: Sequence[Span], words: Words) -> _Part:
     weights = inverse_document_frequencies(one.terms | one.above for one in spans)
     return _Part(
         read_question(query),
-        frozenset(content_terms(query)),
+        words,
+        frozenset(words.of_question(query)),
         weights,
         max(weights.values(), default=1.0),
     )
@@ -387,28 +383,26 @@ def _part(query: str, spans: Sequence[Span]) -> _Part:
 
 def _share(question: _Part, span: Span) -> float:
     """Return the share of the question's words in a span and, with a lower weight, above it."""
-    named = {term for one in question.asked.symbols for term in content_terms(one)}
+    named = {term for one in question.asked.symbols for term in question.words.of_text(one)}
     said = span.terms | (span.above & named)
     own = overlap(question.terms, said, question.weights, question.default)
     both = overlap(question.terms, span.terms | span.above, question.weights, question.default)
     return own + _CONTEXT_WEIGHT * (both - own)
 
 
-def _scores(
+def _nearness(
     question: _Part, spans: Sequence[Span], reading: Reading | None, row: int
-) -> tuple[list[float], list[float]]:
-    """Return the scores of spans for the question of a row, and how near they are for the order."""
+) -> list[float]:
+    """Return how near spans are to the question of a row, for the order."""
     if reading is not None and reading.nearness:
-        terms = min(len(question.terms), _MOST_TERMS)
-        length = _TERM * (terms - _USUAL_TERMS)
-        return [one + length for one in reading.scores(row)], reading.nearness[row]
-    scores = [_share(question, one) for one in spans]
-    if reading is not None:
-        scores = [
-            _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
-            for cosine, share in zip(reading.cosines[row], scores, strict=True)
-        ]
-    return scores, scores
+        return reading.nearness[row]
+    shares = [_share(question, one) for one in spans]
+    if reading is None:
+        return shares
+    return [
+        _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
+        for cosine, share in zip(reading.cosines[row], shares, strict=True)
+    ]
 
 
 def _order(
@@ -481,7 +475,7 @@ def _shift(question: _Part, span: Span) -> float:
 
 def _about(question: _Part, name: str) -> float:
     """Return how far a name is that of the question: the share of its words, times that of the question's."""
-    named = frozenset(content_terms(name))
+    named = frozenset(question.words.of_text(name))
     share = overlap(question.terms, named, question.weights, question.default)
     return share * len(named & question.terms) / max(1, len(named))
 
@@ -511,13 +505,6 @@ def _head(span: Span) -> str:
     if span.unit.kind == "row" or (span.unit.kind == "table" and "\n" not in span.text):
         return span.text.strip("| \t").partition("|")[0]
     return span.unit.context[-1] if span.unit.context else span.section.rsplit(" > ", 1)[-1]
-
-
-def _is_about(question: _Part, span: Span) -> bool:
-    """Return whether a span is about a symbol of the question: that is its term or its first cell."""
-    symbols = question.asked.symbols
-    head = fold(_head(span)) if symbols else ""
-    return any(_names(head, one) for one in symbols)
 
 
 def _names(head: str, symbol: str) -> bool:

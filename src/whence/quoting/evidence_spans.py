@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from whence.models.protocols import WriteRequest
 from whence.quoting.units import FENCE_LINE, MAX_WORDS, Unit, split_units
-from whence.text.overlap import content_terms
+from whence.text.overlap import Words
 from whence.text.sentences import split_sentences
 
 _MIN_LETTERS = 8
@@ -43,26 +43,31 @@ class Span(NamedTuple):
         return (self.text, *reversed(self.unit.context), self.section)
 
 
-def all_spans(request: WriteRequest) -> list[Span]:
-    """Return the units of all passages that can be an answer; long paragraphs as windows of their sentences."""
+def all_spans(request: WriteRequest, words: Words) -> list[Span]:
+    """Return the units of all passages that can be an answer; long paragraphs as windows of their sentences.
+
+    Args:
+        request: Passages with the headings above them.
+        words: Reads the terms of both.
+    """
     sections = request.sections or ("",) * len(request.documents)
     spans = []
     for number, (text, section) in enumerate(zip(request.documents, sections, strict=True)):
         headings = tuple(filter(None, section.split(" > ")))
-        titles = frozenset(content_terms(section))
+        titles = frozenset(words.of_text(section))
         # A passage without a title is its own heading, and still says something.
-        is_own_title = frozenset(content_terms(text)) <= titles
+        is_own_title = frozenset(words.of_text(text)) <= titles
         # A text that is its own title is no heading.
         for unit in split_units(text, headings) or split_units(text):
             for one in _narrowed(text, unit):
                 content = text[one.start : one.end]
-                terms = frozenset(content_terms(content))
+                terms = frozenset(words.of_text(content))
                 repeats = len(content.split()) <= _TITLE_WORDS and terms <= titles
                 if (repeats and not is_own_title) or sum(map(str.isalnum, content)) < _MIN_LETTERS:
                     continue
                 if _INDEX.search(section) and not _SENTENCE_END.search(content):
                     continue
-                above = titles.union(content_terms(" ".join(one.context)))
+                above = titles.union(words.of_text(" ".join(one.context)))
                 spans.append(Span(number, one, content, section, terms, above))
     return spans
 

@@ -2,54 +2,84 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Final
 
-from whence.text.overlap import content_terms
+import regex
 
-#: Beginnings of a question that goes on with the one before it, in English and German.
-_CONTINUES: Final = re.compile(
-    r"\W*(?:and|or|but|also|then|(?:and )?(?:what|how) about|what if|why not|same for"
-    r"|und|oder|aber|auch|dann|was ist mit|wie ist es mit|wie sieht es (?:mit|bei))\b",
-    re.IGNORECASE,
-)
-#: Words that stand for something named before.
-_REFERS: Final = re.compile(
-    r"\b(?:it|its|they|them|their|theirs|this|that|these|those|he|him|his|she|her|hers|there|one|ones|both"
-    r"|the (?:former|latter|same|other|first|second|third|last)(?: one)?"
-    r"|dies(?:e[rsnm]?)?(?=\W*\Z)|das(?=\W*\Z)|davon|dazu|daf\u00fcr|dabei|damit|darin|deren|dessen)\b",
-    re.IGNORECASE,
-)
-_GERMAN_TEXT: Final = "wer was wie wo wann warum wieso welche viel viele ich man wir sie ist gilt"
-#: German words that questions are made of, which name nothing.
-_GERMAN: Final = frozenset(_GERMAN_TEXT.split())
+from whence.text.overlap import Words
+from whence.text.question_words import language_of_question
+
+#: For each language, beginnings of a question that goes on with the one before it, and words that stand for
+#: something named before. In other languages only a question that names nothing is a follow-up.
+_PHRASES: Final[Mapping[str, tuple[str, str]]] = {
+    "english": (
+        r"and|or|but|also|then|(?:and )?(?:what|how) about|what if|why not|same for",
+        (
+            r"it|its|they|them|their|theirs|this|that|these|those|he|him|his|she|her|hers|there|one|ones|both"
+            r"|the (?:former|latter|same|other|first|second|third|last)(?: one)?"
+        ),
+    ),
+    "german": (
+        r"und|oder|aber|auch|dann|was ist mit|wie ist es mit|wie sieht es (?:mit|bei)",
+        (
+            r"dies(?:e[rsnm]?)?(?=\W*\Z)|das(?=\W*\Z)|davon|dazu|dafür|dabei|damit"
+            r"|darin|deren|dessen|dort"
+        ),
+    ),
+    "french": (
+        r"et|ou|mais|aussi|alors|et pour|qu'en est-il|pareil pour",
+        r"il|elle|ils|elles|le|la|les(?=\W*\Z)|lui|leur|leurs|celui-ci|celle-ci|ceux-ci|cela|ça|ceci|y|en(?=\W*\Z)",
+    ),
+    "spanish": (
+        r"y|o|pero|también|entonces|qué pasa con|lo mismo para",
+        r"él|ella|ellos|ellas|lo|le|les|su|sus|esto|eso|ese|esa|este(?=\W*\Z)|esta(?=\W*\Z)|allí",
+    ),
+}
 #: Questions at most that are put together.
 _MOST_JOINED: Final = 3
 
 
-def is_follow_up(question: str) -> bool:
+@cache
+def _patterns(language: str) -> tuple[regex.Pattern[str], regex.Pattern[str]] | None:
+    """Return the patterns of what continues and of what refers; None in a language without them."""
+    if language not in _PHRASES:
+        return None
+    continues, refers = _PHRASES[language]
+    return (
+        regex.compile(rf"\W*(?:{continues})\b", regex.IGNORECASE),
+        regex.compile(rf"\b(?:{refers})\b", regex.IGNORECASE),
+    )
+
+
+def is_follow_up(question: str, language: str = "") -> bool:
     """Return whether a question names too little to be understood alone.
 
     It begins by going on with another one, or names nothing, or a word that stands for something comes before
     anything that it could stand for.
 
+    Args:
+        question: The question.
+        language: Its language; by default that which its words show.
+
     >>> [is_follow_up(one) for one in ("And for contractors?", "Why?", "How do I configure it?")]
     [True, True, True]
     >>> is_follow_up("How do I rotate a log so that it keeps its name?")
     False
+    >>> [is_follow_up(one) for one in ("Et pour les stagiaires ?", "Wie lange gilt das?", "¿Y cuánto cuesta?")]
+    [True, True, True]
     """
-    if _CONTINUES.match(question) or not _terms(question):
+    language = language or language_of_question(question, [*_PHRASES])
+    words = Words(language, language)
+    patterns = _patterns(language)
+    if (patterns and patterns[0].match(question)) or not words.of_question(question):
         return True
-    refers = _REFERS.search(question)
+    refers = patterns[1].search(question) if patterns else None
     if refers is None:
         return False
     # A verb alone is nothing that the word could stand for.
-    return len(_terms(question[: refers.start()])) < 2
-
-
-def _terms(text: str) -> list[str]:
-    return [one for one in content_terms(text) if one not in _GERMAN]
+    return len(words.of_question(question[: refers.start()])) < 2
 
 
 def standalone_question(question: str, earlier: Sequence[str]) -> str:
@@ -64,8 +94,10 @@ def standalone_question(question: str, earlier: Sequence[str]) -> str:
     'Who approves travel?'
     """
     joined = [question]
+    # A short question shows its language less than those before it.
+    language = language_of_question(" ".join((question, *earlier)), [*_PHRASES])
     for before in reversed(earlier):
-        if not is_follow_up(joined[0]):
+        if not (is_follow_up(joined[0]) or is_follow_up(joined[0], language)):
             break
         joined.insert(0, before)
     if len(joined) > _MOST_JOINED:

@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from whence.text.overlap import content_terms
+from whence.text.question_words import ASKING_LANGUAGES
+from whence.text.values import find_values, month_number
 
 
 class Identifier(NamedTuple):
@@ -33,25 +35,8 @@ class _Found(NamedTuple):
     """Whether the word before the number is certainly its name."""
 
 
-_MONTHS_TEXT: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
-_MONTHS: Final = _MONTHS_TEXT.split()
-_MONTH: Final = (
-    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
-)
-_DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_IN_YEAR: Final = r",?\s+(?P<year>(?:19|20)\d\d)\b"
-_DATES: Final = tuple(
-    re.compile(rf"(?<![\w.-]){pattern}", re.IGNORECASE)
-    for pattern in (
-        r"(?P<year>(?:19|20)\d\d)-(?P<month>[01]\d)-(?P<day>[0-3]\d)\b",
-        r"(?P<year>(?:19|20)\d\d)-(?P<month>[01]\d)(?![\w-])",
-        r"(?P<day>[0-3]?\d)\.(?P<month>[01]?\d)\.(?P<year>(?:19|20)\d\d)\b",
-        rf"{_DAY}\.?\s+(?:of\s+)?{_MONTH}{_IN_YEAR}",
-        rf"{_MONTH}\s+{_DAY}{_IN_YEAR}",
-        rf"{_MONTH}{_IN_YEAR}",
-    )
-)
+#: Languages whose names of months are known; of a name that several have the first counts.
+_LANGUAGES: Final = ("english", *sorted(ASKING_LANGUAGES))
 #: Letters and a number in one word: `P7`, `ERR-1042`, `CVE-2024-1234`, `v2.9.1`.
 _CODE: Final = re.compile(
     r"(?<![\w.,-])(?P<name>[a-z]{1,12}(?:[-_/][a-z]{1,12}){0,7})[-_/#]?(?P<value>\d++(?:[._/-][^\W\d]*+\d\w*+)*+)\b",
@@ -235,16 +220,13 @@ def _identifiers_in(text: str) -> tuple[_Found, ...]:
 
 
 def _dates(text: str) -> Iterator[_Found]:
-    left = text
-    for pattern in _DATES:
-        for match in pattern.finditer(left):
-            parts = match.groupdict()
-            month = parts["month"][:3].lower()
-            number = int(month) if month.isdigit() else _MONTHS.index(month) + 1
-            day = f"-{int(parts['day']):02}" if parts.get("day") else ""
-            value = f"{parts['year']}-{number:02}{day}"
-            yield _Found(Identifier("date", value), match.start(), match.end(), True)
-        left = pattern.sub(lambda match: " " * len(match[0]), left)
+    for one in find_values(text, _LANGUAGES):
+        if one.kind == "date":
+            for form in one.forms:
+                yield _Found(Identifier("date", form), one.start, one.end, True)
+        elif one.kind == "period":
+            # Neither a code nor the number of something: `FY2023`, `2Q23`.
+            yield _Found(Identifier("", one.forms[0]), one.start, one.end, False)
 
 
 def _codes(text: str) -> Iterator[_Found]:
@@ -257,7 +239,7 @@ def _codes(text: str) -> Iterator[_Found]:
 def _named_numbers(text: str) -> Iterator[_Found]:
     for match in _NAMED.finditer(text):
         name, value = match["name"], match["value"]
-        if not content_terms(name) or _YEAR.fullmatch(value) or name[:3].lower() in _MONTHS:
+        if not content_terms(name) or _YEAR.fullmatch(value) or month_number(name, _LANGUAGES):
             continue
         lower = name.lower()
         known = "version" if lower in _VERSION_NAMES and "." in value else lower

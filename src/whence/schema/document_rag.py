@@ -128,6 +128,21 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Least score of an answer; None when nothing was compared with it."""
 
 
+class NearestPassage(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage that stands beside a refusal: it does not answer, and nothing that was found comes nearer."""
+
+    chunk_id: str
+    """The passage."""
+    document_id: str
+    """The document that it is part of."""
+    heading: str = ""
+    """Nearest heading above it."""
+    text: str
+    """The whole passage."""
+    score: float | None = None
+    """Score of the search or the reranker, 0 to 1; None when it has none."""
+
+
 class Usage(TypedDict):
     """What an answer cost."""
 
@@ -159,6 +174,8 @@ class Answer(Message, frozen=True, kw_only=True):
     """Why there is no answer; None when there is one, and when a language model found none."""
     citations: tuple[Citation, ...] = ()
     """In order of their markers."""
+    nearest: tuple[NearestPassage, ...] = ()
+    """Beside a refusal at most three passages, best first."""
     unsupported: tuple[tuple[int, int], ...] = ()
     """Offsets in `text` of sentences of a language model that no passage they cite supports."""
     model: str = ""

@@ -177,7 +177,7 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
         if not is_stop_term(lowered):
             strong, is_unspaced = strong + 1, kind == "unspaced"
         if kind == "unspaced":
-            topics = [pair for run in _topics(token) for pair in _character_pairs(run)]
+            topics = topic_pairs(token)
             pairs = topics or _character_pairs(token)
             (found if topics else asking).extend(
                 QueryWord((pair,) * len(languages)) for pair in pairs
@@ -217,9 +217,10 @@ def _asking_words(text: str, languages: Sequence[str]) -> frozenset[str]:
     return asking if language == "english" else asking | function_words(language)
 
 
-def _topics(run: str) -> list[str]:
-    """Return the parts of a sequence in a script without spaces that are no function words."""
-    return [one for one in _untopical(language_of_run(run)).split(run) if one]
+def topic_pairs(run: str) -> list[str]:
+    """Return the pairs of characters of a sequence in a script without spaces, without its function words."""
+    parts = _untopical(language_of_run(run)).split(run)
+    return [pair for one in parts if one for pair in _character_pairs(one)]
 
 
 @cache

@@ -93,6 +93,7 @@ LANGUAGE_CODES: Final = {
 #: Characters that readers neither see nor type: soft hyphens, joiners, marks of direction, and the stretching
 #: stroke of Arabic.
 _INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Default_Ignorable_Code_Point}\u0640]+")
+_OTHER_DIGIT: Final = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
 #: Canonical combining classes of marks that belong to their letter: signs of Indic scripts, kana and Thai.
 #: Those between are marks on Hebrew and Arabic letters, those above are accents.
 _KEPT_MARKS: Final = (*range(1, 10), *range(84, 200))
@@ -109,10 +110,7 @@ def clean(text: str) -> str:
     if text.isascii():
         return text
     plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
-    return "".join(
-        str(unicodedata.decimal(one)) if one.isdecimal() and not one.isascii() else one
-        for one in plain
-    )
+    return _OTHER_DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), plain)
 
 
 def fold(text: str) -> str:

@@ -1,4 +1,8 @@
-"""Lexical overlap of a question and a sentence: content words, their rarity, and the share in common."""
+"""Lexical overlap of a question and a sentence: content words, their rarity, and the share in common.
+
+`Words` reads both in the languages of documents and question; `content_terms` reads English and text without a
+known language.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,27 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
-from whence.text.normalization import BASE_FORMS, FUNCTION_WORDS, fold, snowball_stem
+import regex
+
+from whence.text.analysis import topic_pairs
+from whence.text.languages import detect_language
+from whence.text.normalization import (
+    BASE_FORMS,
+    FUNCTION_WORDS,
+    clean,
+    fold,
+    function_words,
+    snowball_stem,
+)
+from whence.text.question_words import language_of_question
+from whence.text.scripts import UNSPACED_RUN
+from whence.text.values import find_values, value_terms
 
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*")
+#: A word in any script with spaces.
+_ANY_WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}]*")
 _POSSESSIVE = re.compile(r"'s?\Z")
 _VERSION = re.compile(r"\Av(?=\d+\.)")
 _JOINT = re.compile(r"[.-]")
@@ -28,6 +49,58 @@ def content_terms(text: str) -> list[str]:
     True
     """
     return list(chain.from_iterable(map(_terms_of_word, _WORD.findall(fold(text)))))
+
+
+class Words(NamedTuple):
+    """Reads the content words of documents and of a question about them, each in its language.
+
+    Dates, periods and numbers also count in their one form; in a question in place of their words.
+    """
+
+    language: str = "english"
+    """Of the documents; their stems."""
+    asked: str = "english"
+    """Of the question; words of it that carry no topic are left out."""
+
+    def of_text(self, text: str) -> list[str]:
+        """Return the terms of a text of the documents, in order, with repeats."""
+        return _terms(text, self.language, self.language) + value_terms(text, (self.language,))
+
+    def of_question(self, question: str) -> list[str]:
+        """Return the terms of the question, or of words of it.
+
+        >>> Words("german", "german").of_question("Wie lange ist die Probezeit am 3. Mai 2026?")
+        ['probezeit', '2026-05-03', '2026']
+        """
+        values: list[str] = []
+        for one in find_values(question, (self.asked, self.language)):
+            values += [*one.forms, *filter(str.isdecimal, one.around)]
+            blank = " " * (one.end - one.start)
+            question = question[: one.start] + blank + question[one.end :]
+        return _terms(question, self.language, self.asked) + values
+
+
+def words_of(question: str, documents: Iterable[str]) -> Words:
+    """Return the reader of a question and the documents that may answer it."""
+    language = detect_language(" ".join(documents))
+    return Words(language, language_of_question(question, [language]))
+
+
+def _terms(text: str, language: str, untopical: str) -> list[str]:
+    """Return the stems of words in a language, without the function words of another one."""
+    runs = [] if text.isascii() else UNSPACED_RUN.findall(clean(text))
+    if not runs and (language, untopical) == ("english", "english"):
+        return content_terms(text)
+    pairs = [pair for run in runs for pair in topic_pairs(run)]
+    rest = UNSPACED_RUN.sub(" ", clean(text)) if runs else clean(text)
+    stems = (_stem_of_word(one, language, untopical) for one in _ANY_WORD.findall(rest))
+    return [*filter(None, stems), *pairs]
+
+
+@lru_cache(maxsize=20_000)
+def _stem_of_word(word: str, language: str, untopical: str) -> str:
+    """Return the stem of a word; empty for a function word."""
+    return "" if fold(word) in function_words(untopical) else snowball_stem(word, language)
 
 
 @lru_cache(maxsize=20_000)

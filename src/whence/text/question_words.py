@@ -416,4 +416,5 @@ def language_of_question(text: str, languages: Sequence[str]) -> str:
 
 def _function_share(words: Sequence[str], language: str) -> float:
     known = function_words(language)
-    return sum(one in known for one in words) / max(1, len(words))
+    # One letter is a word in some languages, and a name in all.
+    return sum(one in known and len(one) > 1 for one in words) / max(1, len(words))

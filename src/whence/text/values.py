@@ -20,6 +20,7 @@ from whence.text.normalization import clean, fold
 
 ValueKind = Literal["number", "date", "period"]
 
+_OTHER_DIGIT: Final = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
 #: Separators of thousands: those of English, German, Swiss and Arabic writing.
 _GROUP: Final = "[,.'\u2019\u066c]"
 _GROUPED: Final = regex.compile(
@@ -119,7 +120,7 @@ def _plain_digits(text: str) -> str:
     """Return a text with ASCII digits, of the same length."""
     if text.isascii():
         return text
-    return "".join(str(unicodedata.decimal(one)) if one.isdecimal() else one for one in text)
+    return _OTHER_DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
 
 
 def value_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Container
 from functools import partial
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,7 +45,10 @@ def ask(
     trace: TraceFile = None,
     snapshot: ChosenSnapshot,
 ) -> int:
-    """Answer a question from the documents or code that you may see, with citations."""
+    """Answer a question from the documents or code that you may see, with citations.
+
+    Ends with 1 when the documents do not answer; the nearest passages are printed.
+    """
     asked.check()  # before anything starts
     printer = _StreamPrinter()
     live = stream and not as_json(context)
@@ -63,7 +67,7 @@ def ask(
         trace=trace,
     )
     _print(context, answer, printer, live)
-    return 0
+    return 0 if answer.found else 1
 
 
 #: Options that a question about code has, and why it has no others that may be expected.
@@ -126,6 +130,16 @@ def _styled(answer: Answer) -> Text:
     return text
 
 
+def _print_nearest(answer: Answer, out: Console) -> None:
+    """Print the passages beside a refusal, headed as what they are."""
+    if answer.nearest:
+        out.print("\nNearest passages", style="bold")
+    for one in answer.nearest:
+        name = " > ".join(filter(None, (one.document_id, one.heading)))
+        out.print(name, markup=False, style="dim")
+        out.print(indent(printable(one.text.strip()), "  "), markup=False, highlight=False)
+
+
 def print_answer(
     answer: Answer,
     out: Console,
@@ -144,6 +158,7 @@ def print_answer(
         out.print(_styled(answer), soft_wrap=False)
     if answer.refusal is not None:
         out.print(answer.refusal.reason, markup=False, style="dim")
+    _print_nearest(answer, out)
     if answer.citations:
         out.print()
     # One line a marker, in the order of the text, also when a marker has several quotes.

@@ -1,0 +1,229 @@
+"""Fit and judge the measure that tells whether a text answers a question.
+
+    python -m benchmarks.answerability --data FOLDER [--questions N] [--fit] [--json]
+
+The folder has question sets in the form of SQuAD, `NAME.LANGUAGE.json`, such as those of XQuAD. Each question is
+asked twice: with the passages that a search by words and vectors finds among all of its set, and without the
+passage that answers, so that the rest of its page stays. Constants are fitted on every other page;
+only figures of the pages between are printed, and none of the judged pages is read for a choice. `--fit` writes
+`src/whence/quoting/answerability.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import pickle
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.flow.settings import Settings
+from whence.models.factory import ModelSettings, make_embedder
+from whence.models.late_interaction import SpanReader
+from whence.models.protocols import Reading, WriteRequest
+from whence.quoting import answerability
+from whence.quoting.answerability import FIELDS, Basis, Features, features
+from whence.quoting.evidence_choice import examine
+from whence.quoting.evidence_spans import all_spans
+from whence.text.normalization import LANGUAGE_CODES
+from whence.text.overlap import inverse_document_frequencies, overlap, words_of
+
+_WEIGHTS = Path(answerability.__file__).with_suffix(".json")
+#: Passages that a question is answered from.
+_PASSAGES = 8
+_LANGUAGE_OF = {code: name for name, code in LANGUAGE_CODES.items()}
+#: Codes of languages that are also read by the model; in other scripts it takes long and tells nothing.
+_READ = frozenset(("en", "de", "es"))
+#: Strength of the penalty on large weights.
+_RIDGE = 1.0
+
+
+class Case(NamedTuple):
+    """One question with its passages, as features of its spans."""
+
+    set: str
+    language: str
+    page: int
+    answerable: bool
+    """Whether one of the passages has the answer."""
+    spans: dict[Basis, list[Features]]
+    holds: list[bool]
+    """Whether each span has the answer."""
+
+
+def questions(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
+    """Yield page, title, passage, question and answer of a set."""
+    for page, article in enumerate(json.loads(path.read_text("utf-8"))["data"]):
+        title = article.get("title", "").replace("_", " ")
+        for paragraph in article["paragraphs"]:
+            for one in paragraph["qas"]:
+                if one["answers"]:
+                    answer = one["answers"][0]["text"]
+                    yield page, title, paragraph["context"], one["question"], answer
+
+
+async def cases(path: Path, reader: SpanReader | None, embedder: Any, most: int) -> list[Case]:
+    """Return the cases of a set, spread over all of its pages."""
+    rows = list(questions(path))
+    passages = list(dict.fromkeys((title, context) for _, title, context, _, _ in rows))
+    vectors = None
+    if reader is not None:
+        vectors = await embedder.embed([text for _, text in passages], "document")
+    code = path.name.split(".")[-2]
+    words = words_of(rows[0][3], [text for _, text in passages[:8]])
+    terms = [frozenset(words.of_text(text)) for _, text in passages]
+    weights = inverse_document_frequencies(terms)
+    found = []
+    for page, title, context, question, answer in rows[:: max(1, len(rows) // most)]:
+        asked = words.of_question(question)
+        near = np.zeros(len(passages))
+        if vectors is not None:
+            near = vectors @ (await embedder.embed([question], "query"))[0]
+        scores = [
+            0.35 * max(0.0, float(near[i])) + 0.65 * overlap(asked, terms[i], weights, 1.0)
+            for i in range(len(passages))
+        ]
+        ranked = sorted(range(len(passages)), key=lambda i: (-scores[i], i))
+        for with_answer in (True, False):
+            gold = passages.index((title, context))
+            kept = [i for i in ranked if with_answer or i != gold][:_PASSAGES]
+            request = WriteRequest(
+                template_id="document-prompt",
+                query=question,
+                documents=tuple(passages[i][1] for i in kept),
+                sections=tuple(passages[i][0] for i in kept),
+            )
+            case = await _case(request, reader, answer if gold in kept else "")
+            if case is not None:
+                spans, holds = case
+                name = path.name.split(".")[0]
+                found.append(
+                    Case(name, _LANGUAGE_OF[code], page, with_answer and gold in kept, spans, holds)
+                )
+    return found
+
+
+async def _case(
+    request: WriteRequest, reader: SpanReader | None, answer: str
+) -> tuple[dict[Basis, list[Features]], list[bool]] | None:
+    words = words_of(request.query, request.documents)
+    everything = all_spans(request, words)
+    if not everything:
+        return None
+    found = await examine(request.query, everything, words, None, reader)
+    asked, spans, reading = found.parts[0][1], found.spans, found.reading
+    bases: dict[Basis, list[Features]] = {"words": features(asked, spans, None, 0)}
+    if reading is not None:
+        embedded = Reading(reading.vectors, reading.cosines)
+        bases["embedder"] = features(asked, spans, embedded, 0)
+        bases[found.basis] = features(asked, spans, reading, 0)
+    return bases, [bool(answer) and answer in one.text for one in spans]
+
+
+def table(some: Sequence[Case], basis: Basis) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return a row of features and whether it answers, for the nearest spans of each case."""
+    rows, labels = [], []
+    for one in some:
+        if basis not in one.spans:
+            continue
+        found = one.spans[basis]
+        order = sorted(range(len(found)), key=lambda i: -(found[i].both + found[i].coverage))
+        for place in order[:6]:
+            rows.append([1.0, *(getattr(found[place], name) for name in FIELDS[basis])])
+            labels.append(float(one.holds[place]))
+    return np.array(rows), np.array(labels)
+
+
+def fit(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """Return the weights of a logistic regression with a ridge, by Newton's method."""
+    w = np.zeros(x.shape[1])
+    ridge = np.full(x.shape[1], _RIDGE)
+    ridge[0] = 0
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
+        gradient = x.T @ (p - y) + ridge * w
+        hessian = (x * (p * (1 - p))[:, None]).T @ x + np.diag(ridge + 1e-9)
+        step = np.linalg.solve(hessian, gradient)
+        w -= step
+        if float(np.abs(step).max()) < 1e-8:
+            break
+    return w
+
+
+def best_score(one: Case, basis: Basis, w: NDArray[Any]) -> float:
+    """Return the probability of the best span of a case."""
+    rows = np.array([[1.0, *(getattr(f, n) for n in FIELDS[basis])] for f in one.spans[basis]])
+    return float((1 / (1 + np.exp(-rows @ w))).max())
+
+
+def area(scores: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Return the area under the curve of answerable against unanswerable."""
+    good, bad = scores[labels > 0], scores[labels == 0]
+    if not len(good) or not len(bad):
+        return float("nan")
+    above = (good[:, None] > bad[None, :]).mean() + 0.5 * (good[:, None] == bad[None, :]).mean()
+    return float(above)
+
+
+def main() -> None:
+    """Read, fit and judge."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with question sets")
+    parser.add_argument("--questions", type=int, default=150, help="of each set")
+    parser.add_argument("--keep", type=Path, help="file for the features that were read")
+    parser.add_argument("--fit", action="store_true", help="write the weights")
+    options = parser.parse_args()
+    some = asyncio.run(_read(options.data, options.questions))
+    if options.keep:
+        options.keep.write_bytes(pickle.dumps(some))
+    report(some, write=options.fit)
+
+
+async def _read(folder: Path, most: int) -> list[Case]:
+    embedder = make_embedder(
+        "local", msgspec.convert(Settings.load(), ModelSettings, from_attributes=True)
+    )
+    reader = SpanReader(embedder)
+    found: list[Case] = []
+    for path in sorted(folder.glob("*.*.json")):  # noqa: ASYNC240 - nothing else runs
+        served = path.name.split(".")[-2] in _READ
+        found += await cases(path, reader if served else None, embedder, most)
+        print(f"{path.name}: {len(found)} cases", file=sys.stderr)
+    await embedder.aclose()
+    return found
+
+
+def report(some: Sequence[Case], *, write: bool) -> None:
+    """Print the figures of the judged pages, and write the weights."""
+    choose = [one for one in some if one.page % 2 == 0]
+    judge = [one for one in some if one.page % 2]
+    weights: dict[str, dict[str, float]] = {}
+    for basis in FIELDS:
+        x, y = table(choose, basis)
+        if not len(x):
+            continue
+        w = fit(x, y)
+        weights[basis] = dict(zip(("bias", *FIELDS[basis]), map(float, w.round(4)), strict=True))
+        for language in sorted({one.language for one in judge if basis in one.spans}):
+            own = [one for one in judge if one.language == language and basis in one.spans]
+            scores = np.array([best_score(one, basis, w) for one in own])
+            labels = np.array([one.answerable for one in own], dtype=float)
+            refused = float((scores[labels == 0] < answerability.FLOOR).mean())
+            wrongly = float((scores[labels > 0] < answerability.FLOOR).mean())
+            print(
+                f"{basis:9} {language:12} area {area(scores, labels):.3f}"
+                f"  refused {refused:.2f}  wrongly {wrongly:.2f}  ({len(own)})"
+            )
+    if write:
+        _WEIGHTS.write_text(json.dumps(weights, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Does this text answer the question? A small learned measure over features that can be read off both.
+
+In: a question's terms and kind, a span with what stands above it, and how near a model finds them. Out: the
+probability, 0 to 1, that the span answers. It is a logistic regression; its weights stand in
+`answerability.json`, one row for what was read: by a reader of English (`reader`), by a reader in another
+language than its own (`foreign`), by an embedder alone (`embedder`), by words alone (`words`).
+`python -m benchmarks.answerability` fits and judges them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from math import exp
+from typing import Final, Literal, NamedTuple
+
+import regex
+
+from whence.models.protocols import Reading
+from whence.quoting.answer_kinds import holds_kind
+from whence.quoting.evidence_spans import Span
+from whence.text.normalization import clean
+from whence.text.overlap import overlap
+from whence.text.question_words import AskedKind
+
+Basis = Literal["reader", "foreign", "embedder", "words"]
+
+#: Most terms of a question that count for its length.
+_MOST_TERMS: Final = 9
+_DIGITS: Final = regex.compile(r"\p{N}+")
+#: What the absence or presence of the kind of thing that is asked for counts.
+_KIND: Final[Mapping[bool | None, float]] = {True: 1.0, None: 0.0, False: -1.0}
+#: Least probability of an answer. A wrong answer counts as much as a needless refusal.
+FLOOR: Final = 0.5
+
+
+class QuestionTerms(NamedTuple):
+    """What a question is made of."""
+
+    text: str
+    terms: frozenset[str]
+    weights: Mapping[str, float]
+    """Weight of each term by its rarity among the spans."""
+    default: float
+    """Weight of a term that no span has."""
+    absent: frozenset[str]
+    """Terms that no span has."""
+    kind: AskedKind | None
+    language: str
+    """Of the documents."""
+
+
+class Features(NamedTuple):
+    """What tells an answer from a text about the same subject; each about 0 to 1."""
+
+    own: float
+    """Weighted share of the question's terms in the span."""
+    both: float
+    """The same in span or headings."""
+    absent: float
+    """The same that no span has."""
+    length: float
+    """Terms of the question, of nine."""
+    kind: float
+    """1 if the span has the kind of thing that is asked for, -1 if it has not, 0 where that cannot be told."""
+    numbers: float
+    """Share of the question's numbers that neither span nor headings have."""
+    cosine: float = 0.0
+    """Of span and question, among the other spans: deviations above the mean, of four."""
+    near: float = 0.0
+    """Cosine of the span."""
+    usual: float = 0.0
+    """Median of all cosines."""
+    coverage: float = 0.0
+    """Harmonic mean of the nearness of each word, see `Reading.coverage`."""
+    nearness: float = 0.0
+    """Mean of it."""
+    ahead: float = 0.0
+    """Coverage above the median of all spans."""
+
+
+#: Features that each basis has.
+FIELDS: Final[Mapping[Basis, tuple[str, ...]]] = {
+    "words": Features._fields[:6],
+    "embedder": Features._fields[:7],
+    "foreign": Features._fields,
+    "reader": Features._fields,
+}
+
+
+def features(
+    question: QuestionTerms, spans: Sequence[Span], reading: Reading | None, row: int
+) -> list[Features]:
+    """Return the features of each span for a question, that of a row of the reading."""
+    asked_numbers = set(_DIGITS.findall(clean(question.text)))
+    absent = overlap(question.terms, question.absent, question.weights, question.default)
+    length = min(len(question.terms), _MOST_TERMS) / _MOST_TERMS
+    cosines = reading.cosines[row] if reading else []
+    mean = statistics.fmean(cosines) if cosines else 0.0
+    deviation = statistics.pstdev(cosines) if cosines else 0.0
+    usual = statistics.median(cosines) if cosines else 0.0
+    coverage = reading.coverage[row] if reading and reading.coverage else []
+    nearness = reading.nearness[row] if reading and reading.nearness else []
+    ordinary = statistics.median(coverage) if coverage else 0.0
+    found = []
+    for place, span in enumerate(spans):
+        missing = asked_numbers.difference(*(_DIGITS.findall(clean(one)) for one in span.scopes))
+        kind = holds_kind(question.kind, span.text, question.text, question.language)
+        words = Features(
+            own=overlap(question.terms, span.terms, question.weights, question.default),
+            both=overlap(
+                question.terms, span.terms | span.above, question.weights, question.default
+            ),
+            absent=absent,
+            length=length,
+            kind=_KIND[kind],
+            numbers=len(missing) / max(1, len(asked_numbers)),
+        )
+        if cosines:
+            above = (cosines[place] - mean) / (4 * deviation) if deviation else 0.0
+            words = words._replace(cosine=above, near=cosines[place], usual=usual)
+        if coverage:
+            words = words._replace(
+                coverage=coverage[place],
+                nearness=nearness[place],
+                ahead=coverage[place] - ordinary,
+            )
+        found.append(words)
+    return found
+
+
+def basis_of(reading: Reading | None, language: str) -> Basis:
+    """Return what the probability rests on."""
+    if reading is None:
+        return "words"
+    if not reading.coverage:
+        return "embedder"
+    return "reader" if language == "english" else "foreign"
+
+
+def chances(basis: Basis, found: Sequence[Features]) -> list[float]:
+    """Return the probability that each span answers, 0 to 1, rounded so that every processor has the same."""
+    weights = _weights()[basis]
+    return [
+        round(
+            _logistic(
+                weights["bias"] + sum(weights[name] * getattr(one, name) for name in FIELDS[basis])
+            ),
+            6,
+        )
+        for one in found
+    ]
+
+
+def _logistic(value: float) -> float:
+    return 1 / (1 + exp(-value)) if value >= 0 else exp(value) / (1 + exp(value))
+
+
+@cache
+def _weights() -> dict[str, dict[str, float]]:
+    text = resources.files(__package__).joinpath("answerability.json").read_text("utf-8")
+    weights: dict[str, dict[str, float]] = json.loads(text)
+    return weights
