@@ -19,7 +19,7 @@ import msgspec
 from typer.main import get_command
 
 import whence.schema
-from whence.flow.registry import BUILT_IN, Registry
+from whence.flow.registry import Registry
 from whence.flow.settings import SETTINGS
 from whence.flow.telemetry.metrics import METRICS
 from whence.operations.ask import Ask
@@ -263,7 +263,7 @@ def processors() -> str:
         "Built-in values of `type` in a flow file. Plug-ins add others through the entry-point group `whence.processors`.\n",
     ]
     registry = Registry()
-    for name in sorted(BUILT_IN):
+    for name in registry.names():
         cls = registry.get(name)
         out.append(f"## `{name}`\n")
         out.append(f"{cls.summary[:1].upper()}{cls.summary[1:]}.\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_args
 from msgspec import Meta
 
 from whence.code.node_texts import FetchReport, NearbyNode, NodeChunks
-from whence.code.snapshot_reading import read_snapshot
+from whence.code.snapshot_reading import code_store, read_snapshot
 from whence.code.snapshots.protocols import (
     ImportResult,
     SnapshotList,
@@ -33,6 +33,7 @@ from whence.surfaces.python.methods import method
 
 if TYPE_CHECKING:
     from whence.operations.session import EngineSession
+    from whence.operations.traced_client import TracedCall
 
 _IN_PYTHON = Offered(on=frozenset({PYTHON}), local=True)
 _HERE = Offered(on=frozenset({CLI, PYTHON}))
@@ -75,7 +76,7 @@ class ImportBundles(Operation[ImportResult], frozen=True):
         )
         importer = CodeImporter(
             session.client,
-            await session.code_store(),
+            await code_store(session),
             await session.resources.get("embedder"),
             replace=self.replace,
             progress=self.progress,
@@ -95,7 +96,7 @@ class ListSnapshots(Operation[SnapshotList], frozen=True):
 
     async def run(self, session: EngineSession) -> SnapshotList:
         """Return all of them."""
-        store = await session.code_store()
+        store = await code_store(session)
         return SnapshotList(snapshots=await store.snapshots(), sets=await store.sets())
 
 
@@ -117,7 +118,7 @@ class MakeSet(Operation[SnapshotSet], frozen=True):
             NotFound: A reference matches no readable snapshot.
             BadInput: The name is invalid, or the snapshots are none, repeated or of several repositories.
         """
-        return await (await session.code_store()).make_set(self.name, self.references)
+        return await (await code_store(session)).make_set(self.name, self.references)
 
 
 class SetActive(Operation[None], frozen=True):
@@ -138,7 +139,7 @@ class SetActive(Operation[None], frozen=True):
             NotFound: There is neither.
             BadInput: Several snapshots have that name.
         """
-        store = await session.code_store()
+        store = await code_store(session)
         is_set = any(one.name == self.name for one in await store.sets())
         name = self.name if is_set else await _snapshot_id(session, self.name)
         await store.set_active(name, self.active)
@@ -155,7 +156,7 @@ class RemoveSet(Operation[None], frozen=True):
 
     async def run(self, session: EngineSession) -> None:
         """Remove it; `NotFound` when there is no such set."""
-        await (await session.code_store()).remove_set(self.name)
+        await (await code_store(session)).remove_set(self.name)
 
 
 class PurgeSnapshot(Operation[None], frozen=True):
@@ -174,13 +175,14 @@ class PurgeSnapshot(Operation[None], frozen=True):
             NotFound: There is no such snapshot.
             BadInput: Several snapshots have that name.
         """
-        await (await session.code_store()).purge_snapshot(await _snapshot_id(session, self.name))
+        await (await code_store(session)).purge_snapshot(await _snapshot_id(session, self.name))
 
 
 class Expand(Operation[ExpandResponse], frozen=True):
     """Find what code nodes of a snapshot depend on, or what depends on them."""
 
     NAME: ClassVar[str] = "expand"
+    traced: ClassVar[bool] = True
 
     nodes: Annotated[Sequence[str], Meta(min_length=1), Offered(metavar="NODE...")]
     """Canonical or local ids to start from."""
@@ -224,17 +226,26 @@ class Expand(Operation[ExpandResponse], frozen=True):
             )
             return await session.client.call("graph-expander", request, ExpandResponse)
 
-        return await read_snapshot(await session.code_store(), choice, read)
+        return await read_snapshot(await code_store(session), choice, read)
 
     def count(self, result: ExpandResponse) -> int:
         """Return the number of nodes."""
         return len(result.nodes)
+
+    def state_after(
+        self, calls: Sequence[TracedCall], result: ExpandResponse | None
+    ) -> dict[str, Any]:
+        """Return its limits and what it reached."""
+        from whence.code.pipeline_states import expand_state
+
+        return expand_state(calls, result)
 
 
 class Fetch(Operation[FetchReport], frozen=True):
     """Read whole texts of nodes, as many as fit a budget."""
 
     NAME: ClassVar[str] = "fetch"
+    traced: ClassVar[bool] = True
 
     seeds: Annotated[Sequence[str], Offered(option="--seed", metavar="ID")] = ()
     """Nodes found by a search, best first; repeatable."""
@@ -274,17 +285,26 @@ class Fetch(Operation[FetchReport], frozen=True):
             reply = await session.client.call("text-fetcher", request, TextResponse)
             return chunks.report(reply, budget)
 
-        return await read_snapshot(await session.code_store(), choice, read)
+        return await read_snapshot(await code_store(session), choice, read)
 
     def count(self, result: FetchReport) -> int:
         """Return the number of texts."""
         return len(result.node_texts)
+
+    def state_after(
+        self, calls: Sequence[TracedCall], result: FetchReport | None
+    ) -> dict[str, Any]:
+        """Return the budget and order of texts, and the decision for each."""
+        from whence.code.pipeline_states import fetch_state
+
+        return fetch_state(calls, result)
 
 
 class AskCode(Operation[Answer], frozen=True):
     """Answer a question from a snapshot: search, expand over dependencies, write from the texts that fit."""
 
     NAME: ClassVar[str] = "ask"
+    traced: ClassVar[bool] = True
 
     question: str
     """The question."""
@@ -329,13 +349,20 @@ class AskCode(Operation[Answer], frozen=True):
         """Return the id of the answer."""
         return result.answer_id
 
+    def state_after(self, calls: Sequence[TracedCall], result: Answer | None) -> dict[str, Any]:
+        """Return what it searched, walked, read and cited."""
+        from whence.code.pipeline_states import walk_state
+        from whence.operations.pipeline_states import question_state
+
+        return question_state(calls, CodeRagRequest, result, walk_state)
+
 
 async def _snapshot_id(session: EngineSession, name: str) -> str:
     """Return the id of the only snapshot, active or not, of a name.
 
     Reading takes the newest of several; a change refuses, because a branch moves on.
     """
-    store = await session.code_store()
+    store = await code_store(session)
     found = [
         one.info.snapshot_id
         for one in await store.snapshots()

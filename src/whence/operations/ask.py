@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
@@ -19,6 +19,7 @@ from whence.schema.terms import Triple
 
 if TYPE_CHECKING:
     from whence.operations.session import EngineSession
+    from whence.operations.traced_client import TracedCall
 
 ChunkCallback = Callable[[str, bool], Awaitable[None]]
 """Takes a piece of text and whether it is the last."""
@@ -33,6 +34,7 @@ class Ask(Operation[Answer], frozen=True):
     """Answer a question from documents, with citations."""
 
     NAME: ClassVar[str] = "ask"
+    traced: ClassVar[bool] = True
 
     question: str
     """The question."""
@@ -98,6 +100,12 @@ class Ask(Operation[Answer], frozen=True):
     def answer_of(self, result: Answer) -> str:
         """Return the id of the answer."""
         return result.answer_id
+
+    def state_after(self, calls: Sequence[TracedCall], result: Answer | None) -> dict[str, Any]:
+        """Return what it searched, read and cited."""
+        from whence.operations.pipeline_states import question_state
+
+        return question_state(calls, DocumentRagRequest, result)
 
 
 class AskLive(Ask, frozen=True):

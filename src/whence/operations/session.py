@@ -20,7 +20,6 @@ from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
     from whence.answering.standing import WholeRanking
-    from whence.code.snapshots.protocols import CodeStore
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
@@ -114,11 +113,6 @@ class EngineSession:
     async def store(self) -> Store:
         """Return the store, opened on first use."""
         store: Store = await self.resources.get("store")
-        return store
-
-    async def code_store(self) -> CodeStore:
-        """Return the store of code snapshots, opened on first use."""
-        store: CodeStore = await self.resources.get("store")
         return store
 
     async def ask(

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from rapidfuzz import fuzz, process
 
 from whence.answering.standing import AskedBefore, Standing, find_standing
-from whence.code.walk_outcome import walk_outcome
 from whence.operations.passage_support import measure_support
+from whence.operations.plugins import operations_plugin
 from whence.operations.trace_access import ReadableTrace, load_trace
 from whence.provenance.outcome import WhyNot, outcome_sentence
 from whence.provenance.reasons import OUTCOMES
@@ -191,7 +191,10 @@ class _Lookup:
         is_code = self.settings.get("flow") == CODE_RAG
         if not is_code or outcome.code not in ("not_retrieved", "over_limit"):
             return outcome
-        return await walk_outcome(self.session, self.settings, self.trace, outcome, self.access)
+        found: WhyNot = await operations_plugin("walk-outcome")(
+            self.session, self.settings, self.trace, outcome, self.access
+        )
+        return found
 
     async def with_support(self, outcome: WhyNot) -> WhyNot:
         """Return how well a passage answers that the writer read and did not cite."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from whence.code.snapshots.store import PostgresCode
 from whence.store.chain_key import ChainKey
 from whence.store.change_log import KEEP_VERSIONS
 from whence.store.postgres.change_log import PostgresChangeLog
@@ -99,10 +98,9 @@ class PostgresStore(
     PostgresTexts,
     PostgresSymbols,
     PostgresLinks,
-    PostgresCode,
     PostgresTraces,
 ):
-    """Chunks, traces, names and code snapshots over one connection pool.
+    """Chunks, traces and names over one connection pool.
 
     Its methods are those of its bases; `whence.store.protocols` specifies them. Open it with
     `async with await PostgresStore.connect(...)`.
