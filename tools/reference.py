@@ -35,7 +35,7 @@ from whence.surfaces.http.auth import AccessBody
 from whence.surfaces.http.bodies import body_of
 from whence.surfaces.http.failures import STATUSES
 from whence.surfaces.http.probes import GATEWAY_METRICS
-from whence.surfaces.mcp.offer import TOOLS
+from whence.surfaces.mcp.offer import tools
 from whence.surfaces.mcp.protocol import REVISIONS
 from whence.surfaces.openai.bodies import ChatBody, EmbeddingsBody
 
@@ -389,8 +389,11 @@ def http() -> str:
     out.append("## Tools of the Model Context Protocol\n")
     revisions = ", ".join(REVISIONS)
     out.append(f"Revisions {revisions}. The arguments are those of the paths above.\n")
-    tools = ((f"`{tool.name}`", tool.title, required(body_of(tool.operation))) for tool in TOOLS)
-    out.append(table(("Tool", "What it does", "Needs"), tools))
+    rows = (
+        (f"`{tool.name}`", tool.title, required(body_of(tool.operation)))
+        for tool in tools().values()
+    )
+    out.append(table(("Tool", "What it does", "Needs"), rows))
     return "\n".join(out)
 
 
