@@ -16,7 +16,7 @@ from whence.surfaces.cli.session import as_json, run_operation
 from whence.surfaces.mcp.offer import Tool
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.surfaces.http.auth import Caller
     from whence.surfaces.http.service import Service
 
@@ -33,7 +33,7 @@ class ListTitles(Operation[list[str]], frozen=True):
     collection: str = "default"
     """Collection to read."""
 
-    async def run(self, session: EngineSession) -> list[str]:
+    async def run(self, session: Session) -> list[str]:
         """Return the titles in order of document id."""
         listed = await ListDocuments(self.access, self.collection, self.limit).run(session)
         return [one.title or one.document_id for one in listed]

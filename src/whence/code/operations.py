@@ -32,7 +32,7 @@ from whence.schema.texts import Prioritize, TextBudget, TextRequest, TextRespons
 from whence.surfaces.python.methods import method
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.operations.traced_client import TracedCall
 
 _IN_PYTHON = Offered(on=frozenset({PYTHON}), local=True)
@@ -61,7 +61,7 @@ class ImportBundles(Operation[ImportResult], frozen=True):
     progress: Annotated[Progress | None, _IN_PYTHON] = None
     """Called with the number of nodes read and None, then with the number of nodes embedded and their total."""
 
-    async def run(self, session: EngineSession) -> ImportResult:
+    async def run(self, session: Session) -> ImportResult:
         """Return what was imported.
 
         Raises:
@@ -94,7 +94,7 @@ class ListSnapshots(Operation[SnapshotList], frozen=True):
     NAME: ClassVar[str] = "snapshots"
     audited: ClassVar[bool] = False
 
-    async def run(self, session: EngineSession) -> SnapshotList:
+    async def run(self, session: Session) -> SnapshotList:
         """Return all of them."""
         store = await code_store(session)
         return SnapshotList(snapshots=await store.snapshots(), sets=await store.sets())
@@ -111,7 +111,7 @@ class MakeSet(Operation[SnapshotSet], frozen=True):
     references: Sequence[str]
     """Ids, head shas, branches or tags."""
 
-    async def run(self, session: EngineSession) -> SnapshotSet:
+    async def run(self, session: Session) -> SnapshotSet:
         """Return the set.
 
         Raises:
@@ -132,7 +132,7 @@ class SetActive(Operation[None], frozen=True):
     active: bool
     """Whether it can be read."""
 
-    async def run(self, session: EngineSession) -> None:
+    async def run(self, session: Session) -> None:
         """Change it.
 
         Raises:
@@ -154,7 +154,7 @@ class RemoveSet(Operation[None], frozen=True):
     name: str
     """Name of the set."""
 
-    async def run(self, session: EngineSession) -> None:
+    async def run(self, session: Session) -> None:
         """Remove it; `NotFound` when there is no such set."""
         await (await code_store(session)).remove_set(self.name)
 
@@ -168,7 +168,7 @@ class PurgeSnapshot(Operation[None], frozen=True):
     name: str
     """Id, head sha, branch or tag."""
 
-    async def run(self, session: EngineSession) -> None:
+    async def run(self, session: Session) -> None:
         """Delete it.
 
         Raises:
@@ -201,7 +201,7 @@ class Expand(Operation[ExpandResponse], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
 
-    async def run(self, session: EngineSession) -> ExpandResponse:
+    async def run(self, session: Session) -> ExpandResponse:
         """Return the visible neighbourhood, breadth first.
 
         Raises:
@@ -260,7 +260,7 @@ class Fetch(Operation[FetchReport], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
 
-    async def run(self, session: EngineSession) -> FetchReport:
+    async def run(self, session: Session) -> FetchReport:
         """Return the texts.
 
         Raises:
@@ -323,7 +323,7 @@ class AskCode(Operation[Answer], frozen=True):
     explain_callback: Annotated[ExplainCallback | None, _IN_PYTHON] = None
     """Receives the triples of each finished stage; its exceptions are only logged."""
 
-    async def run(self, session: EngineSession) -> Answer:
+    async def run(self, session: Session) -> Answer:
         """Return the answer; errors are those of `Ask`."""
         if self.doc_limit is not None:
             check_question(self.question, self.doc_limit)
@@ -357,7 +357,7 @@ class AskCode(Operation[Answer], frozen=True):
         return question_state(calls, CodeRagRequest, result, walk_state)
 
 
-async def _snapshot_id(session: EngineSession, name: str) -> str:
+async def _snapshot_id(session: Session, name: str) -> str:
     """Return the id of the only snapshot, active or not, of a name.
 
     Reading takes the newest of several; a change refuses, because a branch moves on.
@@ -392,7 +392,7 @@ class CodeSnapshots:
         session: The flow behind the engine.
     """
 
-    def __init__(self, session: EngineSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
 
     import_bundles = method(ImportBundles)

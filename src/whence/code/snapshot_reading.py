@@ -12,7 +12,7 @@ from whence.schema.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from whence.code.snapshots.protocols import CodeStore, SnapshotRecord, SnapshotSource
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.retrieval.results import SearchReport
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 _ATTEMPTS = 3
 
 
-async def code_store(session: EngineSession) -> CodeStore:
+async def code_store(session: Session) -> CodeStore:
     """Return the store of snapshots, opened on first use."""
     store: CodeStore = await session.resources.get("snapshots")
     return store
@@ -65,7 +65,7 @@ async def read_snapshot(
 
 
 async def search_snapshot(
-    session: EngineSession,
+    session: Session,
     choice: SnapshotChoice,
     search: Callable[[str], Awaitable[SearchReport]],
 ) -> SearchReport:

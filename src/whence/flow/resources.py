@@ -101,14 +101,14 @@ class Resources:
     async def _get(self, kind: str) -> Any:
         if kind in self._given:
             return self._given[kind]
-        if kind in self._opened:
-            pass
-        elif kind in KINDS:
-            self._opened[kind] = await getattr(self, f"_open_{kind}")()
-        else:
-            opening = load_plugin(GROUP, kind)(self._get)
-            self._opened[kind] = await self._stack.enter_async_context(opening)
+        if kind not in self._opened:
+            self._opened[kind] = await self._open(kind)
         return self._opened[kind]
+
+    async def _open(self, kind: str) -> Any:
+        if kind in KINDS:
+            return await getattr(self, f"_open_{kind}")()
+        return await self._stack.enter_async_context(load_plugin(GROUP, kind)(self._get))
 
     async def _open_store(self) -> Any:
         from whence.store.chain_key import ChainKey

@@ -18,7 +18,7 @@ from whence.schema.message import Message
 from whence.schema.terms import Triple
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.operations.traced_client import TracedCall
 
 ChunkCallback = Callable[[str, bool], Awaitable[None]]
@@ -83,7 +83,7 @@ class Ask(Operation[Answer], frozen=True):
             search_mode(self.mode)
         parse_filters(self.filters)
 
-    async def run(self, session: EngineSession) -> Answer:
+    async def run(self, session: Session) -> Answer:
         """Return the answer.
 
         Raises:
@@ -127,7 +127,7 @@ class AskLive(Ask, frozen=True):
         fields = {name: getattr(asked, name) for name in Ask.__struct_fields__}
         return cls(**fields, chunk_callback=chunk_callback, explain_callback=explain_callback)
 
-    async def run(self, session: EngineSession) -> Answer:
+    async def run(self, session: Session) -> Answer:
         """Return the answer; errors as for `Ask`."""
         return await session.ask(self, self.chunk_callback, self.explain_callback)
 

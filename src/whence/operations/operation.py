@@ -26,11 +26,11 @@ import msgspec
 from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.operations.traced_client import TracedCall
 
 R = TypeVar("R")
-Call: TypeAlias = "Callable[[EngineSession], Awaitable[R]]"
+Call: TypeAlias = "Callable[[Session], Awaitable[R]]"
 
 CLI: Final = "cli"
 HTTP: Final = "http"
@@ -88,7 +88,7 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, omit_defaults=True):
     def check(self) -> None:
         """Raise `BadInput` for values that can be refused before anything starts."""
 
-    async def run(self, session: EngineSession) -> R:
+    async def run(self, session: Session) -> R:
         """Return the result; `session` has the flow, the store and the models."""
         raise TypeError(f"{type(self).__name__} cannot be run")
 

@@ -27,7 +27,7 @@ from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
     from whence.operations.operation import Call, Operation
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class PipelineTracer:
         if not operation.traced:
             return call
 
-        async def traced(session: EngineSession) -> R:
+        async def traced(session: Session) -> R:
             calls: list[TracedCall] = []
             token = calls_of_operation.set(calls)
             at, started = self._sources.clock(), time.perf_counter()

@@ -28,7 +28,7 @@ from whence.schema.places import locate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.operations.traced_client import TracedCall
 
 
@@ -75,7 +75,7 @@ class Search(Operation[SearchReport], frozen=True):
         check_search(self.query, self.top_k, self.threshold)
         check_budget(self.rerank_budget_s)
 
-    async def run(self, session: EngineSession) -> SearchReport:
+    async def run(self, session: Session) -> SearchReport:
         """Return the hits, best first.
 
         Raises:
@@ -94,7 +94,7 @@ class Search(Operation[SearchReport], frozen=True):
         )
         return report
 
-    async def _search(self, session: EngineSession, collection: str) -> SearchReport:
+    async def _search(self, session: Session, collection: str) -> SearchReport:
         services = RetrievalClients(
             session.client,
             collection=collection,

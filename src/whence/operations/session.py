@@ -19,7 +19,7 @@ from whence.retrieval.pipeline import check_text
 from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
-    from whence.answering.standing import WholeRanking
+    from whence.answering.question_rankings import WholeRanking
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
@@ -44,7 +44,7 @@ _SEARCH_TYPES = ("embedding", "search", "text-fetcher", "reranker")
 _NOT_OPEN_HINT = "use it inside `async with Engine(...) as engine:`"
 
 
-class EngineSession:
+class Session:
     """What every operation of an engine works with; opened and closed by the engine."""
 
     client: FlowClient

@@ -14,12 +14,12 @@ from whence.store.postgres.chunk_reader import PostgresTexts
 from whence.store.postgres.collections import PostgresCollections
 from whence.store.postgres.documents import PostgresDocuments
 from whence.store.postgres.driver import Connection, iso_utc
-from whence.store.postgres.expunging import PostgresExpunging
 from whence.store.postgres.former_documents import PostgresVersions
 from whence.store.postgres.ledger import PostgresLedger
 from whence.store.postgres.links.queries import PostgresLinks
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.migrate import SCHEMA
+from whence.store.postgres.physical_erasure import PostgresPhysicalErasure
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.search import PostgresSearch
 from whence.store.postgres.server.server import EmbeddedServer
@@ -92,7 +92,7 @@ class PostgresStore(
     PostgresCollections,
     PostgresDocuments,
     PostgresVersions,
-    PostgresExpunging,
+    PostgresPhysicalErasure,
     PostgresSearch,
     PostgresChangeLog,
     PostgresTexts,

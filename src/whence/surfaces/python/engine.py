@@ -22,7 +22,7 @@ from whence.operations.operation import Operation
 from whence.operations.plugins import operations_plugin
 from whence.operations.replay import Diff, ListChanges, Replay
 from whence.operations.search import Search
-from whence.operations.session import EngineSession
+from whence.operations.session import Session
 from whence.retrieval.pipeline import search_match, search_mode
 from whence.schema.access import Access
 from whence.surfaces.python.methods import method
@@ -107,7 +107,7 @@ class Engine(EngineTexts):
             store=store,
         )
         traced = trace is not None or settings.trace_dir is not None
-        self._session = EngineSession(
+        self._session = Session(
             settings,
             objects,
             flow=flow,
