@@ -2,10 +2,10 @@
 
     python -m benchmarks.answerability --data FOLDER [--questions N] [--fit] [--json]
 
-The folder has question sets in the form of SQuAD, `NAME.LANGUAGE.json`, such as those of XQuAD. Each question is
-asked twice: with the passages that a search by words and vectors finds among all of its set, and without the
-passage that answers, so that the rest of its page stays. Constants are fitted on every other page;
-only figures of the pages between are printed, and none of the judged pages is read for a choice. `--fit` writes
+The folder has question sets in the form of SQuAD, `NAME.LANGUAGE.json`, such as those of XQuAD. Each question
+is asked twice: with the passages that a search by words and vectors finds among all of its set, and without the
+passage that answers, so that the rest of its page stays. Constants are fitted on every other page; only figures
+of the pages between are printed, and none of these is read for a choice. `--fit` writes
 `src/whence/quoting/answerability.json`.
 """
 

@@ -22,6 +22,7 @@ import numpy as np
 from tests.support.code_edges import CodeEdge
 from tests.support.graph_tables import write_graph
 
+from whence.code.snapshots.store import PostgresCode
 from whence.schema.access import Access, DocumentTags
 from whence.schema.graph import ExpandRequest
 from whence.store.postgres.server.server import EmbeddedServer
@@ -114,7 +115,7 @@ async def measure_one(nodes: int, edges: int, asked: int) -> dict[str, Any]:
             chunks: list[str] = []
 
             async def walk(start: list[str]) -> None:
-                reply = await store.expand(
+                reply = await PostgresCode(store).expand(
                     ExpandRequest(
                         access=READER,
                         snapshot=f"s{nodes}",

@@ -33,6 +33,7 @@ from tests.support.small_bundles import import_into, write_small
 from benchmarks.cpu import cpu_s, parent
 from whence.code.bundles.bundle import open_bundle
 from whence.code.bundles.bundle_reader import validate_bundle
+from whence.code.snapshots.store import PostgresCode
 from whence.schema.embedding import Purpose
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore
@@ -209,9 +210,9 @@ async def measure(n: int) -> dict[str, Any]:
                                 n,
                                 process,
                             )
-            (record,) = await store.snapshots()
+            (record,) = await PostgresCode(store).snapshots()
             steps["purge"] = await _timed(
-                lambda: store.purge_snapshot(record.info.snapshot_id), n, process
+                lambda: PostgresCode(store).purge_snapshot(record.info.snapshot_id), n, process
             )
     return {"nodes": n, "edges": n * EDGES_PER_NODE, "steps": steps}
 

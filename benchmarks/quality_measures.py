@@ -135,7 +135,7 @@ async def measure_all(
 
 async def _indexed(folder: Path, settings: Any, tell: Callable[[str], None]) -> _Set:
     """Index a collection, as `whence eval beir` does; unchanged documents cost nothing."""
-    from whence.surfaces.cli.eval_beir import collection_name
+    from whence.evaluation.commands.beir import collection_name
     from whence.surfaces.python.engine import Engine
 
     dataset = load_beir(folder)

@@ -2,7 +2,7 @@
 
 `python tools/house.py` prints each rule with the number of places that break it, and these; then each size,
 which nothing limits, beside that of the last release. `--verbose` adds the places that a size counts. Layers
-and walls between packages are rules too; import-linter checks them (`pyproject.toml`).
+of packages are rules too; import-linter checks them (`pyproject.toml`).
 
 A further rule is a function from modules to the places that break it, and a line in `RULES`.
 """
@@ -41,6 +41,8 @@ LONG_FILE, LONG_CLASS, LONG_FUNCTION = 600, 300, 60
 #: Names with a leading underscore that the standard library documents.
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_missing_", "_replace"}
 PRIVATE = re.compile(r"_(?!_)\w+")
+#: Packages that nothing else imports.
+WALLS = (".code", ".evaluation")
 VERBS = re.compile(r"(?:Give|Tell|Say)s?\b")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -199,10 +201,10 @@ def defined_names(tree: ast.AST) -> set[str]:
 def circle_findings(modules: list[Module], *, in_functions: bool = False) -> list[str]:
     """List the circles of imports: the largest sets of modules in which each one imports each other one.
 
-    A string that is the dotted path of a module counts as an import, wherever it stands but in the top package,
-    which names there what it loads on first use. Imports under `if TYPE_CHECKING` never count, imports inside
-    functions only when asked for. A package counts as imported where a name is taken from it, not where Python
-    runs it on the way to one of its modules.
+    A string that is the dotted path of a module, alone or before a colon, counts as an import, wherever it
+    stands but in the top package, which names there what it loads on first use. Imports under
+    `if TYPE_CHECKING` never count, imports inside functions only when asked for. A package counts as imported
+    where a name is taken from it, not where Python runs it on the way to one of its modules.
     """
     names = {module.name for module in modules}
     edges: dict[str, set[str]] = {}
@@ -238,9 +240,28 @@ def running_imports(node: ast.AST, *, in_functions: bool) -> Iterator[ast.Import
 
 
 def strings(tree: ast.AST) -> set[str]:
-    """Return all strings of a file."""
+    """Return all strings of a file; of `module:name`, the form of an entry point, the module."""
     constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return {value for value in constants if isinstance(value, str)}
+    return {value.partition(":")[0] for value in constants if isinstance(value, str)}
+
+
+def wall_findings(modules: list[Module]) -> list[str]:
+    """List the files outside of a package behind a wall that import or name one of its modules.
+
+    Only entry points name these packages (pyproject.toml). Imports inside functions and strings count, imports
+    under `if TYPE_CHECKING` do not.
+    """
+    names = {module.name for module in modules}
+    found = []
+    for module in modules:
+        imported = running_imports(module.tree, in_functions=True)
+        paths = {path for node in imported for path in imported_paths(node)}
+        targets = paths | {path.rpartition(".")[0] for path in paths} | strings(module.tree)
+        for target in sorted(targets & names):
+            package = ".".join(target.split(".")[:2])
+            if package.endswith(WALLS) and not f"{module.name}.".startswith(f"{package}."):
+                found.append(f"{module.path}: {target}")
+    return found
 
 
 def reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
@@ -257,6 +278,7 @@ def reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
 #: Each rule with the function that lists the places which break it.
 RULES: dict[str, Callable[[list[Module]], list[str]]] = {
     "circles of imports": circle_findings,
+    "imports past a wall": wall_findings,
     "private names of other modules": private_name_findings,
     "docstrings that begin with Give, Tell or Say": docstring_findings,
 }

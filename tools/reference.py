@@ -19,7 +19,7 @@ import msgspec
 from typer.main import get_command
 
 import whence.schema
-from whence.flow.registry import BUILT_IN, Registry
+from whence.flow.registry import Registry
 from whence.flow.settings import SETTINGS
 from whence.flow.telemetry.metrics import METRICS
 from whence.operations.ask import Ask
@@ -35,7 +35,7 @@ from whence.surfaces.http.auth import AccessBody
 from whence.surfaces.http.bodies import body_of
 from whence.surfaces.http.failures import STATUSES
 from whence.surfaces.http.probes import GATEWAY_METRICS
-from whence.surfaces.mcp.offer import TOOLS
+from whence.surfaces.mcp.offer import tools
 from whence.surfaces.mcp.protocol import REVISIONS
 from whence.surfaces.openai.bodies import ChatBody, EmbeddingsBody
 
@@ -263,7 +263,7 @@ def processors() -> str:
         "Built-in values of `type` in a flow file. Plug-ins add others through the entry-point group `whence.processors`.\n",
     ]
     registry = Registry()
-    for name in sorted(BUILT_IN):
+    for name in registry.names():
         cls = registry.get(name)
         out.append(f"## `{name}`\n")
         out.append(f"{cls.summary[:1].upper()}{cls.summary[1:]}.\n")
@@ -389,8 +389,11 @@ def http() -> str:
     out.append("## Tools of the Model Context Protocol\n")
     revisions = ", ".join(REVISIONS)
     out.append(f"Revisions {revisions}. The arguments are those of the paths above.\n")
-    tools = ((f"`{tool.name}`", tool.title, required(body_of(tool.operation))) for tool in TOOLS)
-    out.append(table(("Tool", "What it does", "Needs"), tools))
+    rows = (
+        (f"`{tool.name}`", tool.title, required(body_of(tool.operation)))
+        for tool in tools().values()
+    )
+    out.append(table(("Tool", "What it does", "Needs"), rows))
     return "\n".join(out)
 
 

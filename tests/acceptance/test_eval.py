@@ -215,7 +215,7 @@ def test_a_search_that_takes_twice_as_long_fails(
     monkeypatch.setenv("CI", "")
     assert run_command(["eval", "baseline", *words, "--out", str(baseline)]) == 0
     monkeypatch.setattr(Engine, "run", delayed)
-    monkeypatch.setattr("whence.surfaces.cli.eval_gate._MEASUREMENTS", 2)
+    monkeypatch.setattr("whence.evaluation.commands.gate._MEASUREMENTS", 2)
     capsys.readouterr()
     code = run_command(["eval", "gate", *words, "--baseline", str(baseline)])
     out, err = capsys.readouterr()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from whence.code.snapshot_reading import read_snapshot, search_snapshot
 from whence.code.snapshots import staging
 from whence.code.snapshots.documents import node_document
 from whence.code.snapshots.protocols import SnapshotRecord
+from whence.code.snapshots.store import PostgresCode
+from whence.flow.resources import Resources
+from whence.flow.settings import Settings
 from whence.retrieval.results import SearchReport
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code import SnapshotChoice
@@ -105,7 +109,7 @@ def bundle(tmp_path: Path) -> Path:
 async def test_all_nodes_and_edges_are_stored(postgres_store: PostgresStore, bundle: Path) -> None:
     """Every node of a bundle, with its text, and every edge can be read afterwards."""
     result = await import_into(postgres_store, [bundle])
-    record = await postgres_store.resolve_snapshot("main")
+    record = await PostgresCode(postgres_store).resolve_snapshot("main")
     assert await texts_of(postgres_store, record, Access.public()) == NODES
     assert await edges_of(postgres_store, record) == {
         ("C1", "C2", "cs_dep"),
@@ -132,7 +136,7 @@ async def test_two_releases_share_vectors(postgres_store: PostgresStore, tmp_pat
     assert embedded == first.embedded + second.embedded
     assert first.embedded == 291
     assert second.embedded < 40
-    records = await postgres_store.snapshots()
+    records = await PostgresCode(postgres_store).snapshots()
     for path, record in zip(paths, reversed(records), strict=True):
         expected = {node.local_id: node.text for node in await _nodes(path)}
         access = Access(
@@ -165,9 +169,9 @@ async def test_a_snapshot_is_found_by_each_of_its_names(
 ) -> None:
     """A snapshot is found by its id, head sha, branch and tag."""
     await import_into(postgres_store, [bundle], tags=["v1"])
-    (record,) = await postgres_store.snapshots()
+    (record,) = await PostgresCode(postgres_store).snapshots()
     names = {"id": record.info.snapshot_id, "head": "a1", "branch": "main", "tag": "v1"}
-    assert await postgres_store.resolve_snapshot(names[name]) == record
+    assert await PostgresCode(postgres_store).resolve_snapshot(names[name]) == record
 
 
 async def test_a_branch_names_the_newest_snapshot(
@@ -179,7 +183,7 @@ async def test_a_branch_names_the_newest_snapshot(
             write_small(tmp_path / f"{head}.zip", {"C1": head}, head_sha=head) for head in heads
         ]
         await import_into(postgres_store, paths)
-        found = await postgres_store.resolve_snapshot("main")
+        found = await PostgresCode(postgres_store).resolve_snapshot("main")
         assert found.info.head_sha == ("a2", "a3")[place]
 
 
@@ -190,19 +194,19 @@ async def test_an_unknown_reference_is_not_found(
     """A name of no snapshot is not found."""
     await import_into(postgres_store, [bundle])
     with pytest.raises(NotFound):
-        await postgres_store.resolve_snapshot(reference)
+        await PostgresCode(postgres_store).resolve_snapshot(reference)
 
 
 async def test_second_import_changes_nothing(postgres_store: PostgresStore, bundle: Path) -> None:
     """Importing the same content again embeds nothing and changes no row and no name."""
     await import_into(postgres_store, [bundle], set_name="S")
-    before = (await rows_of(postgres_store), await postgres_store.snapshots())
+    before = (await rows_of(postgres_store), await PostgresCode(postgres_store).snapshots())
     embedder = HashEmbedder()
     result = await import_into(postgres_store, [bundle], embedder=embedder, set_name="S")
     assert result.imports[0].unchanged
     assert result.imports[0].embedded == 0
     assert embedder.calls == []
-    assert (await rows_of(postgres_store), await postgres_store.snapshots()) == before
+    assert (await rows_of(postgres_store), await PostgresCode(postgres_store).snapshots()) == before
 
 
 async def test_other_content_is_refused(
@@ -223,12 +227,12 @@ async def test_replacing_removes_former_content(
 ) -> None:
     """A replacement leaves the new content and no row of the former; sets and names stay."""
     await import_into(postgres_store, [bundle], set_name="S")
-    (old,) = await postgres_store.snapshots()
+    (old,) = await PostgresCode(postgres_store).snapshots()
     nodes = {"C1": NODES["C1"], "C3": {"Text": "", "acl_allow": ["hr"]}}
     other = write_small(tmp_path / "other.zip", nodes, [("C1", "C3", "dep")])
     embedder = HashEmbedder()
     await import_into(postgres_store, [other], embedder=embedder, replace=True)
-    record = await postgres_store.resolve_set("S")
+    record = await PostgresCode(postgres_store).resolve_set("S")
     assert record.info == old.info
     assert record.collection != old.collection
     assert await texts_of(postgres_store, record, EVERYTHING) == {"C1": NODES["C1"], "C3": ""}
@@ -309,7 +313,7 @@ async def test_an_import_removes_rows_of_a_killed_one(
     other = write_small(tmp_path / "other.zip", {"C7": "class Seven"}, head_sha="b1")
 
     async def die() -> None:
-        async with postgres_store.importing() as run:
+        async with PostgresCode(postgres_store).importing() as run:
             staged = await run.stage(str(uuid.uuid4()), opened.snapshot)
             await staged.add_nodes(nodes)
             await import_into(postgres_store, [other])
@@ -345,7 +349,7 @@ async def test_two_imports_of_one_snapshot(
     assert all(isinstance(one, BadInput) for one in failed)
     rows = await rows_of(postgres_store)
     assert rows["collection"] == rows["code_snapshot"] == 1
-    record = await postgres_store.resolve_snapshot("main")
+    record = await PostgresCode(postgres_store).resolve_snapshot("main")
     assert rows["document"] == record.nodes.total == rows["chunk_vec"] == rows["code_node"]
 
 
@@ -369,7 +373,7 @@ async def test_readers_see_one_version(postgres_store: PostgresStore, tmp_path: 
         while not done.is_set():
             try:
                 texts = await read_snapshot(
-                    postgres_store,
+                    PostgresCode(postgres_store),
                     choice,
                     lambda record: texts_of(postgres_store, record, Access.public()),
                 )
@@ -397,8 +401,10 @@ async def test_a_search_is_repeated_after_a_replacement(
         return SearchReport(results=[])
 
     choice = SnapshotChoice(snapshot="a1")
-    report = await search_snapshot(postgres_store, choice, search)
-    record = await postgres_store.resolve_snapshot("a1")
+    async with Resources(Settings({}), {"store": postgres_store}) as resources:
+        session: Any = SimpleNamespace(resources=resources)
+        report = await search_snapshot(session, choice, search)
+    record = await PostgresCode(postgres_store).resolve_snapshot("a1")
     assert report.snapshot_id == record.info.snapshot_id
     assert collections[-1] == record.collection
     assert len(collections) == 2
@@ -407,7 +413,7 @@ async def test_a_search_is_repeated_after_a_replacement(
 async def test_internal_collections_are_hidden(postgres_store: PostgresStore, bundle: Path) -> None:
     """The collection of a snapshot is not listed, and only an import writes it."""
     await import_into(postgres_store, [bundle])
-    (record,) = await postgres_store.snapshots()
+    (record,) = await PostgresCode(postgres_store).snapshots()
     assert await postgres_store.collections() == []
     before = await rows_of(postgres_store)
     (node, *_) = await _nodes(bundle)
@@ -432,10 +438,12 @@ async def test_a_set_keeps_its_order(postgres_store: PostgresStore, tmp_path: Pa
     result = await import_into(postgres_store, paths, set_name="S")
     assert result.set is not None
     assert [member.ref for member in result.set.members] == ["b2", "b1"]
-    assert await postgres_store.sets() == [result.set]
-    assert (await postgres_store.resolve_set("S")).info.head_sha == "h2"
-    assert (await postgres_store.resolve_set("S", "secondary")).info.head_sha == "h1"
-    assert (await postgres_store.resolve_snapshot("b1", within="S")).info.head_sha == "h1"
+    assert await PostgresCode(postgres_store).sets() == [result.set]
+    assert (await PostgresCode(postgres_store).resolve_set("S")).info.head_sha == "h2"
+    assert (await PostgresCode(postgres_store).resolve_set("S", "secondary")).info.head_sha == "h1"
+    assert (
+        await PostgresCode(postgres_store).resolve_snapshot("b1", within="S")
+    ).info.head_sha == "h1"
 
 
 async def test_a_set_is_made_of_references(postgres_store: PostgresStore, tmp_path: Path) -> None:
@@ -443,12 +451,12 @@ async def test_a_set_is_made_of_references(postgres_store: PostgresStore, tmp_pa
     for n in (1, 2):
         path = write_small(tmp_path / f"{n}.zip", {"C1": str(n)}, head_sha=f"h{n}", branch=f"b{n}")
         await import_into(postgres_store, [path])
-    made = await postgres_store.make_set("S", ["b2", "h1"])
+    made = await PostgresCode(postgres_store).make_set("S", ["b2", "h1"])
     assert [member.ref for member in made.members] == ["b2", "h1"]
     for bad in (["b1", "nothing"], [], ["b1", "h1"]):
         with pytest.raises((NotFound, BadInput)):
-            await postgres_store.make_set("S", bad)
-        assert await postgres_store.sets() == [made]
+            await PostgresCode(postgres_store).make_set("S", bad)
+        assert await PostgresCode(postgres_store).sets() == [made]
 
 
 async def test_repositories_do_not_mix_in_a_set(
@@ -469,21 +477,24 @@ async def test_an_inactive_set_or_snapshot_is_not_read(
 ) -> None:
     """An inactive set or snapshot cannot be read until it is active again."""
     await import_into(postgres_store, [bundle], set_name="S")
-    (record,) = await postgres_store.snapshots()
-    await postgres_store.set_active("S", False)
+    (record,) = await PostgresCode(postgres_store).snapshots()
+    await PostgresCode(postgres_store).set_active("S", False)
     with pytest.raises(NotFound):
-        await postgres_store.resolve_set("S")
+        await PostgresCode(postgres_store).resolve_set("S")
     with pytest.raises(NotFound):
-        await postgres_store.resolve_snapshot("main", within="S")
-    assert await postgres_store.resolve_snapshot("main") == record
-    await postgres_store.set_active("S", True)
-    assert await postgres_store.resolve_set("S") == record
-    await postgres_store.set_active(record.info.snapshot_id, False)
-    for found in (postgres_store.resolve_set("S"), postgres_store.resolve_snapshot("main")):
+        await PostgresCode(postgres_store).resolve_snapshot("main", within="S")
+    assert await PostgresCode(postgres_store).resolve_snapshot("main") == record
+    await PostgresCode(postgres_store).set_active("S", True)
+    assert await PostgresCode(postgres_store).resolve_set("S") == record
+    await PostgresCode(postgres_store).set_active(record.info.snapshot_id, False)
+    for found in (
+        PostgresCode(postgres_store).resolve_set("S"),
+        PostgresCode(postgres_store).resolve_snapshot("main"),
+    ):
         with pytest.raises(NotFound):
             await found
     with pytest.raises(NotFound):
-        await postgres_store.set_active("nothing", True)
+        await PostgresCode(postgres_store).set_active("nothing", True)
 
 
 async def test_sets_are_removed_and_snapshots_purged(
@@ -493,19 +504,21 @@ async def test_sets_are_removed_and_snapshots_purged(
     paths = [write_small(tmp_path / f"{n}.zip", NODES, EDGES, head_sha=f"h{n}") for n in (1, 2)]
     await import_into(postgres_store, paths, set_name="S")
     await import_into(postgres_store, paths[:1], set_name="One")
-    await postgres_store.remove_set("S")
+    await PostgresCode(postgres_store).remove_set("S")
     with pytest.raises(NotFound):
-        await postgres_store.remove_set("S")
-    assert len(await postgres_store.snapshots()) == 2
-    first, second = [await postgres_store.resolve_snapshot(head) for head in ("h1", "h2")]
-    await postgres_store.purge_snapshot(first.info.snapshot_id)
-    assert await postgres_store.sets() == []
+        await PostgresCode(postgres_store).remove_set("S")
+    assert len(await PostgresCode(postgres_store).snapshots()) == 2
+    first, second = [
+        await PostgresCode(postgres_store).resolve_snapshot(head) for head in ("h1", "h2")
+    ]
+    await PostgresCode(postgres_store).purge_snapshot(first.info.snapshot_id)
+    assert await PostgresCode(postgres_store).sets() == []
     assert (await rows_of(postgres_store))["document"] == 3
-    await postgres_store.purge_snapshot(second.info.snapshot_id)
+    await PostgresCode(postgres_store).purge_snapshot(second.info.snapshot_id)
     assert not any((await rows_of(postgres_store)).values())
     assert await statuses(postgres_store) == []
     with pytest.raises(NotFound):
-        await postgres_store.purge_snapshot("h1")
+        await PostgresCode(postgres_store).purge_snapshot("h1")
 
 
 tags = st.builds(
@@ -543,14 +556,14 @@ async def test_a_search_returns_visible_nodes_only(
     }
     path = write_small(tmp_path / "random.zip", nodes)
     await import_into(postgres_store, [path], replace=True)
-    record = await postgres_store.resolve_snapshot("main")
+    record = await PostgresCode(postgres_store).resolve_snapshot("main")
     expected = {f"C{n}" for n, one in enumerate(rights) if reader.allows(one)}
     assert set(await texts_of(postgres_store, record, reader)) == expected
 
 
 async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, list[int]]]:
     """Return the nodes of each segment of the one snapshot, and those that its index has for each term."""
-    (record,) = await store.snapshots()
+    (record,) = await PostgresCode(store).snapshots()
     async with store.pool.connection() as connection:
         number = await connection.fetchval("SELECT collection_id FROM code_snapshot")
         sizes = await connection.fetch("SELECT chunks FROM segment ORDER BY first_slot")
@@ -562,7 +575,7 @@ async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, lis
             ]
             for row in await connection.fetch("SELECT id, term FROM term ORDER BY term")
         }
-    await store.purge_snapshot(record.info.snapshot_id)
+    await PostgresCode(store).purge_snapshot(record.info.snapshot_id)
     return [row["chunks"] for row in sizes], found
 
 
@@ -603,14 +616,16 @@ async def test_content_without_a_digest_needs_replace(
 ) -> None:
     """Content imported by an earlier version has no digest: importing again is refused without `replace`."""
     await import_into(postgres_store, [bundle])
-    (first,) = await postgres_store.snapshots()
+    (first,) = await PostgresCode(postgres_store).snapshots()
     async with postgres_store.pool.connection() as connection:
         await connection.execute("UPDATE code_snapshot SET digest = ''")
     with pytest.raises(BadInput, match="by an earlier version: its content cannot be compared"):
         await import_into(postgres_store, [bundle])
-    assert [one.collection for one in await postgres_store.snapshots()] == [first.collection]
+    assert [one.collection for one in await PostgresCode(postgres_store).snapshots()] == [
+        first.collection
+    ]
     await import_into(postgres_store, [bundle], replace=True)
-    assert [one.digest for one in await postgres_store.snapshots()] == [first.digest]
+    assert [one.digest for one in await PostgresCode(postgres_store).snapshots()] == [first.digest]
 
 
 async def test_reserved_ids_are_unique(postgres_store: PostgresStore) -> None:

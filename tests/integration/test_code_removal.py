@@ -9,6 +9,7 @@ from tests.support.small_bundles import import_into, write_small
 
 from whence.code.snapshots import removal as code_removal
 from whence.code.snapshots.removal import delete_hidden_collections
+from whence.code.snapshots.store import PostgresCode
 from whence.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.postgres
@@ -62,7 +63,7 @@ async def test_a_purge_deletes_one_snapshot(
     alone = await rows_of(postgres_store)
     await import_into(postgres_store, [second])
     assert (await rows_of(postgres_store))["chunk"] == 2 * alone["chunk"] == 6
-    gone = (await postgres_store.resolve_snapshot("h2")).info.snapshot_id
+    gone = (await PostgresCode(postgres_store).resolve_snapshot("h2")).info.snapshot_id
     async with postgres_store.pool.connection() as connection:
         collection = await connection.fetchval(
             "DELETE FROM code_snapshot WHERE snapshot_id = $1 RETURNING collection_id", gone

@@ -10,6 +10,7 @@ from tests.support.small_bundles import write_small
 from whence.code.bundles.bundle import open_bundle
 from whence.code.bundles.bundle_reader import BundleReader
 from whence.code.snapshots.removal import bulk_settings
+from whence.code.snapshots.store import PostgresCode
 from whence.schema.errors import InternalError
 from whence.store.postgres.store import PostgresStore
 from whence.testing.stub_models import HashEmbedder
@@ -27,7 +28,7 @@ async def test_an_incomplete_snapshot_is_not_published(
     embedder = HashEmbedder()
 
     async def publish_damaged() -> None:
-        async with postgres_store.importing() as run:
+        async with PostgresCode(postgres_store).importing() as run:
             staged = await run.stage("run", opened.snapshot)
             await staged.add_nodes(list(contents.nodes()))
             await staged.end_nodes()
@@ -43,7 +44,7 @@ async def test_an_incomplete_snapshot_is_not_published(
 
     with pytest.raises(InternalError, match="2 nodes of Small"):
         await publish_damaged()
-    assert await postgres_store.snapshots() == []
+    assert await PostgresCode(postgres_store).snapshots() == []
     async with postgres_store.pool.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM collection") == 0
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tests.support.code_edges import CodeEdge
 from tests.support.graph_tables import write_graph
 
+from whence.code.snapshots.store import PostgresCode
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema import Access, DocumentTags, ExpandRequest
 from whence.schema.embedding import EmbeddingModel
@@ -252,7 +253,7 @@ async def _expanded(store: PostgresStore, *, travel: bool) -> set[str]:
     request = ExpandRequest(
         access=READER, snapshot="lines", seeds=(_node("C0000"),), max_depth=9, max_nodes=50
     )
-    reply = await store.expand(request, travel=travel)
+    reply = await PostgresCode(store).expand(request, travel=travel)
     ids = {node.id for node in reply.nodes}
     assert {node.parent_id for node in reply.nodes} - {None} <= ids
     assert {end for edge in reply.edges for end in (edge.from_id, edge.to_id)} <= ids
@@ -267,7 +268,7 @@ async def _no_hidden_seed(store: PostgresStore) -> None:
             access=READER, snapshot="lines", seeds=(_node(local),), max_depth=1, max_nodes=5
         )
         with pytest.raises(NotFound) as error:
-            await store.expand(request)
+            await PostgresCode(store).expand(request)
         said.append(str(error.value).replace(local, "ID"))
     assert said[0] == said[1]
 

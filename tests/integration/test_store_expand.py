@@ -12,6 +12,7 @@ from tests.support.code_edges import CodeEdge
 from tests.support.graph_model import GraphModel
 from tests.support.graph_tables import write_graph
 
+from whence.code.snapshots.store import PostgresCode
 from whence.schema import Access, DocumentTags, ExpandRequest, ExpandResponse
 from whence.schema.errors import BadInput, NotFound
 
@@ -121,12 +122,12 @@ async def test_a_walk_equals_its_definition(
             expected = await model.expand(request, travel=travel)
         except (BadInput, NotFound) as error:
             with pytest.raises(type(error)):
-                await postgres_store.expand(request, travel=travel)
+                await PostgresCode(postgres_store).expand(request, travel=travel)
             continue
-        reply = await postgres_store.expand(request, travel=travel)
+        reply = await PostgresCode(postgres_store).expand(request, travel=travel)
 
         assert without_texts(reply) == without_texts(expected)
-        assert reply == await postgres_store.expand(request, travel=travel)
+        assert reply == await PostgresCode(postgres_store).expand(request, travel=travel)
         check_laws(reply, request, model.visible(access), travel=travel)
 
 
@@ -155,10 +156,10 @@ async def test_a_snapshot_is_found_by_each_of_its_names(postgres_store: Postgres
     model = await write(postgres_store, [DocumentTags()], {("C0000", "C0001", "cs_dep")})
     for name in (model.snapshot_id, "sha-of-it"):
         request = ExpandRequest(access=Access(), snapshot=name, seeds=("C0000",))
-        assert (await postgres_store.expand(request)).snapshot_id == model.snapshot_id
+        assert (await PostgresCode(postgres_store).expand(request)).snapshot_id == model.snapshot_id
     for name in ("nothing", "a\0b", ""):
         with pytest.raises(NotFound, match="there is no snapshot"):
-            await postgres_store.expand(
+            await PostgresCode(postgres_store).expand(
                 ExpandRequest(access=Access(), snapshot=name, seeds=("C0000",))
             )
 
@@ -168,7 +169,7 @@ async def test_a_seed_is_named_by_either_id(postgres_store: PostgresStore) -> No
     model = await write(postgres_store, [DocumentTags()], {("C0000", "SQL:dbo.t1", "sql_Calls")})
 
     async def ask(*seeds: str) -> ExpandResponse:
-        return await postgres_store.expand(
+        return await PostgresCode(postgres_store).expand(
             ExpandRequest(access=Access(), snapshot=model.snapshot_id, seeds=seeds)
         )
 
@@ -192,7 +193,7 @@ async def test_a_seed_is_named_by_either_id(postgres_store: PostgresStore) -> No
 async def test_the_text_of_a_node_is_read_by_its_chunk_id(postgres_store: PostgresStore) -> None:
     """An expansion names the chunk of each node and the collection that holds it."""
     model = await write(postgres_store, [DocumentTags()], {("C0000", "C0001", "cs_dep")})
-    reply = await postgres_store.expand(
+    reply = await PostgresCode(postgres_store).expand(
         ExpandRequest(access=Access(), snapshot=model.snapshot_id, seeds=("C0000",))
     )
     texts = await postgres_store.chunk_texts(

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from tests.support.small_bundles import import_into, write_small
 
+from whence.code.snapshots.store import PostgresCode
 from whence.processors.text_fetcher import TextFetcherProcessor
 from whence.schema.access import Access
 from whence.schema.code_ids import canonical_id
@@ -25,7 +26,7 @@ async def test_texts_are_read_by_one_statement(
     """The texts of 200 nodes, seeds and graph, are read by one statement."""
     nodes = {f"C{n:03}": f"class Number{n}" for n in range(200)}
     await import_into(postgres_store, [write_small(tmp_path / "b.zip", nodes)])
-    record = await postgres_store.resolve_snapshot("main")
+    record = await PostgresCode(postgres_store).resolve_snapshot("main")
     ids = [canonical_id("Small", record.info.snapshot_id, "cs", local) for local in nodes]
     keys = [chunk_key(record.collection, one, 0) for one in ids]
     plan = TextPlan(

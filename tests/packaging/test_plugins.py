@@ -88,7 +88,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
 def test_every_kind_has_a_worked_plugin() -> None:
     """There is one distribution for each plug-in point."""
     assert KINDS == [
-        "embedder", "loader", "processor", "reranker", "store", "transport", "writer"
+        "command", "embedder", "loader", "processor", "reranker", "store", "transport", "writer"
     ]  # fmt: skip
 
 
@@ -137,6 +137,18 @@ def test_loader(run: Run, tmp_path: Path) -> None:
     (hit,) = run("search", "eclipse", "--mode", "bm25", "--threshold", "0")["hits"]
 
     assert hit["chunk"]["content"].strip() == "The eclipse begins at noon."
+
+
+def test_command_and_tool(run: Run, programs: Path) -> None:
+    """A command of a plug-in is listed where it asks to be and runs; its tool follows those of Whence."""
+    run("index", "moon.md", "sun.md")
+    listed = [one["name"] for one in run("help")["commands"]]
+    code = "from whence.surfaces.mcp.offer import tools; print(*tools())"
+    tools = subprocess.run([programs / "python", "-I", "-c", code], capture_output=True, check=True)
+
+    assert run("titles") == {"titles": ["Moon", "Sun"]}
+    assert listed[listed.index("show") + 1] == "titles"
+    assert tools.stdout.split()[-2:] == [b"expand", b"titles"]
 
 
 def test_transport(run: Run) -> None:

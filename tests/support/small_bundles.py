@@ -11,10 +11,12 @@ from tests.support.code_edges import CodeEdge
 from tests.support.fake_bundles import write_zip
 
 from whence.code.bundle_import import CodeImporter, open_bundles
-from whence.code.snapshots.protocols import CodeStore, ImportResult, SnapshotEdges
+from whence.code.snapshots.protocols import ImportResult, SnapshotEdges
+from whence.code.snapshots.store import PostgresCode
 from whence.schema.code import CodeNode
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.message import Message
+from whence.store.postgres.store import PostgresStore
 from whence.testing.stub_models import HashEmbedder
 
 M = TypeVar("M", bound=Message)
@@ -94,7 +96,7 @@ def write_small(path: Path, *arguments: Any, **options: Any) -> Path:
 
 
 async def import_into(
-    store: CodeStore,
+    store: PostgresStore,
     paths: Sequence[Path],
     *,
     embedder: HashEmbedder | None = None,
@@ -107,7 +109,7 @@ async def import_into(
     chosen = embedder or HashEmbedder()
     bundles = open_bundles(paths, repo=repo, set_name=set_name, tags=tags)
     client: Any = EmbeddingOnly(chosen)
-    importer = CodeImporter(client, store, chosen, replace=replace)
+    importer = CodeImporter(client, PostgresCode(store), chosen, replace=replace)
     return await importer.run(bundles, set_name=set_name, tags=tags)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
-from whence.surfaces.cli.commands import COMMANDS
+from whence.schema import plugins
+from whence.surfaces.cli.commands import COMMANDS, GROUP, Command
 from whence.surfaces.cli.main import app, run_command
 
 ROOT: Any = get_command(app)
@@ -21,6 +23,37 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 def test_every_command_has_a_heading_and_examples() -> None:
     """No command is listed without a heading and an example."""
     assert all(one.panel and one.examples for one in COMMANDS.values())
+
+
+def test_a_built_in_command_is_found_without_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting a built-in command reads no metadata of distributions; a command of a plug-in does."""
+    monkeypatch.setattr(plugins, "load_plugin", lambda *_, **__: pytest.fail("read"))
+    assert COMMANDS["search"].panel == "Documents"
+    with pytest.raises(pytest.fail.Exception):
+        COMMANDS["bundle"]
+
+
+LAST = Command("a:b", "Other", ("whence last",))
+SECOND = Command("a:b", "Other", ("whence second",), after="first")
+FIRST = Command("a:b", "Other", ("whence first",), after="search")
+
+
+def test_commands_of_plugins_are_listed_after_those_they_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command stands after the one it names, of whomever; without it, or when it is unknown, at the end."""
+    names = ("last", "first", "second")
+    points = [EntryPoint(name, f"{__name__}:{name.upper()}", GROUP) for name in names]
+
+    def entry_points(*, group: str, name: str = "") -> list[EntryPoint]:
+        return [point for point in points if name in ("", point.name)]
+
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    listed = list(COMMANDS)
+    at = listed.index("search")
+    assert listed[at : at + 3] == ["search", "first", "second"]
+    assert listed[-1] == "last"
+    assert len(set(listed)) == len(listed) == len(COMMANDS)
 
 
 def commands_of(page: str) -> list[str]:

@@ -107,13 +107,13 @@ def world(
         ),
         **serving(
             [
-                ("graph", GraphExpanderProcessor(store=GraphModel("s", tags, edges))),
+                ("graph", GraphExpanderProcessor(snapshots=GraphModel("s", tags, edges))),
                 ("texts", TextFetcherProcessor(store=store)),  # type: ignore[arg-type]
             ]
         ),
     }
     sources = Sources(new_id=lambda: "answer-1")
-    processor = CodeRagProcessor(parameters, store=store, sources=sources)  # type: ignore[arg-type]
+    processor = CodeRagProcessor(parameters, snapshots=store, sources=sources)  # type: ignore[arg-type]
     return processor, StubContext(answers | changes), store
 
 
@@ -253,7 +253,7 @@ async def test_a_replaced_snapshot_fails_the_question() -> None:
     """A walk over another import than the search's is refused; there is no answer from two imports."""
     processor, context, _ = world()
     tags = {node(n): DocumentTags() for n in NAMES}
-    other = GraphExpanderProcessor(store=GraphModel("s", tags, (), collection="newer"))
+    other = GraphExpanderProcessor(snapshots=GraphModel("s", tags, (), collection="newer"))
     _, mixed, _ = world(**serving([("graph", other)]))
 
     with pytest.raises(Unavailable, match="was replaced"):

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from whence.flow.registry import BUILT_IN, Registry
+from whence.flow.registry import Registry
 from whence.processors.base import Processor
 from whence.schema import plugins
 from whence.schema.errors import ConfigError
@@ -29,7 +29,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return values
 
 
-@pytest.mark.parametrize("name", sorted(BUILT_IN))
+@pytest.mark.parametrize("name", Registry().names())
 def test_every_built_in_type_has_its_name(name: str) -> None:
     """The path of a built-in type leads to a processor class of the same name."""
     cls = Registry().get(name)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "house.py"
+WALLED = {"code/__init__.py": "", "code/b.py": "import pkg.code\nx = 1\n"}
 CIRCLE = {"a.py": "from pkg.b import x\n", "b.py": "import pkg.a\n"}
 
 
@@ -53,6 +54,10 @@ def measure(house: Any, root: Path) -> dict[str, Any]:
         ("circles of imports", CIRCLE),
         ("circles of imports", {**CIRCLE, "b.py": "try:\n    import pkg.a\nfinally:\n    pass\n"}),
         ("circles of imports", {**CIRCLE, "b.py": "def f():\n    load('pkg.a')\n"}),
+        ("circles of imports", {**CIRCLE, "b.py": "load('pkg.a:x')\n"}),
+        ("imports past a wall", {"a.py": "def f():\n    from pkg.code import x\n", **WALLED}),
+        ("imports past a wall", {"a.py": "from pkg import code\n", **WALLED}),
+        ("imports past a wall", {"a.py": "X = 'pkg.code.b:x'\n", **WALLED}),
         ("private names of other modules", {"a.py": "from pkg.b import _x\n", "b.py": "_x = 1\n"}),
         ("private names of other modules", {"a.py": "import _thread\n"}),
         ("private names of other modules", {"a.py": "from os import _wrap_close\n"}),
@@ -87,6 +92,8 @@ def test_what_is_allowed_is_not_counted(house: Any, tmp_path: Path) -> None:
         "d.py": "def f():\n" + "    x = 1\n" * 59,
         "f.py": "from pkg import LAZY\n",
         "__init__.py": '"""A package."""\nLAZY = "pkg.f"\n',
+        **WALLED,
+        "g.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pkg.code.b\n",
         "e.py": '"""Given names."""\n' + "x = 1\n" * 599,
     }
     figures = measure(house, write_tree(tmp_path, files))

@@ -126,7 +126,7 @@ from whence.surfaces.python.engine import Engine
 from whence.operations.recorded_answers import replay_request
 from whence.surfaces.http.auth import Caller
 from whence.surfaces.http.bodies import read_operation
-from whence.surfaces.mcp.offer import TOOLS
+from whence.surfaces.mcp.offer import tools
 from whence.surfaces.http.openapi import openapi
 from whence.operations.ask import Ask, DocumentRagRequest
 from whence.schema.access import Access
@@ -135,7 +135,7 @@ from whence.store.memory.store import MemoryStore
 from whence.testing.stub_models import EchoWriter, HashEmbedder
 
 help = CliRunner(env={"TERM": "dumb", "NO_COLOR": "1"}).invoke(cli.app, ["ask", "--help"]).output
-(tool,) = [one.description() for one in TOOLS if one.name == "ask"]
+(tool,) = [one.description() for one in tools().values() if one.name == "ask"]
 asked = read_operation(
     {"question": "How long?", "tone": "kind"}, Ask, Caller("", Access.public()), "default"
 )

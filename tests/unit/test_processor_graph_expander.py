@@ -35,7 +35,7 @@ def model(edges: str, hidden: str = "") -> GraphModel:
 async def ask(
     store: GraphModel, *seeds: str, travel: bool = False, **fields: Any
 ) -> ExpandResponse:
-    processor = GraphExpanderProcessor(GraphExpanderParameters(travel=travel), store=store)
+    processor = GraphExpanderProcessor(GraphExpanderParameters(travel=travel), snapshots=store)
     request = ExpandRequest(access=Access(), snapshot="s", seeds=seeds, **fields)
     return await processor.handle(request, StubContext())
 
@@ -94,7 +94,7 @@ async def test_hidden_and_missing_seeds_are_refused_alike() -> None:
 async def test_limits_of_the_processor_come_first() -> None:
     """A request beyond the limits of the processor never reaches the store."""
     processor = GraphExpanderProcessor(
-        GraphExpanderParameters(max_depth=3, max_nodes=10), store=model("ab")
+        GraphExpanderParameters(max_depth=3, max_nodes=10), snapshots=model("ab")
     )
     for fields in ({"max_depth": 4}, {"max_nodes": 11}):
         request = ExpandRequest(access=Access(), snapshot="s", seeds=("a",), **fields)  # type: ignore[arg-type]

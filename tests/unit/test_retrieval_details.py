@@ -20,7 +20,7 @@ from whence.retrieval.services import (
     RetrievalClients,
     Timeouts,
     Vector,
-    both_readings,
+    blend_query_vectors,
 )
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
@@ -264,7 +264,7 @@ def test_a_walk_without_evidence_leads_nowhere() -> None:
     assert walk_scores({"b": 0.5}, Neighbourhood(documents={}, links=(), named=frozenset())) == {}
 
 
-def test_a_corrected_query_has_the_vector_of_both_readings() -> None:
+def test_a_corrected_query_has_the_blend_of_both_vectors() -> None:
     """A unit vector of two parts as written and one as corrected.
 
     A query without corrections keeps its vector; that of another model or none at all adds nothing.
@@ -275,12 +275,12 @@ def test_a_corrected_query_has_the_vector_of_both_readings() -> None:
         return Vector(np.array(values, dtype="<f4").tobytes(), of)
 
     written, corrected = vector(1.0, 0.0), vector(0.0, 1.0)
-    both = both_readings(written, corrected)
+    both = blend_query_vectors(written, corrected)
     length = 5.0**0.5
     assert (both.data, both.model) == (vector(2 / length, 1 / length).data, model)
-    assert both_readings(None, corrected) is corrected
-    assert both_readings(written, None) is None
+    assert blend_query_vectors(None, corrected) is corrected
+    assert blend_query_vectors(written, None) is None
     other = EmbeddingModel(name="n", dimension=2)
-    assert both_readings(vector(1.0, 0.0, of=other), corrected) is corrected
-    assert both_readings(vector(1.0, 0.0, 0.0), corrected) is corrected
-    assert both_readings(vector(0.0, -0.5), corrected) is corrected
+    assert blend_query_vectors(vector(1.0, 0.0, of=other), corrected) is corrected
+    assert blend_query_vectors(vector(1.0, 0.0, 0.0), corrected) is corrected
+    assert blend_query_vectors(vector(0.0, -0.5), corrected) is corrected

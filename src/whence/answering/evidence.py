@@ -26,7 +26,7 @@ from whence.retrieval.services import (
     Embedded,
     PlannedQuery,
     RetrievalServices,
-    both_readings,
+    blend_query_vectors,
 )
 from whence.schema.errors import WhenceError
 from whence.schema.passages import Passage
@@ -163,7 +163,7 @@ async def embed_question(
 ) -> Embedded | WhenceError | None:
     """Return the question's vector or the error; None where the question is not searched by a vector.
 
-    With corrected words, where `written` is another text, it is the vector of both readings.
+    With corrected words, where `written` is another text, it is the blend of both vectors.
     """
     if retrieval.mode == "bm25" or not searched:
         return None
@@ -173,7 +173,7 @@ async def embed_question(
     if written == text or isinstance(embedded, WhenceError):
         return embedded
     corrected, first = embedded.vectors
-    return replace(embedded, vectors=(both_readings(first, corrected),))
+    return replace(embedded, vectors=(blend_query_vectors(first, corrected),))
 
 
 async def _or_error(call: Awaitable[T]) -> T | WhenceError:

@@ -4,9 +4,9 @@ In: a checkout or bundles of one. Out: snapshots that are searched, expanded, fe
 
 - `operations` (open first): what `Engine.code` offers; `bundle_import`, `snapshot_reading`, `node_texts` do it.
 - `loaders`: source files as documents; `bundler`: a checkout made into a bundle; `bundles`: reading bundles.
-- `snapshots`: the store of snapshots and their graphs; `migrations`: its tables.
+- `snapshots`: the store of snapshots and their graphs.
 - `processors`, `evidence`: retrieval for a question about code; `walk_outcome`: why a walk missed a node.
+- `commands`, `tools`: its part of the command line and of the Model Context Protocol.
 
-The rest does not import this package: tables name its processors (`flow.registry`), loaders
-(`ingest.loader_registry`) and migrations (`store.postgres.migrate`); pyproject.toml lists what still does.
+Nothing else imports this package: entry points in pyproject.toml name what it offers.
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_args
 from msgspec import Meta
 
 from whence.code.node_texts import FetchReport, NearbyNode, NodeChunks
-from whence.code.snapshot_reading import read_snapshot
+from whence.code.snapshot_reading import code_store, read_snapshot
 from whence.code.snapshots.protocols import (
     ImportResult,
     SnapshotList,
@@ -32,7 +32,8 @@ from whence.schema.texts import Prioritize, TextBudget, TextRequest, TextRespons
 from whence.surfaces.python.methods import method
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
+    from whence.operations.traced_client import TracedCall
 
 _IN_PYTHON = Offered(on=frozenset({PYTHON}), local=True)
 _HERE = Offered(on=frozenset({CLI, PYTHON}))
@@ -60,7 +61,7 @@ class ImportBundles(Operation[ImportResult], frozen=True):
     progress: Annotated[Progress | None, _IN_PYTHON] = None
     """Called with the number of nodes read and None, then with the number of nodes embedded and their total."""
 
-    async def run(self, session: EngineSession) -> ImportResult:
+    async def run(self, session: Session) -> ImportResult:
         """Return what was imported.
 
         Raises:
@@ -75,7 +76,7 @@ class ImportBundles(Operation[ImportResult], frozen=True):
         )
         importer = CodeImporter(
             session.client,
-            await session.code_store(),
+            await code_store(session),
             await session.resources.get("embedder"),
             replace=self.replace,
             progress=self.progress,
@@ -93,9 +94,9 @@ class ListSnapshots(Operation[SnapshotList], frozen=True):
     NAME: ClassVar[str] = "snapshots"
     audited: ClassVar[bool] = False
 
-    async def run(self, session: EngineSession) -> SnapshotList:
+    async def run(self, session: Session) -> SnapshotList:
         """Return all of them."""
-        store = await session.code_store()
+        store = await code_store(session)
         return SnapshotList(snapshots=await store.snapshots(), sets=await store.sets())
 
 
@@ -110,14 +111,14 @@ class MakeSet(Operation[SnapshotSet], frozen=True):
     references: Sequence[str]
     """Ids, head shas, branches or tags."""
 
-    async def run(self, session: EngineSession) -> SnapshotSet:
+    async def run(self, session: Session) -> SnapshotSet:
         """Return the set.
 
         Raises:
             NotFound: A reference matches no readable snapshot.
             BadInput: The name is invalid, or the snapshots are none, repeated or of several repositories.
         """
-        return await (await session.code_store()).make_set(self.name, self.references)
+        return await (await code_store(session)).make_set(self.name, self.references)
 
 
 class SetActive(Operation[None], frozen=True):
@@ -131,14 +132,14 @@ class SetActive(Operation[None], frozen=True):
     active: bool
     """Whether it can be read."""
 
-    async def run(self, session: EngineSession) -> None:
+    async def run(self, session: Session) -> None:
         """Change it.
 
         Raises:
             NotFound: There is neither.
             BadInput: Several snapshots have that name.
         """
-        store = await session.code_store()
+        store = await code_store(session)
         is_set = any(one.name == self.name for one in await store.sets())
         name = self.name if is_set else await _snapshot_id(session, self.name)
         await store.set_active(name, self.active)
@@ -153,9 +154,9 @@ class RemoveSet(Operation[None], frozen=True):
     name: str
     """Name of the set."""
 
-    async def run(self, session: EngineSession) -> None:
+    async def run(self, session: Session) -> None:
         """Remove it; `NotFound` when there is no such set."""
-        await (await session.code_store()).remove_set(self.name)
+        await (await code_store(session)).remove_set(self.name)
 
 
 class PurgeSnapshot(Operation[None], frozen=True):
@@ -167,20 +168,21 @@ class PurgeSnapshot(Operation[None], frozen=True):
     name: str
     """Id, head sha, branch or tag."""
 
-    async def run(self, session: EngineSession) -> None:
+    async def run(self, session: Session) -> None:
         """Delete it.
 
         Raises:
             NotFound: There is no such snapshot.
             BadInput: Several snapshots have that name.
         """
-        await (await session.code_store()).purge_snapshot(await _snapshot_id(session, self.name))
+        await (await code_store(session)).purge_snapshot(await _snapshot_id(session, self.name))
 
 
 class Expand(Operation[ExpandResponse], frozen=True):
     """Find what code nodes of a snapshot depend on, or what depends on them."""
 
     NAME: ClassVar[str] = "expand"
+    traced: ClassVar[bool] = True
 
     nodes: Annotated[Sequence[str], Meta(min_length=1), Offered(metavar="NODE...")]
     """Canonical or local ids to start from."""
@@ -199,7 +201,7 @@ class Expand(Operation[ExpandResponse], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
 
-    async def run(self, session: EngineSession) -> ExpandResponse:
+    async def run(self, session: Session) -> ExpandResponse:
         """Return the visible neighbourhood, breadth first.
 
         Raises:
@@ -224,17 +226,26 @@ class Expand(Operation[ExpandResponse], frozen=True):
             )
             return await session.client.call("graph-expander", request, ExpandResponse)
 
-        return await read_snapshot(await session.code_store(), choice, read)
+        return await read_snapshot(await code_store(session), choice, read)
 
     def count(self, result: ExpandResponse) -> int:
         """Return the number of nodes."""
         return len(result.nodes)
+
+    def state_after(
+        self, calls: Sequence[TracedCall], result: ExpandResponse | None
+    ) -> dict[str, Any]:
+        """Return its limits and what it reached."""
+        from whence.code.pipeline_states import expand_state
+
+        return expand_state(calls, result)
 
 
 class Fetch(Operation[FetchReport], frozen=True):
     """Read whole texts of nodes, as many as fit a budget."""
 
     NAME: ClassVar[str] = "fetch"
+    traced: ClassVar[bool] = True
 
     seeds: Annotated[Sequence[str], Offered(option="--seed", metavar="ID")] = ()
     """Nodes found by a search, best first; repeatable."""
@@ -249,7 +260,7 @@ class Fetch(Operation[FetchReport], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
 
-    async def run(self, session: EngineSession) -> FetchReport:
+    async def run(self, session: Session) -> FetchReport:
         """Return the texts.
 
         Raises:
@@ -274,17 +285,26 @@ class Fetch(Operation[FetchReport], frozen=True):
             reply = await session.client.call("text-fetcher", request, TextResponse)
             return chunks.report(reply, budget)
 
-        return await read_snapshot(await session.code_store(), choice, read)
+        return await read_snapshot(await code_store(session), choice, read)
 
     def count(self, result: FetchReport) -> int:
         """Return the number of texts."""
         return len(result.node_texts)
+
+    def state_after(
+        self, calls: Sequence[TracedCall], result: FetchReport | None
+    ) -> dict[str, Any]:
+        """Return the budget and order of texts, and the decision for each."""
+        from whence.code.pipeline_states import fetch_state
+
+        return fetch_state(calls, result)
 
 
 class AskCode(Operation[Answer], frozen=True):
     """Answer a question from a snapshot: search, expand over dependencies, write from the texts that fit."""
 
     NAME: ClassVar[str] = "ask"
+    traced: ClassVar[bool] = True
 
     question: str
     """The question."""
@@ -303,7 +323,7 @@ class AskCode(Operation[Answer], frozen=True):
     explain_callback: Annotated[ExplainCallback | None, _IN_PYTHON] = None
     """Receives the triples of each finished stage; its exceptions are only logged."""
 
-    async def run(self, session: EngineSession) -> Answer:
+    async def run(self, session: Session) -> Answer:
         """Return the answer; errors are those of `Ask`."""
         if self.doc_limit is not None:
             check_question(self.question, self.doc_limit)
@@ -329,13 +349,20 @@ class AskCode(Operation[Answer], frozen=True):
         """Return the id of the answer."""
         return result.answer_id
 
+    def state_after(self, calls: Sequence[TracedCall], result: Answer | None) -> dict[str, Any]:
+        """Return what it searched, walked, read and cited."""
+        from whence.code.pipeline_states import walk_state
+        from whence.operations.pipeline_states import question_state
 
-async def _snapshot_id(session: EngineSession, name: str) -> str:
+        return question_state(calls, CodeRagRequest, result, walk_state)
+
+
+async def _snapshot_id(session: Session, name: str) -> str:
     """Return the id of the only snapshot, active or not, of a name.
 
     Reading takes the newest of several; a change refuses, because a branch moves on.
     """
-    store = await session.code_store()
+    store = await code_store(session)
     found = [
         one.info.snapshot_id
         for one in await store.snapshots()
@@ -365,7 +392,7 @@ class CodeSnapshots:
         session: The flow behind the engine.
     """
 
-    def __init__(self, session: EngineSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
 
     import_bundles = method(ImportBundles)

@@ -12,12 +12,19 @@ from whence.schema.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from whence.code.snapshots.protocols import CodeStore, SnapshotRecord, SnapshotSource
+    from whence.operations.session import Session
     from whence.retrieval.results import SearchReport
 
 T = TypeVar("T")
 
 #: Attempts while the snapshot is being replaced.
 _ATTEMPTS = 3
+
+
+async def code_store(session: Session) -> CodeStore:
+    """Return the store of snapshots, opened on first use."""
+    store: CodeStore = await session.resources.get("snapshots")
+    return store
 
 
 async def resolve_choice(store: CodeStore, choice: SnapshotChoice) -> SnapshotRecord:
@@ -58,7 +65,7 @@ async def read_snapshot(
 
 
 async def search_snapshot(
-    store: CodeStore,
+    session: Session,
     choice: SnapshotChoice,
     search: Callable[[str], Awaitable[SearchReport]],
 ) -> SearchReport:
@@ -73,4 +80,4 @@ async def search_snapshot(
         info = record.info
         return replace(report, results=results, repo=info.repo, snapshot_id=info.snapshot_id)
 
-    return await read_snapshot(store, choice, read)
+    return await read_snapshot(await code_store(session), choice, read)

@@ -18,7 +18,7 @@ from whence.schema.graph import ExpandRequest, ExpandResponse, GraphNode
 from whence.schema.relations import RelationFilter
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.provenance.trace import Trace
     from whence.schema.access import Access
 
@@ -30,7 +30,7 @@ _LIMITS = ("graph_max_depth", "graph_max_nodes", "graph_direction")
 
 
 async def walk_outcome(
-    session: EngineSession,
+    session: Session,
     settings: Mapping[str, Any],
     trace: Trace,
     outcome: WhyNot,

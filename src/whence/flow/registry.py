@@ -1,8 +1,7 @@
 """Processor types by name: the built-in ones, and those that other distributions add.
 
 Every type is an entry point of the group `whence.processors`: its name is the type, its value a subclass of
-`Processor`. Those of Whence are listed here in the same form: reading the metadata of installed distributions
-takes 35 ms, which most flows need not spend.
+`Processor`. Those that every installation has are listed here in the same form.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ _KIND = "processor type"
 
 #: Class of every built-in type, in the form of an entry point.
 BUILT_IN: Mapping[str, str] = {
-    "code-rag": "whence.code.processors.code_rag:CodeRagProcessor",
     "document-rag": "whence.processors.document_rag:DocumentRagProcessor",
     "embedding": "whence.processors.embedding:EmbeddingProcessor",
-    "graph-expander": "whence.code.processors.graph_expander:GraphExpanderProcessor",
     "ingest": "whence.processors.ingest:IngestProcessor",
     "prompt": "whence.processors.prompt:PromptProcessor",
     "recorder": "whence.processors.recorder:RecorderProcessor",

@@ -2,6 +2,10 @@
 
 A model that is not installed does not keep a flow from running; using it raises the error. Resources that a
 setting disables are in `disabled`.
+
+Other packages add kinds of resources through the entry-point group `whence.resources`: the name of an entry
+point is the kind, its value a function `open(get)` that returns an asynchronous context manager with the
+resource; `await get(KIND)` returns another one.
 """
 
 from __future__ import annotations
@@ -15,12 +19,14 @@ import msgspec
 
 from whence.flow.settings import Settings
 from whence.schema.errors import ConfigError, Unavailable
+from whence.schema.plugins import load_plugin
 
 if TYPE_CHECKING:
     from whence.models.factory import ModelSettings
     from whence.store.postgres.store import PostgresStore
 
-#: Kinds of resources; a processor lists those that it uses in `needs`.
+GROUP = "whence.resources"
+#: Built-in kinds of resources; a processor lists those that it uses in `needs`.
 KINDS = ("store", "ledger", "embedder", "reranker", "writer")
 
 
@@ -96,8 +102,13 @@ class Resources:
         if kind in self._given:
             return self._given[kind]
         if kind not in self._opened:
-            self._opened[kind] = await getattr(self, f"_open_{kind}")()
+            self._opened[kind] = await self._open(kind)
         return self._opened[kind]
+
+    async def _open(self, kind: str) -> Any:
+        if kind in KINDS:
+            return await getattr(self, f"_open_{kind}")()
+        return await self._stack.enter_async_context(load_plugin(GROUP, kind)(self._get))
 
     async def _open_store(self) -> Any:
         from whence.store.chain_key import ChainKey
@@ -177,7 +188,7 @@ def _postgres_store() -> type[PostgresStore]:
 
 
 def _check_kind(kind: str) -> None:
-    if kind not in KINDS:
+    if kind not in KINDS and load_plugin(GROUP, kind) is None:
         raise ConfigError(
             f"there is no resource {kind!r}", hint=f"a processor can need {', '.join(KINDS)}"
         )

@@ -1,4 +1,7 @@
-"""Find the loader of a file, among the built-in ones and those of the entry-point group `whence.loaders`."""
+"""Find the loader of a file, among the built-in ones and those of the entry-point group `whence.loaders`.
+
+The value of an entry point is a `Loader`, or a tuple of them.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 
+from whence.ingest import loaders
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput, ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
 
 GROUP = "whence.loaders"
-#: Packages whose modules declare the built-in loaders.
-_PACKAGES = ("whence.code.loaders", "whence.ingest.loaders")
 
 
 def loader_for(file: SourceFile) -> Loader:
@@ -44,21 +46,21 @@ def loaders_by_suffix() -> Mapping[str, Loader]:
 
 
 def _built_in() -> Iterator[tuple[str, Loader]]:
-    for package in _PACKAGES:
-        for module in pkgutil.iter_modules(import_module(package).__path__):
-            for loader in getattr(import_module(f"{package}.{module.name}"), "LOADERS", ()):
-                yield f"the built-in loader for {loader.name}", loader
+    for module in pkgutil.iter_modules(loaders.__path__):
+        for loader in getattr(import_module(f"{loaders.__name__}.{module.name}"), "LOADERS", ()):
+            yield f"the built-in loader for {loader.name}", loader
 
 
 def _plugins() -> Iterator[tuple[str, Loader]]:
     for name in plugin_names(GROUP):
-        loader = load_plugin(GROUP, name)
-        if not isinstance(loader, Loader):
-            raise ConfigError(
-                f"the plug-in {name!r} of group {GROUP} is {type(loader).__name__}, not a Loader",
-                hint="its entry point must name a whence.ingest.loaders.base.Loader",
-            )
-        yield f"the plug-in {name!r}", loader
+        offered = load_plugin(GROUP, name)
+        for loader in offered if isinstance(offered, tuple) else (offered,):
+            if not isinstance(loader, Loader):
+                raise ConfigError(
+                    f"the plug-in {name!r} of group {GROUP} is {type(loader).__name__}, not a Loader",
+                    hint="its entry point must name a whence.ingest.loaders.base.Loader",
+                )
+            yield f"the plug-in {name!r}", loader
 
 
 _ARCHIVE = "an archive, unpack it first"

@@ -15,7 +15,7 @@ from whence.store.acl_check import AccessRule, check_rules
 from whence.store.chunk_ids import chunk_key
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.schema.document_rag import TraceRecord
     from whence.store.protocols import DocumentState, Store
 
@@ -116,7 +116,7 @@ async def explain_access(
 
 
 async def preview_access(
-    session: EngineSession, collection: str, document_ids: Sequence[str], change: TagChange
+    session: Session, collection: str, document_ids: Sequence[str], change: TagChange
 ) -> AccessPreview:
     """Return what other tags of documents would change, for whom. Nothing is changed.
 
@@ -184,7 +184,7 @@ def _reader_change(
 
 
 async def _answer_changes(
-    session: EngineSession, collection: str, documents: Sequence[ChangedDocument]
+    session: Session, collection: str, documents: Sequence[ChangedDocument]
 ) -> list[AnswerChange]:
     store = await session.store()
     after = {one.document_id: one.after for one in documents}
@@ -209,7 +209,7 @@ async def _answer_changes(
     return changes
 
 
-async def _is_shown(session: EngineSession, answer_id: str, reader: Access) -> bool:
+async def _is_shown(session: Session, answer_id: str, reader: Access) -> bool:
     try:
         await find_trace(session, answer_id, reader)
     except NotFound:

@@ -21,7 +21,7 @@ from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from whence.flow.client import FlowClient
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.schema.access import Access
     from whence.schema.document_rag import TraceRecord
 
@@ -45,7 +45,7 @@ class CollectionMoment(msgspec.Struct, frozen=True):
 
 
 async def find_moment(
-    session: EngineSession, collection: str, as_of: str, access: Access
+    session: Session, collection: str, as_of: str, access: Access
 ) -> CollectionMoment:
     """Return the version that a date, a time or the id of an answer names.
 
@@ -86,7 +86,7 @@ def refuse_code(record: TraceRecord) -> None:
         )
 
 
-async def recorded_moment(session: EngineSession, record: TraceRecord) -> CollectionMoment:
+async def recorded_moment(session: Session, record: TraceRecord) -> CollectionMoment:
     """Return the version that an answer was made at; by its time if it was recorded without one."""
     asked = record.settings.get("as_of") or record.asked_at or datetime.now(UTC).isoformat()
     moment = datetime.fromisoformat(asked)
@@ -98,7 +98,7 @@ async def recorded_moment(session: EngineSession, record: TraceRecord) -> Collec
 
 @asynccontextmanager
 async def client_at(
-    session: EngineSession, collection: str, access: Access, at: CollectionMoment
+    session: Session, collection: str, access: Access, at: CollectionMoment
 ) -> AsyncIterator[FlowClient]:
     """Run the flow in this process, on one version of a collection; yield its client.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
@@ -18,7 +18,8 @@ from whence.schema.message import Message
 from whence.schema.terms import Triple
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
+    from whence.operations.traced_client import TracedCall
 
 ChunkCallback = Callable[[str, bool], Awaitable[None]]
 """Takes a piece of text and whether it is the last."""
@@ -33,6 +34,7 @@ class Ask(Operation[Answer], frozen=True):
     """Answer a question from documents, with citations."""
 
     NAME: ClassVar[str] = "ask"
+    traced: ClassVar[bool] = True
 
     question: str
     """The question."""
@@ -81,7 +83,7 @@ class Ask(Operation[Answer], frozen=True):
             search_mode(self.mode)
         parse_filters(self.filters)
 
-    async def run(self, session: EngineSession) -> Answer:
+    async def run(self, session: Session) -> Answer:
         """Return the answer.
 
         Raises:
@@ -98,6 +100,12 @@ class Ask(Operation[Answer], frozen=True):
     def answer_of(self, result: Answer) -> str:
         """Return the id of the answer."""
         return result.answer_id
+
+    def state_after(self, calls: Sequence[TracedCall], result: Answer | None) -> dict[str, Any]:
+        """Return what it searched, read and cited."""
+        from whence.operations.pipeline_states import question_state
+
+        return question_state(calls, DocumentRagRequest, result)
 
 
 class AskLive(Ask, frozen=True):
@@ -119,7 +127,7 @@ class AskLive(Ask, frozen=True):
         fields = {name: getattr(asked, name) for name in Ask.__struct_fields__}
         return cls(**fields, chunk_callback=chunk_callback, explain_callback=explain_callback)
 
-    async def run(self, session: EngineSession) -> Answer:
+    async def run(self, session: Session) -> Answer:
         """Return the answer; errors as for `Ask`."""
         return await session.ask(self, self.chunk_callback, self.explain_callback)
 

@@ -25,7 +25,7 @@ from whence.schema.errors import Unavailable, WhenceError
 
 if TYPE_CHECKING:
     from whence.operations.operation import Call, Operation
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 R = TypeVar("R")
 
@@ -80,7 +80,7 @@ class AuditLog:
         if not operation.audited:
             return call
 
-        async def logged(session: EngineSession) -> R:
+        async def logged(session: Session) -> R:
             arguments = {name: getattr(operation, name) for name in operation.__struct_fields__}
             with self.entry(operation.NAME, _logged_facts(arguments)) as entry:
                 result = await call(session)

@@ -11,7 +11,7 @@ from whence.schema.errors import BadInput, NotFound
 from whence.store.change_log import ChangeKind
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.schema.access import Access
 
 
@@ -26,7 +26,7 @@ class LoggedChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_changes(
-    session: EngineSession, collection: str, access: Access, *, since: str | None = None
+    session: Session, collection: str, access: Access, *, since: str | None = None
 ) -> list[LoggedChange]:
     """Return the log of the documents that the reader may see today, oldest first."""
     after = None if since is None else parse_moment(since)

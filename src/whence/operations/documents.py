@@ -14,7 +14,7 @@ from whence.schema.places import DocumentText
 from whence.store.protocols import ListedCollection, ListedDocument
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 
 class Show(Operation[DocumentText], frozen=True):
@@ -29,7 +29,7 @@ class Show(Operation[DocumentText], frozen=True):
     collection: str = "default"
     """Collection to read."""
 
-    async def run(self, session: EngineSession) -> DocumentText:
+    async def run(self, session: Session) -> DocumentText:
         """Return the stored text.
 
         Raises:
@@ -57,7 +57,7 @@ class ListCollections(Operation[list[ListedCollection]], frozen=True):
     names: Annotated[tuple[str, ...], Offered(on=frozenset({PYTHON}))] = ()
     """The only ones to list; all when empty."""
 
-    async def run(self, session: EngineSession) -> list[ListedCollection]:
+    async def run(self, session: Session) -> list[ListedCollection]:
         """Return the collections with a document that the reader may see.
 
         A collection that is empty, missing or hidden is left out alike.
@@ -79,7 +79,7 @@ class ListDocuments(Operation[list[ListedDocument]], frozen=True):
     after: str = ""
     """Id of the document before the first one."""
 
-    async def run(self, session: EngineSession) -> list[ListedDocument]:
+    async def run(self, session: Session) -> list[ListedDocument]:
         """Return the first documents that the reader may see, of ids after one, by code point."""
         store = await session.store()
         return await store.visible_documents(
@@ -103,7 +103,7 @@ class Remove(Operation[None], frozen=True):
     collection: str = "default"
     """Its collection."""
 
-    async def run(self, session: EngineSession) -> None:
+    async def run(self, session: Session) -> None:
         """Remove it.
 
         Raises:

@@ -22,7 +22,7 @@ from whence.store.protocols import DocumentParts, Expunged, StoredTrace
 
 if TYPE_CHECKING:
     from whence.operations.index import Progress
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.store.protocols import Store
 
 #: Time of a question that is asked again, in seconds.
@@ -191,7 +191,7 @@ def with_remaining_copies(physical: Expunged, hint: str) -> Expunged:
     return msgspec.structs.replace(physical, done=False, hint=hints)
 
 
-async def ask_again(session: EngineSession, erased: Iterable[Erasure]) -> list[AskedAgain]:
+async def ask_again(session: Session, erased: Iterable[Erasure]) -> list[AskedAgain]:
     """Ask the questions whose answers were erased, with their rights and settings; store both answers.
 
     A question that fails does not stop the others. Cost: that of the questions, one after the other.

@@ -21,7 +21,7 @@ from whence.store.commitment import Leaf, leaf_hashes, leaf_salts, read_leaves
 from whence.store.protocols import SupportsIntegrity
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.operations.trace_access import ReadableTrace
     from whence.schema.access import Access
     from whence.store.protocols import Store
@@ -38,7 +38,7 @@ _OPEN_OF_ANSWER = frozenset(
 _row = msgspec.json.Decoder(tuple[str, str, str, str, str | None])
 
 
-async def export_evidence(session: EngineSession, answer_id: str, access: Access) -> dict[str, Any]:
+async def export_evidence(session: Session, answer_id: str, access: Access) -> dict[str, Any]:
     """Return question, answer, passages, trace, proofs and a verifier, as the reader may see them.
 
     Raises:

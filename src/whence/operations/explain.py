@@ -10,7 +10,7 @@ from whence.provenance.trace import Trace
 from whence.schema.access import Access
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 
 class Explain(Operation[Trace], frozen=True):
@@ -23,7 +23,7 @@ class Explain(Operation[Trace], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
 
-    async def run(self, session: EngineSession) -> Trace:
+    async def run(self, session: Session) -> Trace:
         """Return the trace, without candidates that are hidden from the reader.
 
         Raises:
@@ -49,7 +49,7 @@ class ExportEvidence(Operation[dict[str, Any]], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
 
-    async def run(self, session: EngineSession) -> dict[str, Any]:
+    async def run(self, session: Session) -> dict[str, Any]:
         """Return the evidence; `whence.operations.evidence.export_evidence` documents it."""
         from whence.operations.evidence import export_evidence
 
@@ -68,7 +68,7 @@ class ExplainAbsence(Operation[WhyNot], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
 
-    async def run(self, session: EngineSession) -> WhyNot:
+    async def run(self, session: Session) -> WhyNot:
         """Return stage, reason and numbers; see `whence.operations.why_not`."""
         from whence.operations.why_not import why_not
 

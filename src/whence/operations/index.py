@@ -14,7 +14,7 @@ from whence.operations.results import IndexReport
 from whence.schema.access import Access, DocumentTags
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 Progress = Callable[[int, int | None], None]
 """Takes the number of items done and their total; the total is None until they are counted."""
@@ -48,7 +48,7 @@ class Index(_Stores, frozen=True):
     progress: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of documents done and their total (None until counted)."""
 
-    async def run(self, session: EngineSession) -> IndexReport:
+    async def run(self, session: Session) -> IndexReport:
         """Return what was stored.
 
         Raises:
@@ -74,7 +74,7 @@ class StoreFiles(_Stores, frozen=True):
     tags: DocumentTags = DocumentTags()
     """Rights that readers need, in addition to each document's own."""
 
-    async def run(self, session: EngineSession) -> IndexReport:
+    async def run(self, session: Session) -> IndexReport:
         """Return what was stored."""
         from whence.operations.indexing import index_paths
 

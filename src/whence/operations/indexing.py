@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.ingest.documents import KnownSources
     from whence.operations.index import Index, Progress
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.schema.access import Access
     from whence.store.protocols import ChunkStore
 
@@ -46,7 +46,7 @@ _BATCH_TIMEOUT_S = 900.0
 
 
 async def index_paths(
-    session: EngineSession, asked: Index, *, writer: Access | None = None, remember: bool = True
+    session: Session, asked: Index, *, writer: Access | None = None, remember: bool = True
 ) -> IndexReport:
     """Index files and folders.
 
@@ -118,7 +118,7 @@ async def _hidden_from(
     return hidden | taken
 
 
-async def _known_sources(session: EngineSession, collection: str) -> KnownSources | None:
+async def _known_sources(session: Session, collection: str) -> KnownSources | None:
     from whence.ingest.documents import KnownSources
 
     if not session.runs_flow:

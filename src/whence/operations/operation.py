@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import (
     TYPE_CHECKING,
@@ -26,10 +26,11 @@ import msgspec
 from whence.schema.filters import BODY_SYNTAX, OPTION_SYNTAX, parse_filter_options
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
+    from whence.operations.traced_client import TracedCall
 
 R = TypeVar("R")
-Call: TypeAlias = "Callable[[EngineSession], Awaitable[R]]"
+Call: TypeAlias = "Callable[[Session], Awaitable[R]]"
 
 CLI: Final = "cli"
 HTTP: Final = "http"
@@ -81,11 +82,13 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, omit_defaults=True):
     """Name in logs and traces."""
     audited: ClassVar[bool] = True
     """Whether the audit log has it."""
+    traced: ClassVar[bool] = False
+    """Whether it has a pipeline trace."""
 
     def check(self) -> None:
         """Raise `BadInput` for values that can be refused before anything starts."""
 
-    async def run(self, session: EngineSession) -> R:
+    async def run(self, session: Session) -> R:
         """Return the result; `session` has the flow, the store and the models."""
         raise TypeError(f"{type(self).__name__} cannot be run")
 
@@ -96,6 +99,10 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, omit_defaults=True):
     def answer_of(self, result: R) -> str:
         """Return the id of the answer that the result is, or an empty string."""
         return ""
+
+    def state_after(self, calls: Sequence[TracedCall], result: R | None) -> dict[str, Any]:
+        """Return what happened, as JSON types, for the pipeline trace; the result of a failed run is None."""
+        return {}
 
 
 class Middleware(Protocol):

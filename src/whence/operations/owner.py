@@ -35,7 +35,7 @@ from whence.schema.integrity import Integrity
 from whence.store.protocols import Expunged, SupportsRetention
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 _PROGRESS = Offered(on=frozenset({PYTHON}), local=True)
 
@@ -59,7 +59,7 @@ class Erase(Operation[list[Erasure]], frozen=True):
     progress: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of steps done and their total (None until counted)."""
 
-    async def run(self, session: EngineSession) -> list[Erasure]:
+    async def run(self, session: Session) -> list[Erasure]:
         """Return what was erased.
 
         Raises:
@@ -102,7 +102,7 @@ class PreviewErasure(Operation[list[ErasurePreview]], frozen=True):
     collection: str = "default"
     """Their collection."""
 
-    async def run(self, session: EngineSession) -> list[ErasurePreview]:
+    async def run(self, session: Session) -> list[ErasurePreview]:
         """Return the preview of each.
 
         Raises:
@@ -123,7 +123,7 @@ class Verify(Operation[Integrity], frozen=True):
     answer_id: Annotated[str | None, Offered(argument=True)] = None
     """Id of an answer; every trace when left out."""
 
-    async def run(self, session: EngineSession) -> Integrity:
+    async def run(self, session: Session) -> Integrity:
         """Return the faults.
 
         Raises:
@@ -150,7 +150,7 @@ class ExplainAccess(Operation[AccessExplanation], frozen=True):
     collection: str = "default"
     """Its collection."""
 
-    async def run(self, session: EngineSession) -> AccessExplanation:
+    async def run(self, session: Session) -> AccessExplanation:
         """Return the rules.
 
         Raises:
@@ -172,7 +172,7 @@ class PreviewAccess(Operation[AccessPreview], frozen=True):
     collection: str = "default"
     """Their collection."""
 
-    async def run(self, session: EngineSession) -> AccessPreview:
+    async def run(self, session: Session) -> AccessPreview:
         """Return the preview. Nothing is changed.
 
         Raises:
@@ -197,7 +197,7 @@ class ListFolder(Operation[list[str]], frozen=True):
     collection: str = "default"
     """Their collection."""
 
-    async def run(self, session: EngineSession) -> list[str]:
+    async def run(self, session: Session) -> list[str]:
         """Return the sorted ids.
 
         Raises:
@@ -244,7 +244,7 @@ class PruneTraces(Operation[PrunedTraces], frozen=True):
     progress: Annotated[Progress | None, _PROGRESS] = None
     """As for `Erase`."""
 
-    async def run(self, session: EngineSession) -> PrunedTraces:
+    async def run(self, session: Session) -> PrunedTraces:
         """Return what was removed.
 
         Raises:

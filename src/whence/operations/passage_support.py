@@ -22,13 +22,13 @@ from whence.retrieval.pipeline import with_text
 from whence.schema.passages import Passage
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.schema.access import Access
     from whence.schema.document_rag import TraceRecord
 
 
 async def measure_support(
-    session: EngineSession,
+    session: Session,
     record: TraceRecord,
     read: Sequence[str],
     chunk_id: str,

@@ -19,7 +19,6 @@ import msgspec
 
 from whence.answering.trace_recorder import Sources, iso_utc
 from whence.operations.output_files import check_folder, write_text
-from whence.operations.pipeline_states import STATES
 from whence.operations.traced_client import TracedCall, calls_of_operation
 from whence.schema.access import Access
 from whence.schema.code import SnapshotChoice
@@ -28,7 +27,7 @@ from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
     from whence.operations.operation import Call, Operation
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -72,10 +71,10 @@ class PipelineTracer:
 
     def around(self, operation: Operation[R], call: Call[R]) -> Call[R]:
         """Return a call that writes a trace, of an operation that has one."""
-        if operation.NAME not in STATES:
+        if not operation.traced:
             return call
 
-        async def traced(session: EngineSession) -> R:
+        async def traced(session: Session) -> R:
             calls: list[TracedCall] = []
             token = calls_of_operation.set(calls)
             at, started = self._sources.clock(), time.perf_counter()
@@ -84,7 +83,7 @@ class PipelineTracer:
             try:
                 result = await call(session)
             except BaseException as error:
-                document |= _ended(operation.NAME, calls, None, started, error)
+                document |= _ended(operation, calls, None, started, error)
                 try:
                     await self._write(operation.NAME, at, document)
                 except WhenceError as unwritten:
@@ -92,7 +91,7 @@ class PipelineTracer:
                 raise
             finally:
                 calls_of_operation.reset(token)
-            document |= _ended(operation.NAME, calls, result, started, None)
+            document |= _ended(operation, calls, result, started, None)
             await self._write(operation.NAME, at, document)
             return result
 
@@ -102,7 +101,7 @@ class PipelineTracer:
         """Write the trace of what was not asked for a reason, with the reason as `note`."""
         at, started = self._sources.clock(), time.perf_counter()
         document = _asked(operation) | {"generated_utc": iso_utc(at)}
-        document |= _ended(operation.NAME, [], None, started, None)
+        document |= _ended(operation, [], None, started, None)
         await self._write(operation.NAME, at, document | {"note": note})
 
     async def _write(self, operation: str, at: datetime, document: Mapping[str, Any]) -> None:
@@ -137,14 +136,14 @@ def _asked(operation: Operation[Any]) -> dict[str, Any]:
 
 
 def _ended(
-    operation: str,
+    operation: Operation[Any],
     calls: Sequence[TracedCall],
     result: Any,
     started: float,
     error: BaseException | None,
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "state_after": STATES[operation](calls, result),
+        "state_after": operation.state_after(calls, result),
         "calls": [_call(one) for one in calls],
         "duration_ms": round((time.perf_counter() - started) * 1e3, 3),
         "error": None,

@@ -32,7 +32,7 @@ from whence.store.change_log import NetChanges, net_changes
 if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.operations.replay import Replay
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.schema.access import Access
 
 #: Later than any version of a collection.
@@ -52,7 +52,7 @@ class AnswerDiff(Comparison, frozen=True, kw_only=True):
     answer_b: str
 
 
-async def replay(session: EngineSession, asked: Replay) -> ReplayReport:
+async def replay(session: Session, asked: Replay) -> ReplayReport:
     """Ask a recorded question again and compare."""
     record, recorded = await _load(session, asked.answer_id, asked.access)
     if asked.as_of_answer:
@@ -72,7 +72,7 @@ async def replay(session: EngineSession, asked: Replay) -> ReplayReport:
 
 
 async def diff_answers(
-    session: EngineSession, answer_a: str, answer_b: str, access: Access
+    session: Session, answer_a: str, answer_b: str, access: Access
 ) -> AnswerDiff:
     """Compare two recorded answers."""
     (one, before), (other, after) = [
@@ -88,7 +88,7 @@ async def diff_answers(
 
 
 async def _load(
-    session: EngineSession, answer_id: str, access: Access
+    session: Session, answer_id: str, access: Access
 ) -> tuple[TraceRecord, RecordedAnswer]:
     """Load an answer all of whose candidates the reader may see."""
     loaded = await delay_refusal(_find_whole(session, answer_id, access))
@@ -101,7 +101,7 @@ async def _load(
     return record, RecordedAnswer(trace=loaded.trace, answer=record.answer, access=record.access)
 
 
-async def _find_whole(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
+async def _find_whole(session: Session, answer_id: str, access: Access) -> ReadableTrace:
     loaded = await find_trace(session, answer_id, access)
     if not chunk_ids(loaded.trace) <= loaded.visible:
         raise answer_not_found(answer_id)
@@ -109,7 +109,7 @@ async def _find_whole(session: EngineSession, answer_id: str, access: Access) ->
 
 
 async def _net(
-    session: EngineSession,
+    session: Session,
     collection: str,
     versions: tuple[int, int],
     runs: tuple[RecordedAnswer, RecordedAnswer],

@@ -12,7 +12,7 @@ from whence.operations.recorded_answers import AnswerDiff, ReplayReport, diff_an
 from whence.schema.access import Access
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 
 class Replay(Operation[ReplayReport], frozen=True):
@@ -33,7 +33,7 @@ class Replay(Operation[ReplayReport], frozen=True):
     as_of_answer: bool = False
     """Read the documents as they were for the answer."""
 
-    async def run(self, session: EngineSession) -> ReplayReport:
+    async def run(self, session: Session) -> ReplayReport:
         """Return the comparison.
 
         Raises:
@@ -56,7 +56,7 @@ class Diff(Operation[AnswerDiff], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
 
-    async def run(self, session: EngineSession) -> AnswerDiff:
+    async def run(self, session: Session) -> AnswerDiff:
         """Return the comparison.
 
         Raises:
@@ -78,7 +78,7 @@ class ListChanges(Operation[list[LoggedChange]], frozen=True):
     since: Annotated[str | None, Offered(metavar="DATE")] = None
     """First moment to list: a date or time in ISO 8601, UTC."""
 
-    async def run(self, session: EngineSession) -> list[LoggedChange]:
+    async def run(self, session: Session) -> list[LoggedChange]:
         """Return the changes.
 
         Raises:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from whence.code.snapshot_reading import search_snapshot
 from whence.flow.context import CURRENT_TRACE, TraceContext, within_trace
 from whence.operations.operation import HTTP, PYTHON, Filters, Offered, Operation
+from whence.operations.plugins import operations_plugin
 from whence.retrieval.pipeline import (
     RERANK_BUDGET_S,
     check_budget,
@@ -26,13 +26,17 @@ from whence.schema.filters import parse_filters
 from whence.schema.places import locate
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from collections.abc import Sequence
+
+    from whence.operations.session import Session
+    from whence.operations.traced_client import TracedCall
 
 
 class Search(Operation[SearchReport], frozen=True):
     """Find the passages that match a query best."""
 
     NAME: ClassVar[str] = "search"
+    traced: ClassVar[bool] = True
 
     query: str
     """Words or a question."""
@@ -71,7 +75,7 @@ class Search(Operation[SearchReport], frozen=True):
         check_search(self.query, self.top_k, self.threshold)
         check_budget(self.rerank_budget_s)
 
-    async def run(self, session: EngineSession) -> SearchReport:
+    async def run(self, session: Session) -> SearchReport:
         """Return the hits, best first.
 
         Raises:
@@ -83,14 +87,14 @@ class Search(Operation[SearchReport], frozen=True):
         self.check()
         if self.snapshot is None:
             return await self._search(session, self.collection)
-        store = await session.code_store()
-        return await search_snapshot(
-            store,
+        report: SearchReport = await operations_plugin("search-snapshot")(
+            session,
             SnapshotChoice.of(self.snapshot),
             lambda collection: self._search(session, collection),
         )
+        return report
 
-    async def _search(self, session: EngineSession, collection: str) -> SearchReport:
+    async def _search(self, session: Session, collection: str) -> SearchReport:
         services = RetrievalClients(
             session.client,
             collection=collection,
@@ -115,6 +119,14 @@ class Search(Operation[SearchReport], frozen=True):
     def count(self, result: SearchReport) -> int:
         """Return the number of hits."""
         return len(result.results)
+
+    def state_after(
+        self, calls: Sequence[TracedCall], result: SearchReport | None
+    ) -> dict[str, Any]:
+        """Return what it narrowed by and found."""
+        from whence.operations.pipeline_states import search_state
+
+        return search_state(calls, result)
 
 
 async def _located(

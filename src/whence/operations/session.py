@@ -19,8 +19,7 @@ from whence.retrieval.pipeline import check_text
 from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
-    from whence.answering.standing import WholeRanking
-    from whence.code.snapshots.protocols import CodeStore
+    from whence.answering.question_rankings import WholeRanking
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
@@ -45,7 +44,7 @@ _SEARCH_TYPES = ("embedding", "search", "text-fetcher", "reranker")
 _NOT_OPEN_HINT = "use it inside `async with Engine(...) as engine:`"
 
 
-class EngineSession:
+class Session:
     """What every operation of an engine works with; opened and closed by the engine."""
 
     client: FlowClient
@@ -114,11 +113,6 @@ class EngineSession:
     async def store(self) -> Store:
         """Return the store, opened on first use."""
         store: Store = await self.resources.get("store")
-        return store
-
-    async def code_store(self) -> CodeStore:
-        """Return the store of code snapshots, opened on first use."""
-        store: CodeStore = await self.resources.get("store")
         return store
 
     async def ask(

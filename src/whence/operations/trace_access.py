@@ -25,7 +25,7 @@ from whence.store.protocols import SupportsIntegrity
 from whence.store.trace_body import pack, read_record
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.provenance.outcome import WhyNot
     from whence.store.protocols import Store, TraceStore
 
@@ -70,12 +70,12 @@ async def delay_refusal(loading: Awaitable[T]) -> T:
     raise refused
 
 
-async def load_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
+async def load_trace(session: Session, answer_id: str, access: Access) -> ReadableTrace:
     """Load the trace of an answer for a reader; see `find_trace`. Hidden and missing take equally long."""
     return await delay_refusal(find_trace(session, answer_id, access))
 
 
-async def find_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
+async def find_trace(session: Session, answer_id: str, access: Access) -> ReadableTrace:
     """Load the trace of an answer for a reader.
 
     It does not exist for readers without all rights of the question: what was found, or that nothing was, could
@@ -147,7 +147,7 @@ def _decoy_trace(collection: str) -> bytes:
     return zlib.compress(pack(record))
 
 
-async def wait_for_traces(session: EngineSession) -> None:
+async def wait_for_traces(session: Session) -> None:
     """Wait until the traces of the latest answers of this engine are stored, 3 s at most."""
     store = await session.store()
     end = time.monotonic() + _RECORDER_TIMEOUT_S
@@ -155,7 +155,7 @@ async def wait_for_traces(session: EngineSession) -> None:
         await _record(store, answer_id, asked, end - time.monotonic())
 
 
-async def explain(session: EngineSession, answer_id: str, access: Access) -> Trace:
+async def explain(session: Session, answer_id: str, access: Access) -> Trace:
     """Return the trace of an answer without the candidates that the reader may not see.
 
     It states the rights of the question, whether it is as it was recorded, the answer, the titles of passages,

@@ -2,8 +2,8 @@
 
 In: a recorded answer, the id of a passage or document, the rights of the reader. Out: a `WhyNot`. A passage
 that the trace names is explained by the trace. Any other visible one is looked up in the ranking of the
-recorded question over all that the reader may see, by the search services of the flow (`answering.standing`);
-cost and time are those of two searches, one of them without a limit.
+recorded question over all that the reader may see, by the search services of the flow
+(`answering.question_rankings`); cost and time are those of two searches, one of them without a limit.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import msgspec
 from msgspec.structs import replace
 from rapidfuzz import fuzz, process
 
-from whence.answering.standing import AskedBefore, Standing, find_standing
-from whence.code.walk_outcome import walk_outcome
+from whence.answering.question_rankings import AskedBefore, QuestionRankings, find_rankings
 from whence.operations.passage_support import measure_support
+from whence.operations.plugins import operations_plugin
 from whence.operations.trace_access import ReadableTrace, load_trace
 from whence.provenance.outcome import WhyNot, outcome_sentence
 from whence.provenance.reasons import OUTCOMES
@@ -43,7 +43,7 @@ from whence.text.normalization import FUNCTION_WORDS
 from whence.text.spelling import as_written, query_tokens
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.provenance.trace import Trace
     from whence.schema.access import Access
     from whence.schema.texts import ChunkText
@@ -65,7 +65,7 @@ _SCORE_PLACES = 5
 _WORDS_ALONE = frozenset({"question_not_embedded", "dense_leg_missing"})
 
 
-async def why_not(session: EngineSession, item: str, answer_id: str, access: Access) -> WhyNot:
+async def why_not(session: Session, item: str, answer_id: str, access: Access) -> WhyNot:
     """Return why a chunk or document is not in an answer.
 
     An item that the reader may not see is answered like one that does not exist, with the code `unknown`.
@@ -78,9 +78,7 @@ async def why_not(session: EngineSession, item: str, answer_id: str, access: Acc
     return await outcome_of(session, await load_trace(session, answer_id, access), item, access)
 
 
-async def outcome_of(
-    session: EngineSession, loaded: ReadableTrace, item: str, access: Access
-) -> WhyNot:
+async def outcome_of(session: Session, loaded: ReadableTrace, item: str, access: Access) -> WhyNot:
     """Return the same for an answer whose trace is loaded."""
     outcome = recorded_outcome(loaded.trace, item, visible=loaded.visible)
     lookup = _Lookup(session, await session.store(), loaded, access)
@@ -100,7 +98,7 @@ async def outcome_of(
 class _Lookup:
     """One question of a reader about one answer."""
 
-    session: EngineSession
+    session: Session
     store: Store
     loaded: ReadableTrace
     access: Access
@@ -153,13 +151,13 @@ class _Lookup:
             # A trace of another program: what it searched for is not known.
             return replace(outcome, chunk_id=chunk_ids[0])
         filters = self.filters
-        standing = await self._standing(filters)
-        best = self._best(standing, chunk_ids)
+        rankings = await self._rankings(filters)
+        best = self._best(rankings, chunk_ids)
         excluded = await self._excluded_by(best, filters) if filters else []
         if excluded:
-            standing = await self._standing({})
-            best = self._best(standing, chunk_ids)
-        numbers = await self._numbers(standing, best)
+            rankings = await self._rankings({})
+            best = self._best(rankings, chunk_ids)
+        numbers = await self._numbers(rankings, best)
         outcome = replace(
             outcome,
             chunk_id=best,
@@ -167,7 +165,7 @@ class _Lookup:
             excluded_by=tuple(excluded),
             numbers=outcome.numbers | numbers,
         )
-        if len(standing.plan.queries) > 1 and (query := standing.nearest_query(best)):
+        if len(rankings.plan.queries) > 1 and (query := rankings.nearest_query(best)):
             own: dict[str, Scalar] = {"query_rank": query.rank, "query_limit": query.limit}
             outcome = replace(outcome, nearest_query=query.text, numbers=outcome.numbers | own)
         return outcome
@@ -182,7 +180,7 @@ class _Lookup:
             or not isinstance(settings.get("fetch_limit"), int)
         ):
             return outcome
-        enters = await (await self._standing(self.filters)).enters_at(outcome.chunk_id)
+        enters = await (await self._rankings(self.filters)).enters_at(outcome.chunk_id)
         limit = "doc_limit" if outcome.code == "over_limit" else "fetch_limit"
         return replace(outcome, numbers=outcome.numbers | {f"enters_at_{limit}": enters})
 
@@ -191,7 +189,10 @@ class _Lookup:
         is_code = self.settings.get("flow") == CODE_RAG
         if not is_code or outcome.code not in ("not_retrieved", "over_limit"):
             return outcome
-        return await walk_outcome(self.session, self.settings, self.trace, outcome, self.access)
+        found: WhyNot = await operations_plugin("walk-outcome")(
+            self.session, self.settings, self.trace, outcome, self.access
+        )
+        return found
 
     async def with_support(self, outcome: WhyNot) -> WhyNot:
         """Return how well a passage answers that the writer read and did not cite."""
@@ -213,7 +214,7 @@ class _Lookup:
         outcome = replace(outcome, missing_words=missing, stage=OUTCOMES[outcome.code].stage)
         return replace(outcome, reason=outcome_sentence(outcome))
 
-    async def _standing(self, filters: Mapping[str, Any]) -> Standing:
+    async def _rankings(self, filters: Mapping[str, Any]) -> QuestionRankings:
         settings, trace = self.settings, self.trace
         retrieval = RetrievalClients(
             self.session.client,
@@ -240,27 +241,27 @@ class _Lookup:
         )
         info = await self.store.collection(self.collection)
         most = min(_MOST_RANKED, max(pool, info.chunks if info else 1))
-        return await find_standing(retrieval, asked, most, self.session.rankings)
+        return await find_rankings(retrieval, asked, most, self.session.rankings)
 
-    def _best(self, standing: Standing, chunk_ids: Iterable[str]) -> str:
+    def _best(self, rankings: QuestionRankings, chunk_ids: Iterable[str]) -> str:
         """Return the chunk that is ranked best; the first one when none is ranked."""
         wanted = list(chunk_ids)
-        places = {one: found.rank for one in wanted if (found := standing.candidate(one))}
+        places = {one: found.rank for one in wanted if (found := rankings.candidate(one))}
         return min(places, key=places.__getitem__, default=wanted[0])
 
-    async def _numbers(self, standing: Standing, chunk_id: str) -> dict[str, Scalar | None]:
+    async def _numbers(self, rankings: QuestionRankings, chunk_id: str) -> dict[str, Scalar | None]:
         """Return rank, scores and cut of a chunk, and what would have retrieved it."""
-        one = standing.candidate(chunk_id)
-        within = standing.within
+        one = rankings.candidate(chunk_id)
+        within = rankings.within
         limit = "seed_limit" if self.settings.get("flow") == CODE_RAG else "fetch_limit"
-        enters = await standing.enters_at(chunk_id)
+        enters = await rankings.enters_at(chunk_id)
         numbers: dict[str, Scalar | None] = {
-            "passages": len(standing.everything.candidates),
+            "passages": len(rankings.everything.candidates),
             "rank": one.rank if one else None,
             **{name: getattr(one, name) if one else None for name in SCORE_PREDICATES},
             **cut_numbers(within.kept[-1:], one.score if one else None),
             f"enters_at_{limit}": enters,
-            "changed": self._has_changed(standing),
+            "changed": self._has_changed(rankings),
             "retrieved_today": any(kept.chunk_id == chunk_id for kept in within.kept),
         }
         if not self.settings.get("rerank") and limit == "fetch_limit":
@@ -269,9 +270,9 @@ class _Lookup:
         absent = {"graph_score", "name_score"}
         return {key: v for key, v in numbers.items() if v is not None or key not in absent}
 
-    def _has_changed(self, standing: Standing) -> bool:
+    def _has_changed(self, rankings: QuestionRankings) -> bool:
         """Return whether a candidate of the trace has another score now, or is gone."""
-        now = {one.chunk_id: one.score for one in standing.within.candidates}
+        now = {one.chunk_id: one.score for one in rankings.within.candidates}
         before = [one for one in self.trace.candidates if one.score is not None]
         return any(
             one.chunk_id not in now

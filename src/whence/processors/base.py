@@ -102,7 +102,7 @@ class Processor:
     emits: ClassVar[Mapping[str, type[Message]]] = {}
     #: Parameters with defaults and ranges.
     Parameters: ClassVar[type[msgspec.Struct]] = NoParameters
-    #: Resources it is built with: `store`, `embedder`, `reranker`, `writer`.
+    #: Resources it is built with: `store`, `embedder`, `reranker`, `writer`, or one of a plug-in.
     needs: ClassVar[tuple[str, ...]] = ()
     #: True when handling a message has effects: a ledger, shared by all copies of the processor, then keeps a
     #: redelivered message from being handled again.

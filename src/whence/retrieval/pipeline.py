@@ -30,7 +30,7 @@ from whence.retrieval.results import (
 from whence.retrieval.services import (
     PlannedQuery,
     RetrievalServices,
-    both_readings,
+    blend_query_vectors,
 )
 from whence.schema.errors import (
     BadInput,
@@ -228,12 +228,12 @@ class _Searched(msgspec.Struct, frozen=True):
 async def _search_corrected(
     services: RetrievalServices, query: str, limit: int, threshold: float, *, exact: bool
 ) -> _Searched:
-    """Embed a query and search; again with its corrections, if any, and the vector of both readings."""
+    """Embed a query and search; again with its corrections, if any, and the blend of both vectors."""
     corrections: tuple[Correction, ...] = ()
     written = None
     while True:
         vector, not_embedded = await _embed(services, query)
-        written = vector = both_readings(written, vector)
+        written = vector = blend_query_vectors(written, vector)
         embedded_at = time.perf_counter()
         asked = PlannedQuery(query, vector, limit, spelling=not (exact or corrections))
         found = await find_candidates(services, [asked], limit=limit, threshold=threshold)

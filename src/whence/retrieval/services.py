@@ -112,12 +112,12 @@ class Vector(msgspec.Struct, frozen=True):
     """Model that made it; a search refuses a vector of another model than its collection's."""
 
 
-#: Weight of a query as it was written in the vector of its two readings; its correction has 1. A model reads a
+#: Weight of a query as it was written in the blend of its vectors; its correction has 1. A model reads a
 #: misspelt word by its pieces, and mostly well; words alone need the correction.
 _AS_WRITTEN_WEIGHT = 2.0
 
 
-def both_readings(written: Any, corrected: Any) -> Any:
+def blend_query_vectors(written: Any, corrected: Any) -> Any:
     """Return the vector of a query with corrected words: two parts as it was written, one as it was corrected.
 
     The reader may have meant either. Measurements: docs/benchmarks.md.

@@ -1,1 +1,1 @@
-"""Loaders of source code; `ingest.loader_registry` finds them."""
+"""Loaders of source code; entry points of `whence.loaders` name them."""

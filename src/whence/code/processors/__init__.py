@@ -1,1 +1,1 @@
-"""Processors of code; `flow.registry` names them."""
+"""Processors of code; entry points of `whence.processors` name them."""

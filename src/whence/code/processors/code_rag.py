@@ -83,7 +83,7 @@ class CodeRagProcessor(StreamingProcessor):
     }
     emits = {"explain": ExplainEvent, "trace": TraceRecord}
     Parameters = CodeRagParameters
-    needs = ("store",)
+    needs = ("snapshots",)
 
     parameters: CodeRagParameters
 
@@ -91,11 +91,11 @@ class CodeRagProcessor(StreamingProcessor):
         self,
         parameters: CodeRagParameters | None = None,
         *,
-        store: CodeStore,
+        snapshots: CodeStore,
         sources: Sources = Sources(),  # noqa: B008 - immutable
     ) -> None:
         super().__init__(parameters)
-        self._store = store
+        self._snapshots = snapshots
         self._sources = sources
 
     async def handle_stream(
@@ -116,12 +116,12 @@ class CodeRagProcessor(StreamingProcessor):
                 cannot be part of an IRI.
             NotFound: The snapshot does not exist.
         """
-        parameters, store = self.parameters, self._store
+        parameters, snapshots = self.parameters, self._snapshots
         _check_code_request(message, parameters)
         if message.snapshot:
-            record = await store.resolve_snapshot(message.snapshot, within=message.set_name)
+            record = await snapshots.resolve_snapshot(message.snapshot, within=message.set_name)
         else:
-            record = await store.resolve_set(message.set_name, message.snapshot_source)
+            record = await snapshots.resolve_set(message.set_name, message.snapshot_source)
         direction = message.direction or parameters.direction
         prioritize = message.prioritize or parameters.prioritize
         budget = message.budget or TextBudget(

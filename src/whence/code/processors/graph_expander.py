@@ -39,15 +39,15 @@ class GraphExpanderProcessor(Processor):
     summary = "nodes of code to the visible nodes and edges around them"
     serves = EXPAND
     Parameters = GraphExpanderParameters
-    needs = ("store",)
+    needs = ("snapshots",)
 
     parameters: GraphExpanderParameters
 
     def __init__(
-        self, parameters: GraphExpanderParameters | None = None, *, store: CodeStore
+        self, parameters: GraphExpanderParameters | None = None, *, snapshots: CodeStore
     ) -> None:
         super().__init__(parameters)
-        self._store = store
+        self._snapshots = snapshots
 
     async def handle(self, message: ExpandRequest, context: Context) -> ExpandResponse:
         """Walk once."""
@@ -60,4 +60,4 @@ class GraphExpanderProcessor(Processor):
                     f"{name} must be at most {most}, not {value}",
                     hint=f"ask for less, or raise `{name}` of the graph expander",
                 )
-        return await self._store.expand(message, travel=self.parameters.travel)
+        return await self._snapshots.expand(message, travel=self.parameters.travel)

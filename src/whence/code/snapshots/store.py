@@ -1,4 +1,4 @@
-"""Snapshots of code in the PostgreSQL store, over a connection pool; `CodeStore` documents the methods."""
+"""Snapshots of code in PostgreSQL, over the connections of its store; `CodeStore` documents the methods."""
 
 from __future__ import annotations
 
@@ -51,27 +51,36 @@ _DELETE_EMPTY_SETS = """
 _DELETE_RUNS = "DELETE FROM code_import WHERE snapshot_id = $1 AND status <> 'running'"
 
 
-class PostgresCode(PostgresPart):
-    """Snapshots and sets; implements `CodeStore`."""
+class PostgresCode:
+    """Snapshots and sets; implements `CodeStore`.
+
+    Args:
+        store: Lends its connections, clock and time limit; the caller closes it.
+    """
+
+    def __init__(self, store: PostgresPart) -> None:
+        self._pool = store.pool
+        self._clock = store.clock
+        self._write_timeout_s = store.write_timeout_s
 
     async def snapshots(self) -> list[SnapshotRecord]:
         """Return all published snapshots, newest first; regardless of rights."""
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             return [snapshot_record(row) for row in await connection.fetch(_NEWEST_FIRST)]
 
     async def sets(self) -> list[SnapshotSet]:
         """Return all sets by name; regardless of rights."""
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             return snapshot_sets(await connection.fetch(_SETS_BY_NAME))
 
     async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
         """Return the newest active snapshot that has this id, head sha, branch or tag."""
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             return await _resolve(connection, reference, within)
 
     async def resolve_set(self, name: str, source: SnapshotSource = "primary") -> SnapshotRecord:
         """Return the first or the second snapshot of a set."""
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             members = await _active_members(connection, name)
             place = 0 if source == "primary" else 1
             if place >= len(members):
@@ -87,7 +96,7 @@ class PostgresCode(PostgresPart):
     @asynccontextmanager
     async def importing(self) -> AsyncIterator[CodeImport]:
         """Run an import for the time of a block; what it does not publish is removed."""
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             run = PostgresImport(connection, self._write_timeout_s, self._clock)
             await run.sweep()
             try:
@@ -99,7 +108,7 @@ class PostgresCode(PostgresPart):
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
         """Make a set of published snapshots, replacing any of that name."""
-        async with self.pool.connection() as connection, connection.transaction():
+        async with self._pool.connection() as connection, connection.transaction():
             found = [await _resolve(connection, one, "") for one in references]
             members = [
                 SetMember(ref=reference, snapshot_id=one.info.snapshot_id)
@@ -110,7 +119,7 @@ class PostgresCode(PostgresPart):
 
     async def set_active(self, name: str, active: bool) -> None:
         """Switch a set, or else a snapshot by its id, on or off."""
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             for statement in (_SWITCH_SET, _SWITCH_SNAPSHOT) if is_text(name) else ():
                 if await connection.execute(statement, name, active) != "UPDATE 0":
                     return
@@ -118,7 +127,7 @@ class PostgresCode(PostgresPart):
 
     async def remove_set(self, name: str) -> None:
         """Delete a set; its snapshots stay."""
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             deleted = await connection.execute(_DELETE_SET, name)
         if deleted == "DELETE 0":
             raise NotFound(f"there is no set {name!r}", hint="see whence snapshots")
@@ -130,7 +139,7 @@ class PostgresCode(PostgresPart):
         """
         if not is_text(snapshot_id):
             raise missing_snapshot(snapshot_id)
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             async with connection.transaction():
                 collection_id = await connection.fetchval(_DELETE_SNAPSHOT, snapshot_id)
                 if collection_id is None:
@@ -142,7 +151,7 @@ class PostgresCode(PostgresPart):
 
     async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
         """Expand nodes along the graph of a snapshot."""
-        async with self.pool.connection() as connection:
+        async with self._pool.connection() as connection:
             return await expansion.expand(connection, request, travel=travel)
 
 

@@ -185,7 +185,7 @@ class PostgresDocuments(PostgresPart):
             check_documents(info, documents)
             if not documents:
                 return
-            await index_words(connection, collection, self._write_timeout_s)
+            await index_words(connection, collection, self.write_timeout_s)
             classes = await intern_classes(connection, {one.draft.tags for one in documents})
             boosts = await reindexing.read_field_boosts(connection, collection)
             words = await asyncio.to_thread(_words, documents, boosts)
@@ -203,7 +203,7 @@ class PostgresDocuments(PostgresPart):
                 ids = [one.draft.document_id for one in documents]
                 drafts = [one.draft for one in documents]
                 states = [(one.document_id, classes[one.tags], one.digest) for one in drafts]
-                at = self._clock()
+                at = self.clock()
                 version = await change_log.log_replaced(connection, locked.id, at, states)
                 await self._keep_former(connection, locked.id, version, at)
                 async with _removing(connection, locked.id, ids):
@@ -219,7 +219,7 @@ class PostgresDocuments(PostgresPart):
         self, connection: Connection, collection: str
     ) -> AsyncIterator[LockedCollection]:
         """Write to a locked collection in one transaction, then start due maintenance."""
-        async with write_transaction(connection, *write_settings(self._write_timeout_s)):
+        async with write_transaction(connection, *write_settings(self.write_timeout_s)):
             locked = await lock_collection(connection, collection)
             await reindexing.ensure_indexed(connection, locked.id)
             yield locked
@@ -234,12 +234,12 @@ class PostgresDocuments(PostgresPart):
             check_tags(tag, f"document {one[:100]!r}")
         async with self.pool.connection() as connection:
             await writable_collection(connection, collection)
-            await index_words(connection, collection, self._write_timeout_s)
+            await index_words(connection, collection, self.write_timeout_s)
             classes = await intern_classes(connection, set(known.values()))
             numbers = [classes[tag] for tag in known.values()]
             async with self._writing(connection, collection) as locked:
                 await change_log.log_tagged(
-                    connection, locked.id, self._clock(), list(known), numbers
+                    connection, locked.id, self.clock(), list(known), numbers
                 )
                 moved = await connection.fetch(_RETAG, locked.id, list(known), numbers)
                 former = {row["ord"]: row["class_id"] for row in moved}
@@ -255,7 +255,7 @@ class PostgresDocuments(PostgresPart):
             await writable_collection(connection, collection)
             async with self._writing(connection, collection) as locked:
                 if await reindexing.read_field_boosts(connection, collection) != boosts:
-                    await change_log.log_settings(connection, locked.id, self._clock())
+                    await change_log.log_settings(connection, locked.id, self.clock())
                     await reindexing.set_field_boosts(connection, locked.id, boosts)
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
@@ -264,9 +264,9 @@ class PostgresDocuments(PostgresPart):
         async with self.pool.connection() as connection:
             if await find_writable(connection, collection) is None:
                 return 0
-            await index_words(connection, collection, self._write_timeout_s)
+            await index_words(connection, collection, self.write_timeout_s)
             async with self._writing(connection, collection) as locked:
-                at = self._clock()
+                at = self.clock()
                 version = await change_log.log_removed(connection, locked.id, at, ids)
                 await self._keep_former(connection, locked.id, version, at)
                 async with _removing(connection, locked.id, ids) as removed:
@@ -316,7 +316,7 @@ class PostgresDocuments(PostgresPart):
         async with self.pool.connection() as connection:
             if await find_writable(connection, collection) is None:
                 return DocumentParts(), DocumentParts()
-            await index_words(connection, collection, self._write_timeout_s)
+            await index_words(connection, collection, self.write_timeout_s)
             async with self._writing(connection, collection) as locked:
                 places = await forward_index.chunk_slots(connection, locked.id, document_id)
                 ords, slots = list(places), list(places.values())
@@ -325,7 +325,7 @@ class PostgresDocuments(PostgresPart):
                     Home(self.pool.home).erasure_mark.touch(mode=0o600)
                 # A trace that is recorded later is compared with the log as it is then.
                 await lock_traces(connection)
-                await change_log.log_erased(connection, locked.id, self._clock(), document_id)
+                await change_log.log_erased(connection, locked.id, self.clock(), document_id)
                 await connection.execute(_DELETE_FORMER, locked.id, document_id)
                 async with _removing(connection, locked.id, [document_id]):
                     pass

@@ -10,7 +10,6 @@ import hashlib
 import re
 from functools import cache
 from importlib import resources
-from itertools import chain
 
 import msgspec
 
@@ -34,8 +33,6 @@ _RECORD = f"INSERT INTO {SCHEMA}.migration (version, name, checksum) VALUES ($1,
 _VECTOR_SCHEMA = """
 SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'
 """
-#: Packages with a folder of migrations, which are numbered in common.
-_PACKAGES = ("whence.code", "whence.store.postgres")
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
 
 
@@ -58,10 +55,9 @@ class Migration(msgspec.Struct, frozen=True):
 @cache
 def migrations() -> tuple[Migration, ...]:
     """Read all migrations in order."""
-    folders = [(resources.files(one) / "migrations").iterdir() for one in _PACKAGES]
     found = [
         Migration(int(matched[1]), matched[2], file.read_text(encoding="utf-8"))
-        for file in chain.from_iterable(folders)
+        for file in (resources.files("whence.store.postgres") / "migrations").iterdir()
         if (matched := _FILE.match(file.name))
     ]
     return tuple(sorted(found, key=lambda migration: migration.version))

@@ -47,8 +47,8 @@ class PostgresPart:
         self.pool = pool
         self.maintenance = maintenance
         self.cache = ByteCache(min(_MAX_BYTES, memory_bytes() // _OF_MEMORY))
-        self._write_timeout_s = write_timeout_s
-        self._clock = clock
+        self.write_timeout_s = write_timeout_s
+        self.clock = clock
         self._key = key
         self._keep_versions = keep_versions
         self._keep_traces = keep_traces

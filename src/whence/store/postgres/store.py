@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from whence.code.snapshots.store import PostgresCode
 from whence.store.chain_key import ChainKey
 from whence.store.change_log import KEEP_VERSIONS
 from whence.store.postgres.change_log import PostgresChangeLog
@@ -15,12 +14,12 @@ from whence.store.postgres.chunk_reader import PostgresTexts
 from whence.store.postgres.collections import PostgresCollections
 from whence.store.postgres.documents import PostgresDocuments
 from whence.store.postgres.driver import Connection, iso_utc
-from whence.store.postgres.expunging import PostgresExpunging
 from whence.store.postgres.former_documents import PostgresVersions
 from whence.store.postgres.ledger import PostgresLedger
 from whence.store.postgres.links.queries import PostgresLinks
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.migrate import SCHEMA
+from whence.store.postgres.physical_erasure import PostgresPhysicalErasure
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.search import PostgresSearch
 from whence.store.postgres.server.server import EmbeddedServer
@@ -93,16 +92,15 @@ class PostgresStore(
     PostgresCollections,
     PostgresDocuments,
     PostgresVersions,
-    PostgresExpunging,
+    PostgresPhysicalErasure,
     PostgresSearch,
     PostgresChangeLog,
     PostgresTexts,
     PostgresSymbols,
     PostgresLinks,
-    PostgresCode,
     PostgresTraces,
 ):
-    """Chunks, traces, names and code snapshots over one connection pool.
+    """Chunks, traces and names over one connection pool.
 
     Its methods are those of its bases; `whence.store.protocols` specifies them. Open it with
     `async with await PostgresStore.connect(...)`.

@@ -152,7 +152,7 @@ class PostgresIntegrity(PostgresPart):
 
     @cached_property
     def _chain(self) -> TraceChain:
-        return TraceChain(self._key, self._clock)
+        return TraceChain(self._key, self.clock)
 
     async def adopt_traces(self) -> None:
         """Take the traces that earlier versions stored into a new chain, in one transaction.
@@ -173,7 +173,7 @@ class PostgresIntegrity(PostgresPart):
     async def _adopt(
         self, connection: Connection, rows: Sequence[Any], last: ChainEntry | None
     ) -> ChainEntry | None:
-        now = self._clock()
+        now = self.clock()
         for row in rows:
             try:
                 new, digest = make_row(read_record(row["body"]), row["recorded_at"])

@@ -76,7 +76,7 @@ class PostgresTraces(PostgresIntegrity):
     ) -> bool:
         """Store a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
-        row, digest = make_row(record, self._clock())
+        row, digest = make_row(record, self.clock())
         async with self.pool.connection() as connection:
             async with write_transaction(connection):
                 last = await self._chain.begin(connection)
@@ -114,7 +114,7 @@ class PostgresTraces(PostgresIntegrity):
         removed = faulty = 0
         after = _BEFORE_ALL
         # A trace is recorded later than its question was asked; former versions need the log of their time.
-        logged = min(before - _RECORDED_WITHIN, self._clock() - self._keep_versions)
+        logged = min(before - _RECORDED_WITHIN, self.clock() - self._keep_versions)
         async with self.pool.connection() as connection:
             if dry_run:
                 removed = await connection.fetchval(_COUNT_OLD, before)

@@ -6,12 +6,10 @@ import sys
 from collections.abc import Callable, Container
 from functools import partial
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec.structs import replace
 
-from whence.code.operations import AskCode
 from whence.operations.ask import Ask, AskLive
 from whence.operations.source_roots import find_source
 from whence.schema.code import SnapshotChoice
@@ -27,7 +25,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from whence.flow.settings import Settings
     from whence.schema.document_rag import Answer, Citation
+    from whence.surfaces.python.engine import Engine
 
 _Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is written.")]
 _Flow = Annotated[
@@ -53,17 +53,22 @@ def ask(
     printer = _StreamPrinter()
     live = stream and not as_json(context)
     on_text = printer.print_piece if live else None
-    operation: Ask | AskCode = AskLive.of(asked, on_text)
-    if flow == "code-rag" or snapshot is not None:
-        choice, named = snapshot or SnapshotChoice(), state_of(context).named
-        operation = replace(_about_code(asked, choice, named), chunk_callback=on_text)
-    models = "questions" if isinstance(operation, Ask) and operation.rerank else True
+    about_code = flow == "code-rag" or snapshot is not None
+    given = _options_of_code(asked, state_of(context).named) if about_code else {}
+
+    async def answered(engine: Engine, _: Settings) -> Answer:
+        if about_code:
+            choice = snapshot or SnapshotChoice()
+            return await engine.code.ask(snapshot=choice, chunk_callback=on_text, **given)
+        return await engine.run(AskLive.of(asked, on_text))
+
+    models = "questions" if asked.rerank and not about_code else True
     answer = run_with_engine(
         context,
-        lambda engine, _: engine.run(operation),
+        answered,
         reads=f"collection {asked.collection!r}",
         warm_up=asked.mode != "bm25" and models,
-        flow=flow or ("all-in-one" if isinstance(operation, Ask) else "code-rag"),
+        flow=flow or ("code-rag" if about_code else "all-in-one"),
         trace=trace,
     )
     _print(context, answer, printer, live)
@@ -79,13 +84,12 @@ _NOT_OF_CODE = {
 }
 
 
-def _about_code(asked: Ask, snapshot: SnapshotChoice, named: Container[str]) -> AskCode:
-    """Return the question about a snapshot."""
+def _options_of_code(asked: Ask, named: Container[str]) -> dict[str, Any]:
+    """Return the options of a question about a snapshot; `BadInput` for one that it does not have."""
     for name, (what, hint) in _NOT_OF_CODE.items():
         if name in named:
             raise BadInput(f"questions about code take no {what}", hint=hint)
-    given = {name: getattr(asked, name) for name in _OF_CODE if name in named}
-    return AskCode(snapshot=snapshot, **given)
+    return {name: getattr(asked, name) for name in _OF_CODE if name in named}
 
 
 def _print(context: typer.Context, answer: Answer, printer: _StreamPrinter, live: bool) -> None:

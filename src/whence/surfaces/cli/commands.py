@@ -1,12 +1,15 @@
 """The table of commands. A command's module is imported when the command is used.
 
 Importing all modules and building their options takes longer than most commands need to start.
+
+Other packages add commands through the entry-point group `whence.commands`: the name of an entry point is
+that of the command, its value a `Command`. A built-in command is found without reading entry points.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -17,12 +20,14 @@ from typer.main import get_command, get_group
 
 from whence.surfaces.cli.options import with_common_options
 
+GROUP = "whence.commands"
+
 
 class Command(NamedTuple):
     """A command, or a group of commands."""
 
     function: str
-    """`module:function` in `whence.surfaces.cli`; of a group, that of the bare group, empty for none."""
+    """`module:function`; of a group, that of the bare group, empty for none."""
     panel: str
     """Heading under which `whence --help` lists it."""
     examples: tuple[str, ...]
@@ -31,14 +36,19 @@ class Command(NamedTuple):
     """`module:function` by name, of a group."""
     help: str = ""
     """Help of a group without a function."""
+    after: str = ""
+    """Command that `whence --help` lists before it; without it the command comes last."""
 
 
 def _command(function: str, panel: str, *examples: str, **group: Any) -> Command:
-    return Command(function, panel, examples, **group)
+    """Return a command whose functions are in modules of this package."""
+    one = Command(function and f"{__package__}.{function}", panel, examples, **group)
+    members = {name: f"{__package__}.{place}" for name, place in one.members.items()}
+    return one._replace(members=members)
 
 
-#: Every command in the order of `whence --help`.
-COMMANDS: Mapping[str, Command] = {
+#: The built-in commands in the order of `whence --help`.
+_BUILT_IN: Mapping[str, Command] = {
     "index": _command(
         "index:index",
         "Documents",
@@ -112,36 +122,6 @@ COMMANDS: Mapping[str, Command] = {
         members={"prune": "prune:prune"},
         help="Remove old traces.",
     ),
-    "bundle": _command(
-        "bundle:bundle",
-        "Code",
-        "whence bundle checkout/ -o release-1.0.zip",
-        "whence bundle checkout/ -o shop.zip --repo Shop --acl staff",
-    ),
-    "import": _command(
-        "snapshots:import_bundles",
-        "Code",
-        "whence import release-1.0.zip",
-        "whence import release-1.0.zip release-1.1.zip --set releases",
-    ),
-    "expand": _command(
-        "code:expand",
-        "Code",
-        "whence expand C0005 --snapshot release-1.0",
-        "whence expand SQL:dbo.proc_Pay --snapshot release-1.0 --relation ReadsFrom --max-depth 4",
-    ),
-    "fetch": _command(
-        "code:fetch",
-        "Code",
-        "whence fetch --snapshot release-1.0 --seed C0005 --max-chars 8000",
-        "whence fetch --snapshot release-1.0 --seed C0005 --graph C0006 --budget-tokens 2000",
-    ),
-    "validate": _command(
-        "validate:validate",
-        "Quality",
-        "whence validate",
-        "whence validate --suite suite.yaml --report report.json",
-    ),
     "run": _command(
         "run:run",
         "Operation",
@@ -187,19 +167,6 @@ COMMANDS: Mapping[str, Command] = {
     "doctor": _command("doctor:doctor", "Operation", "whence doctor", "whence doctor --json"),
     "demo": _command("demo:demo", "Operation", "whence demo"),
     "help": _command("help_reference:show_page", "Operation", "whence help search"),
-    "snapshots": _command(
-        "snapshots:snapshots",
-        "Code",
-        "whence snapshots",
-        "whence snapshots --json",
-        members={
-            "activate": "snapshots:activate",
-            "deactivate": "snapshots:deactivate",
-            "purge": "snapshots:purge",
-            "remove": "snapshots:remove",
-            "set": "snapshots:make_set",
-        },
-    ),
     "models": _command(
         "",
         "Operation",
@@ -207,19 +174,6 @@ COMMANDS: Mapping[str, Command] = {
         "whence models install",
         members={"install": "models:install", "status": "models:status"},
         help="Install the local models and check them.",
-    ),
-    "eval": _command(
-        "",
-        "Quality",
-        "whence eval beir scifact/",
-        "whence eval gate --suite suite.json --baseline baseline.json --policy policy.json",
-        members={
-            "beir": "eval_beir:beir",
-            "gate": "eval_gate:gate",
-            "baseline": "eval_gate:baseline",
-            "compare": "eval_gate:compare",
-        },
-        help="Measure the quality of retrieval.",
     ),
     "dlq": _command(
         "",
@@ -235,6 +189,45 @@ COMMANDS: Mapping[str, Command] = {
         help="Dead letters: messages that could not be processed.",
     ),
 }
+
+
+class _Table(Mapping[str, Command]):
+    """All commands by name, in the order of `whence --help`."""
+
+    def __getitem__(self, name: str) -> Command:
+        if name in _BUILT_IN:
+            return _BUILT_IN[name]
+        from whence.schema.plugins import load_plugin
+
+        found = load_plugin(GROUP, name, what="the command")
+        if found is None:
+            raise KeyError(name)
+        command: Command = found
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        from whence.schema.plugins import plugin_names
+
+        added = [name for name in plugin_names(GROUP) if name not in _BUILT_IN]
+        followers: dict[str, list[str]] = {}
+        for name in added:
+            after = self[name].after
+            known = after in _BUILT_IN or after in added
+            followers.setdefault(after if known else "", []).append(name)
+
+        def listed(names: Iterable[str]) -> Iterator[str]:
+            for name in names:
+                yield name
+                yield from listed(followers.get(name, ()))
+
+        yield from listed((*_BUILT_IN, *followers.get("", ())))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+#: Every command, those of other packages included.
+COMMANDS: Mapping[str, Command] = _Table()
 
 
 class _Command(TyperCommand):
@@ -315,7 +308,5 @@ def _help_of(function: Callable[..., Any]) -> str:
 
 def _function(place: str) -> Callable[..., int | None]:
     module, _, name = place.partition(":")
-    function: Callable[..., int | None] = getattr(
-        import_module(f"whence.surfaces.cli.{module}"), name
-    )
+    function: Callable[..., int | None] = getattr(import_module(module), name)
     return function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,8 +69,20 @@ class Service:
         self, caller: Caller, operation: Operation[R], timeout_s: float = _TIMEOUT_S
     ) -> R:
         """Run an operation in its turn."""
-        async with self._admission.admit(operation.NAME, caller.share, timeout_s):
-            return await self._engine.run(operation)
+        return await self.call(
+            caller, operation.NAME, lambda engine: engine.run(operation), timeout_s
+        )
+
+    async def call(
+        self,
+        caller: Caller,
+        name: str,
+        work: Callable[[Engine], Awaitable[R]],
+        timeout_s: float = _TIMEOUT_S,
+    ) -> R:
+        """Use the engine in the turn of the caller; `name` is that of the operation."""
+        async with self._admission.admit(name, caller.share, timeout_s):
+            return await work(self._engine)
 
     async def search(self, caller: Caller, asked: Search) -> dict[str, Any]:
         """Search."""

@@ -3,21 +3,24 @@
 `search` and `fetch` have the shapes that connectors of chat products require: a result has an id, a title, a
 text and a URL that is never empty. A document without an address on the web has the URL of its resource,
 `whence://COLLECTION/DOCUMENT`.
+
+Other packages add tools through the entry-point group `whence.tools`: the name of an entry point is that of the
+tool, its value a `Tool`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from whence.code.operations import Expand, Fetch
 from whence.operations.ask import Ask
 from whence.operations.documents import ListDocuments, Show
 from whence.operations.explain import Explain, ExplainAbsence
-from whence.operations.json_documents import expand_document, why_not_document
+from whence.operations.json_documents import why_not_document
 from whence.operations.operation import Operation
 from whence.operations.search import Search
 from whence.provenance.render import render_trace
@@ -27,6 +30,7 @@ from whence.schema.code import SnapshotChoice
 from whence.schema.document_rag import STAGE_LABELS
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.places import DocumentText, locate
+from whence.schema.plugins import load_plugin, plugin_names
 from whence.schema.texts import TextBudget
 from whence.surfaces.http.auth import Caller
 from whence.surfaces.http.bodies import body_of, read_operation
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from whence.schema.terms import Triple
     from whence.surfaces.mcp.protocol import Progress
 
+GROUP: Final = "whence.tools"
 _SCHEME: Final = "whence"
 _TEXT: Final = "text/plain"
 #: Resources of one page of `resources/list`.
@@ -161,8 +166,13 @@ async def _fetch_node(
     service: Service, caller: Caller, asked: FetchDocument, snapshot: SnapshotChoice
 ) -> dict[str, Any]:
     budget = TextBudget(kind="chars", limit=_NODE_CHARS)
-    fetch = Fetch([asked.id], budget=budget, snapshot=snapshot, access=asked.access)
-    found = await service.run(caller, fetch)
+    found = await service.call(
+        caller,
+        asked.NAME,
+        lambda engine: engine.code.fetch(
+            [asked.id], budget=budget, snapshot=snapshot, access=asked.access
+        ),
+    )
     if not found.node_texts:
         raise NotFound(f"there is no node {asked.id!r} with a text that fits")
     node = msgspec.to_builtins(found.node_texts[0])
@@ -202,18 +212,22 @@ async def _why_not(
     return why_not_document(await service.run(caller, asked))
 
 
-async def _expand(service: Service, caller: Caller, asked: Expand, _: object) -> dict[str, Any]:
-    return expand_document(await service.run(caller, asked))
-
-
-TOOLS: Final = (
+_BUILT_IN: Final = (
     Tool("search", "Search passages", Search, _search),
     Tool("fetch", "Read a document", FetchDocument, _fetch),
     Tool("ask", "Ask a question", Ask, _ask),
     Tool("explain", "Explain an answer", Explain, _explain),
     Tool("why_not", "Why a passage is not in an answer", ExplainAbsence, _why_not),
-    Tool("expand", "Dependencies of code", Expand, _expand),
 )
+
+
+@cache
+def tools() -> Mapping[str, Tool]:
+    """Return all tools by name: the built-in ones, then those of other packages."""
+    found = {one.name: one for one in _BUILT_IN}
+    for name in plugin_names(GROUP):
+        found.setdefault(name, load_plugin(GROUP, name, what="the tool"))
+    return found
 
 
 async def _call(
@@ -375,16 +389,17 @@ class DocumentOffer:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._tools = {tool.name: tool for tool in TOOLS}
-        self.tools: Sequence[dict[str, Any]] = tuple(tool.description() for tool in TOOLS)
+        self.tools: Sequence[dict[str, Any]] = tuple(
+            tool.description() for tool in tools().values()
+        )
 
     async def call(
         self, caller: Caller, name: str, arguments: Mapping[str, Any], progress: Progress
     ) -> dict[str, Any]:
         """Return the result of a tool."""
-        tool = self._tools.get(name)
+        tool = tools().get(name)
         if tool is None:
-            raise BadInput(f"unknown tool {name!r}; the tools are {', '.join(self._tools)}")
+            raise BadInput(f"unknown tool {name!r}; the tools are {', '.join(tools())}")
         return await _call(tool, self._service, caller, arguments, progress)
 
     async def resources(self, caller: Caller, cursor: str) -> dict[str, Any]:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from whence.code.operations import CodeSnapshots
 from whence.operations.ask import AskLive, ChunkCallback, ExplainCallback
 from whence.operations.documents import ListCollections, ListDocuments, Remove, Show
 from whence.operations.erasure import Erasure
 from whence.operations.explain import Explain, ExplainAbsence, ExportEvidence
 from whence.operations.index import Index, StoreFiles
 from whence.operations.operation import Operation
+from whence.operations.plugins import operations_plugin
 from whence.operations.replay import Diff, ListChanges, Replay
 from whence.operations.search import Search
-from whence.operations.session import EngineSession
+from whence.operations.session import Session
 from whence.retrieval.pipeline import search_match, search_mode
 from whence.schema.access import Access
 from whence.surfaces.python.methods import method
@@ -29,6 +30,7 @@ from whence.surfaces.python.owner import OwnerOperations
 from whence.surfaces.python.texts import EngineTexts
 
 if TYPE_CHECKING:
+    from whence.code.operations import CodeSnapshots
     from whence.flow.settings import Settings
     from whence.flow.telemetry.monitor import FlowMonitor
     from whence.models.protocols import Embedder, Reranker, Writer
@@ -105,7 +107,7 @@ class Engine(EngineTexts):
             store=store,
         )
         traced = trace is not None or settings.trace_dir is not None
-        self._session = EngineSession(
+        self._session = Session(
             settings,
             objects,
             flow=flow,
@@ -114,7 +116,6 @@ class Engine(EngineTexts):
             traced=traced,
             monitor=monitor,
         )
-        self.code = CodeSnapshots(self._session)
         self.owner = OwnerOperations(self._session)
         if traced:
             from whence.operations.pipeline_trace import PipelineTracer
@@ -128,6 +129,12 @@ class Engine(EngineTexts):
 
     async def __aexit__(self, *error: Any) -> None:
         await self._session.close(*error)
+
+    @cached_property
+    def code(self) -> CodeSnapshots:
+        """Operations on snapshots of code."""
+        snapshots: CodeSnapshots = operations_plugin("code")(self._session)
+        return snapshots
 
     @property
     def is_open(self) -> bool:

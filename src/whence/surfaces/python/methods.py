@@ -19,7 +19,7 @@ from typing import (
 from whence.operations.operation import Operation, parameters
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,7 +29,7 @@ S = TypeVar("S")
 class HasSession(Protocol):
     """An object with a session, such as an engine."""
 
-    _session: EngineSession
+    _session: Session
 
 
 Method: TypeAlias = Callable[Concatenate[HasSession, P], Coroutine[Any, Any, R]]

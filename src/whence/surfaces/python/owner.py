@@ -16,13 +16,13 @@ from whence.operations.owner import (
 from whence.surfaces.python.methods import method
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
 
 
 class OwnerOperations:
     """Erase documents, explain who sees them, verify and prune traces; in use while the engine is open."""
 
-    def __init__(self, session: EngineSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
 
     erase = method(Erase)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Purpose
 
 if TYPE_CHECKING:
-    from whence.operations.session import EngineSession
+    from whence.operations.session import Session
     from whence.store.protocols import CollectionInfo
 
 
 class EngineTexts:
     """Part of `Engine`."""
 
-    _session: EngineSession
+    _session: Session
 
     async def collections(self) -> list[CollectionInfo]:
         """Return all collections by name; counts include hidden documents."""

@@ -97,7 +97,7 @@ _EXTERNAL = (
 _FOUND = "another process wrote these files meanwhile; run the same command again"
 
 
-class PostgresExpunging(PostgresPart):
+class PostgresPhysicalErasure(PostgresPart):
     """Implements the part of `Store` that removes what erased documents left in files."""
 
     async def expunge(self, texts: Sequence[str], *, progress: Progress | None = None) -> Expunged:

@@ -1,6 +1,6 @@
-"""Where a passage stands among everything that a recorded question could have retrieved.
+"""The rank of a passage among everything that a recorded question could have retrieved.
 
-In: the question as it was searched for, its limits, and a reader. Out: a `Standing`: the ranking without
+In: the question as it was searched for, its limits, and a reader. Out: `QuestionRankings`: the ranking without
 limits, the ranking within them, and the least limit that retrieves a passage.
 
 Both rankings come from the search that answers questions. Cost: two searches for each query of the question,
@@ -77,7 +77,7 @@ class WholeRanking:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QuestionRankings:
     """The rankings of a recorded question for one reader, as its collection is now."""
 
     asked: AskedBefore
@@ -162,9 +162,9 @@ class Standing:
         return retrieves
 
 
-async def find_standing(
+async def find_rankings(
     retrieval: RetrievalClients, asked: AskedBefore, most: int, kept: dict[Hashable, WholeRanking]
-) -> Standing:
+) -> QuestionRankings:
     """Search as the question did, within its limits and without them.
 
     The search within the limits states the version of the collection that it saw. A ranking of that version,
@@ -205,7 +205,7 @@ async def find_standing(
         if len(retrieval.versions) == 1 and 0 not in retrieval.versions:
             kept.clear()
             kept[key] = everything
-    return Standing(asked, retrieval, plan, everything, within)
+    return QuestionRankings(asked, retrieval, plan, everything, within)
 
 
 def _rank(chunk_id: str, ranking: SearchResponse) -> int:

@@ -21,7 +21,7 @@ from whence.provenance.checking import check_trace
 from whence.schema.codec import decode_as, encode
 from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import NotFound, Unavailable
-from whence.store.postgres import expunging
+from whence.store.postgres import physical_erasure
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.protocols import ErasedMeanwhile
@@ -184,7 +184,7 @@ async def test_words_that_another_document_has_are_not_counted(home: Path) -> No
 
 async def test_an_older_reader_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction that still sees the rows ends the wait with an error; the next call finishes."""
-    monkeypatch.setattr(expunging, "_PATIENCE_S", 0.3)
+    monkeypatch.setattr(physical_erasure, "_PATIENCE_S", 0.3)
     async with opened(home) as engine, EmbeddedServer(home) as server:
         reader = await asyncpg.connect(server.url())
         async with reader.transaction(isolation="repeatable_read"):
@@ -203,7 +203,7 @@ async def test_an_older_reader_is_waited_for(home: Path, monkeypatch: pytest.Mon
 async def test_a_used_table_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer delays the rewriting; readers go on meanwhile, and the erasure ends when the writer does."""
     async with opened(home) as engine, EmbeddedServer(home) as server:
-        monkeypatch.setattr(expunging, "_LOCK_TIMEOUT_MS", 50)
+        monkeypatch.setattr(physical_erasure, "_LOCK_TIMEOUT_MS", 50)
         writer = await asyncpg.connect(server.url())
         transaction = writer.transaction()
         await engine.search("warm")

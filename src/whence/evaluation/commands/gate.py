@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from whence.evaluation.commands.beir import working_reranker
 from whence.schema.errors import BadInput, ModelMissing
-from whence.surfaces.cli.eval_beir import working_reranker
 from whence.surfaces.cli.options import ReaderAccess
 from whence.surfaces.cli.output import (
     console,
