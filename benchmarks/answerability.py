@@ -16,7 +16,7 @@ import asyncio
 import json
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,14 +24,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.answers.questions import read_questions
 from whence.flow.settings import Settings
 from whence.models.factory import ModelSettings, make_embedder
 from whence.models.late_interaction import SpanReader
-from whence.models.protocols import Reading, WriteRequest
+from whence.models.protocols import Reading, WritePiece, WriteRequest
 from whence.quoting import answerability
 from whence.quoting.answerability import FIELDS, Basis, Features, features
 from whence.quoting.evidence_choice import examine
 from whence.quoting.evidence_spans import all_spans
+from whence.quoting.extractive_writer import ExtractiveWriter
+from whence.surfaces.python.engine import Engine
 from whence.text.normalization import LANGUAGE_CODES
 from whence.text.overlap import inverse_document_frequencies, overlap, words_of
 
@@ -41,6 +44,9 @@ _PASSAGES = 8
 _LANGUAGE_OF = {code: name for name, code in LANGUAGE_CODES.items()}
 #: Codes of languages that are also read by the model; in other scripts it takes long and tells nothing.
 _READ = frozenset(("en", "de", "es"))
+#: Wrong answers that one needless refusal costs: most questions that people ask have an answer, and whoever
+#: reads a wrong one sees its source beside it.
+_NEEDLESS = 3.0
 #: Strength of the penalty on large weights.
 _RIDGE = 1.0
 
@@ -100,18 +106,16 @@ async def cases(path: Path, reader: SpanReader | None, embedder: Any, most: int)
                 documents=tuple(passages[i][1] for i in kept),
                 sections=tuple(passages[i][0] for i in kept),
             )
-            case = await _case(request, reader, answer if gold in kept else "")
+            is_there = gold in kept
+            case = await _case(request, reader, _Holds(answer) if is_there else None)
             if case is not None:
-                spans, holds = case
                 name = path.name.split(".")[0]
-                found.append(
-                    Case(name, _LANGUAGE_OF[code], page, with_answer and gold in kept, spans, holds)
-                )
+                found.append(Case(name, _LANGUAGE_OF[code], page, is_there, *case))
     return found
 
 
 async def _case(
-    request: WriteRequest, reader: SpanReader | None, answer: str
+    request: WriteRequest, reader: SpanReader | None, holds: Callable[[str], bool] | None
 ) -> tuple[dict[Basis, list[Features]], list[bool]] | None:
     words = words_of(request.query, request.documents)
     everything = all_spans(request, words)
@@ -124,7 +128,48 @@ async def _case(
         embedded = Reading(reading.vectors, reading.cosines)
         bases["embedder"] = features(asked, spans, embedded, 0)
         bases[found.basis] = features(asked, spans, reading, 0)
-    return bases, [bool(answer) and answer in one.text for one in spans]
+    return bases, [holds is not None and holds(one.text) for one in spans]
+
+
+class _Holds(NamedTuple):
+    """Whether a text has an answer."""
+
+    answer: str
+
+    def __call__(self, text: str) -> bool:
+        return self.answer in text
+
+
+class _Requests(ExtractiveWriter):
+    """Keeps what the writer is given."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.last: WriteRequest | None = None
+
+    async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
+        """See `Writer.write`."""
+        if request.template_id == "document-prompt":
+            self.last = request
+        async for piece in super().write(request):
+            yield piece
+
+
+async def set_cases(names: Sequence[str], home: Path, reader: SpanReader) -> list[Case]:
+    """Return the cases of our own questions about documentation, as the pipeline gives them to the writer."""
+    found = []
+    writer = _Requests()
+    async with Engine(home=home / "whence", writer=writer) as engine:
+        for one in read_questions(names):
+            writer.last = None
+            await engine.ask(one.question, collection=one.set)
+            if writer.last is None:
+                continue
+            case = await _case(writer.last, reader, one.holds if one.answerable else None)
+            if case is not None:
+                judged = int(one.split == "judge")
+                found.append(Case(one.set, "docs", judged, one.answerable, *case))
+    return found
 
 
 def table(some: Sequence[Case], basis: Basis) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -177,25 +222,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with question sets")
     parser.add_argument("--questions", type=int, default=150, help="of each set")
+    parser.add_argument("--sets", nargs="*", default=[], help="documentation sets, indexed before")
+    parser.add_argument("--home", type=Path, help="home of `python -m benchmarks.answers`")
     parser.add_argument("--keep", type=Path, help="file for the features that were read")
     parser.add_argument("--fit", action="store_true", help="write the weights")
     options = parser.parse_args()
-    some = asyncio.run(_read(options.data, options.questions))
+    some = asyncio.run(_read(options))
     if options.keep:
         options.keep.write_bytes(pickle.dumps(some))
     report(some, write=options.fit)
 
 
-async def _read(folder: Path, most: int) -> list[Case]:
+async def _read(options: argparse.Namespace) -> list[Case]:
     embedder = make_embedder(
         "local", msgspec.convert(Settings.load(), ModelSettings, from_attributes=True)
     )
     reader = SpanReader(embedder)
     found: list[Case] = []
-    for path in sorted(folder.glob("*.*.json")):  # noqa: ASYNC240 - nothing else runs
+    for path in sorted(options.data.glob("*.*.json")):
         served = path.name.split(".")[-2] in _READ
-        found += await cases(path, reader if served else None, embedder, most)
+        found += await cases(path, reader if served else None, embedder, options.questions)
         print(f"{path.name}: {len(found)} cases", file=sys.stderr)
+    if options.sets:
+        found += await set_cases(options.sets, options.home, reader)
     await embedder.aclose()
     return found
 
@@ -210,19 +259,43 @@ def report(some: Sequence[Case], *, write: bool) -> None:
         if not len(x):
             continue
         w = fit(x, y)
+        w[0] -= _logit(cheapest(*outcomes(choose, basis, w)))
         weights[basis] = dict(zip(("bias", *FIELDS[basis]), map(float, w.round(4)), strict=True))
         for language in sorted({one.language for one in judge if basis in one.spans}):
-            own = [one for one in judge if one.language == language and basis in one.spans]
-            scores = np.array([best_score(one, basis, w) for one in own])
-            labels = np.array([one.answerable for one in own], dtype=float)
+            own = [one for one in judge if one.language == language]
+            scores, labels = outcomes(own, basis, w)
             refused = float((scores[labels == 0] < answerability.FLOOR).mean())
             wrongly = float((scores[labels > 0] < answerability.FLOOR).mean())
             print(
                 f"{basis:9} {language:12} area {area(scores, labels):.3f}"
-                f"  refused {refused:.2f}  wrongly {wrongly:.2f}  ({len(own)})"
+                f"  refused {refused:.2f}  wrongly {wrongly:.2f}  ({len(scores)})"
             )
     if write:
         _WEIGHTS.write_text(json.dumps(weights, indent=1) + "\n", "utf-8")
+
+
+def outcomes(
+    some: Sequence[Case], basis: Basis, w: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the best probability of each case, and whether it has an answer."""
+    own = [one for one in some if basis in one.spans]
+    scores = [best_score(one, basis, w) for one in own]
+    return np.array(scores), np.array([one.answerable for one in own], dtype=float)
+
+
+def cheapest(scores: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Return the floor of the least cost: a needless refusal counts as `_NEEDLESS` wrong answers."""
+    floors = np.unique(scores)
+
+    def cost(floor: float) -> float:
+        wrong = float((scores[labels == 0] >= floor).mean())
+        return wrong + _NEEDLESS * float((scores[labels > 0] < floor).mean())
+
+    return float(min(floors, key=lambda floor: (cost(floor), floor)))
+
+
+def _logit(p: float) -> float:
+    return float(np.log(p / (1 - p)))
 
 
 if __name__ == "__main__":

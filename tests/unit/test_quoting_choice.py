@@ -45,6 +45,9 @@ class Near:
     def __init__(self, lead: float = 0.0) -> None:
         self._lead = lead
 
+    def reads(self, text: str) -> bool:
+        return True
+
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         alike = [[0.6 + self._lead, *[0.6] * (len(texts) - 1)] for _ in questions]
         return Reading(np.eye(len(texts), dtype=np.float32), alike, alike, alike)
@@ -236,6 +239,9 @@ class First(Near):
 
     def __init__(self, lead: float) -> None:
         self._lead = lead
+
+    def reads(self, text: str) -> bool:
+        return True
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         near = [[0.6 + self._lead, *(0.6 for _ in texts[1:])] for _ in questions]

@@ -240,9 +240,11 @@ def outdated_numbers(query: str, passages: Sequence[Passage]) -> list[int]:
 
 def _source(passage: Passage) -> str:
     """Return where a passage comes from, for questions that name a release or a day."""
-    known = map(passage.metadata.get, ("source_file", "version", "release", "date"))
-    texts = [str(one) for one in known if isinstance(one, str | int | float)]
-    return " ".join(dict.fromkeys((passage.document_id, *texts))).strip()
+    known = [(name, passage.metadata.get(name)) for name in ("version", "release", "date")]
+    texts = [f"{name} {one}" for name, one in known if isinstance(one, str | int | float)]
+    file = passage.metadata.get("source_file")
+    names = (passage.document_id, file if isinstance(file, str) else "")
+    return " ".join(dict.fromkeys((*names, *texts))).strip()
 
 
 def section_of(passage: Passage) -> str:

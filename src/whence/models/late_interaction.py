@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import regex
+
 from whence.models.protocols import Reading
 from whence.models.token_codes import PLACES, cosines, late_interaction, token_weights
 from whence.models.weights import RERANKER_NAME
@@ -26,6 +28,8 @@ SHARE: Final = 0.2
 #: and 1/2. What rarer words weigh more is their rarity.
 _COMMON: Final = 4.0
 _LEAST_RARITY: Final = 0.01
+_LETTER: Final = regex.compile(r"\p{L}")
+_LATIN: Final = regex.compile(r"\p{Latin}")
 #: Two words of whatever meaning have this cosine.
 _LEAST_NEARNESS: Final = 0.1
 
@@ -74,6 +78,11 @@ class SpanReader:
 
     def __init__(self, embedder: LocalEmbedder) -> None:
         self._embedder = embedder
+
+    def reads(self, text: str) -> bool:
+        """See `SpanReading.reads`: a model of English knows the pieces of words in Latin letters alone."""
+        letters = _LETTER.findall(text)
+        return 2 * len(_LATIN.findall(text)) >= len(letters)
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """See `SpanReading.read`."""

@@ -90,6 +90,10 @@ class Reading(NamedTuple):
 class SpanReading(Protocol):
     """Compares short texts with questions word by word."""
 
+    def reads(self, text: str) -> bool:
+        """Return whether the model serves the language of a text well enough to tell its words apart."""
+        ...
+
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """Return how near each text is to each question.
 

@@ -107,7 +107,8 @@ def features(
     ordinary = statistics.median(coverage) if coverage else 0.0
     found = []
     for place, span in enumerate(spans):
-        missing = asked_numbers.difference(*(_DIGITS.findall(clean(one)) for one in span.scopes))
+        known = (*span.scopes, span.source)
+        missing = asked_numbers.difference(*(_DIGITS.findall(clean(one)) for one in known))
         kind = holds_kind(question.kind, span.text, question.text, question.language)
         words = Features(
             own=overlap(question.terms, span.terms, question.weights, question.default),

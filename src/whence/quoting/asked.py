@@ -7,7 +7,7 @@ only compared by words and meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from whence.quoting.identifiers import Identifier, question_identifiers
@@ -86,8 +86,12 @@ class Asked(NamedTuple):
     """The only word, folded; empty where there are more."""
 
 
-def read_question(question: str) -> Asked:
+def read_question(question: str, texts: Sequence[str] = ()) -> Asked:
     """Return what a question asks for.
+
+    Args:
+        question: The question.
+        texts: Those that may answer it; see `question_identifiers`.
 
     >>> asked = read_question("What is the default of CONN_MAX_AGE in Django?")
     >>> asked.symbols, asked.names, asked.meaning
@@ -98,7 +102,7 @@ def read_question(question: str) -> Asked:
     return Asked(
         symbols=tuple(symbols),
         names=tuple(_proper_names(question, symbols)),
-        identifiers=question_identifiers(question),
+        identifiers=question_identifiers(question, texts),
         releases=tuple(dict.fromkeys(_RELEASE.findall(question))),
         meaning=bool(_ASKS_MEANING.search(question)),
         default=bool(_ASKS_DEFAULT.search(question)),

@@ -48,6 +48,7 @@ from whence.text.overlap import (
     words_of,
 )
 from whence.text.question_words import asked_kind
+from whence.text.scripts import count_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,7 +152,7 @@ async def choose_evidence(
 
     Cost: the question and at most 32 units are read or embedded.
     """
-    asked = read_question(request.query)
+    asked = read_question(request.query, _texts_of(request))
     words = words_of(request.query, request.documents)
     found = all_spans(request, words)
     spans = [one for one in found if _names_what_is_asked(asked, one, request)]
@@ -203,7 +204,9 @@ async def examine(
     """Read the spans that share most words with a question. Cost: at most 32 are read or embedded."""
     spans = _considered(query, everything, words)
     parts = split_questions(query)
-    reading = await _read(parts, spans, embedder, reader)
+    # A reader that does not know the words finds all texts alike, and so does the embedder whose model it has.
+    served = reader is None or reader.reads(" ".join(one.text for one in spans))
+    reading = await _read(parts, spans, embedder, reader) if served else None
     known: frozenset[str] = frozenset().union(*(one.terms | one.above for one in everything))
     asked = []
     for part in parts:
@@ -259,7 +262,7 @@ async def weigh_document(
     Returns:
         None when the passage has nothing that could answer.
     """
-    asked = read_question(request.query)
+    asked = read_question(request.query, _texts_of(request))
     words = words_of(request.query, request.documents)
     everything = [
         one for one in all_spans(request, words) if _names_what_is_asked(asked, one, request)
@@ -277,6 +280,10 @@ async def weigh_document(
         best.append((scores[first], found.spans[first].text))
     score, sentence = max(best, key=lambda pair: pair[0])
     return Support(sentence, score, FLOOR)
+
+
+def _texts_of(request: WriteRequest) -> list[str]:
+    return [*request.documents, *request.sections, *request.sources]
 
 
 def _within_words(
@@ -307,7 +314,7 @@ def _words_shown(span: Span, before: Sequence[Span]) -> int:
     """Return the words of a span and of the headings above it, which are not repeated."""
     above = (span.section, *span.unit.context[-1:])
     repeats = before and before[-1].section == span.section
-    return len(span.text.split()) + (0 if repeats else sum(len(one.split()) for one in above))
+    return count_words(span.text) + (0 if repeats else sum(map(count_words, above)))
 
 
 def _absent_symbols(asked: Asked, request: WriteRequest) -> list[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from whence.models.protocols import WriteRequest
 from whence.quoting.units import FENCE_LINE, MAX_WORDS, Unit, split_units
 from whence.text.overlap import Words
+from whence.text.scripts import UNSPACED_RUN, count_words
 from whence.text.sentences import split_sentences
 
 _MIN_LETTERS = 8
@@ -35,7 +36,9 @@ class Span(NamedTuple):
     """Titles and headings above its passage."""
     terms: frozenset[str]
     above: frozenset[str]
-    """Terms of section and context."""
+    """Terms of section, context and source."""
+    source: str = ""
+    """What is known of its document beside the text: its id, version and date."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -52,9 +55,13 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
     """
     sections = request.sections or ("",) * len(request.documents)
     spans = []
-    for number, (text, section) in enumerate(zip(request.documents, sections, strict=True)):
+    sources = request.sources or ("",) * len(request.documents)
+    for number, (text, section, source) in enumerate(
+        zip(request.documents, sections, sources, strict=True)
+    ):
         headings = tuple(filter(None, section.split(" > ")))
         titles = frozenset(words.of_text(section))
+        known = titles.union(words.of_text(source))
         # A passage without a title is its own heading, and still says something.
         is_own_title = frozenset(words.of_text(text)) <= titles
         # A text that is its own title is no heading.
@@ -62,20 +69,26 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
             for one in _narrowed(text, unit):
                 content = text[one.start : one.end]
                 terms = frozenset(words.of_text(content))
-                repeats = len(content.split()) <= _TITLE_WORDS and terms <= titles
-                if (repeats and not is_own_title) or sum(map(str.isalnum, content)) < _MIN_LETTERS:
+                repeats = count_words(content) <= _TITLE_WORDS and terms <= titles
+                if (repeats and not is_own_title) or _letters(content) < _MIN_LETTERS:
                     continue
                 if _INDEX.search(section) and not _SENTENCE_END.search(content):
                     continue
-                above = titles.union(words.of_text(" ".join(one.context)))
-                spans.append(Span(number, one, content, section, terms, above))
+                above = known.union(words.of_text(" ".join(one.context)))
+                spans.append(Span(number, one, content, section, terms, above, source))
     return spans
+
+
+def _letters(text: str) -> int:
+    """Return the number of letters and digits; a character of a script without spaces says as much as three."""
+    characters = 0 if text.isascii() else sum(map(len, UNSPACED_RUN.findall(text)))
+    return sum(map(str.isalnum, text)) + 2 * characters
 
 
 def _narrowed(text: str, unit: Unit) -> Iterator[Unit]:
     """Yield a unit, or of a long one each stretch of whole sentences that is short."""
     content = text[unit.start : unit.end]
-    if unit.kind in ("code", "table", "list") or len(content.split()) <= MAX_WORDS:
+    if unit.kind in ("code", "table", "list") or count_words(content) <= MAX_WORDS:
         yield unit
         return
     sentences = split_sentences(content)
@@ -83,7 +96,7 @@ def _narrowed(text: str, unit: Unit) -> Iterator[Unit]:
     for place, first in enumerate(sentences):
         end, words = first.end, 0
         for sentence in sentences[place:]:
-            words += len(content[sentence.start : sentence.end].split())
+            words += count_words(content[sentence.start : sentence.end])
             if words > _WINDOW and sentence is not first:
                 break
             end = sentence.end
@@ -109,6 +122,6 @@ def whole_around(spans: Sequence[Span], one: Span) -> Span:
         if other.document == one.document
         and other.unit.start <= one.unit.start
         and one.unit.end <= other.unit.end
-        and len(other.text.split()) <= (MAX_WORDS if other.unit.kind == "definition" else _WHOLE)
+        and count_words(other.text) <= (MAX_WORDS if other.unit.kind == "definition" else _WHOLE)
     ]
     return max(around, key=lambda other: len(other.text), default=one)

@@ -33,6 +33,8 @@ class _Found(NamedTuple):
     end: int
     named: bool
     """Whether the word before the number is certainly its name."""
+    counts: bool = False
+    """Whether the number may count the word that follows."""
 
 
 #: Languages whose names of months are known; of a name that several have the first counts.
@@ -55,11 +57,6 @@ _OPERATORS: Final = ("^", "~", "=", "<", ">")
 _WORD_AFTER: Final = re.compile(r"\s+([^\W\d_][\w-]*)")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _VERSION_NAMES: Final = frozenset(("v", "ver", "version", "release", "build", "firmware", "patch"))
-_NUMBERED_TEXT: Final = """appendix article build building case chapter class code edition error figure firmware floor gate grade
-    incident issue item level line model number order page part phase platform port release revision room rule section
-    stage step table ticket tier type version week"""
-#: Nouns that are numbered rather than counted.
-_NUMBERED: Final = frozenset(_NUMBERED_TEXT.split())
 #: Questions about the relation of one value to others; sentences about the others answer them.
 _RELATES: Final = re.compile(
     r"\b(?:since|after|before|until|till|between|than|newer|older|later|earlier|next|previous|prior|latest|newest"
@@ -85,12 +82,18 @@ _RANGE_AFTER: Final = re.compile(
 )
 
 
-def question_identifiers(question: str) -> frozenset[Identifier]:
+def question_identifiers(question: str, texts: Sequence[str] = ()) -> frozenset[Identifier]:
     """Return the identifiers that a question is about; none if it asks for their relation to others.
 
-    A number counts only if it is certainly a value of the word before it: that word is a name or a numbered
-    noun, or the number has a point and no noun follows that it could count.
+    A number counts only if it is certainly a value of the word before it: that word is a name, or some texts
+    number other things by it, or the number has a point and no noun follows that it could count.
 
+    Args:
+        question: The question.
+        texts: Those that may answer it: where they have a task 18 and a task 19, task 17 is one of a series.
+
+    >>> sorted(question_identifiers("What is task 17 about?", ["Task 18: the roof", "Task 19: the door"]))
+    [Identifier(name='task', value='17')]
     >>> sorted(question_identifiers("What was repaired in Harbour 4.1?"))
     [Identifier(name='harbour', value='4.1')]
     >>> sorted(question_identifiers("What does ERR-1042 mean in v2.9.1?"))
@@ -101,10 +104,28 @@ def question_identifiers(question: str) -> frozenset[Identifier]:
     if _RELATES.search(question):
         return frozenset()
     dated = not _ASKS_WHEN.search(question)
+    found = _identifiers_in(question)
+    numbered = _numbered_names(found, texts)
     return frozenset(
-        found.identifier
-        for found in _identifiers_in(question)
-        if found.named and (dated or found.identifier.name != "date")
+        one.identifier
+        for one in found
+        if (one.named or (one.identifier.name in numbered and not one.counts))
+        and (dated or one.identifier.name != "date")
+    )
+
+
+def _numbered_names(asked: Sequence[_Found], texts: Sequence[str]) -> frozenset[str]:
+    """Return the names of a question by which some texts number other things."""
+    values = {one.identifier.name: one.identifier.value for one in asked if one.identifier.name}
+    if all(one.named for one in asked):
+        return frozenset()
+    return frozenset(
+        name
+        for text in texts
+        for one in _identifiers_in(text)
+        if (name := one.identifier.name) in values
+        and one.identifier.value != values[name]
+        and not one.counts
     )
 
 
@@ -245,8 +266,9 @@ def _named_numbers(text: str) -> Iterator[_Found]:
         known = "version" if lower in _VERSION_NAMES and "." in value else lower
         # The first word of a question has a capital anyway.
         a_name = name[0].isupper() and ("." in value or text[: match.start()].strip() != "")
-        certain = a_name or lower in _NUMBERED or ("." in value and not _counts(text, match.end()))
-        yield _Found(Identifier(known, value), match.start("name"), match.end(), certain)
+        counts = _counts(text, match.end())
+        certain = a_name or ("." in value and not counts)
+        yield _Found(Identifier(known, value), match.start("name"), match.end(), certain, counts)
 
 
 def _counts(text: str, end: int) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
+from whence.text.scripts import count_words
+
 UnitKind = Literal["prose", "definition", "section", "list", "item", "table", "row", "code"]
 BlockKind = Literal["heading", "prose", "term", "item", "header", "row", "code"]
 
@@ -330,4 +332,4 @@ def _definition(text: str, node: _Node, context: tuple[str, ...]) -> Iterator[Un
 
 
 def _words(text: str, start: int, end: int) -> int:
-    return len(text[start:end].split())
+    return count_words(text[start:end])

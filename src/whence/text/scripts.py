@@ -41,3 +41,19 @@ def language_of_run(text: str) -> str:
     if _HANGUL.search(text):
         return "korean"
     return "thai" if _THAI.search(text) else "chinese"
+
+
+def count_words(text: str) -> int:
+    """Return the number of words of a text; two characters of a script without spaces are one.
+
+    >>> count_words("two words"), count_words("送料は五百円です。")
+    (2, 4)
+    """
+    if text.isascii():
+        return len(text.split())
+    characters = sum(map(len, UNSPACED_RUN.findall(text)))
+    if not characters:
+        return len(text.split())
+    spaced = UNSPACED_RUN.sub(" ", text).split()
+    # What is left of sentences is their punctuation.
+    return characters // 2 + sum(any(map(str.isalnum, one)) for one in spaced)
