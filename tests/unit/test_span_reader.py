@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from whence.models.late_interaction import SpanReader
 from whence.models.local_embedder import LocalEmbedder
-from whence.models.protocols import Reading
 
 #: Cosine of each of two words of the question with the only word of each text.
 TEXTS = {"has one word": (0.9, 0.1), "has a bit of both": (0.5, 0.5), "": (0.0, 0.0)}
@@ -46,11 +45,15 @@ async def test_a_word_that_is_missing_counts_more_than_one_that_is_near() -> Non
     assert reading.nearness[0][0] == pytest.approx((0.9 + 0.1 + 0.1) / 3)
 
 
-@pytest.mark.parametrize(("cosines", "better"), [([0.8, 0.2, 0.2], True), ([0.8, 0.8, 0.8], False)])
-def test_what_all_texts_have_says_less(cosines: list[float], better: bool) -> None:
-    """The best of several texts scores less where the others are as near to the question."""
-    none: Any = np.empty((0, 0), dtype=np.float32)
-    first = Reading(none, [cosines], [[0.5] * 3], [[0.5] * 3]).scores(0)[0]
-    alone = Reading(none, [[0.8, 0.5, 0.5]], [[0.5] * 3], [[0.5] * 3]).scores(0)[0]
-
-    assert (first > alone) is better
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Die Probezeit", True),
+        ("\u9001\u6599\u306f", False),
+        ("42", True),
+        ("\u0433\u0434\u0435 a", False),
+    ],
+)
+def test_a_reader_of_latin_letters_reads_no_other_script(text: str, read: bool) -> None:
+    """A model of English finds all words of another script alike, so it does not read them."""
+    assert SpanReader(cast("LocalEmbedder", Tokens())).reads(text) is read

@@ -109,7 +109,7 @@ def question_identifiers(question: str, texts: Sequence[str] = ()) -> frozenset[
     return frozenset(
         one.identifier
         for one in found
-        if (one.named or (one.identifier.name in numbered and not one.counts))
+        if (one.named or one.identifier.name in numbered)
         and (dated or one.identifier.name != "date")
     )
 

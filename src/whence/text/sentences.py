@@ -49,12 +49,12 @@ _RULE = re.compile(r"[ \t:|=+*_-]{3,}\Z")
 #: For chunks: a closing mark, closing quotes, white space, then something that can begin the next sentence. The
 #: full-width marks need no white space.
 _CHUNK_END = re.compile(
-    r"""[.!?\u2026]["'\u201d\u2019)\]*_]*\s+(?=["'\u201c\u2018(\[*_`#\-]*[^\W_a-z])"""
+    r"""[.!?\u2026\u0964\u061f\u06d4]["'\u201d\u2019)\]*_]*\s+(?=["'\u201c\u2018(\[*_`#\-]*[^\W_a-z])"""
     r"""|[\u3002\uff01\uff1f]["\u201d\u2019\u300d\u300f\uff09]*\s*"""
 )
 #: For answers: marks, closing quotes or brackets, then white space; or a mark of East Asian scripts.
 _ANSWER_END = re.compile(
-    r"(?P<marks>(?<![.!?\u2026])[.!?\u2026]++)[\"'\u201d\u2019)\]*_]*+(?=\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09]*"
+    r"(?P<marks>(?<![.!?\u2026\u0964\u061f\u06d4])[.!?\u2026\u0964\u061f\u06d4]++)[\"'\u201d\u2019)\]*_]*+(?=\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09]*"
 )
 _OPENING = re.compile(r"[\s\"'\u201c\u2018(\[*_]*(\S)")
 _LAST_WORD = re.compile(r"(?:^|[^\w.])([\w.]+)\Z")
