@@ -100,6 +100,10 @@ _KEPT_MARKS: Final = (*range(1, 10), *range(84, 200))
 #: Ukrainian letters as the Russian ones that stand in the same endings.
 _UKRAINIAN: Final = str.maketrans("іїєґ", "ииег")
 
+#: A German verb with its particle in front: `einzureichen` is a form of `einreichen`, which no stemmer knows.
+_PARTICLES: Final = "ab|an|auf|aus|bei|durch|ein|fest|fort|her|hin|los|mit|nach|nieder|um|vor|weg|weiter|zur\u00fcck|zusammen"
+_GERMAN_ZU: Final = regex.compile(rf"\A({_PARTICLES})zu(?=\w{{2,}}e?n\Z)")
+
 
 def clean(text: str) -> str:
     r"""Return a text in its compatibility form, with plain digits, without characters that nobody sees.
@@ -140,6 +144,8 @@ def snowball_stem(word: str, language: str) -> str:
         elif not lowered.isascii():
             return fold(lowered)
         language = _OTHER_STEMMERS[language]
+    if language == "german":
+        lowered = _GERMAN_ZU.sub(r"\1", lowered)
     # Porter's first stemmer leaves nothing of "s".
     return fold(_stemmer(language).stemWord(lowered) or lowered)
 
