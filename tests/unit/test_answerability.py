@@ -1,0 +1,90 @@
+"""The measure that tells whether a text answers a question, and the kinds of things that questions ask for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from whence.quoting.answer_kinds import holds_kind
+from whence.quoting.answerability import FIELDS, Basis, Features, chances
+from whence.text.question_words import ASKING_LANGUAGES, asked_kind, function_words
+
+_PLAIN = Features(own=0.5, both=0.5, absent=0.0, length=0.5, kind=0.0, numbers=0.0)
+
+
+@pytest.mark.parametrize("basis", FIELDS)
+@pytest.mark.parametrize("name", ["own", "both"])
+def test_more_of_the_question_is_never_less_likely_to_answer(basis: Basis, name: str) -> None:
+    """The probability rises with the share of the question's terms, and falls with numbers that are missing."""
+    less, more = (_PLAIN._replace(**{name: share}) for share in (0.2, 0.9))
+    low, high, wrong = chances(basis, [less, more, more._replace(numbers=1.0)])
+
+    assert 0.0 <= low < high <= 1.0
+    assert wrong < high
+
+
+@pytest.mark.parametrize("basis", FIELDS)
+def test_any_features_have_a_probability(basis: Basis) -> None:
+    """Extreme features overflow nothing."""
+    extremes = [Features(*([value] * len(Features._fields))) for value in (-1e6, 0.0, 1e6)]
+
+    assert all(0.0 <= one <= 1.0 and math.isfinite(one) for one in chances(basis, extremes))
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "kind"),
+    [
+        ("How long is the trial?", "english", "duration"),
+        ("Since when does it hold?", "english", "date"),
+        ("Wie viele Tage Urlaub habe ich?", "german", "amount"),
+        ("Wer genehmigt Reisen?", "german", "person"),
+        ("Bis wann gilt das?", "german", "date"),
+        ("Combien de temps dure le pr\u00e9avis ?", "french", "duration"),
+        ("\u00bfCu\u00e1ndo abre la oficina?", "spanish", "date"),
+        ("\u9001\u6599\u306f\u3044\u304f\u3089\u3067\u3059\u304b", "japanese", "amount"),
+        ("\u8fd0\u8d39\u662f\u591a\u5c11", "chinese", "amount"),
+        ("\u0633\u0627\u0644", "arabic", None),
+        ("leave policy", "english", None),
+    ],
+)
+def test_words_that_ask_tell_the_kind(question: str, language: str, kind: str | None) -> None:
+    """The longest word that asks decides; without one the kind is open."""
+    assert asked_kind(question, language) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "language", "held"),
+    [
+        ("date", "It was founded in 1959.", "english", True),
+        ("date", "It opens at 09:30.", "english", True),
+        ("date", "It was founded by teachers.", "english", False),
+        ("date", "Am 3. Februar 2026 begann es.", "german", True),
+        ("amount", "The fee is 40 euro.", "english", True),
+        ("amount", "Die Probezeit betr\u00e4gt sechs Monate.", "german", True),
+        ("amount", "\u9001\u6599\u306f\u4e94\u767e\u5186\u3067\u3059\u3002", "japanese", True),
+        ("amount", "The fee is high.", "english", False),
+        ("person", "The smith is Ruza.", "english", True),
+        ("person", "The smith is old.", "english", False),
+        ("person", "Das genehmigt die Leitung.", "german", None),
+        ("reason", "Because it rains.", "english", None),
+    ],
+)
+def test_a_text_holds_the_kind_or_not(
+    kind: str, text: str, language: str, held: bool | None
+) -> None:
+    """Dates and amounts are read in any writing; a capital is no name where all nouns have one."""
+    assert holds_kind(kind, text, "What is it?", language) is held  # type: ignore[arg-type]
+
+
+def test_what_the_question_names_itself_is_not_what_it_asks_for() -> None:
+    """A number, date or name of the question does not answer it."""
+    assert not holds_kind("amount", "After 5 it closes.", "How many of the 5?", "english")
+    assert not holds_kind("date", "In 1959 it rained.", "When in 1959?", "english")
+    assert not holds_kind("person", "So said Ruza.", "Who is Ruza?", "english")
+
+
+@pytest.mark.parametrize("language", sorted(ASKING_LANGUAGES))
+def test_each_language_has_words_for_all_kinds(language: str) -> None:
+    """The words that ask count as function words, so that they are not looked for in documents."""
+    assert len(function_words(language)) > 20
