@@ -95,7 +95,7 @@ async def test_a_result_names_its_model_and_template() -> None:
     (other,) = await replies(ListWriter(named), request())
 
     assert (reply.result.model, reply.result.language_model) == ("stub", False)
-    assert reply.result.template == "document-prompt@5"
+    assert reply.result.template == "document-prompt@6"
     assert (other.result.model, other.result.language_model) == ("gpt", False)
 
 
@@ -205,7 +205,9 @@ def test_a_document_that_knows_the_tags_of_another_prompt_cannot_use_them() -> N
 def test_fields_are_filled_once(query: str, document: str) -> None:
     """Braces in a question or document are text, never fields."""
     template = TEMPLATES[DOCUMENT_PROMPT]
-    filled = template.prompt.format(query=query + "{documents}", documents=document + "{query}")
+    filled = template.prompt.format(
+        query=query + "{documents}", documents=document + "{query}", note="{query}"
+    )
 
     assert query + "{documents}" in filled
     assert document + "{query}" in filled
@@ -220,6 +222,18 @@ async def test_the_writer_gets_outdated_documents() -> None:
     assert written.outdated == {2}
     assert ' n="1">' in written.prompt
     assert ' n="2" outdated="yes">' in written.prompt
+
+
+async def test_a_model_is_told_which_words_no_document_has() -> None:
+    """The words stand after the question; without any nothing does."""
+    writer = ListWriter(PIECES)
+    for absent in (["Quittung", "7.3"], []):
+        variables = {"query": "Why?", "documents": ["One."], "absent": absent}
+        await replies(writer, request(variables=variables))
+    told, plain = (one.prompt for one in writer.requests)
+
+    assert "Why?\n\nNo document has these words of the question: Quittung, 7.3\n" in told
+    assert "No document has" not in plain
 
 
 @pytest.mark.parametrize("numbers", [[3], [0], ["1"], [True], 1, None])

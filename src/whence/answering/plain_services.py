@@ -125,7 +125,11 @@ class PlainServices:
         return PromptResult(text=query, language_model=False)
 
     async def write_answer(
-        self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
+        self,
+        query: str,
+        passages: Sequence[Passage],
+        on_piece: ChunkCallback | None,
+        absent: Sequence[str] = (),
     ) -> PromptResult:
         """Answer a question; a simple client gets only the arguments that apply."""
         optional: dict[str, Any] = {}

@@ -81,9 +81,20 @@ class WriterService(Protocol):
         ...
 
     async def write_answer(
-        self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
+        self,
+        query: str,
+        passages: Sequence[Passage],
+        on_piece: ChunkCallback | None,
+        absent: Sequence[str] = (),
     ) -> PromptResult:
-        """Answer a question from passages; `[n]` in the text is the n-th, from 1."""
+        """Answer a question from passages; `[n]` in the text is the n-th, from 1.
+
+        Args:
+            query: The question.
+            passages: Passages, best first.
+            on_piece: Takes the text while it is written.
+            absent: Words of the question that no document has.
+        """
         ...
 
 

@@ -171,7 +171,13 @@ async def _write(question: Question, passages: Sequence[Passage]) -> _Written:
         return _Written(text, (), PromptResult(), without)
     result = await question.deadline.limit(
         "writing the answer",
-        partial(question.writer.write_answer, question.text, passages, send if callback else None),
+        partial(
+            question.writer.write_answer,
+            question.text,
+            passages,
+            send if callback else None,
+            question.absent,
+        ),
         question.options.answer_timeout_s,
     )
     question.replies.append(result)
