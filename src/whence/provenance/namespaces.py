@@ -102,6 +102,7 @@ WH_NAME_SCORE = WH + "nameScore"
 WH_FOUND_BY = WH + "foundBy"
 WH_DIGEST = WH + "digest"
 WH_DUPLICATE_OF = WH + "duplicateOf"
+WH_NEWER_EDITION = WH + "newerEdition"
 WH_RERANK_RANK = WH + "rerankRank"
 #: What the reranker's model said.
 WH_RERANK_SCORE = WH + "rerankScore"

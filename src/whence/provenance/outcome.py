@@ -40,6 +40,8 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     """Relations on the way to a node of code that the walk did not follow."""
     duplicate_of: str = ""
     """Chunk that was kept in its place, when it was dropped because that one says the same."""
+    newer_edition: str = ""
+    """Chunk of a newer edition of the same document, or of the one asked for, which goes before it."""
     refusal: Refusal | None = None
     """Why the question has no answer, when it has none."""
     nearest: tuple[str, ...] = ()
@@ -56,6 +58,8 @@ def outcome_sentence(told: WhyNot) -> str:
     if told.missing_words and told.code != "cited":
         words = ", ".join(f"`{word}`" for word in told.missing_words)
         line += f" It lacks {words}."
+    if told.newer_edition and told.code != "cited":
+        line += f" Another edition goes before it: {told.newer_edition}."
     return line
 
 

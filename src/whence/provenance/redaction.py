@@ -37,9 +37,10 @@ def chunk_ids(trace: Trace) -> frozenset[str]:
 def redact_trace(trace: Trace, visible: frozenset[str]) -> Trace:
     """Return the trace without the chunks of `chunk_ids` that are not in `visible`.
 
-    A candidate that was dropped as a duplicate of a hidden one is removed too, because its reason would reveal
-    the hidden one; so are those that were dropped for a lack of diversity when a kept chunk is hidden, and the
-    overlaps of all. A complete trace stays complete. Cost: linear in the triples.
+    A candidate that was dropped as a duplicate of a hidden one, or that follows one as its older edition, is
+    removed too, for that would reveal the hidden one; so are those that were dropped for a lack of diversity
+    when a kept chunk is hidden, and the overlaps of all. A complete trace stays complete. Cost: linear in the
+    triples.
     """
     if chunk_ids(trace) <= visible:
         return trace
@@ -59,6 +60,7 @@ def _duplicates_of_hidden(trace: Trace, visible: frozenset[str]) -> frozenset[st
         candidate.chunk_id
         for candidate in trace.candidates
         if (candidate.duplicate_of and candidate.duplicate_of not in visible)
+        or (candidate.newer_edition and candidate.newer_edition not in visible)
         or (candidate.reason_code == "less_diverse" and hides_kept)
     )
 

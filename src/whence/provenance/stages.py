@@ -167,6 +167,8 @@ def exploration_triples(
             rows.append((node, ns.WH_REASON, _reason_term(candidate)))
         if candidate.duplicate_of:
             rows.append((node, ns.WH_DUPLICATE_OF, _id_term(candidate.duplicate_of)))
+        if candidate.newer_edition:
+            rows.append((node, ns.WH_NEWER_EDITION, _id_term(candidate.newer_edition)))
     if walk is not None:
         stage.add_walk(walk)
     return stage.triples("Exploration", (ns.TG_EXPLORATION,), run)

@@ -435,6 +435,7 @@ def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[Passage, ...]:
             rerank_rank=node.integer(ns.WH_RERANK_RANK) or 0,
             reason_code=node.iri(ns.WH_REASON).removeprefix(ns.WH),
             duplicate_of=node.id(ns.WH_DUPLICATE_OF),
+            newer_edition=node.id(ns.WH_NEWER_EDITION),
             **cast("Any", {field: node.number(predicate) for field, predicate in numbers}),
         )
         for node in nodes.made(exploration, ns.WH_CANDIDATE_TYPE, ns.WH_CANDIDATE)

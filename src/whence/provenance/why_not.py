@@ -36,7 +36,12 @@ def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
     code, best = min(found, key=lambda pair: _distance(*pair))
     numbers = _candidate_numbers(best) | _cut_numbers(trace, code, best)
     told = _answer(trace, best.chunk_id, code, numbers)
-    told = replace(told, document_id=best.document_id, duplicate_of=best.duplicate_of)
+    told = replace(
+        told,
+        document_id=best.document_id,
+        duplicate_of=best.duplicate_of,
+        newer_edition=best.newer_edition,
+    )
     return replace(told, reason=outcome_sentence(told))
 
 

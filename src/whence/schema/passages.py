@@ -42,6 +42,8 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Code of `provenance.reasons.DROP_REASONS` when it was dropped, else empty."""
     duplicate_of: str = ""
     """Chunk that was kept in its place, of one dropped as `duplicate` or `near_duplicate`."""
+    newer_edition: str = ""
+    """Chunk of another edition of the document, the newest or the one asked for, which goes before it."""
     text: str = ""
     """Its text, verbatim; empty until it is read. No trace has it, nor what follows."""
     metadata: Mapping[str, Any] = {}
