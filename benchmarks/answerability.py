@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.answers.questions import Question, read_questions
+from benchmarks.answers.questions import read_questions
 from whence.flow.settings import Settings
 from whence.models.factory import ModelSettings, make_embedder
 from whence.models.late_interaction import SpanReader
@@ -140,7 +140,7 @@ class _Holds(NamedTuple):
         return self.answer in text
 
 
-class _Requests(ExtractiveWriter):
+class Requests(ExtractiveWriter):
     """Keeps what the writer is given."""
 
     def __init__(self) -> None:
@@ -156,38 +156,23 @@ class _Requests(ExtractiveWriter):
 
 
 async def set_cases(names: Sequence[str], home: Path, reader: SpanReader) -> list[Case]:
-    """Return the cases of our own questions about documentation, as the pipeline gives them to the writer."""
+    """Return the cases of our own questions about documentation, as the pipeline gives them to the writer.
+
+    Each is asked once: documentation says most things in several places, so no passage can be left out of it.
+    """
     found = []
-    writer = _Requests()
+    writer = Requests()
     async with Engine(home=home / "whence", writer=writer) as engine:
         for one in read_questions(names):
             writer.last = None
             await engine.ask(one.question, collection=one.set)
             if writer.last is None:
                 continue
-            judged = int(one.split == "judge")
-            for request in (writer.last, _without_answer(one, writer.last)):
-                is_there = request is writer.last and one.answerable
-                case = await _case(request, reader, one.holds if is_there else None)
-                if case is not None:
-                    found.append(Case(one.set, "docs", judged, is_there, *case))
+            case = await _case(writer.last, reader, one.holds if one.answerable else None)
+            if case is not None:
+                judged = int(one.split == "judge")
+                found.append(Case(one.set, "docs", judged, one.answerable, *case))
     return found
-
-
-def _without_answer(question: Question, request: WriteRequest) -> WriteRequest:
-    """Return a request without the passages of documents that answer; of an unanswerable question with none."""
-    kept = [
-        place
-        for place, source in enumerate(request.sources)
-        if question.answerable and not question.is_right(source.split()[0])
-    ]
-    return msgspec.structs.replace(
-        request,
-        documents=tuple(request.documents[place] for place in kept),
-        sections=tuple(request.sections[place] for place in kept) if request.sections else (),
-        sources=tuple(request.sources[place] for place in kept),
-        outdated=frozenset(),
-    )
 
 
 def table(some: Sequence[Case], basis: Basis) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -25,11 +25,10 @@ from whence.quoting.evidence_spans import Span
 from whence.text.normalization import clean
 from whence.text.overlap import overlap
 from whence.text.question_words import AskedKind
+from whence.text.values import find_values
 
 Basis = Literal["reader", "foreign", "embedder", "words"]
 
-#: Most terms of a question that count for its length.
-_MOST_TERMS: Final = 9
 _DIGITS: Final = regex.compile(r"\p{N}+")
 #: What the absence or presence of the kind of thing that is asked for counts.
 _KIND: Final[Mapping[bool | None, float]] = {True: 1.0, None: 0.0, False: -1.0}
@@ -46,90 +45,91 @@ class QuestionTerms(NamedTuple):
     """Weight of each term by its rarity among the spans."""
     default: float
     """Weight of a term that no span has."""
-    absent: frozenset[str]
-    """Terms that no span has."""
     kind: AskedKind | None
     language: str
     """Of the documents."""
 
 
 class Features(NamedTuple):
-    """What tells an answer from a text about the same subject; each about 0 to 1."""
+    """What tells an answer from a text about the same subject; each about 0 to 1.
+
+    Each is of one span alone, so that it means the same among three spans and among thirty.
+    """
 
     own: float
     """Weighted share of the question's terms in the span."""
     both: float
     """The same in span or headings."""
-    absent: float
-    """The same that no span has."""
-    length: float
-    """Terms of the question, of nine."""
     kind: float
     """1 if the span has the kind of thing that is asked for, -1 if it has not, 0 where that cannot be told."""
     numbers: float
     """Share of the question's numbers that neither span nor headings have."""
     cosine: float = 0.0
-    """Of span and question, among the other spans: deviations above the mean, of four."""
+    """Of span and question, among the other spans: deviations above the mean, of four. For embedders whose
+    cosines have a scale of their own."""
     near: float = 0.0
     """Cosine of the span."""
-    usual: float = 0.0
-    """Median of all cosines."""
     coverage: float = 0.0
     """Harmonic mean of the nearness of each word, see `Reading.coverage`."""
     nearness: float = 0.0
     """Mean of it."""
-    ahead: float = 0.0
-    """Coverage above the median of all spans."""
 
 
-#: Features that each basis has.
+_READ: Final = ("own", "both", "numbers", "near", "coverage", "nearness")
+#: Features that each basis has. Whether others help was tried: the length of the question, the share of it that
+#: no span has, the lead over other spans, and with a reader the kind of thing gain nothing on pages left out.
 FIELDS: Final[Mapping[Basis, tuple[str, ...]]] = {
-    "words": Features._fields[:6],
-    "embedder": Features._fields[:7],
-    "foreign": Features._fields,
-    "reader": Features._fields,
+    "words": ("own", "both", "kind", "numbers"),
+    "embedder": ("own", "both", "kind", "numbers", "cosine"),
+    "foreign": _READ,
+    "reader": _READ,
 }
+
+
+def asked_values(question: str, language: str) -> frozenset[str]:
+    """Return the numbers of a question; dates, periods and long numbers in their one form."""
+    forms: list[str] = []
+    for one in find_values(question, (language,)):
+        forms += one.forms[:1]
+        question = question[: one.start] + " " * (one.end - one.start) + question[one.end :]
+    return frozenset((*forms, *_DIGITS.findall(clean(question))))
+
+
+def values_of(text: str, language: str) -> frozenset[str]:
+    """Return the numbers of a text, dates and periods with their months and years, in every form they have."""
+    forms = (form for one in find_values(text, (language,)) for form in (*one.forms, *one.around))
+    return frozenset((*forms, *_DIGITS.findall(clean(text))))
 
 
 def features(
     question: QuestionTerms, spans: Sequence[Span], reading: Reading | None, row: int
 ) -> list[Features]:
     """Return the features of each span for a question, that of a row of the reading."""
-    asked_numbers = set(_DIGITS.findall(clean(question.text)))
-    absent = overlap(question.terms, question.absent, question.weights, question.default)
-    length = min(len(question.terms), _MOST_TERMS) / _MOST_TERMS
+    asked_numbers = asked_values(question.text, question.language)
     cosines = reading.cosines[row] if reading else []
     mean = statistics.fmean(cosines) if cosines else 0.0
     deviation = statistics.pstdev(cosines) if cosines else 0.0
-    usual = statistics.median(cosines) if cosines else 0.0
-    coverage = reading.coverage[row] if reading and reading.coverage else []
-    nearness = reading.nearness[row] if reading and reading.nearness else []
-    ordinary = statistics.median(coverage) if coverage else 0.0
     found = []
     for place, span in enumerate(spans):
-        known = (*span.scopes, span.source)
-        missing = asked_numbers.difference(*(_DIGITS.findall(clean(one)) for one in known))
+        missing = asked_numbers
+        for scope in (*span.scopes, span.source) if missing else ():
+            missing = missing - values_of(scope, question.language)
         kind = holds_kind(question.kind, span.text, question.text, question.language)
-        words = Features(
+        said = span.terms | span.above
+        one = Features(
             own=overlap(question.terms, span.terms, question.weights, question.default),
-            both=overlap(
-                question.terms, span.terms | span.above, question.weights, question.default
-            ),
-            absent=absent,
-            length=length,
+            both=overlap(question.terms, said, question.weights, question.default),
             kind=_KIND[kind],
             numbers=len(missing) / max(1, len(asked_numbers)),
         )
         if cosines:
             above = (cosines[place] - mean) / (4 * deviation) if deviation else 0.0
-            words = words._replace(cosine=above, near=cosines[place], usual=usual)
-        if coverage:
-            words = words._replace(
-                coverage=coverage[place],
-                nearness=nearness[place],
-                ahead=coverage[place] - ordinary,
+            one = one._replace(cosine=above, near=cosines[place])
+        if reading and reading.coverage:
+            one = one._replace(
+                coverage=reading.coverage[row][place], nearness=reading.nearness[row][place]
             )
-        found.append(words)
+        found.append(one)
     return found
 
 

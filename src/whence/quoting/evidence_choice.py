@@ -24,9 +24,11 @@ from whence.quoting.answerability import (
     FLOOR,
     Basis,
     QuestionTerms,
+    asked_values,
     basis_of,
     chances,
     features,
+    values_of,
 )
 from whence.quoting.asked import Asked, is_news, read_question, subject_of
 from whence.quoting.evidence_spans import Span, all_spans, overlaps, whole_around
@@ -49,6 +51,7 @@ from whence.text.overlap import (
 )
 from whence.text.question_words import asked_kind
 from whence.text.scripts import count_words
+from whence.text.values import find_values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -206,8 +209,7 @@ async def examine(
     parts = split_questions(query)
     # A reader that does not know the words finds all texts alike, and so does the embedder whose model it has.
     served = reader is None or reader.reads(" ".join(one.text for one in spans))
-    reading = await _read(parts, spans, embedder, reader) if served else None
-    known: frozenset[str] = frozenset().union(*(one.terms | one.above for one in everything))
+    reading = await _read(parts, spans, words, embedder, reader) if served else None
     asked = []
     for part in parts:
         question = _part(part, spans, words)
@@ -216,7 +218,6 @@ async def examine(
             terms=question.terms,
             weights=question.weights,
             default=question.default,
-            absent=question.terms - known,
             kind=asked_kind(part, words.asked),
             language=words.language,
         )
@@ -354,11 +355,14 @@ def _considered(query: str, spans: list[Span], words: Words) -> list[Span]:
 async def _read(
     parts: Sequence[str],
     spans: Sequence[Span],
+    words: Words,
     embedder: Embedder | None,
     reader: SpanReading | None,
 ) -> Reading | None:
     """Read the spans for each question, or embed them without a reader; None when neither can."""
-    texts = [_text_to_embed(one) for one in spans]
+    asked = asked_values(" ".join(parts), words.language)
+    texts = [_text_to_embed(one, asked, words.language) for one in spans]
+    parts = [_with_plain_periods(one) for one in parts]
     try:
         if reader is not None:
             return await reader.read(parts, texts)
@@ -371,9 +375,20 @@ async def _read(
     return None
 
 
-def _text_to_embed(span: Span) -> str:
+def _with_plain_periods(question: str) -> str:
+    """Return a question with years and quarters as texts write them: no model knows `FY2023` or `2Q23`."""
+    for one in reversed(find_values(question)):
+        if one.kind == "period":
+            form = one.forms[0].replace("-", " ").upper()
+            question = question[: one.start] + form + question[one.end :]
+    return question
+
+
+def _text_to_embed(span: Span, asked: frozenset[str], language: str) -> str:
+    """Return a span with what stands above it; with its source where the question names a number of that."""
     lead = span.unit.context[-1] if span.unit.context else ""
-    above = [text.rstrip(":") for text in (span.section, lead) if text]
+    source = "" if asked.isdisjoint(values_of(span.source, language)) else span.source
+    above = [text.rstrip(":") for text in (source, span.section, lead) if text]
     return " ".join([*(f"{text}:" for text in above), span.text[:_MAX_CHARACTERS]])
 
 
