@@ -42,14 +42,14 @@ COMMANDS = "add apply blame branch clone commit diff fetch log merge pull push r
 class Near:
     """A reader for which every text is near to every question, the first one nearer by the lead."""
 
-    def __init__(self, lead: float = 0.0) -> None:
-        self._lead = lead
+    def __init__(self, lead: float = 0.0, near: float = 0.6) -> None:
+        self._lead, self._near = lead, near
 
     def reads(self, text: str) -> bool:
         return True
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
-        alike = [[0.6 + self._lead, *[0.6] * (len(texts) - 1)] for _ in questions]
+        alike = [[self._near + self._lead, *[self._near] * (len(texts) - 1)] for _ in questions]
         return Reading(np.eye(len(texts), dtype=np.float32), alike, alike, alike)
 
 
@@ -200,7 +200,7 @@ async def test_a_thing_that_no_passage_has_is_no_subject(thing: str, answered: b
     """Words that are in every passage do not answer a question about a word that is in none."""
     passages = [f"The git {name} command is one of many." for name in COMMANDS.split()]
 
-    choice = await choose(f"What does git {thing} do?", *passages)
+    choice = await choose(f"What does git {thing} do?", *passages, reader=Near(near=0.5))
 
     assert bool(choice.spans) == answered
 
