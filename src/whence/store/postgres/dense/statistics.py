@@ -32,6 +32,7 @@ _SAMPLE = versioned(
     """,  # noqa: S608 - only constants
     3,
 )
+_UNCHANGED = versioned("SELECT true", 1)
 _KEY = "vector_statistics"
 
 
@@ -44,6 +45,7 @@ async def read_vector_statistics(
     """
     known: tuple[VectorStatistics | None] | None = view.cache.get(view.key(_KEY))
     if known is not None:
+        await fetch_versioned(connection, _UNCHANGED, view.version)
         return known
     if view.version.analyzer not in ("", ANALYZER_VERSION):
         return None
