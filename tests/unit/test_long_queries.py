@@ -51,6 +51,12 @@ class RecordingStore:
     async def find_symbols(self, *_: Any, **__: Any) -> list[Any]:
         return []
 
+    async def collection_model(self, *_: Any) -> None:
+        return None
+
+    async def vector_statistics(self, *_: Any) -> None:
+        return None
+
     async def link_statistics(self, *_: Any) -> None:
         return None
 

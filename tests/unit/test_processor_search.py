@@ -72,6 +72,9 @@ class FixedStore:
     async def find_symbols(self, *_: Any, **__: Any) -> list[Any]:
         return []
 
+    async def vector_statistics(self, *_: Any) -> None:
+        return None
+
     async def link_statistics(self, *_: Any) -> None:
         return None
 

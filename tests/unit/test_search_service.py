@@ -16,6 +16,7 @@ from whence.schema.filters import parse_filters
 from whence.schema.search import MAX_QUERY_WORDS, GraphUse
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.symbol_names import SymbolMatch
+from whence.store.vector_statistics import VectorStatistics
 from whence.store.vocabulary import AbsentWords
 
 ACCESS = Access({"hr"}, {"internal"}, 2)
@@ -34,8 +35,14 @@ TITLE = LinkTitle(
 class Asked:
     """A store that notes what it is asked."""
 
-    def __init__(self, *, links: LinkStatistics | None = None, fault: str = "") -> None:
-        self.links, self.fault = links, fault
+    def __init__(
+        self,
+        *,
+        links: LinkStatistics | None = None,
+        vectors: VectorStatistics | None = None,
+        fault: str = "",
+    ) -> None:
+        self.links, self.vectors, self.fault = links, vectors, fault
         self.calls: list[tuple[Any, ...]] = []
 
     def _note(self, name: str, *given: Any, **options: Any) -> None:
@@ -91,6 +98,10 @@ class Asked:
     async def find_symbols(self, collection: str, name: str, **options: Any) -> list[SymbolMatch]:
         self._note("find_symbols", collection, name, **options)
         return [SymbolMatch("urn:s", "S", 2)]
+
+    async def vector_statistics(self, *given: Any) -> VectorStatistics | None:
+        self._note("vector_statistics", *given)
+        return self.vectors
 
     async def link_statistics(self, *given: Any) -> LinkStatistics | None:
         self._note("link_statistics", *given)

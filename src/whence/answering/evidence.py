@@ -297,6 +297,8 @@ async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passag
             "graph_named": sum(one.named for one in graphs),
             "graph_linked_share": graphs[0].linked_share,
         }
+    if found.calibration is not None:
+        settings |= found.calibration.as_settings()
     await trace.end(
         partial(
             exploration_triples,

@@ -24,14 +24,14 @@ from whence.answering.evidence import (
     plan_searches,
     share_of_pool,
 )
-from whence.retrieval.fusion import evidence, score_of
+from whence.retrieval.fusion import UNCALIBRATED, evidence, score_of
 from whence.retrieval.hybrid import RETRIEVER_DEPTH
 from whence.retrieval.pipeline import Found, find_candidates
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.services import RetrievalClients
 from whence.schema.errors import Unavailable
 from whence.schema.passages import Passage
-from whence.schema.search import Candidate, SearchResponse
+from whence.schema.search import Calibration, Candidate, SearchResponse
 
 
 class AskedBefore(NamedTuple):
@@ -114,7 +114,9 @@ class QuestionRankings:
         one = self.candidate(chunk_id)
         if one is None or one.reason_code == "below_threshold":
             return None
-        follows_alone = not self.everything.found.graphs and _has_own_score(one)
+        found = self.everything.found
+        calibration = found.calibration or UNCALIBRATED
+        follows_alone = not found.graphs and _has_own_score(one, calibration)
         if follows_alone and len(self.plan.queries) == 1:
             return _least_limit(self.everything.depths[0], one.rank)
         retrieves = self._simulated(chunk_id) if follows_alone else self._searched(chunk_id)
@@ -218,11 +220,11 @@ def _keeps(candidates: Sequence[Passage], chunk_id: str) -> bool:
     return any(one.chunk_id == chunk_id and not one.reason_code for one in candidates)
 
 
-def _has_own_score(one: Passage) -> bool:
+def _has_own_score(one: Passage, calibration: Calibration) -> bool:
     """Return whether a score follows from the passage alone, not from the others that were found."""
     if one.name_score is not None or one.dense_score is None or one.sparse_score is None:
         return True
-    return one.score is not None and abs(one.score - score_of(evidence(one))) < 1e-9
+    return one.score is not None and abs(one.score - score_of(evidence(one, calibration))) < 1e-9
 
 
 def _depths(ranking: Sequence[Candidate]) -> list[int]:

@@ -146,6 +146,7 @@ def search_document(
         "message": message or result_message(report),
         "degraded": _degraded(report.degraded),
         "graph": report.graph,
+        "calibration": report.calibration,
         "reranker": report.reranker,
         "latency_ms": report.latency_ms,
     }

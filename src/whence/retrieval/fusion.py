@@ -18,18 +18,18 @@ from typing import Literal
 from msgspec.structs import replace
 
 from whence.schema.passages import Passage
-from whence.schema.search import Candidate
+from whence.schema.search import Calibration, Candidate
 
 Fusion = Literal["absolute", "rrf", "min_max"]
 RetrieverName = Literal["lexical", "dense"]
 #: Score of a candidate by each retriever; None where that did not rank.
 SCORE_FIELDS: Mapping[RetrieverName, str] = {"lexical": "sparse_score", "dense": "dense_score"}
 
-#: Share of the cosine in the sum; the rest is the lexical share's. Both were chosen on those collections,
-#: each judged with constants fitted on the others.
-_DENSE_WEIGHT = 0.35
+#: Cosines as they are, with the share of 0.35 in the sum. Share and curve were chosen on those collections,
+#: each judged with constants fitted on the others; they are for MiniLM, see `calibration` for other encoders.
+UNCALIBRATED = Calibration()
 #: Bends the curve so that 0.5 parts queries with an answer from those about something else: the score is 0.5
-#: at a sum of 0.228, a cosine of 0.65 alone. Fitted to MiniLM; another encoder needs its own.
+#: at a sum of 0.228, a cosine of 0.65 alone.
 _HALF = 0.42
 #: The same for words alone, over the coverage of the query.
 _LEXICAL_HALF = 0.5
@@ -43,13 +43,14 @@ MAX_UNBOOSTED_SCORE = math.nextafter(MIN_BOOSTED_SCORE, 0.0)
 _FITS = 3
 
 
-def evidence(one: Candidate | Passage) -> float:
-    """Return `0.35 max(0, cosine) + 0.65 share`, 0 to 1.
+def evidence(one: Candidate | Passage, calibration: Calibration = UNCALIBRATED) -> float:
+    """Return `w c + (1 - w) share`, 0 to 1: c is the cosine on the scale of the score, w its weight, 0 to 0.35.
 
     A retriever that did not rank counts as 0: the score can be too low, never too high.
     """
-    cosine = max(0.0, one.dense_score or 0.0)
-    return _DENSE_WEIGHT * cosine + (1 - _DENSE_WEIGHT) * (one.sparse_score or 0.0)
+    weight = calibration.dense_weight
+    cosine = 0.0 if one.dense_score is None else calibration.on_scale(one.dense_score)
+    return weight * cosine + (1 - weight) * (one.sparse_score or 0.0)
 
 
 def score_of(total: float) -> float:
@@ -69,11 +70,15 @@ def lexical_score(coverage: float) -> float:
     return min(1.0, (1 + _LEXICAL_HALF) * coverage / (coverage + _LEXICAL_HALF))
 
 
-def _absolute(chunks: Mapping[str, Candidate]) -> dict[str, float]:
-    return {chunk_id: score_of(evidence(one)) for chunk_id, one in chunks.items()}
+def _absolute(
+    chunks: Mapping[str, Candidate], calibration: Calibration = UNCALIBRATED
+) -> dict[str, float]:
+    return {chunk_id: score_of(evidence(one, calibration)) for chunk_id, one in chunks.items()}
 
 
-def _reciprocal_ranks(chunks: Mapping[str, Candidate]) -> dict[str, float]:
+def _reciprocal_ranks(
+    chunks: Mapping[str, Candidate], _: Calibration = UNCALIBRATED
+) -> dict[str, float]:
     """Return the sum of 1 / (60 + rank) over the retrievers, scaled so that first in both is 1."""
     orders = [
         sorted(found, key=lambda chunk_id: (-found[chunk_id], chunk_id))
@@ -93,7 +98,7 @@ def reciprocal_ranks(
     return fused
 
 
-def _min_max(chunks: Mapping[str, Candidate]) -> dict[str, float]:
+def _min_max(chunks: Mapping[str, Candidate], _: Calibration = UNCALIBRATED) -> dict[str, float]:
     """Return the mean over the retrievers of each score's place between the query's worst and best."""
     fused = dict.fromkeys(chunks, 0.0)
     for found in _by_retriever(chunks):
@@ -111,7 +116,7 @@ def _by_retriever(chunks: Mapping[str, Candidate]) -> list[dict[str, float]]:
     return [found for found in (dense, sparse) if found]
 
 
-FUSIONS: Mapping[Fusion, Callable[[Mapping[str, Candidate]], dict[str, float]]] = {
+FUSIONS: Mapping[Fusion, Callable[..., dict[str, float]]] = {
     "absolute": _absolute,
     "rrf": _reciprocal_ranks,
     "min_max": _min_max,

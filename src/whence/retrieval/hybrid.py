@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from whence.retrieval.calibration import calibrate, not_served
 from whence.retrieval.fusion import (
     FUSIONS,
     SCORE_FIELDS,
+    UNCALIBRATED,
     Fusion,
     RetrieverName,
     lexical_score,
@@ -39,6 +41,7 @@ from whence.schema.errors import (
 from whence.schema.filters import Filters, parse_filters
 from whence.schema.search import (
     MAX_QUERY_WORDS,
+    Calibration,
     Candidate,
     Degradation,
     SearchRequest,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from whence.schema.access import Access
     from whence.store.protocols import ChunkStore
 
 T = TypeVar("T")
@@ -99,6 +103,8 @@ class HybridSearch:
     """Returns the chunks that define the symbol of a name."""
     find_graph: Callable[[], Awaitable[PassageGraph | None]] | None = None
     """Returns the passage graph of the collection; None when it has too few links."""
+    find_calibration: Callable[[], Awaitable[Calibration]] | None = None
+    """Returns what cosines mean in the collection."""
     finds_all: bool = False
     """Whether a retriever that returns fewer candidates than it was asked for has no score for any other chunk;
     a client of the caller may return as few as it likes."""
@@ -106,6 +112,7 @@ class HybridSearch:
     """What was left out so far, and why."""
     _exhausted: set[RetrieverName] = field(default_factory=set, init=False)
     """Retrievers that have no score for any other chunk."""
+    _calibration: Calibration = field(default=UNCALIBRATED, init=False)
 
     @property
     def _depth(self) -> int:
@@ -183,9 +190,25 @@ class HybridSearch:
             except _RETRIEVER_ERRORS as error:
                 return await self._join({**rankings, name: error})
         fits = await self._add_definitions(chunks, ranked)
+        await self._calibrate()
         walk = await self._walk(chunks, ranked)
-        fused = FUSIONS[self.fusion](chunks) if walk is None else walk.scores
-        return self._ranked(chunks, fused, fits, walk)
+        fused = FUSIONS[self.fusion](chunks, self._calibration) if walk is None else walk.scores
+        response = self._ranked(chunks, fused, fits, walk)
+        used = self._calibration if self.find_calibration is not None else None
+        return msgspec.structs.replace(response, calibration=used)
+
+    async def _calibrate(self) -> None:
+        """Find out what the cosines mean; they count as they are when that cannot be known."""
+        if self.find_calibration is None:
+            return
+        try:
+            self._calibration = await self.find_calibration()
+        except _RETRIEVER_ERRORS as error:
+            reason = f"cosines counted as they are: {error.message}"
+            self._degrade("calibration_missing", reason)
+            return
+        if reason := not_served(self._calibration):
+            self._degrade("language_not_served", reason)
 
     async def _score(self, chunks: _Chunks, names: Iterable[RetrieverName]) -> None:
         """Ask retrievers for the scores that are missing.
@@ -238,7 +261,7 @@ class HybridSearch:
             graph = await self.find_graph()
             if graph is None:
                 return None
-            around = await graph.neighbourhood(chunks)
+            around = await graph.neighbourhood(chunks, self._calibration)
             added = {
                 key: _candidate(key, document_id)
                 for key, document_id in around.documents.items()
@@ -251,7 +274,7 @@ class HybridSearch:
             )
             return None
         chunks |= added
-        return graph.walk(around, chunks)
+        return graph.walk(around, chunks, self._calibration)
 
     def _ranked(
         self,
@@ -333,7 +356,7 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_limit: Annotated[int, msgspec.Meta(ge=1)] = 100_000
     """Largest `limit` of a request; a larger one is refused."""
     model_memory_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 2.0
-    """Seconds for which the model and the link statistics of a collection are cached. A collection that is
+    """Seconds for which model, calibration and link statistics of a collection are cached. A collection that is
     removed and made again with another model of the same dimension is noticed after that time."""
     fusion: Fusion = "absolute"
     """How a hybrid search joins the scores of its retrievers. Only with `absolute` does a threshold mean the
@@ -404,7 +427,12 @@ class SearchService:
         results = (
             None
             if isinstance(one, BaseException)
-            else SearchResult(candidates=one.candidates, degraded=one.degraded, graph=one.graph)
+            else SearchResult(
+                candidates=one.candidates,
+                degraded=one.degraded,
+                graph=one.graph,
+                calibration=one.calibration,
+            )
             for one in found
         )
         return SearchResponse(candidates=(), results=tuple(results))
@@ -483,12 +511,24 @@ class SearchService:
         if request.mode == "hybrid":
             search.find_graph = partial(self._passage_graph, request)
             if request.vector:
+                if self.parameters.fusion == "absolute":
+                    search.find_calibration = partial(self.calibration, collection, access)
                 vector = _vector(request)
                 search.dense = QueryRetriever(
                     partial(store.search_dense, collection, vector, access=access, filters=filters),
                     partial(store.dense_scores, collection, vector, access=access),
                 )
         return search
+
+    async def calibration(self, collection: str, access: Access) -> Calibration:
+        """Return what the cosines of a collection mean to a reader, at most `model_memory_s` old."""
+
+        async def read() -> Calibration:
+            model = await self._model(collection)
+            return calibrate(model, await self.store.vector_statistics(collection, access))
+
+        found: Calibration = await self._cached((collection, access, "calibration"), read)
+        return found
 
     async def _passage_graph(self, request: SearchRequest) -> PassageGraph | None:
         """Return the passage graph of a collection; None when it is off or too few passages are linked."""
@@ -531,7 +571,7 @@ class SearchService:
             )
 
     async def _check_model(self, collection: str, model: EmbeddingModel) -> None:
-        stored = await self._cached(collection, lambda: self.store.collection_model(collection))
+        stored = await self._model(collection)
         if stored is None:
             self._cache.pop(collection, None)
             raise NotFound(
@@ -543,6 +583,12 @@ class SearchService:
                 f"collection {collection!r} was made with {_model_name(stored)},"
                 f" the query with {_model_name(model)}"
             )
+
+    async def _model(self, collection: str) -> EmbeddingModel | None:
+        found: EmbeddingModel | None = await self._cached(
+            collection, lambda: self.store.collection_model(collection)
+        )
+        return found
 
     async def _cached(self, key: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
         """Return what was read for a key within the last `model_memory_s` seconds, or read it."""

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from whence.retrieval.fusion import evidence, score_of
-from whence.schema.search import Candidate, GraphUse
+from whence.retrieval.fusion import UNCALIBRATED, evidence, score_of
+from whence.schema.search import Calibration, Candidate, GraphUse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -189,9 +189,11 @@ class PassageGraph:
     candidates_only: bool = False
     """True leaves out passages that the search did not find, as filters demand."""
 
-    async def neighbourhood(self, chunks: Mapping[str, Candidate]) -> Neighbourhood:
+    async def neighbourhood(
+        self, chunks: Mapping[str, Candidate], calibration: Calibration = UNCALIBRATED
+    ) -> Neighbourhood:
         """Return the passages up to two links around the best chunks, and those that the query names."""
-        own = {key: evidence(one) for key, one in chunks.items()}
+        own = {key: evidence(one, calibration) for key, one in chunks.items()}
         seeds = sorted(own, key=lambda chunk_id: (-own[chunk_id], chunk_id))[:_SEEDS]
         names = {one.name: one for one in await self.find_titles(seeds, self.query_text)}
         second = sorted(_build(names.values()).documents.keys() - set(seeds))[:_MAX_SECOND]
@@ -201,9 +203,14 @@ class PassageGraph:
         around = _build(names.values())
         return around.within(chunks) if self.candidates_only else around
 
-    def walk(self, around: Neighbourhood, chunks: Mapping[str, Candidate]) -> Walk:
+    def walk(
+        self,
+        around: Neighbourhood,
+        chunks: Mapping[str, Candidate],
+        calibration: Calibration = UNCALIBRATED,
+    ) -> Walk:
         """Return the scores of all of these chunks after the walk."""
-        own = {key: evidence(one) for key, one in chunks.items()}
+        own = {key: evidence(one, calibration) for key, one in chunks.items()}
         silent = {key for key, one in chunks.items() if one.sparse_score == 0.0}
         walked = walk_scores(own, around, silent)
         final = {key: score_of(walked.get(key, total)) for key, total in own.items()}

@@ -41,6 +41,7 @@ from whence.schema.errors import (
 )
 from whence.schema.passages import Passage
 from whence.schema.search import (
+    Calibration,
     Correction,
     Degradation,
     GraphUse,
@@ -94,6 +95,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     def kept(self) -> list[Passage]:
         """Candidates that were not dropped, by rank."""
         return [one for one in self.candidates if not one.reason_code]
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What the cosines of all queries meant; None where no score has a part of a cosine."""
+        known = (ranking.calibration for _, ranking in self.rankings)
+        return next((one for one in known if one is not None), None)
 
 
 def search_mode(mode: str) -> SearchMode:
@@ -206,6 +213,7 @@ async def search(
         reranker=reranked.model,
         degraded=(*cut, *(not_embedded or found.degraded), *reranked.degraded),
         graph=found.graphs[0] if found.graphs else None,
+        calibration=found.calibration,
         latency_ms=_latencies(marks),
         question_used=query,
         corrections=used.corrections,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from whence.schema.places import Location
-from whence.schema.search import Correction, Degradation, GraphUse
+from whence.schema.search import Calibration, Correction, Degradation, GraphUse
 
 #: Scores below it are weak, as those of most passages for queries without an answer, see `fusion`. It is also
 #: the default threshold of `Retriever.search`.
@@ -83,6 +83,8 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """Model that reranked; empty when none did."""
     graph: GraphUse | None = None
     """What the passage graph did; None when it took no part."""
+    calibration: Calibration | None = None
+    """What the cosines meant; None where no score has a part of a cosine."""
     latency_ms: dict[str, float] = {}
     """`embedding`, `search`, `texts`, `total`, and `rerank` when that was asked for, in milliseconds."""
     repo: str | None = None

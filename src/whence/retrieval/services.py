@@ -316,6 +316,7 @@ class RetrievalClients:
                     candidates=one.candidates,
                     degraded=one.degraded,
                     graph=one.graph,
+                    calibration=one.calibration,
                     settings=reply.settings,
                 )
                 if one

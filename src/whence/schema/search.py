@@ -126,6 +126,41 @@ class GraphUse(Message, frozen=True, kw_only=True, gc=False):
     """Share of visible passages with a link, 0 to 1 in tenths; estimated from a sample when they are many."""
 
 
+#: Begins the names of a calibration's fields among the settings of a stage.
+CALIBRATION_PREFIX = "calibration_"
+
+
+class Calibration(Message, frozen=True, kw_only=True, gc=False):
+    """What the cosines of a collection mean, learnt from a sample of the passages that the reader sees."""
+
+    encoder: str = ""
+    """Name of the model of the vectors."""
+    language: str = ""
+    """The most frequent language of the sample; empty when nothing was learnt."""
+    passages: int = 0
+    """Passages in the sample; 0 when nothing was learnt."""
+    unrelated: float | None = None
+    """Mean cosine of two passages of different documents."""
+    related: float | None = None
+    """Mean cosine of a passage and the one that has most of its words."""
+    agreement: float | None = None
+    """How well vectors tell that passage from others, 0.5 (not at all) to 1."""
+    slope: float = 1.0
+    """The score counts `slope * cosine + offset` as a cosine, above 0."""
+    offset: float = 0.0
+    dense_weight: float = 0.35
+    """Share of that in the score, 0 to 1; the rest is the lexical share's."""
+
+    def on_scale(self, cosine: float) -> float:
+        """Return a cosine on the scale of the score, 0 to 1."""
+        return min(1.0, max(0.0, self.slope * cosine + self.offset))
+
+    def as_settings(self) -> dict[str, str | int | float]:
+        """Return its known fields as settings of a stage, `calibration_encoder` and so on."""
+        fields = msgspec.structs.asdict(self).items()
+        return {CALIBRATION_PREFIX + name: value for name, value in fields if value is not None}
+
+
 class SearchQuery(Message, frozen=True, kw_only=True):
     """One more query of a request, with the same other fields; by words alone where only it has no vector."""
 
@@ -146,6 +181,8 @@ class SearchResult(Message, frozen=True, kw_only=True):
     """Retrievers that were left out, and why."""
     graph: GraphUse | None = None
     """Use of links between passages; None when links were not used."""
+    calibration: Calibration | None = None
+    """What the cosines meant; None where the score has no part of a cosine."""
 
 
 class SearchRequest(Message, frozen=True, kw_only=True):
@@ -192,6 +229,8 @@ class SearchResponse(Message, frozen=True, kw_only=True):
     """Retrievers that were left out, and why."""
     graph: GraphUse | None = None
     """Use of links between passages; None when links were not used."""
+    calibration: Calibration | None = None
+    """What the cosines meant; None where the score has no part of a cosine."""
     corrections: tuple[Correction, ...] = ()
     """With `spelling`: what the query probably means; the candidates are those of the query as it is."""
     absent: tuple[str, ...] = ()

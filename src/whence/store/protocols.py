@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from whence.store.change_log import Change
     from whence.store.linked_titles import LinkStatistics, LinkTitle
     from whence.store.symbol_names import SymbolMatch
+    from whence.store.vector_statistics import VectorStatistics
     from whence.store.vocabulary import AbsentWords
 
 
@@ -376,6 +377,16 @@ class ChunkStore(Protocol):
 
         `filters` apply. A collection that does not exist has none. Cost: linear in the chunks of that name,
         hidden ones included.
+        """
+
+    async def vector_statistics(self, collection: str, access: Access) -> VectorStatistics | None:
+        """Return how vectors of a sample of the visible passages compare; None for passages of one document.
+
+        See `whence.store.vector_statistics`; hidden documents change nothing. Cost: linear in the visible
+        documents and quadratic in the sample, once for each version of the collection.
+
+        Raises:
+            NotFound: The collection does not exist.
         """
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
+from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.protocols import EmbeddedDocument, Store
+from whence.store.vector_statistics import VectorStatistics
 from whence.testing.store_samples import (
     EVERYTHING,
     QUERY,
@@ -24,6 +26,28 @@ from whence.testing.store_samples import (
     on_one_store,
     search_all,
     unit,
+)
+
+#: Of `test_vectors_of_a_sample`.
+PUBLIC_STATISTICS = VectorStatistics(
+    passages=128,
+    judged=128,
+    unrelated=0.7387,
+    spread=0.2533,
+    related=0.807,
+    agreement=0.6627,
+    language="english",
+    overlap=0.33706,
+)
+ALL_STATISTICS = VectorStatistics(
+    passages=128,
+    judged=128,
+    unrelated=0.7296,
+    spread=0.2605,
+    related=0.8215,
+    agreement=0.676,
+    language="english",
+    overlap=0.34399,
 )
 
 
@@ -77,6 +101,51 @@ class SearchSuite:
         assert await store.visible_collections(access, ["missing"]) == []
         assert [t.chunk_id for t in await store.chunk_texts(name, [key], access)] == expected
         assert await store.visible_chunks(name, [key], access) == frozenset(expected)
+
+    @given(corpus=any_corpus, access=any_access)
+    @on_one_store
+    async def test_vectors_of_a_sample_are_of_visible_documents(
+        self, store: Store, corpus: Any, access: Access
+    ) -> None:
+        """The statistics are those of a collection that has the visible documents alone."""
+        documents = [
+            make_document(f"d{n}", vectors, tags) for n, (tags, vectors) in enumerate(corpus)
+        ]
+        name = await fill_collection(store, *documents)
+        visible = [one for one in documents if access.allows(one.draft.tags)]
+        alone = await fill_collection(store, *visible)
+
+        found = await store.vector_statistics(name, access)
+        assert found == await store.vector_statistics(alone, access)
+        assert (found is not None) <= (len(visible) > 1)
+
+    async def test_vectors_of_a_sample(self, store: Store) -> None:
+        """Every store chooses the same passages and computes the same numbers."""
+        words = ("kiln", "clay", "glaze", "tide", "moon", "harbour", "yeast")
+        documents = [
+            EmbeddedDocument(
+                draft=DocumentDraft(
+                    document_id=f"d{n}",
+                    chunks=tuple(
+                        ChunkDraft(content=f"{words[n % 7]} {words[n % 3]} {words[(n + k) % 5]}")
+                        for k in range(2)
+                    ),
+                    tags=DocumentTags(("a",) * (n % 4 == 0)),
+                ),
+                vectors=np.stack([unit(1, n % 7, n % 3, k) for k in range(2)]),
+            )
+            for n in range(200)
+        ]
+        name = await fill_collection(store, *documents)
+
+        public = await store.vector_statistics(name, Access.public())
+        everything = await store.vector_statistics(name, EVERYTHING)
+        assert public == PUBLIC_STATISTICS
+        assert everything == ALL_STATISTICS
+        await store.remove_documents(name, [f"d{n}" for n in range(1, 200)])
+        assert await store.vector_statistics(name, EVERYTHING) is None
+        with pytest.raises(NotFound):
+            await store.vector_statistics("nowhere", EVERYTHING)
 
     @given(corpus=any_corpus, access=any_access, limit=st.integers(1, 12))
     @on_one_store

@@ -10,6 +10,7 @@ from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.namespaces import GRAPH_RETRIEVAL
 from whence.provenance.trace import Stage, Trace
 from whence.schema.codec import to_builtins
+from whence.schema.search import CALIBRATION_PREFIX
 from whence.schema.terms import Triple
 
 #: Parts of a passage that no trace has.
@@ -31,6 +32,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "asked_at": trace.asked_at,
         "access": None if trace.access is None else trace.access.by_option(),
         "graph": GRAPH_RETRIEVAL,
+        "calibration": _calibration(trace),
         "stages": [_stage(stage, trace) for stage in trace.stages],
         "complete": not faults,
         "faults": [to_builtins(fault) for fault in faults],
@@ -102,6 +104,19 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
             }
         case _:
             return {"failure": _row(trace.failure) if trace.failure else None}
+
+
+def _calibration(trace: Trace) -> dict[str, Any] | None:
+    """Return what the cosines meant; None where it was not recorded."""
+    for stage in trace.stages:
+        found = {
+            key.removeprefix(CALIBRATION_PREFIX): value
+            for key, value in stage.run.settings.items()
+            if key.startswith(CALIBRATION_PREFIX)
+        }
+        if found:
+            return found
+    return None
 
 
 def _walk(trace: Trace) -> dict[str, Any]:

@@ -58,6 +58,13 @@ from whence.store.term_counts import (
     parse_lexical_query,
 )
 from whence.store.validation import check_dense_query, check_limit, check_trace, missing_collection
+from whence.store.vector_statistics import (
+    MAX_SAMPLE,
+    SampledPassage,
+    VectorStatistics,
+    sample_key,
+    vector_statistics,
+)
 from whence.store.vocabulary import AbsentWords, whole_terms
 
 
@@ -308,6 +315,27 @@ class MemorySearch(MemoryPart):
     ) -> list[float]:
         """Return the inner product of a query with each chunk; equal vectors get equal values."""
         return _inner_products(query, chunks)
+
+    async def vector_statistics(self, collection: str, access: Access) -> VectorStatistics | None:
+        """Compare a sample of the visible passages; see `ChunkStore`."""
+        documents = self._find(collection).visible_documents(access)
+        documents.sort(key=lambda one: sample_key(one.draft.document_id))
+        sample = sorted(
+            (sample_key(f"{one.draft.document_id}:{index}"), one.draft.document_id, index, chunk)
+            for one in documents[:MAX_SAMPLE]
+            for index, chunk in enumerate(one.chunks)
+        )
+        return vector_statistics(
+            [
+                SampledPassage(
+                    document_id=document_id,
+                    vector=chunk.vector,
+                    terms=chunk.terms.counts,
+                    language=chunk.terms.language,
+                )
+                for _, document_id, _, chunk in sample[:MAX_SAMPLE]
+            ]
+        )
 
     async def absent_words(
         self, collection: str, words: Sequence[str], access: Access

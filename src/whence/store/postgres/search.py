@@ -16,11 +16,13 @@ from whence.store.postgres.collection_version import (
     read_view,
 )
 from whence.store.postgres.dense import search as dense
+from whence.store.postgres.dense.statistics import read_vector_statistics
 from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.lexical import vocabulary
 from whence.store.postgres.part import PostgresPart
 from whence.store.validation import is_text
+from whence.store.vector_statistics import VectorStatistics
 from whence.store.vocabulary import AbsentWords
 
 if TYPE_CHECKING:
@@ -78,6 +80,11 @@ class PostgresSearch(PostgresPart):
                 connection, view, query_text, limit=limit, filters=filters, match=match
             ),
         )
+
+    async def vector_statistics(self, collection: str, access: Access) -> VectorStatistics | None:
+        """Compare a sample of the visible passages; see `ChunkStore`."""
+        (found,) = await self._read(collection, access, read_vector_statistics)
+        return found
 
     async def absent_words(
         self, collection: str, words: Sequence[str], access: Access

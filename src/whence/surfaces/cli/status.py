@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
 
 from whence.broker.connect import in_process
+from whence.surfaces.cli.options import ReaderAccess
 from whence.surfaces.cli.output import console, facts_table, note, plain_table, print_json, size
 from whence.surfaces.cli.session import as_json, run_with_engine, settings_of, start_logging
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.flow.status import FlowStatus
+    from whence.schema.access import Access
+    from whence.schema.search import Calibration
     from whence.store.protocols import CollectionInfo, Store, StoreOverview
     from whence.surfaces.cli.tables import PlainTable
 
@@ -30,19 +33,20 @@ _NO_FLEET = {
 
 def status(
     context: typer.Context,
+    access: ReaderAccess,
     flow: Annotated[str, typer.Option(help="Flow whose processors to show.")] = "all-in-one",
 ) -> int:
-    """Show what is stored; with a broker also its backlog and running processors."""
+    """Show what is stored, what scores mean there, and with a broker its backlog and running processors."""
     import asyncio
 
     start_logging()
     settings = settings_of(context)
 
-    async def collect() -> tuple[FlowStatus | None, StoreOverview, list[CollectionInfo]]:
+    async def collect() -> tuple[FlowStatus | None, _Stored]:
         fleet = None if in_process(settings.broker) else await _fleet(settings, flow)
-        return fleet, *await _store(settings)
+        return fleet, await _store(settings, access)
 
-    fleet, overview, collections = asyncio.run(collect())
+    fleet, (overview, collections, calibrations) = asyncio.run(collect())
     if as_json(context):
         stored = {
             "collections": len(collections),
@@ -56,9 +60,10 @@ def status(
             "processors": [] if fleet is None else fleet.processors,
             "notes": [_NO_BROKER] if fleet is None else fleet.notes,
         }
-        print_json({"store": stored | msgspec.structs.asdict(overview), **running})
+        stored |= msgspec.structs.asdict(overview)
+        print_json({"store": stored, "calibration": calibrations, **running})
         return 0
-    _print_store(overview, collections)
+    _print_store(overview, collections, calibrations)
     _print_fleet(fleet)
     return 0
 
@@ -76,15 +81,31 @@ async def _fleet(settings: Settings, flow: str) -> FlowStatus:
         await transport.aclose()
 
 
-async def _store(settings: Settings) -> tuple[StoreOverview, list[CollectionInfo]]:
+class _Stored(NamedTuple):
+    overview: StoreOverview
+    collections: list[CollectionInfo]
+    calibrations: dict[str, Calibration]
+    """By collection, as far as the reader sees it."""
+
+
+async def _store(settings: Settings, access: Access) -> _Stored:
     from whence.flow.resources import Resources
+    from whence.retrieval.calibration import calibrate
 
     async with Resources(settings) as resources:
         store: Store = await resources.get("store")
-        return await store.overview(), await store.collections()
+        calibrations = {
+            one.name: calibrate(one.model, await store.vector_statistics(one.name, access))
+            for one in await store.visible_collections(access)
+        }
+        return _Stored(await store.overview(), await store.collections(), calibrations)
 
 
-def _print_store(overview: StoreOverview, collections: list[CollectionInfo]) -> None:
+def _print_store(
+    overview: StoreOverview,
+    collections: list[CollectionInfo],
+    calibrations: dict[str, Calibration],
+) -> None:
     pgvector = f", pgvector {overview.pgvector}" if overview.pgvector else ""
     parts = sorted(overview.parts.items(), key=lambda part: -part[1])
     # No line break between a name and its size.
@@ -101,8 +122,22 @@ def _print_store(overview: StoreOverview, collections: list[CollectionInfo]) -> 
     if collections:
         console().print()
         console().print(collections_table(collections))
+        console().print()
+        console().print(_calibration_table(calibrations))
     else:
         note("nothing is indexed yet: run whence index PATH")
+
+
+def _calibration_table(calibrations: dict[str, Calibration]) -> PlainTable:
+    columns = ("encoder", "language", ">passages", ">unrelated", ">related", ">weight")
+    table = plain_table("cosines of", *columns)
+    for name, one in calibrations.items():
+        cosines = (
+            "" if value is None else f"{value:.2f}" for value in (one.unrelated, one.related)
+        )
+        weight = f"{one.dense_weight:.2f}"
+        table.add_values(name, one.encoder, one.language, one.passages, *cosines, weight)
+    return table
 
 
 def _when(moment: str) -> str:
