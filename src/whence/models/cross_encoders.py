@@ -16,12 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from whence.models.encoders import find_encoder
 from whence.models.hub import fetch_hub_model
 from whence.models.installation import InstallReport
 from whence.models.installed import (
     CROSS_ENCODER,
     MANIFEST,
-    MODELS,
     ONNX_EMBEDDER,
     ONNX_RERANKER,
     file_sha256,
@@ -78,7 +78,7 @@ def install_cross_encoder(
     try:
         folder, origin = _fetched(what, staging, hub_url, progress)
         name = folder.name
-        if not _NAME.match(name) or name in (*MODELS, RERANKER_NAME):
+        if not _NAME.match(name) or find_encoder(name) or name == RERANKER_NAME:
             raise BadInput(f"{name!r} cannot be the name of a cross-encoder", hint="rename it")
         (folder / MANIFEST).unlink(missing_ok=True)
         try:

@@ -203,9 +203,14 @@ COMMANDS: Mapping[str, Command] = {
     "models": _command(
         "",
         "Operation",
-        "whence models status",
+        "whence models list",
         "whence models install",
-        members={"install": "models:install", "status": "models:status"},
+        "whence models install multilingual-e5-small",
+        members={
+            "install": "models:install",
+            "list": "models:list_models",
+            "status": "models:status",
+        },
         help="Install the local models and check them.",
     ),
     "eval": _command(
