@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from whence.models.encoders import find_encoder
+from whence.models.encoders import ENCODERS, find_encoder
 from whence.models.hub import fetch_hub_model
 from whence.models.installation import InstallReport
 from whence.models.installed import (
@@ -144,9 +144,9 @@ def _fetched(
         _download(what, archive, hub_url, progress)
         return _unpacked(archive, staging, what), "flashrank's hub"
     raise BadInput(
-        f"there is no cross-encoder, folder or archive {what!r}",
+        f"there is no model, folder or archive {what!r}",
         hint="one of "
-        + ", ".join(hub_models())
+        + ", ".join([*(one.name for one in ENCODERS), *hub_models()])
         + ", hf:OWNER/NAME, or a folder or .zip with a model",
     )
 
