@@ -379,7 +379,6 @@ class Int8:
                 ids,
                 self._weight(graph, "words.scale"),
                 domain=_RUNTIME,
-                bits=4,
                 block_size=BLOCK,
                 gather_axis=0,
                 quantize_axis=1,

@@ -18,6 +18,7 @@ from whence.schema.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from whence.models.factory import ModelSettings
+    from whence.models.local_embedder import LocalEmbedder
     from whence.store.postgres.store import PostgresStore
 
 #: Kinds of resources; a processor lists those that it uses in `needs`.
@@ -151,17 +152,15 @@ class Resources:
         return self._closing(make_embedder(self._settings.embedder, self._model_settings()))
 
     async def _open_reranker(self) -> Any:
-        from whence.models.encoders import MINILM
         from whence.models.factory import encoder_of, make_reranker
 
-        # The local reranker reads with the weights of the local embedder.
-        local = encoder_of(self._settings.embedder) is MINILM
-        embedder = await self._get("embedder") if local else None
+        own = encoder_of(self._settings.embedder) is not None
+        embedder = await self._token_reader() if own else None
         reranker = make_reranker(self._settings.reranker, self._model_settings(), embedder)
         return self._closing(reranker)
 
     async def _open_writer(self) -> Any:
-        from whence.models.factory import is_local_reranker, make_token_reader, make_writer
+        from whence.models.factory import is_local_reranker, make_writer
 
         if self._settings.writer != "extractive":
             return self._closing(make_writer(self._settings.writer, self._model_settings()))
@@ -170,12 +169,22 @@ class Resources:
 
         # It compares spans by their vectors, and reads the best of them as the local reranker does.
         embedder = await self._get("embedder")
-        words = None
-        if is_local_reranker(self._settings.reranker):
-            words = make_token_reader(self._model_settings(), embedder)
-        if words not in (None, embedder):
-            self._closing(words)
+        local = is_local_reranker(self._settings.reranker)
+        words = await self._token_reader() if local else None
         return self._closing(ExtractiveWriter(embedder, SpanReader(words) if words else None))
+
+    async def _token_reader(self) -> LocalEmbedder | None:
+        """Return what reads words for reranker and writer, one model for both; None where nothing does."""
+        from whence.models.factory import make_token_reader
+
+        if "token_reader" not in self._opened:
+            embedder = await self._get("embedder")
+            reader = make_token_reader(self._model_settings(), embedder)
+            if reader is not None and reader is not embedder:
+                self._closing(reader)
+            self._opened["token_reader"] = reader
+        found: LocalEmbedder | None = self._opened["token_reader"]
+        return found
 
     def _closing(self, resource: Any) -> Any:
         """Return a resource, which is closed with the others."""

@@ -1,4 +1,4 @@
-"""Detection of a document's language by its commonest words, for the stemmer.
+"""Detection of a document's language by its commonest words, for the stemmer and for hints.
 
 Function words (articles, prepositions, pronouns) are a third of running text in any of these languages and
 hardly occur in another. A script that only one of Snowball's languages uses is sufficient. Unclear text counts
@@ -56,6 +56,49 @@ _LANGUAGE_OF_SCRIPT = {
     "GREEK": "greek",
     "TAMIL": "tamil",
 }
+#: ISO 639-1 codes of the languages above.
+_CODES = {
+    "english": "en",
+    "danish": "da",
+    "dutch": "nl",
+    "finnish": "fi",
+    "french": "fr",
+    "german": "de",
+    "hungarian": "hu",
+    "italian": "it",
+    "norwegian": "no",
+    "portuguese": "pt",
+    "romanian": "ro",
+    "spanish": "es",
+    "swedish": "sv",
+    "turkish": "tr",
+    "arabic": "ar",
+    "armenian": "hy",
+    "russian": "ru",
+    "hindi": "hi",
+    "greek": "el",
+    "tamil": "ta",
+}
+#: Codes by script where no stemmer is known.
+_CODE_OF_SCRIPT = {
+    "BENGALI": "bn",
+    "CJK": "zh",
+    "GEORGIAN": "ka",
+    "HANGUL": "ko",
+    "HEBREW": "he",
+    "THAI": "th",
+}
+#: Japanese mixes these with Chinese characters.
+_KANA = re.compile("[\u3041-\u30ff]")
+
+
+def language_code(text: str) -> str:
+    """Return the ISO 639-1 code of the language of a text, as `detect_language`, and of more scripts."""
+    sample = text[:_SAMPLE_CHARACTERS]
+    code = _CODE_OF_SCRIPT.get(_main_script(_words_of(sample)))
+    if code == "zh" and _KANA.search(sample):
+        return "ja"
+    return code or _CODES[detect_language(text)]
 
 
 def language_sample(texts: Iterable[str]) -> str:
@@ -65,14 +108,12 @@ def language_sample(texts: Iterable[str]) -> str:
 
 def detect_language(text: str) -> str:
     """Return Snowball's name of the language of a text, by its first 4,000 characters; English when unclear."""
-    words = _WORD.findall(unicodedata.normalize("NFC", text[:_SAMPLE_CHARACTERS]).casefold())
+    words = _words_of(text[:_SAMPLE_CHARACTERS])
     if not words:
         return DEFAULT_LANGUAGE
-    letters = [word[0] for word in words if not word.isascii()]
-    scripts = Counter([unicodedata.name(letter, "").partition(" ")[0] for letter in letters])
-    name = max(sorted(scripts), key=scripts.__getitem__, default="")
-    if name in _LANGUAGE_OF_SCRIPT and scripts[name] * 2 > len(words):
-        return _LANGUAGE_OF_SCRIPT[name]
+    script = _main_script(words)
+    if script in _LANGUAGE_OF_SCRIPT:
+        return _LANGUAGE_OF_SCRIPT[script]
     found: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     for word, times in Counter(filter(_LANGUAGES_OF.__contains__, words)).items():
@@ -86,3 +127,20 @@ def detect_language(text: str) -> str:
         and found[best] >= _MIN_RATIO_TO_ENGLISH * found[DEFAULT_LANGUAGE]
     )
     return best if is_clear else DEFAULT_LANGUAGE
+
+
+def _words_of(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFC", text).casefold())
+
+
+def _main_script(words: list[str]) -> str:
+    """Return the script, other than that of ASCII, in which more than half of the words begin, if any."""
+    letters = [word[0] for word in words if not word.isascii()]
+    scripts = Counter(
+        [
+            "CJK" if _KANA.match(letter) else unicodedata.name(letter, "").partition(" ")[0]
+            for letter in letters
+        ]
+    )
+    name = max(sorted(scripts), key=scripts.__getitem__, default="")
+    return name if scripts[name] * 2 > len(words) else ""
