@@ -26,14 +26,17 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from whence.models.encoders import ENCODERS
 from whence.models.weights import (
     ALIGNMENT,
+    BLOCK,
     DIMENSION,
     HEADS,
     INTERMEDIATE,
     LAYERS,
     POSITIONS,
     VOCABULARY,
+    Shape,
 )
 
 GRAPHS = Path(__file__).resolve().parent.parent / "src" / "whence" / "models" / "graphs"
@@ -45,7 +48,12 @@ _IR_VERSION = 9
 _NORM_EPSILON = 1e-12
 #: Terms of each sum of the probe.
 _PROBE = 8
-_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": TensorProto.INT8}
+_TYPES = {
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "int8": TensorProto.INT8,
+    "uint8": TensorProto.UINT8,
+}
 
 
 class Graph:
@@ -129,6 +137,8 @@ class Graph:
 class Arithmetic(Protocol):
     """How the encoder's parts are computed; values are (tokens, width) matrices."""
 
+    layers: int
+
     def embed(self, graph: Graph, ids: str, positions: str) -> str:
         """Return the first hidden state from flat token ids and position numbers."""
 
@@ -190,10 +200,18 @@ class TensorPlace(NamedTuple):
     """Bytes."""
 
 
-def w8_places() -> dict[str, TensorPlace]:
+def w8_places(shape: Shape) -> dict[str, TensorPlace]:
     """Return the places of all tensors in `w8.bin`, in the order of the file."""
-    shapes: list[tuple[str, str, tuple[int, ...]]] = [
-        ("words", "float16", (VOCABULARY, DIMENSION)),
+    words: list[tuple[str, str, tuple[int, ...]]] = [
+        ("words", "float16", (shape.vocabulary, DIMENSION))
+    ]
+    if shape.packed:
+        words = [
+            ("words", "uint8", (shape.vocabulary, DIMENSION // 2)),
+            ("words.scale", "float32", (shape.vocabulary, DIMENSION // BLOCK)),
+        ]
+    shapes = [
+        *words,
         ("positions", "float32", (POSITIONS, DIMENSION)),
         ("norm.weight", "float32", (DIMENSION,)),
         ("norm.bias", "float32", (DIMENSION,)),
@@ -204,7 +222,7 @@ def w8_places() -> dict[str, TensorPlace]:
         ("inner", DIMENSION, INTERMEDIATE),
         ("out", INTERMEDIATE, DIMENSION),
     )
-    for layer in range(LAYERS):
+    for layer in range(shape.layers):
         for name, inputs, outputs in linear_maps:
             shapes.append((f"layer{layer}.{name}.weight", "int8", (inputs, outputs)))
             shapes.append((f"layer{layer}.{name}.scale", "float32", (outputs,)))
@@ -214,8 +232,8 @@ def w8_places() -> dict[str, TensorPlace]:
             shapes.append((f"layer{layer}.{norm}.bias", "float32", (DIMENSION,)))
     places = {}
     offset = 0
-    for name, dtype, shape in shapes:
-        place = tensor_place(name, dtype, shape, offset)
+    for name, dtype, sizes in shapes:
+        place = tensor_place(name, dtype, sizes, offset)
         places[name] = place
         offset += -(-place.length // ALIGNMENT) * ALIGNMENT
     return places
@@ -223,7 +241,7 @@ def w8_places() -> dict[str, TensorPlace]:
 
 def tensor_place(name: str, dtype: str, shape: tuple[int, ...], offset: int) -> TensorPlace:
     """Return the place of a tensor that starts at an offset."""
-    width = {"int8": 1, "float16": 2, "float32": 4}[dtype]
+    width = {"int8": 1, "uint8": 1, "float16": 2, "float32": 4}[dtype]
     return TensorPlace(name, dtype, shape, offset, width * math.prod(shape))
 
 
@@ -278,7 +296,9 @@ def safetensors_places() -> dict[str, TensorPlace]:
 
 
 class Float32:
-    """The published weights in place."""
+    """The published weights of all-MiniLM-L6-v2 in place."""
+
+    layers = LAYERS
 
     def __init__(self) -> None:
         self._places = safetensors_places()
@@ -337,8 +357,10 @@ class Float32:
 class Int8:
     """The derived weights, 8 bit products."""
 
-    def __init__(self) -> None:
-        self._places = w8_places()
+    def __init__(self, shape: Shape) -> None:
+        self.layers = shape.layers
+        self._packed = shape.packed
+        self._places = w8_places(shape)
 
     def _weight(self, graph: Graph, name: str) -> str:
         return graph.external("w8.bin", self._places[name])
@@ -349,10 +371,24 @@ class Int8:
 
     def embed(self, graph: Graph, ids: str, positions: str) -> str:
         """Add word embeddings and what position and type add."""
-        words = graph.op("Gather", self._weight(graph, "words"), ids)
+        table = self._weight(graph, "words")
+        if self._packed:
+            words = graph.op(
+                "GatherBlockQuantized",
+                table,
+                ids,
+                self._weight(graph, "words.scale"),
+                domain=_RUNTIME,
+                block_size=BLOCK,
+                gather_axis=0,
+                quantize_axis=1,
+            )
+        else:
+            words = graph.op("Gather", table, ids)
         places = graph.op("Gather", self._weight(graph, "positions"), positions)
-        total = graph.op("Add", graph.op("Cast", words, to=TensorProto.FLOAT), places)
-        return self._norm(graph, total, "norm")
+        if not self._packed:
+            words = graph.op("Cast", words, to=TensorProto.FLOAT)
+        return self._norm(graph, graph.op("Add", words, places), "norm")
 
     def norm(self, graph: Graph, value: str, layer: int, name: str) -> str:
         """Normalise with the layer's weights."""
@@ -410,7 +446,7 @@ def encoder(graph: Graph, arithmetic: Arithmetic, ids: str, positions: str) -> s
     value = graph.op(
         "Reshape", arithmetic.embed(graph, ids, positions), graph.constant(_FLAT, "int64")
     )
-    for layer in range(LAYERS):
+    for layer in range(arithmetic.layers):
         mixed = arithmetic.attention(graph, value, layer, shape)
         attended = arithmetic.linear(graph, mixed, layer, "attention_out")
         value = arithmetic.norm(graph, graph.op("Add", attended, value), layer, "attention_norm")
@@ -431,18 +467,35 @@ def _unit(graph: Graph, value: str) -> str:
     return graph.op("Div", value, _below(graph, length, 1e-12))
 
 
-def sentence_graph(arithmetic: Arithmetic) -> bytes:
+def sentence_graph(arithmetic: Arithmetic, *, pooling: str = "mean") -> bytes:
     """Return the embedder: token ids (batch, length), all real, to unit vectors (batch, 384).
 
-    The second output, `tokens`, are the token vectors (batch, length, 384) that the first one sums up.
-    There is no mask: texts of one batch have equal length, so that nothing is padded.
+    The second output, `tokens`, are the token vectors (batch, length, 384) that the first one is made of: their
+    mean, or the first of them (`cls`). There is no mask: texts of one batch have equal length, so that nothing
+    is padded.
     """
     graph = Graph()
     length = graph.op("Squeeze", graph.op("Shape", "input_ids", start=1, end=2))
     positions = graph.op("Range", graph.constant(0, "int64"), length, graph.constant(1, "int64"))
     tokens = encoder(graph, arithmetic, "input_ids", positions)
-    # The sum as a product with ones: the runtime's own mean adds in another order for a single text. Dividing
-    # by the number of tokens changes no direction.
+    if pooling == "cls":
+        whole = graph.op("Gather", tokens, graph.constant(0, "int64"), axis=1)
+    else:
+        whole = _sum(graph, tokens, length)
+    for name, value in (("vector", _unit(graph, whole)), ("tokens", tokens)):
+        graph.nodes.append(helper.make_node("Identity", [value], [name], name=name))
+    shapes: dict[str, list[str | int]] = {
+        "vector": ["batch", DIMENSION],
+        "tokens": ["batch", "length", DIMENSION],
+    }
+    return graph.model("sentence", shapes)
+
+
+def _sum(graph: Graph, tokens: str, length: str) -> str:
+    """Add the token vectors; dividing by their number would change no direction.
+
+    It is a product with ones: the runtime's own mean adds in another order for a single text.
+    """
     ones = graph.op(
         "Expand",
         graph.constant([1.0], "float32"),
@@ -453,14 +506,7 @@ def sentence_graph(arithmetic: Arithmetic) -> bytes:
             axis=0,
         ),
     )
-    total = graph.op("Squeeze", graph.op("MatMul", ones, tokens), graph.constant([1], "int64"))
-    for name, value in (("vector", _unit(graph, total)), ("tokens", tokens)):
-        graph.nodes.append(helper.make_node("Identity", [value], [name], name=name))
-    shapes: dict[str, list[str | int]] = {
-        "vector": ["batch", DIMENSION],
-        "tokens": ["batch", "length", DIMENSION],
-    }
-    return graph.model("sentence", shapes)
+    return graph.op("Squeeze", graph.op("MatMul", ones, tokens), graph.constant([1], "int64"))
 
 
 def probe_graph() -> bytes:
@@ -487,8 +533,7 @@ def graphs() -> dict[str, bytes]:
     return {
         "int8-probe.onnx": probe_graph(),
         "minilm-fp32.onnx": sentence_graph(Float32()),
-        "minilm-w8.onnx": sentence_graph(Int8()),
-    }
+    } | {one.graph: sentence_graph(Int8(one.shape), pooling=one.pooling) for one in ENCODERS}
 
 
 def main() -> int:

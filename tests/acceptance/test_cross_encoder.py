@@ -56,6 +56,13 @@ def test_it_is_installed_listed_and_decides_the_order(
     status = cli("models", "status", "--json", env=models)
     states = {one["name"]: one["state"] for one in status.json["models"]}
     assert (status.code, states) == (0, {EMBEDDER_NAME: "ready", "tiny": "ready"})
+    listed = {
+        one["name"]: one for one in cli("models", "list", "--json", env=models).json["models"]
+    }
+    assert (listed["tiny"]["role"], listed["tiny"]["installed"]) == ("reranker", True)
+    assert listed[EMBEDDER_NAME]["installed"]
+    assert not listed["multilingual-e5-small"]["installed"]
+    assert "multilingual-e5-small" in cli("models", "list", env=models).out
     checks = {one["name"]: one for one in cli("doctor", "--json", env=models).json["checks"]}
     assert checks["reranker"]["detail"].startswith("flashrank:tiny")
 
@@ -90,7 +97,8 @@ def test_a_rerank_limit_leaves_passages_unread(cli: Any) -> None:
     ("what", "code", "said"),
     [
         ("ms-marco-MiniLM-L-12-v2", 4, "could not be fetched from flashrank's hub"),
-        ("no-such-model", 2, "there is no cross-encoder"),
+        ("no-such-model", 2, "there is no model"),
+        ("e5-small-v3", 2, "e5-small-v2"),
         ("{folder}", 2, "is no cross-encoder"),
         ("{folder}/text.zip", 2, "is not a readable archive"),
     ],

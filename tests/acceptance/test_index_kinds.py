@@ -245,3 +245,25 @@ def test_prune_keeps_documents_of_failed_files(cli: Any, tmp_path: Path) -> None
     assert "not pruned: 1 document in no path" in told.err
     assert (counted["documents"]["removed"], counted["kept"]) == (0, 1)
     assert (pruned["documents"]["removed"], pruned["kept"]) == (1, 0)
+
+
+def test_languages_that_the_encoder_does_not_serve_are_named(cli: Any, tmp_path: Path) -> None:
+    """The report counts their documents, and a note names the encoder that serves them."""
+    (tmp_path / "english.md").write_text(
+        "Books may be borrowed for 28 days. It is not to be extended."
+    )
+    (tmp_path / "german.md").write_text(
+        "Die Bücher sind nach 28 Tagen zurückzugeben, und das ist auch nicht zu verlängern."
+    )
+    (tmp_path / "chinese.md").write_text("\u56fe\u4e66\u53ef\u4ee5\u501f\u960528\u5929\u3002")
+    first = cli("index", str(tmp_path), "--collection", "languages", "--json")
+    again = cli("index", str(tmp_path), "--collection", "languages")
+    (tmp_path / "german.md").write_text(
+        "Das Buch ist nach 14 Tagen zurückzugeben, und das ist auch nicht zu verlängern."
+    )
+    changed = cli("index", str(tmp_path), "--collection", "languages")
+
+    assert first.json["not_served"] == {"de": 1, "zh": 1}
+    assert "does not serve" not in again.err
+    assert "does not serve the language of 1 document (1 de)" in changed.err
+    assert "whence models install multilingual-e5-small" in changed.err

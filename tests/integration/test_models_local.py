@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cross_encoder import write_cross_encoder
+from tests.support.older_cpu import older_cpu_environment
 from tokenizers import Tokenizer
 
 from whence.models import local_embedder, onnx_sessions
@@ -60,17 +60,7 @@ def float32() -> LocalEmbedder:
 
 @pytest.fixture(scope="module")
 def older_cpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return an environment in which Python sees a processor with AVX2 and nothing newer."""
-    compiler = shutil.which("cc")
-    if compiler is None or platform.machine() != "x86_64" or sys.platform != "linux":
-        pytest.skip("an older x86-64 processor is imitated on Linux with a C compiler only")
-    source = Path(__file__).resolve().parents[2] / "tools" / "older_cpu.c"
-    library = tmp_path_factory.mktemp("cpu") / "older_cpu.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
-    environment = {**os.environ, "LD_PRELOAD": str(library)}
-    if subprocess.run([sys.executable, "-c", ""], env=environment, check=False).returncode != 0:
-        pytest.skip("this processor or kernel cannot make CPUID fault")
-    return environment
+    return older_cpu_environment(tmp_path_factory.mktemp("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.text.languages import detect_language, language_sample
+from whence.text.languages import detect_language, language_code, language_sample
 from whence.text.normalization import LANGUAGES
 
 SENTENCES = {
@@ -39,6 +39,28 @@ def test_a_sentence_is_enough(language: str) -> None:
     """One sentence with its function words determines the language of a text."""
     assert detect_language(SENTENCES[language]) == language
     assert detect_language(SENTENCES[language] * 100) == language
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (SENTENCES["german"], "de"),
+        (SENTENCES["greek"], "el"),
+        (SENTENCES["english"], "en"),
+        ("\u56fe\u4e66\u53ef\u4ee5\u501f\u960528\u5929\u3002", "zh"),
+        (
+            "\u672c\u306f28\u65e5\u9593\u501f\u308a\u308b\u3053\u3068\u304c\u3067\u304d\u307e\u3059\u3002",
+            "ja",
+        ),
+        ("\ucc45\uc740 28\uc77c \ub3d9\uc548 \ube4c\ub9b4 \uc218 \uc788\uc2b5\ub2c8\ub2e4.", "ko"),
+        ("\u0e2b\u0e19\u0e31\u0e07\u0e2a\u0e37\u0e2d", "th"),
+        ("The word \u56fe\u4e66 is Chinese.", "en"),
+        ("", "en"),
+    ],
+)
+def test_a_language_has_a_code(text: str, code: str) -> None:
+    """ISO 639-1; scripts without a stemmer have one as well."""
+    assert language_code(text) == code
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from whence.schema.plugins import load_plugin
 
 if TYPE_CHECKING:
     from whence.models.factory import ModelSettings
+    from whence.models.local_embedder import LocalEmbedder
     from whence.store.postgres.store import PostgresStore
 
 GROUP = "whence.resources"
@@ -60,8 +61,17 @@ class Resources:
     @property
     def disabled(self) -> Mapping[str, str]:
         """Disabled kinds, with the setting that disables each."""
-        off = self._settings.reranker == "none" and "reranker" not in self._given
-        return {"reranker": "WHENCE_RERANKER=none"} if off else {}
+        from whence.models.factory import leaves_out_reranker
+
+        settings = self._settings
+        reranker, embedder = settings.reranker, settings.embedder
+        if "reranker" in self._given:
+            return {}
+        if reranker == "none":
+            return {"reranker": "WHENCE_RERANKER=none"}
+        if leaves_out_reranker(reranker, embedder, settings.home, settings.models):
+            return {"reranker": f"WHENCE_EMBEDDER={embedder}, without a reranker of its languages"}
+        return {}
 
     async def get(self, kind: str) -> Any:
         """Return a resource, and open it on first use.
@@ -76,11 +86,17 @@ class Resources:
 
     def loop_independent_models(self) -> dict[str, Any]:
         """Return the opened models that do not depend on an event loop: those that run in this process."""
+        from whence.models.factory import encoder_of
+
         kinds = []
         for kind in ("embedder", "reranker"):
             # A model of a plug-in, `NAME:MODEL`, may have connections.
-            name, mark, _ = str(self._settings.get(kind)).partition(":")
-            if name in ("local", "onnx") or (kind == "reranker" and not mark):
+            setting = str(self._settings.get(kind))
+            name, mark, _ = setting.partition(":")
+            local = name == "onnx" or (
+                not mark if kind == "reranker" else encoder_of(setting) is not None
+            )
+            if local:
                 kinds.append(kind)
         opened = {kind: self._opened.get(kind) for kind in kinds}
         return {kind: one for kind, one in opened.items() if one is not None}
@@ -147,11 +163,10 @@ class Resources:
         return self._closing(make_embedder(self._settings.embedder, self._model_settings()))
 
     async def _open_reranker(self) -> Any:
-        from whence.models.factory import make_reranker
+        from whence.models.factory import encoder_of, make_reranker
 
-        # The local reranker reads with the weights of the local embedder.
-        local = self._settings.embedder.partition(":")[0] == "local"
-        embedder = await self._get("embedder") if local else None
+        own = encoder_of(self._settings.embedder) is not None
+        embedder = await self._token_reader() if own else None
         reranker = make_reranker(self._settings.reranker, self._model_settings(), embedder)
         return self._closing(reranker)
 
@@ -161,13 +176,26 @@ class Resources:
         if self._settings.writer != "extractive":
             return self._closing(make_writer(self._settings.writer, self._model_settings()))
         from whence.models.late_interaction import SpanReader
-        from whence.models.local_embedder import LocalEmbedder
         from whence.quoting.extractive_writer import ExtractiveWriter
 
         # It compares spans by their vectors, and reads the best of them as the local reranker does.
         embedder = await self._get("embedder")
-        local = isinstance(embedder, LocalEmbedder) and is_local_reranker(self._settings.reranker)
-        return self._closing(ExtractiveWriter(embedder, SpanReader(embedder) if local else None))
+        local = is_local_reranker(self._settings.reranker)
+        words = await self._token_reader() if local else None
+        return self._closing(ExtractiveWriter(embedder, SpanReader(words) if words else None))
+
+    async def _token_reader(self) -> LocalEmbedder | None:
+        """Return what reads words for reranker and writer, one model for both; None where nothing does."""
+        from whence.models.factory import make_token_reader
+
+        if "token_reader" not in self._opened:
+            embedder = await self._get("embedder")
+            reader = make_token_reader(self._model_settings(), embedder)
+            if reader is not None and reader is not embedder:
+                self._closing(reader)
+            self._opened["token_reader"] = reader
+        found: LocalEmbedder | None = self._opened["token_reader"]
+        return found
 
     def _closing(self, resource: Any) -> Any:
         """Return a resource, which is closed with the others."""

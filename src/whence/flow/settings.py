@@ -76,8 +76,8 @@ SETTINGS: Final = (
     Setting(
         "embedder",
         "WHENCE_EMBEDDER",
-        "`local`, `onnx:FOLDER`, `openai:MODEL` of any server that speaks OpenAI's API, `ollama:MODEL`, `cohere:MODEL`,"
-        " or `NAME:MODEL` of a plug-in.",
+        "`local`, an encoder of `whence models list`, `onnx:FOLDER`, `openai:MODEL` of any server that speaks OpenAI's"
+        " API, `ollama:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of a plug-in.",
         "local",
     ),
     Setting(

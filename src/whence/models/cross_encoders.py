@@ -16,12 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from whence.models.encoders import ENCODERS, find_encoder
 from whence.models.hub import fetch_hub_model
 from whence.models.installation import InstallReport
 from whence.models.installed import (
     CROSS_ENCODER,
     MANIFEST,
-    MODELS,
     ONNX_EMBEDDER,
     ONNX_RERANKER,
     file_sha256,
@@ -78,7 +78,7 @@ def install_cross_encoder(
     try:
         folder, origin = _fetched(what, staging, hub_url, progress)
         name = folder.name
-        if not _NAME.match(name) or name in (*MODELS, RERANKER_NAME):
+        if not _NAME.match(name) or find_encoder(name) or name == RERANKER_NAME:
             raise BadInput(f"{name!r} cannot be the name of a cross-encoder", hint="rename it")
         (folder / MANIFEST).unlink(missing_ok=True)
         try:
@@ -144,9 +144,9 @@ def _fetched(
         _download(what, archive, hub_url, progress)
         return _unpacked(archive, staging, what), "flashrank's hub"
     raise BadInput(
-        f"there is no cross-encoder, folder or archive {what!r}",
+        f"there is no model, folder or archive {what!r}",
         hint="one of "
-        + ", ".join(hub_models())
+        + ", ".join([*(one.name for one in ENCODERS), *hub_models()])
         + ", hf:OWNER/NAME, or a folder or .zip with a model",
     )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from whence.models.encoders import ENCODERS, MINILM, Encoder, find_encoder
 from whence.models.endpoints import endpoint_of
 from whence.models.installed import ONNX_RERANKER, find_model, installed_models
 from whence.models.protocols import Embedder, Reranker, Writer
@@ -23,7 +24,7 @@ from whence.schema.errors import ConfigError, ModelMissing
 from whence.schema.plugins import load_plugin, plugin_names
 
 if TYPE_CHECKING:
-    from whence.models.local_embedder import Precision
+    from whence.models.local_embedder import LocalEmbedder, Precision
 
 _PRECISIONS: Final[dict[str, Precision]] = {
     "local": "w8",
@@ -110,24 +111,37 @@ def _from_plugin(kind: str, setting: str, settings: ModelSettings, own: Sequence
     )
 
 
+def encoder_of(setting: str) -> Encoder | None:
+    """Return the encoder of the table that a setting of the embedder names; None for any other embedder."""
+    return MINILM if setting in _PRECISIONS else find_encoder(setting)
+
+
 def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedder:
     """Return the embedder that a setting names; nothing is loaded or requested yet.
 
     Args:
         setting: `local` or `local:w8` (8 bit weights, equal results on all processors), `local:float32`,
-            `onnx:FOLDER`, `openai:MODEL`, `ollama:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
+            the name of an encoder of `encoders.ENCODERS`, `onnx:FOLDER`, `openai:MODEL`, `ollama:MODEL`,
+            `cohere:MODEL`, or `NAME:MODEL` of an entry point.
         settings: Folders, keys and addresses.
     """
     settings = settings or ModelSettings()
     name, _, model = setting.partition(":")
-    if setting in _PRECISIONS:
+    encoder = encoder_of(setting)
+    if encoder is MINILM:
         from whence.models.local_embedder import LocalEmbedder
 
         return LocalEmbedder(
             home=settings.home,
             models=settings.models,
-            precision=_PRECISIONS[setting],
+            precision=_PRECISIONS.get(setting, "w8"),
             threads=settings.threads,
+        )
+    if encoder is not None:
+        from whence.models.local_embedder import EncoderEmbedder
+
+        return EncoderEmbedder(
+            encoder, home=settings.home, models=settings.models, threads=settings.threads
         )
     if name == "onnx" and model:
         from whence.models.onnx_embedder import OnnxEmbedder
@@ -149,7 +163,8 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
         return CohereEmbedder(
             model, endpoint, settings.embedder_max_tokens, settings.embedder_batch
         )
-    own = (*_PRECISIONS, "onnx:FOLDER", "openai:MODEL", "ollama:MODEL", "cohere:MODEL")
+    names = [one.name for one in ENCODERS]
+    own = (*_PRECISIONS, *names, "onnx:FOLDER", "openai:MODEL", "ollama:MODEL", "cohere:MODEL")
     embedder: Embedder = _from_plugin("embedder", setting, settings, own)
     return embedder
 
@@ -217,6 +232,34 @@ def _local_reranker(settings: ModelSettings, embedder: Embedder | None) -> Reran
         return LateInteractionReranker(embedder)
     own = LocalEmbedder(home=settings.home, models=settings.models, threads=settings.threads)
     return LateInteractionReranker(own, owned=True)
+
+
+def make_token_reader(settings: ModelSettings, embedder: Embedder) -> LocalEmbedder | None:
+    """Return what reads the words of short texts: all-MiniLM-L6-v2, also beside another encoder of English.
+
+    None beside any other embedder, whose texts may have another language, and where it is not installed.
+    """
+    from whence.models.local_embedder import EncoderEmbedder, LocalEmbedder
+
+    if isinstance(embedder, LocalEmbedder):
+        return embedder
+    if not isinstance(embedder, EncoderEmbedder) or embedder.encoder.languages != MINILM.languages:
+        return None
+    try:
+        find_model(EMBEDDER_NAME, settings.home, settings.models)
+    except ModelMissing:
+        return None
+    return LocalEmbedder(home=settings.home, models=settings.models, threads=settings.threads)
+
+
+def leaves_out_reranker(
+    reranker: str, embedder: str, home: Path | None = None, models: Path | None = None
+) -> bool:
+    """Return whether `auto` means no reranker: the local one reads English, the encoder serves more."""
+    encoder = encoder_of(embedder)
+    if reranker != "auto" or encoder is None or encoder.languages == MINILM.languages:
+        return False
+    return not installed_models(home, models)
 
 
 def is_local_reranker(setting: str) -> bool:

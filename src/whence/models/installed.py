@@ -17,25 +17,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from whence.models.weights import (
-    EMBEDDER_NAME,
-    SAFETENSORS_SHA256,
-    TOKENIZER_SHA256,
-    W8_SHA256,
-    WEIGHTS_REVISION,
-)
+from whence.models.encoders import ENCODERS, find_encoder
+from whence.models.weights import EMBEDDER_NAME
 from whence.schema.errors import ModelMissing
 
-#: All models that `whence models install` installs.
+#: All models that `whence models install` installs without a name.
 MODELS = (EMBEDDER_NAME,)
-#: Digest of each data file, by model.
-DATA_DIGESTS: Final = {
-    EMBEDDER_NAME: {
-        "model.safetensors": SAFETENSORS_SHA256,
-        "tokenizer.json": TOKENIZER_SHA256,
-        "w8.bin": W8_SHA256,
-    }
-}
 #: Written last, so that a folder with a manifest is complete.
 MANIFEST: Final = "manifest.json"
 #: Folder of models; when set, no other is searched.
@@ -45,6 +32,7 @@ _MODELS_VARIABLE: Final = "WHENCE_MODELS"
 CROSS_ENCODER: Final = "cross-encoder"
 ONNX_RERANKER: Final = "onnx-reranker"
 ONNX_EMBEDDER: Final = "onnx-embedder"
+_BROUGHT: Final = (CROSS_ENCODER, ONNX_RERANKER, ONNX_EMBEDDER)
 
 ModelState = Literal["ready", "missing", "damaged", "outdated"]
 
@@ -68,6 +56,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = "sentence-transformers/all-MiniLM-L6-v2"
     kind: str = "embedder"
     """`embedder`, `cross-encoder`, `onnx-reranker` or `onnx-embedder`."""
+
+
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that can be installed by name, or that is installed."""
+
+    name: str
+    role: str
+    """`embedder` or `reranker`."""
+    installed: bool
+    """Whether its folder is there; `model_status` checks the files."""
+    bytes: int
+    """Bytes of its files in the folder, also before it is installed."""
+    languages: tuple[str, ...] = ()
+    """ISO 639-1 codes of the languages that it serves; empty when not known."""
+    source: str = ""
+    """Where it comes from: `pypi:`, `maven:` or `hf:` with the name there, or what was installed."""
+    sha256: str = ""
+    """Digest of the archive that is downloaded; empty of a model that the user brought."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +113,15 @@ def find_model(name: str, home: Path | None = None, models: Path | None = None) 
         if os.path.isfile(folder / name / MANIFEST):  # noqa: PTH113
             return folder / name
     searched = ", ".join(str(folder) for folder in folders)
-    raise ModelMissing(f"the model {name} is not installed; looked in {searched}")
+    raise ModelMissing(
+        f"the model {name} is not installed; looked in {searched}", hint=install_hint(name)
+    )
+
+
+def install_hint(name: str) -> str:
+    """Return the remedy for a model that is missing or damaged: the command that installs it."""
+    named = f" {name}" if name not in MODELS and find_encoder(name) else ""
+    return f"run `whence models install{named}`"
 
 
 def install_target() -> Path:
@@ -167,19 +181,20 @@ def write_manifest(
     model: str,
     *,
     kind: str = "embedder",
-    revision: str = WEIGHTS_REVISION,
-    origin: str = "",
+    revision: str,
+    origin: str,
+    licence: str = "",
 ) -> None:
-    """Record all files of a folder in its manifest; `origin` of a model whose licence is not known here."""
+    """Record all files of a folder in its manifest; the licence is empty where it is not known."""
     records = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != MANIFEST:
             status = path.stat()
             name = path.relative_to(folder).as_posix()
             records[name] = FileRecord(file_sha256(path), status.st_size, status.st_mtime_ns)
-    manifest = Manifest(model=model, revision=revision, files=records, kind=kind)
-    if origin:
-        manifest = msgspec.structs.replace(manifest, origin=origin, license="")
+    manifest = Manifest(
+        model=model, revision=revision, files=records, kind=kind, origin=origin, license=licence
+    )
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 
@@ -195,17 +210,23 @@ def check_files(folder: Path, *, rehash: bool = False, hashed: Collection[str] =
         ModelMissing: There is no readable manifest, or a file is absent or is not what was installed; the
             message names it.
     """
+    manifest = _read_manifest(folder)
+    for name, record in manifest.files.items():
+        fault = _fault(folder / name, record, rehash=rehash or name in hashed)
+        if fault:
+            raise ModelMissing(
+                f"the model in {folder} is damaged: {name} {fault}", hint=install_hint(folder.name)
+            )
+    return manifest
+
+
+def _read_manifest(folder: Path) -> Manifest:
     try:
-        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except OSError as error:
         raise ModelMissing(f"{folder} holds no installed model") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ModelMissing(f"the model in {folder} is damaged: {MANIFEST} is unreadable") from error
-    for name, record in manifest.files.items():
-        fault = _fault(folder / name, record, rehash=rehash or name in hashed)
-        if fault:
-            raise ModelMissing(f"the model in {folder} is damaged: {name} {fault}")
-    return manifest
 
 
 def _fault(path: Path, record: FileRecord, *, rehash: bool) -> str:
@@ -229,7 +250,13 @@ def is_current(folder: Path, name: str, *, rehash: bool = False) -> bool:
         manifest = check_files(folder, rehash=rehash)
     except ModelMissing:
         return False
-    return DATA_DIGESTS[name].items() <= _digests(manifest).items()
+    return _wanted(name).items() <= _digests(manifest).items()
+
+
+def _wanted(name: str) -> dict[str, str]:
+    """Return the digests that this version of Whence requires of a model; none of one that a user brought."""
+    encoder = find_encoder(name)
+    return encoder.files if encoder else {}
 
 
 def _digests(manifest: Manifest) -> dict[str, str]:
@@ -240,9 +267,48 @@ def model_status(
     home: Path | None = None, models: Path | None = None, *, rehash: bool = False
 ) -> list[ModelStatus]:
     """Return the state of every model, installed ones included; a missing or damaged one raises no error."""
-    own = installed_models(home, models, (CROSS_ENCODER, ONNX_RERANKER, ONNX_EMBEDDER))
-    names = (*MODELS, *(folder.name for folder, _ in own))
+    own = installed_models(home, models, _BROUGHT)
+    names = [
+        one.name for one in ENCODERS if one.name in MODELS or _is_installed(one.name, home, models)
+    ]
+    names += [folder.name for folder, _ in own]
     return [_status(name, home, models, rehash=rehash) for name in names]
+
+
+def listed_models(home: Path | None = None, models: Path | None = None) -> list[ListedModel]:
+    """Return the encoders of the table, then what the user installed; no file but manifests is read."""
+    listed = [
+        ListedModel(
+            name=one.name,
+            role="embedder",
+            installed=_is_installed(one.name, home, models),
+            bytes=one.bytes,
+            languages=one.languages,
+            source=one.source,
+            sha256=one.archive_sha256,
+        )
+        for one in ENCODERS
+    ]
+    for folder, kind in installed_models(home, models, _BROUGHT):
+        manifest = _read_manifest(folder)
+        listed.append(
+            ListedModel(
+                name=folder.name,
+                role="embedder" if kind == ONNX_EMBEDDER else "reranker",
+                installed=True,
+                bytes=sum(record.size for record in manifest.files.values()),
+                source=manifest.origin,
+            )
+        )
+    return listed
+
+
+def _is_installed(name: str, home: Path | None, models: Path | None) -> bool:
+    try:
+        find_model(name, home, models)
+    except ModelMissing:
+        return False
+    return True
 
 
 def _status(name: str, home: Path | None, models: Path | None, *, rehash: bool) -> ModelStatus:
@@ -258,12 +324,12 @@ def _status(name: str, home: Path | None, models: Path | None, *, rehash: bool) 
             detail=f"{error.message}; {error.hint}",
         )
     digests = _digests(manifest)
-    current = DATA_DIGESTS.get(name, {}).items() <= digests.items()
+    current = _wanted(name).items() <= digests.items()
     return ModelStatus(
         name=name,
         state="ready" if current else "outdated",
         folder=str(folder),
         revision=manifest.revision,
         files=digests,
-        detail="" if current else "made by another version of Whence; run `whence models install`",
+        detail="" if current else f"made by another version of Whence; {install_hint(name)}",
     )

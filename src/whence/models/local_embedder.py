@@ -1,4 +1,4 @@
-"""The local embedder: all-MiniLM-L6-v2 on ONNX Runtime.
+"""Encoders with a graph of ours on ONNX Runtime; the local embedder is the one of all-MiniLM-L6-v2.
 
 Texts of equal length in tokens are computed together, and nothing is padded. So the vector of a text cannot
 depend on the other texts of the call, bit for bit, and no time is spent on padding.
@@ -16,10 +16,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
+from whence.models.encoders import MINILM, Encoder
 from whence.models.installed import check_files, find_model, shipped_graph
 from whence.models.onnx_folder import TOKENIZER
 from whence.models.onnx_sessions import Session, Workers, open_session
-from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
+from whence.models.weights import DIMENSION
 from whence.schema.embedding import EmbeddingModel, Purpose
 from whence.schema.errors import ModelMissing
 
@@ -41,10 +42,13 @@ _MAX_CACHED = 32
 
 
 class TokenCounts:
-    """Counts tokens, with a cache of words; safe to call from several threads."""
+    """Counts tokens, with a cache of words for tokenizers of BERT; safe to call from several threads."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        from tokenizers.models import WordPiece
+
         self._tokenizer = tokenizer
+        self._by_word = isinstance(tokenizer.model, WordPiece)
         self._special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         self._cache: dict[str, int] = {}
 
@@ -64,7 +68,9 @@ class TokenCounts:
 
     def _words(self, text: str) -> list[str] | None:
         """Return the words of a text; None where only the tokenizer can count."""
-        if _PLAIN.fullmatch(text) is None or any(token in text for token in self._special):
+        if not self._by_word or _PLAIN.fullmatch(text) is None:
+            return None
+        if any(token in text for token in self._special):
             return None
         return text.lower().translate(_NO_MARKS).split()
 
@@ -93,11 +99,8 @@ class TokenCounts:
 
 Precision = Literal["w8", "float32"]
 
-#: Graph and weights of each precision.
-_FILES: Final = {
-    "w8": ("minilm-w8.onnx", "w8.bin"),
-    "float32": ("minilm-fp32.onnx", "model.safetensors"),
-}
+_WEIGHTS: Final[dict[Precision, str]] = {"w8": "w8.bin", "float32": "model.safetensors"}
+_FLOAT32_GRAPH: Final = "minilm-fp32.onnx"
 #: Tokens computed in one run: enough to amortise its fixed cost, few enough to stay in the cache. With 512 the
 #: whole took up to 6 % more CPU time (1 MiB of second-level cache).
 _BATCH_TOKENS: Final = 256
@@ -111,32 +114,36 @@ class _Loaded(NamedTuple):
     tokenizer: Tokenizer
 
 
-class LocalEmbedder:
-    """Embeds on this machine; the model is loaded for the first text.
+class EncoderEmbedder:
+    """Embeds with an encoder of the table; the model is loaded for the first text.
 
     Args:
+        encoder: Which one.
         home: The home whose `models` folder is searched.
         models: The only folder to search, when set.
         precision: `w8` for 8 bit weights, which every processor multiplies exactly, so that machines of
-            different kinds may share a home; `float32` for the published ones.
+            different kinds may share a home; `float32` for the published ones of all-MiniLM-L6-v2.
         threads: Texts computed at the same time; None for one per usable core.
     """
 
     def __init__(
         self,
+        encoder: Encoder,
         *,
         home: Path | None = None,
         models: Path | None = None,
         precision: Precision = "w8",
         threads: int | None = None,
     ) -> None:
+        self.encoder = encoder
         self._home, self._models = home, models
         self._model = EmbeddingModel(
-            name=EMBEDDER_NAME,
-            revision=WEIGHTS_REVISION,
+            name=encoder.name,
+            revision=encoder.revision,
             precision=precision,
             dimension=DIMENSION,
         )
+        self._precision = precision
         self._workers = Workers(threads, "embed")
         self._loaded: _Loaded | None = None
         self._counter: TokenCounts | None = None
@@ -154,45 +161,14 @@ class LocalEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Tokens of a text that the model reads, the two special ones included."""
-        return MAX_TOKENS
+        """Tokens of a text that the model reads, special ones included; what its prompt takes is left out."""
+        return self.encoder.window - self.encoder.prompt_tokens
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """See `Embedder.embed`; purposes do not differ."""
-        return (await self._compute(texts, None))[0]
-
-    async def embed_coded(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[bytes]]:
-        """Return the vectors and the token codes of texts; see `CodingEmbedder.embed_coded`."""
-        from whence.models.token_codes import token_codes
-
-        return await self._compute(texts, token_codes)
-
-    async def embed_tokens(
-        self, texts: Sequence[str]
-    ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
-        """Return the vectors of texts, and of each the unit vectors of its tokens without the special ones."""
-        from whence.models.token_codes import unit_tokens
-
-        return await self._compute(texts, lambda tokens: list(unit_tokens(tokens)))
-
-    async def read_query(self, text: str) -> tuple[list[int], NDArray[np.float32]]:
-        """Return the token ids of a text and their vectors, without the special ones."""
-        loaded = await self._workers.run(self._load)
-        import numpy as np
-
-        ids: list[int] = loaded.tokenizer.encode(text).ids
-        inputs = {"input_ids": np.array([ids], dtype=np.int64)}
-        (tokens,) = await self._workers.run(lambda: loaded.session.run(["tokens"], inputs))
-        return ids[1:-1], tokens[0, 1:-1]
-
-    async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
-        """Return the token ids of a text, and of each word the places of its tokens; no special ones."""
-        loaded = await self._workers.run(self._load)
-        encoding = loaded.tokenizer.encode(text)
-        places: dict[int | None, list[int]] = {}
-        for place, word in enumerate(encoding.word_ids[1:-1]):
-            places.setdefault(word, []).append(place)
-        return encoding.ids[1:-1], list(places.values())
+        """See `Embedder.embed`; the prompt of the purpose stands before each text."""
+        query, document = self.encoder.query_prompt, self.encoder.document_prompt
+        prompt = query if purpose == "query" else document
+        return (await self._compute([prompt + text for text in texts], None))[0]
 
     async def _compute(
         self, texts: Sequence[str], encode: Callable[[NDArray[np.float32]], list[T]] | None
@@ -232,7 +208,7 @@ class LocalEmbedder:
         """See `Embedder.count_tokens`."""
         with self._loading:
             if self._counter is None:
-                folder = find_model(EMBEDDER_NAME, self._home, self._models)
+                folder = find_model(self.encoder.name, self._home, self._models)
                 check_files(folder, hashed=(TOKENIZER,))
                 self._counter = TokenCounts(_read_tokenizer(folder))
             counter = self._counter
@@ -247,18 +223,74 @@ class LocalEmbedder:
         """Load the model once; concurrent callers wait."""
         with self._loading:
             if self._loaded is None:
-                folder = find_model(EMBEDDER_NAME, self._home, self._models)
+                folder = find_model(self.encoder.name, self._home, self._models)
                 # In parallel: opening the session takes longest, and runs outside of Python.
                 with ThreadPoolExecutor(2) as pool:
-                    graph, weights = _FILES[self._model.precision]
+                    whole = self._precision == "float32"
+                    graph = _FLOAT32_GRAPH if whole else self.encoder.graph
+                    weights = _WEIGHTS[self._precision]
                     # A damaged file with its old time of change would answer wrongly.
                     checked = pool.submit(check_files, folder, hashed=(weights, TOKENIZER))
                     session = pool.submit(open_session, shipped_graph(graph), folder)
                     checked.result()
                     tokenizer = _read_tokenizer(folder)
-                    tokenizer.enable_truncation(MAX_TOKENS)
+                    tokenizer.enable_truncation(self.encoder.window)
                     self._loaded = _Loaded(session.result(), tokenizer)
             return self._loaded
+
+
+class LocalEmbedder(EncoderEmbedder):
+    """Embeds with all-MiniLM-L6-v2, and gives the vectors of tokens, which the local reranker reads.
+
+    Args:
+        home: The home whose `models` folder is searched.
+        models: The only folder to search, when set.
+        precision: `w8` or `float32`; see `EncoderEmbedder`.
+        threads: Texts computed at the same time; None for one per usable core.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: Path | None = None,
+        models: Path | None = None,
+        precision: Precision = "w8",
+        threads: int | None = None,
+    ) -> None:
+        super().__init__(MINILM, home=home, models=models, precision=precision, threads=threads)
+
+    async def embed_coded(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[bytes]]:
+        """Return the vectors and the token codes of texts; see `CodingEmbedder.embed_coded`."""
+        from whence.models.token_codes import token_codes
+
+        return await self._compute(texts, token_codes)
+
+    async def embed_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+        """Return the vectors of texts, and of each the unit vectors of its tokens without the special ones."""
+        from whence.models.token_codes import unit_tokens
+
+        return await self._compute(texts, lambda tokens: list(unit_tokens(tokens)))
+
+    async def read_query(self, text: str) -> tuple[list[int], NDArray[np.float32]]:
+        """Return the token ids of a text and their vectors, without the special ones."""
+        loaded = await self._workers.run(self._load)
+        import numpy as np
+
+        ids: list[int] = loaded.tokenizer.encode(text).ids
+        inputs = {"input_ids": np.array([ids], dtype=np.int64)}
+        (tokens,) = await self._workers.run(lambda: loaded.session.run(["tokens"], inputs))
+        return ids[1:-1], tokens[0, 1:-1]
+
+    async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
+        """Return the token ids of a text, and of each word the places of its tokens; no special ones."""
+        loaded = await self._workers.run(self._load)
+        encoding = loaded.tokenizer.encode(text)
+        places: dict[int | None, list[int]] = {}
+        for place, word in enumerate(encoding.word_ids[1:-1]):
+            places.setdefault(word, []).append(place)
+        return encoding.ids[1:-1], list(places.values())
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:

@@ -1,17 +1,17 @@
-"""The weights that the local models share, and the layout of the two files with them.
+"""The weights of the local models, and the layout of the files with them.
 
-The weights are those of `sentence-transformers/all-MiniLM-L6-v2` (Apache-2.0), a BERT encoder of six layers
-and 384 dimensions. `model.safetensors` is the published file; `w8.bin` is derived from it once, on the user's
-machine, and is the same byte for byte on every machine: linear layers as int8 with one scale per column,
-word embeddings as float16, all else as float32. The ONNX graphs shipped with Whence hold no weights; they point
-into these two files by offset, and are read from the package, never copied.
+All are BERT encoders of 384 dimensions with 6 or 12 layers. `w8.bin` is derived from the published weights
+once, on the user's machine, and is the same byte for byte on every machine: linear layers as int8 with one
+scale per column, word embeddings as float16 or as published in 4 bits, all else as float32. Of all-MiniLM-L6-v2
+(Apache-2.0) the published file, `model.safetensors`, is kept as well. The ONNX graphs shipped with Whence hold
+no weights; they point into these files by offset, and are read from the package, never copied.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,49 +39,53 @@ VOCABULARY = 30522
 #: Tokens of a text that the model was trained to read, from its `sentence_bert_config.json`.
 MAX_TOKENS = 256
 
+#: Word embeddings in 4 bits have one scale for so many components.
+BLOCK = 32
+#: Names of the word embeddings in 4 bits: two components a byte, the first in the low half, each plus 8; and
+#: their scales.
+PACKED_WORDS, WORD_SCALES = "words.packed", "words.scale"
+
+
+class Shape(NamedTuple):
+    """What differs between the networks."""
+
+    layers: int
+    vocabulary: int
+    packed: bool = False
+    """Whether the word embeddings have 4 bits."""
+
+
 #: Tensors in `w8.bin` start at multiples of this, so that vector instructions may load them.
 ALIGNMENT = 64
 
 
-def write_w8(safetensors: Path, target: Path) -> None:
+def write_w8(source: Mapping[str, NDArray[Any]], layers: int, target: Path) -> None:
     """Derive the int8 weights from the published ones; needs about 150 MB of memory and 0.3 s.
 
     Only elementwise operations that IEEE 754 rounds exactly are used, so that the bytes are equal on every
     machine.
+
+    Args:
+        source: Published tensors, by the names of BERT in `transformers`; linear maps as (outputs, inputs).
+        layers: Number of layers.
+        target: File to write.
     """
-    tensors = _w8_tensors(_read_safetensors(safetensors))
     with target.open("wb") as file:
-        for tensor in tensors:
+        for tensor in _w8_tensors(source, layers):
             file.write(b"\0" * (-file.tell() % ALIGNMENT))
             file.write(tensor.tobytes())
 
 
-def _read_safetensors(path: Path) -> dict[str, NDArray[np.float32]]:
-    """Return the float tensors of a file by name.
-
-    The format is the length of a JSON header (8 bytes, little-endian), the header, then the data
-    (https://github.com/huggingface/safetensors).
-    """
-    import numpy as np
-
-    data = np.memmap(path, dtype=np.uint8, mode="r")
-    start = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    header: dict[str, Any] = json.loads(data[8:start].tobytes())
-    tensors = {}
-    for name, entry in header.items():
-        if entry.get("dtype") == "F32":
-            first, end = entry["data_offsets"]
-            values = data[start + first : start + end].view(np.float32)
-            tensors[name] = values.reshape(entry["shape"])
-    return tensors
-
-
-def _w8_tensors(source: dict[str, NDArray[np.float32]]) -> list[NDArray[Any]]:
+def _w8_tensors(source: Mapping[str, NDArray[Any]], layers: int) -> list[NDArray[Any]]:
     """Return the tensors of `w8.bin` in the order of the file, as `tools/build_graphs.py` names them."""
     import numpy as np
 
-    tensors: list[NDArray[Any]] = [
-        source["embeddings.word_embeddings.weight"].astype(np.float16),
+    tensors: list[NDArray[Any]] = (
+        [source[PACKED_WORDS], source[WORD_SCALES]]
+        if PACKED_WORDS in source
+        else [source["embeddings.word_embeddings.weight"].astype(np.float16)]
+    )
+    tensors += [
         # All tokens have type 0, so that its row can be added to the positions.
         source["embeddings.position_embeddings.weight"]
         + source["embeddings.token_type_embeddings.weight"][0],
@@ -90,7 +94,7 @@ def _w8_tensors(source: dict[str, NDArray[np.float32]]) -> list[NDArray[Any]]:
     ]
     # Attention scores are divided by the root of a head's width; folded into the queries here.
     shrink = np.float32((DIMENSION // HEADS) ** -0.5)
-    for layer in range(LAYERS):
+    for layer in range(layers):
         prefix = f"encoder.layer.{layer}."
         parts = [f"{prefix}attention.self.{part}" for part in ("query", "key", "value")]
         weight, scale, bias = _quantised(

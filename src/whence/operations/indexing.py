@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, 
 from whence.operations.results import DocumentCounts, IndexReport, PathFailure
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft, IngestRequest
+from whence.text.languages import language_code, language_sample
 
 if TYPE_CHECKING:
     from whence.flow.client import FlowClient
@@ -75,6 +76,7 @@ async def index_paths(
     run = _IndexRun(
         session.client, collection, asked.progress, lambda: count_documents(wanted), keep
     )
+    run.served = getattr(getattr(embedder, "encoder", None), "languages", ())
     known = await _known_sources(session, collection) if writer is None else None
     if writer is not None:
         run.guard = partial(_hidden_from, writer, await session.store(), collection)
@@ -179,6 +181,8 @@ class _IndexRun:
         self._stopped = False
         self.guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]] | None = None
         """Returns why some documents may not be stored, by id."""
+        self.served: Collection[str] = ()
+        """Languages that the encoder serves; empty when not known."""
         self.report = IndexReport(collection=collection, documents=DocumentCounts(), failures=[])
 
     async def run(self, documents: Iterator[LoadResult]) -> IndexReport:
@@ -231,6 +235,7 @@ class _IndexRun:
             batch.outcomes += 1
             if isinstance(item, LoadedDocument):
                 self._note_read(item.draft.document_id, item.kind)
+                self._note_language(item.draft)
                 batch.drafts.append(item.draft)
                 chunks = item.draft.chunks
                 batch.size += sum(len(one.content) + len(one.embed_text) for one in chunks)
@@ -257,6 +262,12 @@ class _IndexRun:
     def _note_read(self, document_id: str, kind: str) -> None:
         self._ids.add(document_id)
         self.report.kinds[kind] = self.report.kinds.get(kind, 0) + 1
+
+    def _note_language(self, draft: DocumentDraft) -> None:
+        if self.served:
+            code = language_code(language_sample(one.content for one in draft.chunks))
+            if code not in self.served:
+                self.report.not_served[code] = self.report.not_served.get(code, 0) + 1
 
     def _fail(self, path: str, reason: str) -> None:
         self.report.documents.failed += 1

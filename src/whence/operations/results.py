@@ -35,6 +35,8 @@ class IndexReport(msgspec.Struct, kw_only=True):
     """Chunks that were embedded; 0 when nothing changed."""
     kinds: dict[str, int] = {}
     """Documents read, by kind of file, e.g. `{"Markdown": 3, "PDF": 1}`; unchanged ones among them."""
+    not_served: dict[str, int] = {}
+    """Documents added or updated whose language the encoder does not serve, by its ISO 639-1 code."""
     skipped: dict[str, int] = {}
     kept: int = 0
     """Documents in no path that `prune` kept, because a failed file may contain them."""

@@ -1,4 +1,4 @@
-"""Detection of a document's language by its commonest words, for the stemmer.
+"""Detection of a document's language by its commonest words, for the stemmer and for hints.
 
 Names are Snowball's, with those of a few languages that it does not stem. Function words (articles,
 prepositions, pronouns) are a third of running text in any of these languages and hardly occur in another. A
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
-from whence.text.normalization import fold, function_words
+from whence.text.normalization import LANGUAGE_CODES, fold, function_words
 from whence.text.scripts import language_of_run
 
 DEFAULT_LANGUAGE = "english"
@@ -63,6 +63,8 @@ for _name, _words in _FUNCTION_WORDS.items():
 SHORT_LANGUAGES = sorted(_FUNCTION_WORDS)
 #: Language by script; scripts are named as in the first word of the Unicode names of their letters.
 _LANGUAGE_OF_SCRIPT = {
+    "BENGALI": "bengali",
+    "GEORGIAN": "georgian",
     "CJK": "chinese",
     "HANGUL": "korean",
     "HEBREW": "hebrew",
@@ -81,6 +83,11 @@ _LETTERS_OF_OTHER = {
     "arabic": ("persian", frozenset("پچژگکی")),
     "russian": ("ukrainian", frozenset("іїєґ")),
 }
+
+
+def language_code(text: str) -> str:
+    """Return the ISO 639-1 code of the language of a text, as `detect_language`."""
+    return LANGUAGE_CODES[detect_language(text)]
 
 
 def language_sample(texts: Iterable[str]) -> str:

@@ -14,6 +14,8 @@ import Stemmer
 
 #: Languages that are detected and that Snowball cannot stem, with the one whose stemmer serves; empty for none.
 _OTHER_STEMMERS: Final = {
+    "bengali": "english",
+    "georgian": "english",
     "chinese": "english",
     "hebrew": "english",
     "japanese": "english",
@@ -56,6 +58,7 @@ LANGUAGE_CODES: Final = {
     "arabic": "ar",
     "armenian": "hy",
     "basque": "eu",
+    "bengali": "bn",
     "catalan": "ca",
     "chinese": "zh",
     "czech": "cs",
@@ -66,6 +69,7 @@ LANGUAGE_CODES: Final = {
     "estonian": "et",
     "finnish": "fi",
     "french": "fr",
+    "georgian": "ka",
     "german": "de",
     "greek": "el",
     "hebrew": "he",
@@ -85,6 +89,7 @@ LANGUAGE_CODES: Final = {
     "russian": "ru",
     "spanish": "es",
     "swedish": "sv",
+    "tamil": "ta",
     "thai": "th",
     "turkish": "tr",
     "ukrainian": "uk",

@@ -170,9 +170,14 @@ _BUILT_IN: Mapping[str, Command] = {
     "models": _command(
         "",
         "Operation",
-        "whence models status",
+        "whence models list",
         "whence models install",
-        members={"install": "models:install", "status": "models:status"},
+        "whence models install multilingual-e5-small",
+        members={
+            "install": "models:install",
+            "list": "models:list_models",
+            "status": "models:status",
+        },
         help="Install the local models and check them.",
     ),
     "dlq": _command(

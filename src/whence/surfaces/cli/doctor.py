@@ -129,15 +129,19 @@ def _write_fault(place: Path) -> str:
 
 
 def _models(settings: Settings) -> Iterator[Check]:
-    from whence.models.installed import model_status
+    from whence.models.factory import encoder_of
+    from whence.models.installed import install_hint, model_status
     from whence.models.weights import RERANKER_NAME
 
-    wanted = settings.embedder.startswith("local") or settings.reranker in ("auto", RERANKER_NAME)
-    for model in model_status(settings.home, settings.models, rehash=True) if wanted else ():
+    encoder = encoder_of(settings.embedder)
+    wanted = encoder is not None or settings.reranker in ("auto", RERANKER_NAME)
+    states = model_status(settings.home, settings.models, rehash=True) if wanted else []
+    for model in states:
         ok = model.state == "ready"
         where, fault = f"{model.folder} ({model.revision[:12]})", model.detail
-        detail = where if ok else fault.removesuffix(f"; {_INSTALL}")
-        yield Check(name=f"model {model.name}", ok=ok, detail=detail, remedy="" if ok else _INSTALL)
+        remedy = install_hint(model.name)
+        detail = where if ok else fault.removesuffix(f"; {remedy}")
+        yield Check(name=f"model {model.name}", ok=ok, detail=detail, remedy="" if ok else remedy)
 
 
 async def _service_checks(settings: Settings) -> list[Check]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from whence.operations.results import IndexReport
 
 _COUNTS = ("added", "updated", "unchanged", "removed", "skipped", "failed")
+_MULTILINGUAL = "multilingual-e5-small"
 #: Failures printed as text; JSON lists all.
 _MAX_FAILURES = 20
 
@@ -139,6 +140,12 @@ def _print_report(report: IndexReport) -> None:
         "time": time,
     }
     out.print(facts_table(facts))
+    if report.not_served:
+        note(
+            f"the encoder does not serve the language of {counted(sum(report.not_served.values()), 'document')}"
+            f" ({counts_text(report.not_served)}): run `whence models install {_MULTILINGUAL}`, then index into a"
+            f" new collection with --embedder {_MULTILINGUAL}"
+        )
     note_some("failed", [f"{one.path}: {one.reason}" for one in report.failures], _MAX_FAILURES)
     if report.gone:
         others = f", and {counted(report.elsewhere, 'document')} of other paths"

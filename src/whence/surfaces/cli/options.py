@@ -81,7 +81,10 @@ _SETTINGS = {
     "home": ("FOLDER", "Folder of the embedded database."),
     "database_url": ("URL", "Address of a PostgreSQL 16+ with pgvector; embedded by default."),
     "broker": ("URL", "Message broker: memory:// or pulsar://HOST:PORT."),
-    "embedder": ("MODEL", "Embedding model: local, openai:MODEL, ollama:MODEL or cohere:MODEL."),
+    "embedder": (
+        "MODEL",
+        "Embedding model: local, one of `models list`, openai:MODEL, ollama:MODEL or cohere:MODEL.",
+    ),
     "writer": ("MODEL", "Model that writes answers: extractive, openai:MODEL or ollama:MODEL."),
     "reranker": (
         "MODEL",
