@@ -148,6 +148,7 @@ class Calibration(Message, frozen=True, kw_only=True, gc=False):
     slope: float = 1.0
     """The score counts `slope * cosine + offset` as a cosine, above 0."""
     offset: float = 0.0
+    """See `slope`."""
     dense_weight: float = 0.35
     """Share of that in the score, 0 to 1; the rest is the lexical share's."""
 
