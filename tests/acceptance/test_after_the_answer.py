@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from whence.quoting.answerability import FLOOR
+
 QUESTION = "How many days of annual leave do employees get?"
 
 
@@ -97,7 +99,7 @@ def test_a_passage_that_was_read_and_not_cited_has_its_best_sentence(cli: Any, a
     numbers = told["numbers"]
     assert numbers["best_sentence"] in text
     assert 0 <= numbers["support"] < numbers["best_support"] == answer["score"]
-    assert numbers["floor"] == 0.52
+    assert numbers["floor"] == FLOOR
     assert f"{numbers['support']:.3f}" in told["reason"]
 
 

@@ -91,7 +91,7 @@ def test_a_very_long_word_is_answered(cli: Any, handbook: Path) -> None:
     result = cli("ask", "a" * 120_000, "--no-rerank", "--json")
     trace = cli("explain", result.json["answer_id"], "--json").json
 
-    assert result.code == 0, result.err
+    assert result.code == 1, result.err
     assert trace["complete"]
     assert trace["question"] == "a" * 120_000
 

@@ -249,7 +249,7 @@ def test_misspelt_words_are_corrected(served: Any, tmp_path: Path) -> None:
 
 
 def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path) -> None:
-    """An identifier, release or name in no visible document refuses the question and is named.
+    """An identifier or a release in no visible document refuses the question and is named.
 
     The refusal is in the answer and the trace, no writer is called, and hidden documents count for nobody else.
     """
@@ -289,7 +289,6 @@ def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path)
         question: (refusal(question)["refusal"] or {}).get("code")
         for question in (
             "What new features were added in Harbour 9.3?",
-            "How do I deploy it with Gunicorn?",
             "What does harbour.api.start return?",
             "How do I enable HTTP/3 in Harbour?",
             "default of web.moorings",
@@ -301,7 +300,9 @@ def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path)
             "How do I deploy it with Daphne?",
         )
     }
-    assert list(codes.values())[:5] == ["term_not_in_documents"] * 5
-    assert list(codes.values())[5:] == [None] * 6
+    assert list(codes.values())[:4] == ["term_not_in_documents"] * 4
+    assert list(codes.values())[4:] == [None] * 6
+    other = refusal("How do I deploy it with Gunicorn?")["refusal"] or {}
+    assert other.get("code") != "term_not_in_documents"
     seen = refusal("What does CONN_POOL_WARMUP do?", "--acl", "dba")
     assert (seen["refusal"] or {}).get("code") != "term_not_in_documents"

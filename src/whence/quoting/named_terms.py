@@ -105,15 +105,22 @@ def _is_code(word: str, untopical: frozenset[str]) -> bool:
 
 
 def numbered_releases(product: str, texts: Iterable[str]) -> list[str]:
-    """Return the numbers with a point that stand after a name in some texts: its releases, each once.
+    """Return the numbers with a point beside a name in some texts: its releases, each once.
 
-    >>> numbered_releases("Crate", ["Crate 4.1 and crate v4.2 are out, as is Box 7.5."])
+    >>> numbered_releases("Crate", ["Crate 4.1 and release 4.2 of Crate are out, as is Box 7.5."])
     ['4.1', '4.2']
     """
-    pattern = regex.compile(
-        rf"(?<!\w){regex.escape(product)}{_BETWEEN}v?(\d+(?:\.\d+)+)", regex.IGNORECASE
+    name, number = regex.escape(product), r"(?<![\w.])v?(?P<number>\d+(?:\.\d+)+)"
+    after = regex.compile(rf"(?<!\w){name}{_BETWEEN}{number}", regex.IGNORECASE)
+    before = regex.compile(rf"{number}\s+(?:\p{{L}}{{1,3}}\s+)?{name}(?!\w)", regex.IGNORECASE)
+    return list(
+        dict.fromkeys(
+            match["number"]
+            for text in texts
+            for pattern in (after, before)
+            for match in pattern.finditer(text)
+        )
     )
-    return list(dict.fromkeys(number for text in texts for number in pattern.findall(text)))
 
 
 def nearest_term(term: NamedTerm, texts: Iterable[str]) -> str:
