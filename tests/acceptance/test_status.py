@@ -17,8 +17,12 @@ from whence.models.weights import EMBEDDER_NAME
 def test_status_shows_what_is_stored(cli: Any, handbook: Path) -> None:
     """Server, size and what it is spent on, documents, questions and the last of each."""
     cli("ask", "How many days of annual leave do employees get?")
-    told = cli("status", "--json").json["store"]
+    document = cli("status", "--json").json
+    told, learnt = document["store"], document["calibration"]["default"]
 
+    assert learnt["encoder"] == EMBEDDER_NAME
+    assert learnt["passages"] > 0
+    assert (learnt["slope"], learnt["dense_weight"]) == (1.0, 0.35)
     assert told["server"].startswith("PostgreSQL ")
     assert told["pgvector"]
     assert told["documents"] >= 20

@@ -21,6 +21,7 @@ from whence.provenance.erasing import (
 )
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.redaction import WITHHELD, chunk_ids, redact_trace
+from whence.provenance.render.json import trace_summary
 from whence.provenance.render.rdf import (
     PREFIXES,
     run_sparql,
@@ -43,7 +44,7 @@ from whence.schema.document_rag import Answer, Citation, ExplainEvent, Refusal, 
 from whence.schema.errors import BadInput
 from whence.schema.passages import Passage
 from whence.schema.places import Location
-from whence.schema.search import Correction, Degradation
+from whence.schema.search import Calibration, Correction, Degradation
 from whence.schema.terms import Triple, iri
 
 NOW = "2026-01-01T10:00:00Z"
@@ -80,6 +81,17 @@ def test_names_of_models_are_one_part_of_an_iri() -> None:
     }
 
     assert f"{URIS.agent_prefix}writer/org%2Fa%20b%3Ac%ED%A0%80" in agents
+
+
+def test_a_calibration_is_read_back() -> None:
+    """Settings of retrieval hold it flat; the document of a trace has one object, or null."""
+    known = Calibration(encoder="m", language="german", passages=9, unrelated=0.5, slope=2.0)
+    triples = _chain(["a"], run=StageRun(settings=known.as_settings()))
+    expected = {"encoder": "m", "language": "german", "passages": 9, "unrelated": 0.5}
+    expected |= {"slope": 2.0, "offset": 0.0, "dense_weight": 0.35}
+
+    assert trace_summary(read_trace(triples, "id"))["calibration"] == expected
+    assert trace_summary(read_trace(_chain(["a"]), "id"))["calibration"] is None
 
 
 def test_what_is_not_known_is_not_stated() -> None:
