@@ -80,7 +80,7 @@ class Cli:
 
     def __init__(self, home: Path, loaded: ForkServer, started: Path) -> None:
         self.home = home
-        self._loaded = loaded
+        self.loaded = loaded
         self._started = started
 
     def environment(self, **extra: str) -> dict[str, str]:
@@ -96,7 +96,7 @@ class Cli:
         environment, folder = self.environment(**(env or {})), cwd or self.home
         if not self._is_new(words):
             return Result(
-                self._loaded.run(
+                self.loaded.run(
                     [WHENCE, *words], environment=environment, folder=folder, timeout_s=110
                 )
             )
