@@ -64,7 +64,7 @@ class ForkServer:
             TimeoutError: It did not end in time.
         """
         with (
-            open(os.devnull, "rb") as nothing,
+            Path(os.devnull).open("rb") as nothing,
             tempfile.TemporaryFile() as out,
             tempfile.TemporaryFile() as errors,
         ):
