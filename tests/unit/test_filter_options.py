@@ -13,6 +13,7 @@ from whence.schema.filters import parse_filter_options, parse_filters
     [
         ("lang", "'lang' is not a filter"),
         ("=x", "'=x' is not a filter"),
+        (" =x", "' =x' is not a filter"),
         ("status=", "'status' has no value"),
         ("status>current", "'current' is neither a number nor a date"),
         ("updated>=soon", "'soon' is neither a number nor a date"),
