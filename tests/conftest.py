@@ -63,13 +63,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that share something dear in one process, which makes it once.
 
-    All that need a broker share it; those of a file of commands share what they indexed.
+    All that need a broker share it; those of a file of commands or of integration share what it made.
     """
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
         if item.get_closest_marker("pulsar"):
             item.add_marker(pytest.mark.xdist_group("pulsar"))
-        elif item.path.parent.name == "acceptance":
+        elif item.path.parent.name in ("acceptance", "integration"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from tests.support.fork_server import ForkServer
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.surfaces.cli.commands import COMMANDS
 
+_numbers = itertools.count()
 ROOT = Path(__file__).resolve().parents[2]
 HANDBOOK = ROOT / "examples" / "handbook"
 WHENCE = Path(sys.executable).parent / "whence"
@@ -76,18 +78,29 @@ class Cli:
         home: The home.
         loaded: The loaded process.
         started: A folder with a file for each command that ran.
+        collection: The default collection of its commands.
     """
 
-    def __init__(self, home: Path, loaded: ForkServer, started: Path) -> None:
+    def __init__(
+        self, home: Path, loaded: ForkServer, started: Path, collection: str = "default"
+    ) -> None:
         self.home = home
-        self._loaded = loaded
+        self.collection = collection
+        self.loaded = loaded
         self._started = started
 
     def environment(self, **extra: str) -> dict[str, str]:
         """Return the environment of a command: the caller's without Whence's settings and the terminal size."""
-        ours = ("WHENCE_", "OPENAI_", "COHERE_", "OLLAMA_", "COLUMNS", "LINES")
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-        return clean | {"WHENCE_HOME": str(self.home)} | extra
+        set_here = ("WHENCE_", "OPENAI_", "COHERE_", "OLLAMA_", "COLUMNS", "LINES")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(set_here)}
+        clean["WHENCE_HOME"] = str(self.home)
+        if self.collection != "default":
+            clean["WHENCE_COLLECTION"] = self.collection
+        return clean | extra
+
+    def on(self, collection: str) -> Cli:
+        """Return the command on the same home, with another default collection."""
+        return Cli(self.home, self.loaded, self._started, collection)
 
     def __call__(
         self, *words: str | bytes | Path, env: dict[str, str] | None = None, cwd: Path | None = None
@@ -96,7 +109,7 @@ class Cli:
         environment, folder = self.environment(**(env or {})), cwd or self.home
         if not self._is_new(words):
             return Result(
-                self._loaded.run(
+                self.loaded.run(
                     [WHENCE, *words], environment=environment, folder=folder, timeout_s=110
                 )
             )
@@ -192,6 +205,12 @@ def cli(
 def handbook(cli: Cli) -> Path:
     """Return the folder of the example handbook, which the default collection has."""
     return HANDBOOK
+
+
+@pytest.fixture
+def apart(cli: Cli) -> Cli:
+    """Return the command on the shared home, with an empty default collection of its own."""
+    return cli.on(f"apart-{next(_numbers)}")
 
 
 @pytest.fixture

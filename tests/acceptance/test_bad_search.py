@@ -10,22 +10,13 @@ import pytest
 
 from whence import Engine
 
-ODD_QUERIES = {
-    "only stop words": "the of and to a in",
-    "only punctuation": "?!... --- ,;:",
-    "10,000 words": " ".join(f"w{n}" for n in range(10_000)),
-    "100 kB": "x" * 100_000,
-    "zero width": "\u200b\u200c\u200d\ufeff",
-    "right to left": "\u202eعطلة\u202c annual leave",
-    "quotes and operators": "\"annual' AND (leave* OR -x)",
-    "SQL": "'; DROP TABLE whence.chunk; --",
-}
 
-
-@pytest.mark.parametrize("name", ODD_QUERIES)
-def test_any_text_is_a_query(cli: Any, handbook: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "query", ["x" * 100_000, "\"annual' AND (leave* OR -x); -- \u202e"], ids=["100 kB", "marks"]
+)
+def test_any_text_is_a_query(cli: Any, handbook: Path, query: str) -> None:
     """Any text is searched: exit 0 and a JSON document."""
-    result = cli("search", "--json", "--threshold", "0", "--", ODD_QUERIES[name])
+    result = cli("search", "--json", "--threshold", "0", "--", query)
 
     assert result.code == 0, result.err
     assert isinstance(result.json["hits"], list)
@@ -36,29 +27,13 @@ def test_any_text_is_a_query(cli: Any, handbook: Path, name: str) -> None:
     ("words", "named"),
     [
         (("--top-k", "0"), "top_k"),
-        (("--match", "some"), "match"),
-        (("--match", "all", "--mode", "dense"), "mode dense"),
-        (("--top-k", "-1"), "top_k"),
-        (("--top-k", "1000000000"), "top_k"),
         (("--top-k", "9" * 30), "top"),
         (("--top-k", "many"), "top"),
         (("--threshold", "nan"), "threshold"),
-        (("--threshold", "-0.5"), "threshold"),
         (("--filter", "nobody=1"), "nobody"),
         (("--filter", "lang"), "lang"),
-        (("--filter", "=x"), "=x"),
-        (("--filter", "status="), "status"),
-        (("--filter", "status>current"), "status"),
-        (("--filter", "updated>=soon"), "updated"),
-        (("--filter", "acl=hr"), "acl"),
         (("--filter", b"status=\xff"), "status"),
-        (("--filter", '{"or": ['), "is not JSON"),
         (("--filter", '{"or": []}'), "`or` is empty"),
-        (("--filter", '{"or": {"status": "current"}}'), "`or` must be a list"),
-        (("--filter", '{"not": "current"}'), "must be an object"),
-        (("--filter", '{"not": {}}'), "`not` is empty"),
-        (("--filter", '{"not":' * 12 + "{}" + "}" * 12), "nests at most 8"),
-        (("--filter", "stauts!=current"), "stauts"),
         (("--acl", b"\xff"), "not Unicode text"),
         (("--rerank", "--rerank-budget", "0"), "reranking"),
     ],
@@ -131,37 +106,37 @@ SHORT_QUERIES = {
 }
 
 
-async def test_one_character_is_a_query(served: Any, tmp_path: Path) -> None:
+async def test_one_character_is_a_query(apart: Any, tmp_path: Path) -> None:
     """A query and a question may have one character, of any script; the passage with it comes first."""
     corpus = tmp_path / "corpus.jsonl"
     records = [{"_id": query, "text": text} for query, text in SHORT_QUERIES.items()]
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
-    served("index", corpus)
+    apart("index", corpus)
 
-    async with Engine(home=served.home) as engine:
+    async with Engine(home=apart.home) as engine:
         for query in SHORT_QUERIES:
             for mode in ("hybrid", "bm25"):
-                first, *_ = await engine.search(query, mode=mode)
+                first, *_ = await engine.search(query, mode=mode, collection=apart.collection)
                 assert first.document_id == query
                 assert first.similarity_score >= 0.5
-            assert (await engine.ask(query)).question == query
-    dense = served("search", "R", "--mode", "dense", "--json").json["hits"]
+            assert (await engine.ask(query, collection=apart.collection)).question == query
+    dense = apart("search", "R", "--mode", "dense", "--json").json["hits"]
     assert len(dense) == 5
-    assert not served("search", "C", "--json").json["hits"][0]["weak"]
-    assert served("ask", "C", "--json").code == 0
+    assert not apart("search", "C", "--json").json["hits"][0]["weak"]
+    assert apart("ask", "C", "--json").code == 0
 
 
-def test_odd_tags_are_kept_and_compared_exactly(served: Any, tmp_path: Path) -> None:
+def test_odd_tags_are_kept_and_compared_exactly(apart: Any, tmp_path: Path) -> None:
     """Tags with quotes, commas, Unicode or 10 kB are compared exactly, also among 5,000 tags."""
     tags = ["it's", 'a "b"', "a,b", "{x}", "日本語", "x" * 10_000]
     corpus = tmp_path / "corpus.jsonl"
     records = [{"_id": f"d{n}", "text": "annual leave", "acl": [tag]} for n, tag in enumerate(tags)]
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
-    assert served("index", corpus).code == 0
+    assert apart("index", corpus).code == 0
 
     def found(held: list[str]) -> set[str]:
         options = [word for tag in held for word in ("--acl", tag)]
-        result = served("search", "annual leave", "--json", "--threshold", "0", *options)
+        result = apart("search", "annual leave", "--json", "--threshold", "0", *options)
         assert result.code == 0, result.err
         return {hit["document_id"] for hit in result.json["hits"]}
 
@@ -190,18 +165,18 @@ def test_reranking_is_reported(cli: Any, handbook: Path) -> None:
     assert [fault["stage"] for fault in late["degraded"]] == ["rerank"]
 
 
-def test_fields_can_be_boosted(served: Any, tmp_path: Path) -> None:
+def test_fields_can_be_boosted(apart: Any, tmp_path: Path) -> None:
     """With --boost the path is searched; invalid boosts are refused."""
     (tmp_path / "expenses.md").write_text("# Travel\n\nReceipts are kept for ten years.\n")
     refused = [
-        served("index", tmp_path, "--json", "--boost", one)
+        apart("index", tmp_path, "--json", "--boost", one)
         for one in ("body=2", "title=0", "title=11", "title", "path=-1")
     ]
     search = ("search", "expenses", "--mode", "bm25", "--threshold", "0", "--json")
-    served("index", tmp_path)
-    before = served(*search).json["hits"]
-    served("index", tmp_path, "--boost", "path=2", "--boost", "title=3")
-    after = served(*search).json["hits"]
+    apart("index", tmp_path)
+    before = apart(*search).json["hits"]
+    apart("index", tmp_path, "--boost", "path=2", "--boost", "title=3")
+    after = apart(*search).json["hits"]
 
     assert [one.code for one in refused] == [2] * 5
     assert all(one.json["error"]["hint"] for one in refused)
@@ -209,7 +184,7 @@ def test_fields_can_be_boosted(served: Any, tmp_path: Path) -> None:
     assert [one["document_id"] for one in after] == ["expenses.md"]
 
 
-def test_misspelt_words_are_corrected(served: Any, tmp_path: Path) -> None:
+def test_misspelt_words_are_corrected(apart: Any, tmp_path: Path) -> None:
     """A misspelt word is searched for as the nearest visible one, and shown; quotes and --exact keep it.
 
     A hidden document lends no word.
@@ -221,10 +196,10 @@ def test_misspelt_words_are_corrected(served: Any, tmp_path: Path) -> None:
         {"_id": "c", "text": "The zebrafinch rule.", "acl": ["birds"]},
     ]
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
-    served("index", corpus)
+    apart("index", corpus)
 
     def found(*words: str) -> tuple[str, list[dict[str, str]]]:
-        document = served("search", "--json", "--mode", "bm25", *words).json
+        document = apart("search", "--json", "--mode", "bm25", *words).json
         return document["question_used"], document["corrections"]
 
     right = [{"from": "migratoin", "to": "migration"}]
@@ -234,47 +209,35 @@ def test_misspelt_words_are_corrected(served: Any, tmp_path: Path) -> None:
     assert found('create a "migratoin"') == ('create a "migratoin"', [])
     assert found("zebrafinhc") == ("zebrafinhc", [])
     assert found("zebrafinhc", "--acl", "birds")[0] == "zebrafinch"
-    answer = served("ask", "How do I create a migratoin?", "--json").json
+    answer = apart("ask", "How do I create a migratoin?", "--json").json
     assert answer["question"] == "How do I create a migratoin?"
     assert answer["question_used"] == "How do I create a migration?"
     assert answer["corrections"] == right
-    trace = served("explain", answer["answer_id"], "--json").json
+    trace = apart("explain", answer["answer_id"], "--json").json
     assert [one["corrections"] for one in trace["stages"] if "corrections" in one] == [right]
-    assert "migratoin corrected to migration" in served("explain", answer["answer_id"]).out
-    exact = served("ask", "How do I create a migratoin?", "--exact", "--json").json
+    assert "migratoin corrected to migration" in apart("explain", answer["answer_id"]).out
+    exact = apart("ask", "How do I create a migratoin?", "--exact", "--json").json
     assert (exact["question_used"], exact["corrections"]) == (exact["question"], [])
-    printed = served("search", "create a migratoin")
+    printed = apart("search", "create a migratoin")
     assert "searched for: create a migration (migratoin not found" in printed.err
     assert printed.out.startswith("1. a ")
 
 
-def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path) -> None:
-    """An identifier or a release in no visible document refuses the question and is named.
+def test_a_question_about_a_missing_term_is_refused(apart: Any, tmp_path: Path) -> None:
+    """An identifier in no visible document refuses the question and is named.
 
     The refusal is in the answer and the trace, no writer is called, and hidden documents count for nobody else.
     """
     corpus = tmp_path / "corpus.jsonl"
     records: list[dict[str, Any]] = [
-        {
-            "_id": "a",
-            "text": "CONN_MAX_AGE is the lifetime of a connection. Its default is 0 seconds.",
-        },
-        {"_id": "b", "text": "Release 5.2 of Harbour added composite keys. Deploy it with Daphne."},
+        {"_id": "a", "text": "CONN_MAX_AGE is how long a connection lives, 0 seconds by default."},
         {"_id": "c", "text": "CONN_POOL_WARMUP opens connections early.", "acl": ["dba"]},
-        {
-            "_id": "d",
-            "text": "The module harbour.api is small: api.run() returns the exit code. It enables HTTP2.",
-        },
     ]
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
-    settings = tmp_path / "settings.md"
-    settings.write_text(
-        "# Settings\n\n## web\n\nberths\n\n:   Boats in the harbour. Default: 60.\n"
-    )
-    served("index", corpus, settings)
+    apart("index", corpus)
 
     def refusal(question: str, *options: str) -> Any:
-        return served("ask", question, "--json", *options).json
+        return apart("ask", question, "--json", *options).json
 
     missing = refusal("What is the default of CONN_POOL_WARMUP?")
     assert (missing["found"], missing["citations"], missing["model"]) == (False, [], "")
@@ -282,27 +245,8 @@ def test_a_question_about_a_missing_term_is_refused(served: Any, tmp_path: Path)
     assert missing["refusal"]["reason"] == (
         "`CONN_POOL_WARMUP` does not occur in this collection; nearest: `CONN_MAX_AGE`."
     )
-    told = served("explain", missing["answer_id"], "--json").json
+    told = apart("explain", missing["answer_id"], "--json").json
     assert told["stages"][-1]["refusal"]["code"] == "term_not_in_documents"
-    assert "CONN_POOL_WARMUP" in served("why-not", "a", "--answer", missing["answer_id"]).out
-    codes = {
-        question: (refusal(question)["refusal"] or {}).get("code")
-        for question in (
-            "What new features were added in Harbour 9.3?",
-            "What does harbour.api.start return?",
-            "How do I enable HTTP/3 in Harbour?",
-            "default of web.moorings",
-            "default of web.berths",
-            "What does harbour.api.run return?",
-            "How do I enable HTTP/2 in Harbour?",
-            "What was added in Harbour 5.2?",
-            "What is the default of conn_max_age?",
-            "How do I deploy it with Daphne?",
-        )
-    }
-    assert list(codes.values())[:4] == ["term_not_in_documents"] * 4
-    assert list(codes.values())[4:] == [None] * 6
-    other = refusal("How do I deploy it with Gunicorn?")["refusal"] or {}
-    assert other.get("code") != "term_not_in_documents"
+    assert "CONN_POOL_WARMUP" in apart("why-not", "a", "--answer", missing["answer_id"]).out
     seen = refusal("What does CONN_POOL_WARMUP do?", "--acl", "dba")
     assert (seen["refusal"] or {}).get("code") != "term_not_in_documents"

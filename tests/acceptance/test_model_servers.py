@@ -46,7 +46,7 @@ def documents(tmp_path: Path) -> Path:
     return folder
 
 
-def test_each_role_asks_its_own_server_with_its_own_key(own: Any, documents: Path) -> None:
+def test_each_role_asks_its_own_server_with_its_own_key(cli: Any, documents: Path) -> None:
     """No key reaches another server or is shown; traces and `doctor` name hosts; all text is embedded."""
     model = EmbeddingModel(64)
     with Server(chat) as writer, Server(model) as embedder, Server(rerank) as reranker, Server(chat) as other:  # fmt: skip
@@ -56,11 +56,11 @@ def test_each_role_asks_its_own_server_with_its_own_key(own: Any, documents: Pat
             "WHENCE_RERANKER": "http:ranks", "WHENCE_RERANKER_URL": reranker.url, "WHENCE_RERANKER_API_KEY": "k-secret-r",
             "OPENAI_BASE_URL": f"{other.url}/v1", "OPENAI_API_KEY": "k-secret-o", "WHENCE_LOG": "debug",
         }  # fmt: skip
-        indexed = own("index", documents, "--collection", "served", "--json", env=env)
-        asked = own("ask", QUESTION, "--collection", "served", "--json", env=env)
-        doctor = own("doctor", "--json", env=env)
-        explained = own("explain", asked.json["answer_id"], "--json", env=env)
-        again = own("index", documents, "--collection", "served", "--json", env=env)
+        indexed = cli("index", documents, "--collection", "served", "--json", env=env)
+        asked = cli("ask", QUESTION, "--collection", "served", "--json", env=env)
+        doctor = cli("doctor", "--json", env=env)
+        explained = cli("explain", asked.json["answer_id"], "--json", env=env)
+        again = cli("index", documents, "--collection", "served", "--json", env=env)
 
     assert (indexed.json["documents"]["added"], again.json["documents"]["unchanged"]) == (3, 3)
     assert model.read >= {"zebra", "1000", "1199", "borrow"}
@@ -135,15 +135,15 @@ def test_the_page_on_models_works_as_printed(served: Any, tmp_path: Path, docume
 
 @pytest.mark.models
 def test_another_model_of_the_same_folder_name_is_refused(
-    own: Any, tmp_path: Path, documents: Path
+    cli: Any, tmp_path: Path, documents: Path
 ) -> None:
     """A collection keeps the digest of its ONNX folder: another one is exit 2, the same one searches."""
     folder = minilm_folder(tmp_path / "mini")
     env = {"WHENCE_EMBEDDER": f"onnx:{folder}"}
-    assert own("index", documents, "--collection", "onnx", env=env).code == 0
-    hits = own("search", QUESTION, "--collection", "onnx", "--json", env=env).json["hits"]
+    assert cli("index", documents, "--collection", "onnx", env=env).code == 0
+    hits = cli("search", QUESTION, "--collection", "onnx", "--json", env=env).json["hits"]
     write_json(folder, **{"1_Pooling__config": {"pooling_mode_cls_token": True}})
-    refused = own("search", QUESTION, "--collection", "onnx", env=env)
+    refused = cli("search", QUESTION, "--collection", "onnx", env=env)
 
     assert hits[0]["document_id"] == "bikes.md"
     assert refused.code == 2

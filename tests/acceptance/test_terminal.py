@@ -39,14 +39,16 @@ def on_terminal(
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     with TemporaryFile() as other:
-        streams: dict[str, Any] = {"stdout": other, "stderr": other} | {stream: theirs}
-        program = Path(sys.executable).parent / "whence"
-        worker = subprocess.Popen(
-            [program, *words], env=environment, cwd=cli.home, stdin=theirs, **streams
+        outputs = {"stdout": other.fileno(), "stderr": other.fileno()} | {stream: theirs}
+        process = cli.loaded.start(
+            ["whence", *words],
+            environment=environment,
+            folder=cli.home,
+            streams=[theirs, outputs["stdout"], outputs["stderr"]],
         )
         os.close(theirs)
         written = read_all(ours)
-        code = worker.wait(timeout=60)
+        code = cli.loaded.wait(process, 60)
         other.seek(0)
         print(f"{words} ended with {code}: {other.read().decode()}")
     return written.decode()

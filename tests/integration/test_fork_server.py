@@ -6,9 +6,16 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.fork_server import ForkServer
+from tests.support.remembering_session import RememberingSession
+
+from whence.models.installed import find_model, shipped_graph
+from whence.models.onnx_sessions import open_session
+from whence.models.weights import EMBEDDER_NAME
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +94,31 @@ def test_a_run_that_does_not_end_is_killed(server: ForkServer, tmp_path: Path) -
     done = server.run(["tool", "file"], environment=os.environ, folder=tmp_path, timeout_s=60)
 
     assert done.stdout == b"1\n"
+
+
+def test_a_fork_has_what_a_former_one_computed() -> None:
+    """Vectors are equal bit for bit to those of the model, which computes each text once."""
+    folder = find_model(EMBEDDER_NAME)
+    model = open_session(shipped_graph("minilm-w8.onnx"), folder)
+    asked: list[int] = []
+
+    class Counting:
+        def run(self, names: Any, inputs: Any) -> Any:
+            asked.append(len(inputs["input_ids"]))
+            return model.run(names, inputs)
+
+    kept = RememberingSession(Counting())  # type: ignore[arg-type]
+    ids = np.array([[101, 2000 + n, 3000, 102] for n in range(3)])
+    names = ["vector", "tokens"]
+    process = os.fork()
+    if not process:
+        kept.run(names, {"input_ids": ids[:2]})
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0
+    for _ in range(2):
+        for found, right in zip(
+            kept.run(names, {"input_ids": ids}), model.run(names, {"input_ids": ids}), strict=True
+        ):
+            assert np.array_equal(found, right)
+
+    assert asked == [1]

@@ -212,9 +212,17 @@ async def _all(store: Any) -> None:
         await act(store)
 
 
-@pytest.mark.parametrize("act", [_append, _remove, _retag, _change, _all])
-@pytest.mark.parametrize("before", [False, True], ids=["clean", "with dead"])
-@pytest.mark.parametrize("midway", [False, True], ids=["at the end", "midway"])
+@pytest.mark.parametrize(
+    ("act", "before", "midway"),
+    [
+        *((_all, before, midway) for before in (False, True) for midway in (False, True)),
+        # All of them one after the other may hide that one fails alone.
+        (_append, False, False),
+        (_remove, True, True),
+        (_retag, False, True),
+        (_change, True, False),
+    ],
+)
 async def test_writes_do_not_wait_for_a_merge(
     postgres_store: PostgresStore,
     database_url: str,

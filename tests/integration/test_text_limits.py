@@ -49,10 +49,10 @@ async def test_the_limit_is_found(
 @pytest.mark.parametrize("kind", ["cuts", "cuts, no count", "refuses", "tei", "vllm"])
 @pytest.mark.parametrize("batch", [1, 7])
 async def test_no_text_is_read_in_part(kind: Kind, batch: int) -> None:
-    """Of texts that are up to nine times too long every word is read, and the vector depends on the last."""
+    """Of texts that are up to four times too long every word is read, and the vector depends on the last."""
     model = EmbeddingModel(100, kind)
-    words = [f"word{place}" for place in range(900)]
-    texts = [" ".join(words[: 900 // (place + 1)]) for place in range(batch)]
+    words = [f"word{place}" for place in range(400)]
+    texts = [" ".join(words[: 400 // (place + 1)]) for place in range(batch)]
     with Server(model) as server:
         embedder = embedder_of(server)
         vectors = await embedder.embed([*texts, texts[0] + " omega" * 9, "short"], "document")

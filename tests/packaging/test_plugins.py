@@ -92,10 +92,13 @@ def test_every_kind_has_a_worked_plugin() -> None:
     ]  # fmt: skip
 
 
-def test_the_demo_needs_no_checkout(programs: Path, tmp_path: Path) -> None:
+def test_the_demo_needs_no_checkout(
+    programs: Path, tmp_path: Path, new_home: Callable[[Path], Path]
+) -> None:
     """The wheel has the documents and questions of `whence demo`; two questions have no answer there."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    settings = {"WHENCE_HOME": str(tmp_path / "home"), "WHENCE_MODELS": str(install_target())}
+    settings = {"WHENCE_HOME": str(new_home(tmp_path / "home"))}
+    settings["WHENCE_MODELS"] = str(install_target())
     done = subprocess.run(
         [programs / "whence", "demo", "--json"],
         cwd=tmp_path, env=kept | settings, capture_output=True, text=True, check=False,

@@ -63,27 +63,58 @@ class ForkServer:
         Raises:
             TimeoutError: It did not end in time.
         """
-        order = json.dumps([[os.fsdecode(word) for word in words], dict(environment), str(folder)])
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-            body = order.encode()
-            streams = [out.fileno(), errors.fileno()]
-            socket.send_fds(self._socket, [_NUMBER.pack(len(body))], streams)
-            self._socket.sendall(body)
-            process = self._read()
-            self._socket.settimeout(timeout_s)
-            try:
-                code = self._read()
-            except TimeoutError:
-                os.kill(process, signal.SIGKILL)
-                self._socket.settimeout(None)
-                self._read()
-                raise
-            self._socket.settimeout(None)
+        with (
+            Path(os.devnull).open("rb") as nothing,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as errors,
+        ):
+            streams = [nothing.fileno(), out.fileno(), errors.fileno()]
+            process = self.start(words, environment=environment, folder=folder, streams=streams)
+            code = self.wait(process, timeout_s)
             written = []
             for stream in (out, errors):
                 stream.seek(0)
                 written.append(stream.read())
         return subprocess.CompletedProcess(list(words), code, *written)
+
+    def start(
+        self,
+        words: Sequence[str | bytes | Path],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        streams: Sequence[int],
+    ) -> int:
+        """Start a run and return its process id; `wait` must follow before the next run.
+
+        Args:
+            words: Its arguments, the name of the program first.
+            environment: All of its environment. Variables that Python reads at its start have no effect.
+            folder: Its working directory.
+            streams: Descriptors of its standard input, output and error output, which the caller may close.
+        """
+        order = json.dumps([[os.fsdecode(word) for word in words], dict(environment), str(folder)])
+        body = order.encode()
+        socket.send_fds(self._socket, [_NUMBER.pack(len(body))], list(streams))
+        self._socket.sendall(body)
+        return self._read()
+
+    def wait(self, process: int, timeout_s: float) -> int:
+        """Return the exit code of the run that was started last.
+
+        Raises:
+            TimeoutError: It did not end in time and was killed.
+        """
+        self._socket.settimeout(timeout_s)
+        try:
+            return self._read()
+        except TimeoutError:
+            os.kill(process, signal.SIGKILL)
+            self._socket.settimeout(None)
+            self._read()
+            raise
+        finally:
+            self._socket.settimeout(None)
 
     def close(self) -> None:
         """End the process."""
@@ -113,7 +144,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 def _serve(connection: socket.socket) -> bool:
     """Fork for every order; True in a process that is to run, False when there are no more orders."""
     while True:
-        head, streams, *_ = socket.recv_fds(connection, _NUMBER.size, 2)
+        head, streams, *_ = socket.recv_fds(connection, _NUMBER.size, 3)
         if not head:
             return False
         order = json.loads(_exactly(connection, _NUMBER.unpack(head)[0]))
@@ -131,7 +162,7 @@ def _serve(connection: socket.socket) -> bool:
 
 def _become(order: list[Any], streams: list[int]) -> None:
     words, environment, folder = order
-    for number, stream in enumerate(streams, 1):
+    for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(folder)
