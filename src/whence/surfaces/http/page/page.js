@@ -120,10 +120,16 @@ function showAnswer(answer) {
   $("answer").replaceChildren(...withMarks(answer, linked));
   if (answer.refusal) $("answer").append(make("p", { className: "place", textContent: answer.refusal.reason }));
   showNotes(answer.degraded, answer);
-  $("list-title").textContent = "Sources";
-  $("list-title").hidden = answer.citations.length === 0;
+  const { citations, nearest = [] } = answer;
+  $("list-title").textContent = nearest.length ? "Nearest passages" : "Sources";
+  $("list-title").hidden = citations.length + nearest.length === 0;
+  for (const one of nearest) {
+    const place = make("span", { className: "place", textContent: one.heading });
+    const quote = make("blockquote", { textContent: one.text });
+    $("list").append(make("li", {}, source(one.document_id), " ", place, quote));
+  }
   const seen = new Set();
-  for (const citation of answer.citations) {
+  for (const citation of citations) {
     const item = make("li", {}, make("span", { className: "marker", textContent: `[${citation.marker}]` }),
       source(citation.document_id, citation.source_url, citation.location.anchor), " ",
       make("span", { className: "place", textContent: [placeOf(citation.location), citation.heading].filter(Boolean).join(" · ") }));
