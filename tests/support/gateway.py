@@ -13,7 +13,9 @@ from whence.flow.telemetry.genai import Spans
 from whence.operations.ask import Ask
 from whence.operations.documents import ListCollections, Show
 from whence.operations.explain import Explain, ExplainAbsence
+from whence.operations.operation import Middleware
 from whence.operations.search import Search
+from whence.operations.spans import OperationSpans
 from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema import Access, Answer, Citation, Term, Triple
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
@@ -44,6 +46,7 @@ class StubEngine:
         self.failure: BaseException | None = None
         self.gate: asyncio.Event | None = None
         self.citations: tuple[Citation, ...] = ()
+        self.middlewares: list[Middleware] = []
 
     async def _record(self, **given: Any) -> None:
         self.asked.append(given)
@@ -54,7 +57,15 @@ class StubEngine:
 
     async def run(self, operation: Any) -> Any:
         """Return what an engine would, and record the fields of what is asked."""
-        return await getattr(self, f"_{operation.NAME.replace('-', '_')}")(operation)
+        work = getattr(self, f"_{operation.NAME.replace('-', '_')}")
+
+        async def call(_: Any) -> Any:
+            return await work(operation)
+
+        around: Any = call
+        for middleware in self.middlewares:
+            around = middleware.around(operation, around)
+        return await around(None)
 
     async def _record_fields(self, operation: Any) -> None:
         await self._record(
@@ -125,6 +136,8 @@ def client_of(
         options: Of the gateway.
     """
     tokens = {token_digest(SECRET): Caller("desk", FINANCE)}
+    if spans is not None:
+        engine.middlewares.append(OperationSpans(spans))
     service = Service(engine, "wiki", concurrent=2, spans=spans)  # type: ignore[arg-type]
     rights = Authenticator(Access.public(), tokens)
     app = gateway(service, rights, hosts={"127.0.0.1"}, **({"max_body": 1024} | options))

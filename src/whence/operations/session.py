@@ -72,6 +72,11 @@ class Session:
         self.audit_log = None if settings.audit is None else AuditLog(settings.audit)
         if self.audit_log is not None:
             self.middlewares.append(self.audit_log)
+        if monitor is not None and monitor.provider is not None:
+            from whence.flow.telemetry.genai import Spans
+            from whence.operations.spans import OperationSpans
+
+            self.middlewares.append(OperationSpans(Spans(monitor.provider)))
         #: Rights of the latest answers given by this engine; their traces may not be stored yet.
         self.recent_answers: dict[str, Access] = {}
         #: The last ranking without limits that `why_not` made.
@@ -158,7 +163,7 @@ class Session:
         return answer
 
     async def run(self, operation: Operation[R]) -> R:
-        """Run an operation within the middlewares of this session: audit log and pipeline trace."""
+        """Run an operation within the middlewares of this session: audit log, spans and pipeline trace."""
         call: Call[R] = operation.run
         for middleware in self.middlewares:
             call = middleware.around(operation, call)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from whence.flow.telemetry.genai import Operation as Span
 from whence.flow.telemetry.genai import Spans
 from whence.operations.ask import Ask, AskLive, ChunkCallback, ExplainCallback
 from whence.operations.documents import ListCollections
@@ -49,7 +47,7 @@ class Service:
         engine: Does the work.
         collection: The one that is read by requests that name none.
         concurrent: Requests that run at the same time; others wait.
-        spans: Records requests; nothing does by default.
+        spans: Records requests for vectors, which are no operation; nothing does by default.
     """
 
     def __init__(
@@ -86,10 +84,7 @@ class Service:
 
     async def search(self, caller: Caller, asked: Search) -> dict[str, Any]:
         """Search."""
-        async with self._admission.admit(asked.NAME, caller.share, _TIMEOUT_S):
-            with self._span("retrieval", asked.collection) as told:
-                told.queried(asked.query)
-                report = await self._engine.run(asked)
+        report = await self.run(caller, asked)
         document = search_document(asked.query, asked.mode, report)
         return document | {"trace_id": report.trace_id} if asked.locations else document
 
@@ -103,19 +98,8 @@ class Service:
     ) -> dict[str, Any]:
         """Answer a question."""
         async with self._admission.admit(asked.NAME, caller.share, asked.timeout_s) as left_s:
-            with self._span("chat", asked.collection) as told:
-                told.asked(asked.question)
-                live = AskLive.of(replace(asked, timeout_s=left_s), on_text, on_stage)
-                answer = await self._engine.run(live)
-                document = answer_document(answer)
-                told.answered(
-                    answer.text,
-                    answer.model,
-                    answer.in_token,
-                    answer.out_token,
-                    answer.answer_id,
-                )
-        return document
+            live = AskLive.of(replace(asked, timeout_s=left_s), on_text, on_stage)
+            return answer_document(await self._engine.run(live))
 
     def check_ask(self, caller: Caller, asked: Ask) -> None:
         """Refuse a question that could not be answered in time; see `Admission.check`."""
@@ -145,7 +129,3 @@ class Service:
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
         """Return the tokens of each text; None where only an estimate is known."""
         return (await self._engine.count_tokens(texts))[0]
-
-    def _span(self, name: str, collection: str) -> AbstractContextManager[Span]:
-        facts = {"gen_ai.request.model": collection, "gen_ai.data_source.id": collection}
-        return self._spans.operation(name, collection, **facts)
