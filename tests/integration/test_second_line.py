@@ -372,7 +372,7 @@ async def test_the_second_check_works_without_the_first(
 
     assert _reported(caplog) == {
         "dense", "lexical", "cosines", "shares", "texts", "visible chunks", "passages", "links",
-        "expansion", "seeds", "keys", "names", "listing",
+        "expansion", "seeds", "keys", "names", "listing", "sample",
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from whence.text.normalization import (
     function_words,
     snowball_stem,
 )
-from whence.text.question_words import language_of_question
+from whence.text.question_words import language_of_question, without_asking
 from whence.text.scripts import UNSPACED_RUN
 from whence.text.values import find_values, value_terms
 
@@ -72,6 +72,7 @@ class Words(NamedTuple):
         >>> Words("german", "german").of_question("Wie lange ist die Probezeit am 3. Mai 2026?")
         ['probezeit', '2026-05-03', '2026']
         """
+        question = without_asking(question, self.asked)
         values: list[str] = []
         for one in find_values(question, (self.asked, self.language)):
             values += [*one.forms, *filter(str.isdecimal, one.around)]

@@ -372,6 +372,21 @@ def asked_kind(question: str, language: str) -> AskedKind | None:
     return best[2] if best else None
 
 
+def without_asking(question: str, language: str) -> str:
+    """Return a question without the words that ask for a kind of thing: `how long` names nothing.
+
+    >>> without_asking("How long is annual leave?", "english").split()
+    ['is', 'annual', 'leave?']
+    """
+    text = fold(clean(question))
+    if len(text) != len(question):
+        return question  # the places of letters are others
+    for kind, pattern in _patterns(language):
+        for match in pattern.finditer(text) if kind != "thing" else ():
+            question = question[: match.start()] + " " * len(match[0]) + question[match.end() :]
+    return question
+
+
 @cache
 def question_words(language: str) -> frozenset[str]:
     """Return the folded words of a language that ask, each word of a phrase for itself."""
