@@ -39,6 +39,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Right: the fact is in the answer and its document is cited. Wrong: answered in another way."""
     first: bool
     """A search for the same words has the document at rank one."""
+    score: float
     cited: tuple[str, ...]
     answer: str
 
@@ -101,6 +102,7 @@ def judge(question: Question, answer: Answer, ranked: Sequence[str]) -> Verdict:
         answerable=question.answerable,
         outcome=outcome,
         first=question.document in ranked[:1],
+        score=answer.score or 0.0,
         cited=cited,
         answer=text,
     )
@@ -128,7 +130,7 @@ def main() -> int:
             for one in found[name] if options.verbose else ():
                 mark = "" if one.answerable else " (unanswerable)"
                 print(
-                    f"== {name} [{one.kind}] {one.question}\n   {one.outcome}{mark}; first {one.first}"
+                    f"== {name} [{one.kind}] {one.question}\n   {one.outcome}{mark}; score {one.score:.2f}; first {one.first}"
                 )
                 print(f"   cites {', '.join(one.cited) or 'nothing'}\n{one.answer}\n", flush=True)
     rows = {name: row(verdicts) for name, verdicts in found.items()}
