@@ -25,7 +25,8 @@ _BEGINS: Final = regex.compile(r"(?:\A|[.!?:\u2026\n\"'(\u201c])[\s#>*_-]*\Z")
 _CASED: Final = regex.compile(r"\p{Lu}")
 #: Languages that write all nouns with a capital.
 _CAPITAL_NOUNS: Final = frozenset(("german",))
-_NUMBERS: Final = frozenset(("amount", "duration"))
+#: Kinds that a number answers.
+NUMERIC: Final = frozenset(("amount", "duration"))
 
 
 def holds_kind(kind: AskedKind | None, text: str, question: str, language: str) -> bool | None:
@@ -48,7 +49,7 @@ def holds_kind(kind: AskedKind | None, text: str, question: str, language: str) 
     """
     if kind == "date":
         return _has_date(text, question, language)
-    if kind in _NUMBERS:
+    if kind in NUMERIC:
         return not _numbers(text, language) <= _numbers(question, language)
     if kind in ("person", "place") and language not in _CAPITAL_NOUNS and _CASED.search(text):
         return not _names(text) <= {fold(one) for one in _WORD.findall(question)}

@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 import regex
 
 from whence.models.protocols import Reading
-from whence.quoting.answer_kinds import holds_kind
+from whence.quoting.answer_kinds import NUMERIC, holds_kind
 from whence.quoting.evidence_spans import Span
 from whence.text.normalization import clean
 from whence.text.overlap import overlap
@@ -64,6 +64,8 @@ class Features(NamedTuple):
     """1 if the span has the kind of thing that is asked for, -1 if it has not, 0 where that cannot be told."""
     numbers: float
     """Share of the question's numbers that neither span nor headings have."""
+    lacks: bool = False
+    """Whether a number is asked for and the span has none: then it does not answer."""
     cosine: float = 0.0
     """Of span and question, among the other spans: deviations above the mean, of four. For embedders whose
     cosines have a scale of their own."""
@@ -121,6 +123,7 @@ def features(
             both=overlap(question.terms, said, question.weights, question.default),
             kind=_KIND[kind],
             numbers=len(missing) / max(1, len(asked_numbers)),
+            lacks=kind is False and question.kind in NUMERIC,
         )
         if cosines:
             above = (cosines[place] - mean) / (4 * deviation) if deviation else 0.0
@@ -146,7 +149,9 @@ def chances(basis: Basis, found: Sequence[Features]) -> list[float]:
     """Return the probability that each span answers, 0 to 1, rounded so that every processor has the same."""
     weights = _weights()[basis]
     return [
-        round(
+        0.0
+        if one.lacks
+        else round(
             _logistic(
                 weights["bias"] + sum(weights[name] * getattr(one, name) for name in FIELDS[basis])
             ),

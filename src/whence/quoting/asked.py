@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from whence.quoting.identifiers import Identifier, question_identifiers
-from whence.text.normalization import FUNCTION_WORDS, fold
+from whence.text.normalization import FUNCTION_WORDS, fold, function_words
+from whence.text.question_words import language_of_question
 
 #: A name that no ordinary word is: with an underscore, a point or a capital inside, a dash before it or two
 #: inside. Possessive quantifiers keep the search linear in the length of a word.
@@ -98,7 +99,8 @@ def read_question(question: str, texts: Sequence[str] = ()) -> Asked:
     (('conn_max_age',), ('django',), True)
     """
     quoted = [found.strip() for found in _QUOTED.findall(question)]
-    symbols = dict.fromkeys(fold(one) for one in [*_SYMBOL.findall(question), *quoted])
+    written = [one for one in _SYMBOL.findall(question) if not _is_phrase(one, question)]
+    symbols = dict.fromkeys(fold(one) for one in [*written, *quoted])
     return Asked(
         symbols=tuple(symbols),
         names=tuple(_proper_names(question, symbols)),
@@ -109,6 +111,14 @@ def read_question(question: str, texts: Sequence[str] = ()) -> Asked:
         news=bool(_ASKS_NEWS.search(question) or _RELEASE.search(question)),
         alone="" if len(question.split()) > 1 else fold(question.strip("`'\"?: ")),
     )
+
+
+def _is_phrase(symbol: str, question: str) -> bool:
+    """Return whether hyphens join function words: `state-of-the-art`, `a-t-elle`."""
+    if symbol.startswith("-") or "-" not in symbol:
+        return False
+    untopical = function_words(language_of_question(question, ["english"]))
+    return not untopical.isdisjoint(fold(symbol).split("-"))
 
 
 def is_news(section: str) -> bool:
