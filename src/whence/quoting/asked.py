@@ -118,7 +118,7 @@ def _is_phrase(symbol: str, question: str) -> bool:
     if symbol.startswith("-") or "-" not in symbol:
         return False
     untopical = function_words(language_of_question(question, ["english"]))
-    return not untopical.isdisjoint(fold(symbol).split("-"))
+    return not untopical.isdisjoint(fold(symbol).split("-")[1:])
 
 
 def is_news(section: str) -> bool:

@@ -100,7 +100,7 @@ def named_terms(question: str, absent: Iterable[str]) -> list[NamedTerm]:
 def _is_code(word: str, untopical: frozenset[str]) -> bool:
     """Return whether a word has the form of code."""
     if _HYPHENATED.fullmatch(word):
-        return untopical.isdisjoint(fold(word).split("-"))
+        return untopical.isdisjoint(fold(word).split("-")[1:])
     return _IDENTIFIER.search(word) is not None
 
 
