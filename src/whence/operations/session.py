@@ -163,7 +163,7 @@ class Session:
         return answer
 
     async def run(self, operation: Operation[R]) -> R:
-        """Run an operation within the middlewares of this session: audit log, spans and pipeline trace."""
+        """Run an operation within the middlewares: audit log, spans and pipeline trace."""
         call: Call[R] = operation.run
         for middleware in self.middlewares:
             call = middleware.around(operation, call)

@@ -1,8 +1,8 @@
 """What kind of thing a question asks for, by the words that ask, in the languages served.
 
-A kind is a person, a date, a place, a length of time, an amount, a reason or a way. A question without such a
-word, or with one that any kind of thing answers (`what`), has no kind. The words are data: whoever adds a
-language adds a row here, and its function words come from `stopwordsiso`.
+A kind is a person, a date, a place, a length of time, an amount, a reason or a way. A question without a word
+that asks has no kind, and one with `what` alone has the kind `thing`, which any text may have. The words are
+data: a new language is a new row here; its function words come from `stopwordsiso`.
 """
 
 from __future__ import annotations
