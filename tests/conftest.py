@@ -60,12 +60,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep tests that share something dear in one process, which makes it once.
 
     All that need a broker share it; those of a file of commands or of integration share what it made.
     """
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     for item in items:
         if item.get_closest_marker("pulsar"):
             item.add_marker(pytest.mark.xdist_group("pulsar"))
