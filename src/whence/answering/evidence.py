@@ -19,7 +19,7 @@ from whence.provenance.stages import exploration_triples, focus_triples, groundi
 from whence.quoting.follow_ups import standalone_question
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import without_duplicates
-from whence.retrieval.editions import newer_editions, newest_first
+from whence.retrieval.editions import newer_editions, order_of_editions
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
 from whence.retrieval.rerank import CheckedReranking, order_scores, read_reranking, unscored_fault
 from whence.retrieval.services import (
@@ -366,11 +366,12 @@ async def _read(question: Question, candidates: Sequence[Passage]) -> list[Passa
             f"{len(reasons)} of {len(candidates)} passages found could not be read",
         )
     records = question.candidates
-    for old, new in newer_editions(question.text, passages).items():
+    newest = newer_editions(question.text, passages)
+    for old, new in newest.items():
         chunk_id = passages[old].chunk_id
         newer = passages[new].chunk_id
         records[chunk_id] = replace(records[chunk_id], newer_edition=newer)
-    passages = [passages[number] for number in newest_first(question.text, passages)]
+    passages = [passages[number] for number in order_of_editions(len(passages), newest)]
     for chunk_id, code in reasons.items():
         records[chunk_id] = replace(records[chunk_id], reason_code=code)
     if question.options.drop_duplicates:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from whence.quoting.identifiers import Identifier, question_identifiers
-from whence.text.normalization import FUNCTION_WORDS, fold, function_words
+from whence.text.normalization import fold, function_words
 from whence.text.question_words import language_of_question
 
 #: A name that no ordinary word is: with an underscore, a point or a capital inside, a dash before it or two
@@ -23,9 +23,6 @@ _SYMBOL: Final = re.compile(
     r"|[a-z]+[A-Z]\w*+|[A-Z][a-z]+[A-Z]\w*+)(?![\w-])"
 )
 _QUOTED: Final = re.compile(r"[`\"\u201c]([^`\"\u201c\u201d]{2,60})[`\"\u201d]")
-_WORD: Final = re.compile(r"[^\W\d_][\w-]*")
-#: Things of a kind have no name of their own: `CPUs`.
-_PLURAL: Final = re.compile(r"[A-Z]{2,}s")
 _VALUE_TEXT: Final = r"""how\s+(?:many|much|long|often|big|large|far|old|fast|high)|default|maximum|minimum|max|min|limit
     |timeout|port|what\s+value|which\s+value|what\s+number|when|what\s+version|which\s+version|what\s+year|percent"""
 _ASKS_VALUE: Final = re.compile(rf"\b(?:{_VALUE_TEXT})\b", re.IGNORECASE | re.VERBOSE)
@@ -72,8 +69,6 @@ class Asked(NamedTuple):
 
     symbols: tuple[str, ...]
     """Names of code, settings and options as written, and quoted phrases; folded."""
-    names: tuple[str, ...]
-    """Words with a capital that do not begin the question, no plurals of abbreviations; folded."""
     identifiers: frozenset[Identifier]
     """Releases, codes, dates."""
     releases: tuple[str, ...]
@@ -95,15 +90,14 @@ def read_question(question: str, texts: Sequence[str] = ()) -> Asked:
         texts: Those that may answer it; see `question_identifiers`.
 
     >>> asked = read_question("What is the default of CONN_MAX_AGE in Django?")
-    >>> asked.symbols, asked.names, asked.meaning
-    (('conn_max_age',), ('django',), True)
+    >>> asked.symbols, asked.meaning
+    (('conn_max_age',), True)
     """
     quoted = [found.strip() for found in _QUOTED.findall(question)]
     written = [one for one in _SYMBOL.findall(question) if not _is_phrase(one, question)]
     symbols = dict.fromkeys(fold(one) for one in [*written, *quoted])
     return Asked(
         symbols=tuple(symbols),
-        names=tuple(_proper_names(question, symbols)),
         identifiers=question_identifiers(question, texts),
         releases=tuple(dict.fromkeys(_RELEASE.findall(question))),
         meaning=bool(_ASKS_MEANING.search(question)),
@@ -142,22 +136,3 @@ def value_spans(question: str, sentence: str) -> Iterator[tuple[int, int]]:
         for match in _WHOLE_VALUE.finditer(sentence):
             if fold(match[0]).strip("`'\"") not in fold(question):
                 yield match.span()
-
-
-def _proper_names(question: str, symbols: dict[str, None]) -> list[str]:
-    words = [
-        (match.start(), match[0])
-        for match in _WORD.finditer(question)
-        if not any(fold(match[0]) in one for one in symbols)
-    ]
-    capitals = [word for start, word in words if word[0].isupper()]
-    if len(capitals) > len(words) / 2 and len(words) > 2:
-        return []  # a headline: capitals say nothing
-    named = (
-        fold(word)
-        for start, word in words
-        if word[0].isupper()
-        and not _PLURAL.fullmatch(word)
-        and re.search(r"[^\s.?!]\s*$", question[max(0, start - 20) : start])
-    )
-    return [word for word in dict.fromkeys(named) if word not in FUNCTION_WORDS]

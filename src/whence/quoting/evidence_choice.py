@@ -179,9 +179,8 @@ async def choose_evidence(
             picked.append(chosen)
     score, document = max(best, key=lambda pair: pair[0])
     reason = f"The best passage scores {score:.2f}; an answer needs {FLOOR:.2f}."
-    return Choice(
-        _within_words(picked, examined.spans, examined.everything), document, score, FLOOR, reason
-    )
+    chosen_spans = _within_words(picked, examined.spans, spans)
+    return Choice(chosen_spans, document, score, FLOOR, reason)
 
 
 class Examined(NamedTuple):
@@ -190,9 +189,7 @@ class Examined(NamedTuple):
     parts: list[tuple[_Part, QuestionTerms]]
     """The questions in one."""
     spans: list[Span]
-    everything: Sequence[Span]
-    """Those that were read, and all."""
-    words: Words
+    """Those that were read."""
     reading: Reading | None
     basis: Basis
 
@@ -222,7 +219,7 @@ async def examine(
             language=words.language,
         )
         asked.append((question, terms))
-    return Examined(asked, spans, everything, words, reading, basis_of(reading, words.language))
+    return Examined(asked, spans, reading, basis_of(reading, words.language))
 
 
 def _weigh(found: Examined, request: WriteRequest) -> list[tuple[list[float], list[float]]]:

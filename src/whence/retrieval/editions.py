@@ -142,11 +142,13 @@ def newest_first(question: str, passages: Sequence[Passage]) -> list[int]:
 
     The newest edition takes the place of the best ranked one; all others keep their order.
     """
-    newest = newer_editions(question, passages)
-    if not newest:
-        return list(range(len(passages)))
+    return order_of_editions(len(passages), newer_editions(question, passages))
+
+
+def order_of_editions(count: int, newest: Mapping[int, int]) -> list[int]:
+    """Return the order of `newest_first` for some passages whose newer editions are known."""
     order: dict[int, None] = {}
-    for number in range(len(passages)):
+    for number in range(count):
         chain = [number]
         while (new := newest.get(chain[-1], chain[-1])) not in chain:
             chain.append(new)
