@@ -53,6 +53,12 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     places: tuple[Place, ...] = ()
     """Where the parts of the text stand in the file, by offset; empty when the format has no such places."""
+    date: str = ""
+    """Its own date, ISO 8601, e.g. of its front matter or its properties; empty when it states none."""
+    encoding: str = ""
+    """Encoding of the file when it was guessed or set; empty for UTF-8 and for formats that state theirs."""
+    left_out: dict[str, int] = {}
+    """What the loader saw and did not take, e.g. `{"pictures": 3}`, by kind in the plural; counts from 1."""
 
 
 def prose_blocks(text: str, start: int, end: int) -> tuple[Block, ...]:

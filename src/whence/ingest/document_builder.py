@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
@@ -34,6 +35,8 @@ def build_document(
     title: str = "",
     encoding: str = "",
     places: tuple[Place, ...] = (),
+    date: str = "",
+    left_out: Mapping[str, int] | None = None,
 ) -> ParsedDocument:
     """Return the document of a file.
 
@@ -45,6 +48,8 @@ def build_document(
         title: Title found in the text.
         encoding: Detected encoding other than UTF-8; it becomes metadata.
         places: Where parts of the text stand in the file: `blocks.line_places` if the text is that of the file.
+        date: Its own date, ISO 8601.
+        left_out: What the loader saw and did not take, by kind in the plural; counts of 0 are left out.
     """
     tags = parse_tags(front.values)
     source_url, rest = split_source_url(front.values)
@@ -64,6 +69,9 @@ def build_document(
         source_url=source_url or quote(file.document_id),
         metadata=validate_metadata(rest if not encoding else rest | {"encoding": encoding}),
         places=places,
+        date=date,
+        encoding=encoding,
+        left_out={kind: count for kind, count in (left_out or {}).items() if count},
     )
 
 

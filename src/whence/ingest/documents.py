@@ -36,12 +36,15 @@ _VERSION = b"whence document 2\n"
 
 
 def content_hash(draft: DocumentDraft) -> str:
-    """Return the SHA-256, in hexadecimal, of a document without its tags, places and source digest.
+    """Return the SHA-256, in hexadecimal, of what is embedded and shown of a document.
 
-    It covers the wire form with its chunks, so other chunker settings change it where chunk borders move. Lines
-    that move in the file change the places alone, and nothing is embedded for them.
+    Its tags, places, date, source digest and what its loader left out are no part of it. It covers
+    the wire form with its chunks, so other chunker settings change it where chunk borders move. Lines that move
+    in the file change the places alone, and nothing is embedded for them.
     """
-    stored = replace(draft, tags=DocumentTags(), places=(), digest="", source_digest="")
+    stored = replace(
+        draft, tags=DocumentTags(), places=(), date="", left_out={}, digest="", source_digest=""
+    )
     return hashlib.sha256(_VERSION + encode(stored)).hexdigest()
 
 
@@ -363,6 +366,8 @@ def _draft(
         chunks=chunks,
         gaps=gaps_between(parsed.text, chunks),
         places=parsed.places,
+        date=parsed.date,
+        left_out=parsed.left_out,
         title=parsed.title,
         source_file=parsed.source_file,
         source_url=parsed.source_url,

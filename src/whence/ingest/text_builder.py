@@ -26,6 +26,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from whence.ingest.blocks import Block, Outline, heading_path, push_heading
 from whence.ingest.document_builder import MAX_HEADING, shorten
 from whence.schema.places import Place
@@ -58,6 +60,23 @@ def code_span(text: str) -> str:
     return f"`{bare}`" if bare and "`" not in bare else bare
 
 
+def raised(text: str, before: str) -> str:
+    """Return raised text as it stands in a line after `before`: numbers after a sign, `^`, other text as it is.
+
+    A power or the mark of a note is thereby apart from the number or word before it; ordinals stay words.
+
+    >>> raised("6", "10"), raised("st", "1"), raised("n+1", "x"), raised("th", "the 5")
+    ('^6', 'st', '^(n+1)', 'th')
+    """
+    bare = text.strip()
+    follows = bool(before) and (before[-1].isalnum() or before[-1] in ")]}")
+    # Endings of words and of ordinal numbers; a single letter after a letter is a power.
+    is_ending = bare.isalpha() and (len(bare) > 1 or before[-1:].isdigit())
+    if not follows or is_ending or not any(map(str.isalnum, bare)):
+        return text
+    return f"^{bare}" if bare.lstrip("+-\u2212").isalnum() else f"^({bare})"
+
+
 class TextBuilder:
     r"""A text with its blocks and places, written in order.
 
@@ -70,6 +89,14 @@ class TextBuilder:
         """Page of what is added next; 0 for none."""
         self.anchor = ""
         """Id of the element of what is added next; empty for none."""
+        self.slide = 0
+        """Slide of what is added next; 0 for none."""
+        self.sheet = ""
+        """Sheet of what is added next; empty for none."""
+        self.rows: Span = (0, 0)
+        """First and last row of the sheet of what is added next; `(0, 0)` for none."""
+        self.message = ""
+        """Date of the message of what is added next, ISO 8601; empty for none."""
         self.lines: Span = (0, 0)
         """First and last line of what is added next without a line of its own."""
         self._pieces: list[str] = []
@@ -202,40 +229,64 @@ class TextBuilder:
         self._end_block("atomic")
 
     def add_table(
-        self, rows: Sequence[Sequence[str]], *, has_header: bool = True, lines: Sequence[Span] = ()
+        self,
+        rows: Sequence[Sequence[str]],
+        *,
+        header_rows: int = 1,
+        caption: str = "",
+        lines: Sequence[Span] = (),
+        sheet_rows: Sequence[Span] = (),
     ) -> None:
         """Add a table.
 
+        Several header rows become one, in which each cell has the texts of its column from top to bottom: give
+        the text of a cell that spans columns in each of them.
+
         Args:
             rows: Texts of the cells of each row; rows may differ in length.
-            has_header: Whether the first row is the header.
+            header_rows: How many of the first rows are the header; 0 for none.
+            caption: What stands above or below the table to name it, or its units; a line above it.
             lines: First and last line of each row in the file.
+            sheet_rows: First and last row of each row in its sheet, from 1.
         """
         numbered = [
-            ([collapse_spaces(cell) for cell in row], lines[at] if lines else (0, 0))
+            (
+                [collapse_spaces(cell) for cell in row],
+                lines[at] if lines else (0, 0),
+                sheet_rows[at] if sheet_rows else (0, 0),
+            )
             for at, row in enumerate(rows)
         ]
-        kept = [(row, line) for row, line in numbered if any(row)]
+        if header_rows > 1:
+            numbered[:header_rows] = [_merged_header(numbered[:header_rows])]
+        kept = [each for each in numbered if any(each[0])]
         if not kept:
             return
         self._write_lead_in()
+        has_header = header_rows > 0 and any(numbered[0][0])
+        self.add_paragraph(caption)
+        named: tuple[Span, ...] = ()
+        if collapse_spaces(caption):
+            named = ((self._length - len(collapse_spaces(caption)), self._length),)
         header: tuple[Span, ...] = ()
         begin = begin_line = -1
-        for at, (row, (line, last)) in enumerate(kept):
+        for at, (row, (line, last), sheet_row) in enumerate(kept):
+            self.rows = sheet_row
             start = self._write(f"| {' | '.join(row)} |".replace("|  |", "| |"))
             self._separator = "\n"
             if at == 0 and has_header:
-                header = ((start, self._length),)
+                header = (*named, (start, self._length))
                 self._write("|" + "---|" * len(row))
                 self._separator = "\n"
                 if len(kept) > 1:
                     begin, begin_line = start, line
                     continue
             self._begins_item = True
-            leads = self._terms if begin >= 0 else self._terms + header
+            leads = self._terms + (header or named if begin < 0 else named)
             own = (begin if begin >= 0 else start, self._length)
             self._add_part(own, begin_line if begin >= 0 else line, last, leads)
             begin = -1
+        self.rows = (0, 0)
         self._end_block("atomic")
 
     @contextmanager
@@ -318,6 +369,11 @@ class TextBuilder:
             line_end=max(first, last),
             page=self.page,
             anchor=self.anchor,
+            slide=self.slide,
+            sheet=self.sheet,
+            row_start=self.rows[0],
+            row_end=self.rows[1],
+            message=self.message,
         )
         if not self._places or _differ(self._places[-1], place):
             self._places.append(place)
@@ -355,13 +411,20 @@ class TextBuilder:
         self._length += len(piece)
 
 
+_Row = tuple[list[str], Span, Span]
+
+
+def _merged_header(rows: Sequence[_Row]) -> _Row:
+    """Return the rows of a header as one; a text that a column has twice is written once."""
+    width = max(len(row) for row, _, _ in rows)
+    columns = ([row[at] for row, _, _ in rows if at < len(row)] for at in range(width))
+    cells = [" ".join(dict.fromkeys(filter(None, column))) for column in columns]
+    (_, first, top), (_, last, bottom) = rows[0], rows[-1]
+    return cells, (first[0], last[1]), (top[0], bottom[1])
+
+
 def _differ(one: Place, other: Place) -> bool:
-    return (one.line_start, one.line_end, one.page, one.anchor) != (
-        other.line_start,
-        other.line_end,
-        other.page,
-        other.anchor,
-    )
+    return replace(one, char_start=0) != replace(other, char_start=0)
 
 
 def _indent_of(line: str) -> int:

@@ -57,6 +57,10 @@ class DocumentDraft(Message, frozen=True, kw_only=True):
     of the chunks tell it."""
     places: tuple[Place, ...] = ()
     """Where the parts of the text stand in the file, by offset."""
+    date: str = ""
+    """Its own date, ISO 8601; empty when it states none."""
+    left_out: dict[str, int] = {}
+    """What the loader saw and did not take, by kind, e.g. pictures; not part of `digest`."""
 
 
 class IngestRequest(Message, frozen=True, kw_only=True):

@@ -27,6 +27,16 @@ class Place(Message, frozen=True, kw_only=True, gc=False):
     """Page, slide or sheet, from 1; 0 when the format has none."""
     anchor: str = ""
     """Id of the element or of the nearest heading of an HTML page; empty when there is none."""
+    slide: int = 0
+    """Slide, from 1, which is also its page; 0 when the format has none."""
+    sheet: str = ""
+    """Name of the sheet; empty when the format has none."""
+    row_start: int = 0
+    """First row of the sheet, from 1; 0 when the format has none."""
+    row_end: int = 0
+    """Last row of the sheet, not before the first; 0 when the format has none."""
+    message: str = ""
+    """Date of the message, ISO 8601; empty when the document is no mail or the message has no date."""
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -44,12 +54,35 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Offset after its last character."""
     anchor: str | None = None
     """Id of the element or of the nearest heading of an HTML page."""
+    slide: int | None = None
+    """Slide, from 1, which is also its page."""
+    sheet: str | None = None
+    """Name of the sheet."""
+    row_start: int | None = None
+    """First row of the sheet, from 1."""
+    row_end: int | None = None
+    """Last row of the sheet."""
+    message: str | None = None
+    """Date of the message, ISO 8601."""
 
     def label(self) -> str:
-        """Return the place as it follows the name of a file: ` p. 23`, `:412`, or nothing."""
+        """Return the place as it follows the name of a file: ` p. 23`, `:412`, ` slide 4`, or nothing."""
+        if self.sheet:
+            return f" sheet {self.sheet!r}{self._rows()}"
+        if self.message:
+            return f" message of {self.message}"
+        if self.slide:
+            return f" slide {self.slide}"
         if self.page:
             return f" p. {self.page}"
         return f":{self.line_start}" if self.line_start else ""
+
+    def _rows(self) -> str:
+        if not self.row_start:
+            return ""
+        if self.row_end in (None, self.row_start):
+            return f" row {self.row_start}"
+        return f" rows {self.row_start}-{self.row_end}"
 
 
 class StoredPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -94,13 +127,19 @@ def locate(places: Sequence[Place], start: int, end: int) -> Location:
         char_start=start,
         char_end=end,
         anchor=place.anchor or None,
+        slide=place.slide or None,
+        sheet=place.sheet or None,
+        row_start=place.row_start or None,
+        row_end=place.row_end or None,
+        message=place.message or None,
     )
 
 
 def place_of(places: Sequence[Place], start: int, end: int) -> Place | None:
     """Return where a span of a stored text stands in the file; None when that is not known.
 
-    Lines reach from the first to the last of all places in the span; page and anchor are those of its start.
+    Lines and rows reach from the first to the last of all places in the span, rows within one sheet. The rest
+    is that of its start.
     Cost: logarithmic in the places, linear in those of the span.
 
     Args:
@@ -113,9 +152,12 @@ def place_of(places: Sequence[Place], start: int, end: int) -> Place | None:
         return None
     inside = places[first : max(first + 1, bisect_left(places, end, key=_OFFSET))]
     lined = [place for place in inside if place.line_start]
+    rows = [place for place in inside if place.row_start and place.sheet == places[first].sheet]
     return msgspec.structs.replace(
         places[first],
         char_start=start,
+        row_start=min((place.row_start for place in rows), default=0),
+        row_end=max((place.row_end for place in rows), default=0),
         line_start=min((place.line_start for place in lined), default=0),
         line_end=max((place.line_end for place in lined), default=0),
     )

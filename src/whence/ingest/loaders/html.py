@@ -298,7 +298,7 @@ def _write_table(text: TextBuilder, table: LexborNode) -> None:
         text.add_heading(_TITLE_LEVEL, f"{name} ({', '.join(facts)})")
         return
     is_head = bool(rows) and all(cell.tag == "th" or _is_bold(cell) for cell in rows[0])
-    text.add_table(_records(rows), has_header=is_head and len(rows) > 1)
+    text.add_table(_records(rows), header_rows=int(is_head and len(rows) > 1))
 
 
 def _records(rows: Sequence[Sequence[LexborNode]]) -> list[list[str]]:

@@ -269,12 +269,7 @@ class _Writer:
             lines.append(self._row_lines(row, cells, lines[-1][0] if lines else line))
             rows.append(cells)
             heads += type(row.parent).__name__ == "thead"
-        if heads > 1:
-            # The header of several rows is one.
-            merged = [" ".join(filter(None, cells)) for cells in zip(*rows[:heads], strict=False)]
-            rows = [merged, *rows[heads:]]
-            lines = [(lines[0][0], lines[heads - 1][1]), *lines[heads:]]
-        self._text.add_table(rows, has_header=heads > 0, lines=lines)
+        self._text.add_table(rows, header_rows=heads, lines=lines)
 
     def _row_lines(self, row: Any, cells: Sequence[str], above: int) -> tuple[int, int]:
         """Return the first and last line of a row; those that docutils counts in a cell are too small."""
