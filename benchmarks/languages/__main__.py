@@ -1,6 +1,6 @@
 """Ask our questions in fourteen languages, and count which answers hold the fact.
 
-    python -m benchmarks.languages [--home FOLDER] [--only LANGUAGE...] [--verbose] [--json]
+    python -m benchmarks.languages [--home FOLDER] [--embedder NAME] [--only LANGUAGE...] [--verbose] [--json]
 
 The documents of each language are indexed by the installed command into a home of its own. Every question goes
 through `Engine.ask` and `Engine.search` with their defaults. Nothing is tuned to these questions.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -48,6 +49,7 @@ def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--home", type=Path, help="folder that is kept; a temporary one by default")
+    parser.add_argument("--embedder", help="an encoder of `whence models list`")
     parser.add_argument("--only", nargs="+", default=names(), choices=names(), metavar="LANGUAGE")
     parser.add_argument(
         "--verbose", action="store_true", help="print every question, answer and verdict"
@@ -122,6 +124,8 @@ def row(verdicts: Sequence[Verdict]) -> list[str]:
 def main() -> int:
     """Index, ask, print."""
     options = arguments()
+    if options.embedder:
+        os.environ["WHENCE_EMBEDDER"] = options.embedder
     found: dict[str, list[Verdict]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for name, language in read_languages(options.only).items():
