@@ -69,7 +69,7 @@ def index(language: Language, place: Path) -> Path:
     for name, text in language.documents.items():
         (documents / name).write_text(text, encoding="utf-8")
     whence = Path(sys.executable).with_name("whence")
-    command = [whence, "index", documents, "--prune", "--home", home, "--json"]
+    command: list[str | Path] = [whence, "index", documents, "--prune", "--home", home, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{language.language}: {done.stderr.strip()[-2000:]}")
