@@ -30,9 +30,9 @@ def parsed(name: str, data: str) -> ParsedDocument:
     [
         ("# Head *em* `code` {#id}\n\nText", "Head em code\n\nText"),
         ("Under\n-----\n\na\nb", "Under\n\na b"),
-        ("[link](http://a 't') ![alt](x.png) <https://b.example> **bold** `c`", "link https://b.example bold `c`"),
+        ("[link](http://a 't') ![alt](x.png) <https://b.example> **bold** `c`", "link alt https://b.example bold `c`"),
         ("&amp; a<br>b <kbd>Ctrl</kbd> <!-- no -->x", "& a\nb `Ctrl` x"),
-        ("A[^1].\n\n[^1]: The foot note.", "A (note 1).\n\nNote 1: The foot note."),
+        ("A[^1].\n\n[^1]: The foot note.", "A[1].\n\nNote 1: The foot note."),
         ("[a]: /address\n\nSee [a].", "See a."),
         ("* a\n* b\n  * c\n\n1. d\n2. e", "- a\n- b\n  - c\n\n1. d\n2. e"),
         ("3. a\n\n   ```py\n   x\n   ```\n4. b", "3. a\n\n   ```py\n   x\n   ```\n\n4. b"),

@@ -76,16 +76,15 @@ _SEPARATORS = {"li": "; ", "tr": "; ", "dd": ": ", "td": ", ", "th": ", "}
 _CODE_LINES = frozenset(["div", "p", "li", "tr"])
 
 
-def write_html(text: TextBuilder, root: LexborNode) -> Counter[str]:
-    """Write the content of an element with its notes; return what is left out, by kind.
+def write_html(text: TextBuilder, root: LexborNode) -> None:
+    """Write the content of an element with its notes.
 
     The element is changed. Cost: linear in the page, times the depth of inline elements.
     """
     notes = Notes()
     notes.collect({"": root})
-    left_out = prepare(root)
+    text.left_out.update(prepare(root))
     HtmlWriter(text, notes).write_page(root)
-    return left_out
 
 
 def prepare(root: LexborNode, rules: Rules = NO_RULES) -> Counter[str]:

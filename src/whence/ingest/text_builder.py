@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -117,6 +118,8 @@ class TextBuilder:
         """Date of the message of what is added next, ISO 8601; empty for none."""
         self.lines: Span = (0, 0)
         """First and last line of what is added next without a line of its own."""
+        self.left_out: Counter[str] = Counter()
+        """What was seen and not taken, by kind in the plural."""
         self._pieces: list[str] = []
         self._length = 0
         self._outline: Outline = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,7 @@ def load_page(
     values = {"title": page_title(page) or title, "source_url": canonical_url(page) or url}
     date = page_date(page)
     text = TextBuilder()
-    left_out = write_page(text, page)
+    write_page(text, page)
     front = FrontMatter({name: value for name, value in values.items() if value})
     return build_document(
         file,
@@ -70,7 +69,7 @@ def load_page(
         encoding=encoding,
         places=text.places,
         date=date,
-        left_out=left_out,
+        left_out=text.left_out,
     )
 
 
@@ -91,24 +90,24 @@ def parse_page(source: str) -> LexborHTMLParser:
     return page
 
 
-def write_page(text: TextBuilder, page: LexborHTMLParser) -> Counter[str]:
-    """Write the main content of a page; return what is left out, by kind."""
+def write_page(text: TextBuilder, page: LexborHTMLParser) -> None:
+    """Write the main content of a page."""
     if page.root is None:
         raise BadInput("contains no HTML")
     notes = Notes()
     notes.collect({"": page.root})
     rules = read_rules(page)
     root = main_content(page, notes.around)
-    left_out = prepare(root, rules)
+    text.left_out.update(prepare(root, rules))
     HtmlWriter(text, notes).write_page(root)
-    return left_out
 
 
-def write_fragment(text: TextBuilder, source: str) -> Counter[str]:
-    """Write HTML that stands inside another format; return what is left out, by kind."""
+def write_fragment(text: TextBuilder, source: str) -> None:
+    """Write HTML that stands inside another format."""
     page = parse_page(source)
     remove_tools(page)
-    return write_html(text, page.body) if page.body is not None else Counter()
+    if page.body is not None:
+        write_html(text, page.body)
 
 
 def decode_html(data: bytes) -> tuple[str, str]:
