@@ -49,7 +49,7 @@ def test_html_keeps_the_main_content() -> None:
     document = parsed(
         "a.html",
         "<title>T - Site</title><link rel=canonical href='https://example.org/a'><header>Site</header>"
-        "<nav>Home</nav><main><h1>One <em>two</em></h1><p>First<br>line.</p>bare <b>text</b>"
+        "<nav>Home</nav><main><h1>One <em>two</em></h1><p>First line.</p>bare <b>text</b>"
         "<ul><li>a<ul><li>b</li></ul></li></ul><table><tr><th>x<th>y<tr><td>1<td>2</table>"
         "<pre>def f():\n    pass</pre><script>no()</script></main><aside>no</aside><footer>no</footer>",
     )

@@ -22,7 +22,7 @@ MADE_LATER = {
         " else '(?m)^\\\\+\\\\+\\\\+[ \\\\t]*$')"
     ),
     # Escaped words with one character between them.
-    "ingest/loaders/markdown.py: re.compile(pattern)",
+    "ingest/markdown_inline.py: re.compile(pattern)",
     # The escaped name of a file, and an ending of bounded length.
     "models/hub.py: re.compile(re.escape(graph) + '[._]data(?:[_-]?\\\\d{1,5})?\\\\Z')",
 }

@@ -12,15 +12,17 @@ from whence.ingest.text_builder import BREAK, TextBuilder, collapse_spaces
 #: A line that is nothing but code.
 _CODE_LINE = re.compile(r"`[^`]+`")
 _LINE_ENDS = re.compile("[\n\x0b]")
-#: The end of a sentence, or of words that go on in the next line.
-_ENDS = re.compile(r"[.:;,!?][)\"'\u201d]?$")
+#: The end of a sentence.
+_ENDS = re.compile(r"[.!?][)\"'\u201d]?$")
+#: Characters of a line; text that is wrapped has longer ones.
+_SHORT_LINE = 60
 
 
 def add_run(text: TextBuilder, words: str, *, line: int = 0) -> None:
     r"""Add a paragraph in which `BREAK` stands for a line break.
 
-    Lines of nothing but code become a block of code. Other lines stay lines, unless they are sentences or one
-    goes on in the next: such are a paragraph. Two breaks in a row end it.
+    Lines of nothing but code become a block of code. Other lines stay lines; where one is long, and they are
+    sentences or one goes on in the next, they are a paragraph. Two breaks in a row end it.
 
     Args:
         text: What is added to.
@@ -84,5 +86,7 @@ def _kinds(lines: Sequence[_Line]) -> list[str]:
 
 
 def _is_wrapped(lines: Sequence[str]) -> bool:
-    """Return whether lines are text that goes on in the next line, or sentences, and no list or address."""
+    """Return whether lines are text that goes on in the next line, or sentences, and no verse or address."""
+    if max(map(len, lines)) <= _SHORT_LINE:
+        return False
     return any(each[0].islower() for each in lines[1:]) or all(map(_ENDS.search, lines[:-1]))

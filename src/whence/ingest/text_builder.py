@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -40,8 +41,11 @@ LINE_END = "\x0b"
 BREAK = "\f"
 DEFINITION_INDENT = " " * 4
 _BLANK_LINE = "\n\n"
-#: Control characters, surrogates and noncharacters, which damaged files contain.
-_INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+#: Control characters, surrogates and noncharacters, which damaged files contain, and characters that nobody
+#: sees and that part words for a search, such as soft hyphens. Joiners stay: scripts need them.
+_INVALID = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ud800-\udfff\ufffe\uffff]"
+)
 _LINE_ENDS = re.compile("[\n\x0b]")
 
 
@@ -77,6 +81,21 @@ def raised(text: str, before: str) -> str:
     return f"^{bare}" if bare.lstrip("+-\u2212").isalnum() else f"^({bare})"
 
 
+def lowered(text: str, before: str) -> str:
+    """Return lowered text as it stands in a line: a number after a letter as it is, other text after `_`.
+
+    >>> lowered("2", "H"), lowered("2", "101"), lowered("i", "x"), lowered("n+1", "x")
+    ('2', '_2', '_i', '_(n+1)')
+    """
+    bare = text.strip()
+    follows = bool(before) and (before[-1].isalnum() or before[-1] in ")]}")
+    if not bare or not follows:
+        return text
+    if bare.isdecimal() and not before[-1].isdecimal():
+        return bare
+    return f"_{bare}" if bare.isalnum() or bare[0] == "(" else f"_({bare})"
+
+
 class TextBuilder:
     r"""A text with its blocks and places, written in order.
 
@@ -99,6 +118,8 @@ class TextBuilder:
         """Date of the message of what is added next, ISO 8601; empty for none."""
         self.lines: Span = (0, 0)
         """First and last line of what is added next without a line of its own."""
+        self.left_out: Counter[str] = Counter()
+        """What was seen and not taken, by kind in the plural."""
         self._pieces: list[str] = []
         self._length = 0
         self._outline: Outline = []

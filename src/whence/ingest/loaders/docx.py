@@ -45,7 +45,12 @@ def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
     if root is not None:
         write_html(text, root)
     return build_document(
-        file, text.text, text.blocks, title=first_heading(text.blocks), places=text.places
+        file,
+        text.text,
+        text.blocks,
+        title=first_heading(text.blocks),
+        places=text.places,
+        left_out=text.left_out,
     )
 
 

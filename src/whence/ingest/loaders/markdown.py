@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whence.ingest.blocks import ParsedDocument
+from whence.ingest.html_hidden import HIDDEN
 from whence.ingest.line_breaks import add_run
 from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.rst import load_written, write_rst_into
 from whence.ingest.markdown_dialects import LEAD, RST, plain_markdown
-from whence.ingest.roles import shown_role, without_left_over_roles
+from whence.ingest.markdown_inline import InlineWriter, hides
+from whence.ingest.obsidian import add_obsidian_rules, without_block_id, without_comments
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import BREAK, LINE_END, TextBuilder, code_span
+from whence.ingest.text_builder import LINE_END, TextBuilder
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
-    from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
 #: Levels of nested blocks; deeper ones are not read.
@@ -28,19 +29,28 @@ _MAX_NESTING = 100
 #: Open brackets around a link; the parser looks for the end of each of them in all of the text.
 _MAX_BRACKETS = 20
 _BRACKET = re.compile(r"!?\[|\]")
-_HTML_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)")
-_CODE_TAGS = frozenset(["code", "kbd", "tt", "samp"])
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*+\{:?[ \t]*+(?:#(?P<id>[\w.:-]++))?[^{}`\n]*+\}[ \t]*+$")
-_INLINE_ATTRIBUTES = re.compile(r"\{:?[ \t]*[.#][\w-][^{}\n]*\}|\{%[^%\n]*%\}")
-#: Before code: `{role}` of MyST, `:role:` of a text that was reStructuredText once.
-_ROLE = re.compile(r"(?:\{([\w:+-]+)\}|(?<![\w`:]):([A-Za-z][\w:+.-]{0,80}):)$")
-#: After code that was a reference in reStructuredText, and the address in it.
-_REFERENCE_MARK = re.compile(r"__?(?!\w)")
-_ADDRESS = re.compile(r"(?<!\s)\s*+<[^<>\s]+>(?=\x0b*$)")
-_ALERT = re.compile(r"\[!(\w+)\][ \t\f]*(?:\n|$)")
+#: A note of GitHub or Obsidian, which may have a title.
+_ALERT = re.compile(r"\[!([\w-]{1,40})(?:\|[^\]\n]*)?\][+-]?[ \t]*([^\n\f]*)\f?(?:\n|$)")
+_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)([^<>]*)>")
+_VOID = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "source",
+        "track",
+        "wbr",
+    ]
+)
 _LEAD_IN = re.compile(f"{LEAD}([^{LEAD}]*){LEAD}")
-_FOOTNOTE = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
-_FOOTNOTE_MARK = re.compile(r"(?<![ \t])[ \t]*+\[\^([^\]\s]{1,200})\]")
 _DEFINITION = re.compile(r"\n[ ]{0,3}:[ \t]+")
 
 
@@ -55,26 +65,49 @@ def write_markdown(text: str, start: int = 0) -> TextBuilder:
     Raises:
         BadInput: HTML in it is nested too deeply.
     """
+    builder = TextBuilder()
+    write_markdown_into(builder, text[start:], text.count("\n", 0, start) + 1)
+    return builder
+
+
+def write_markdown_into(builder: TextBuilder, text: str, line: int, anchor: str = "") -> None:
+    """Write Markdown that begins on a line of the file, from 1; 0 for files without lines.
+
+    Args:
+        builder: What is written to.
+        text: The Markdown.
+        line: The line.
+        anchor: Anchor of all of the text; empty for those of its headings.
+
+    Raises:
+        BadInput: It is nested too deeply.
+    """
     from markdown_it.tree import SyntaxTreeNode
 
-    above = text.count("\n", 0, start)
-    builder = TextBuilder()
+    shown, hidden = without_comments(text)
+    builder.left_out[HIDDEN] += hidden
+    notes: dict[str, Any] = {}
     try:
-        tree = SyntaxTreeNode(_parser().parse(plain_markdown(text[start:])))
-        _Writer(builder, above + 1).write(tree)
+        tree = SyntaxTreeNode(_parser().parse(plain_markdown(shown), notes))
+        _Writer(builder, line, anchor, notes.get("footnotes", {})).write_all(tree)
     except RecursionError as error:
         raise BadInput("is nested too deeply") from error
-    return builder
 
 
 @cache
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import image, link
+    from mdit_py_plugins.dollarmath import dollarmath_plugin
+    from mdit_py_plugins.footnote import footnote_plugin
+    from mdit_py_plugins.footnote.index import footnote_inline
 
     parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
-    for name, rule in (("link", link), ("image", image)):
+    dollarmath_plugin(parser, allow_space=False, allow_digits=False, double_inline=True)
+    footnote_plugin(parser, move_to_end=False)
+    for name, rule in (("link", link), ("image", image), ("footnote_inline", footnote_inline)):
         parser.inline.ruler.at(name, _unless_crowded(rule))
+    add_obsidian_rules(parser)
     return parser.enable(["table", "strikethrough"])
 
 
@@ -85,9 +118,10 @@ def _unless_crowded(rule: _Rule) -> _Rule:
     """Return a rule of links that does not look for the end of a bracket inside many others."""
 
     def wrapped(state: StateInline, silent: bool) -> bool:
-        if state.src[state.pos] not in "![":
+        if state.src[state.pos] not in "![^":
             return False
-        return state.pos not in _crowded(state.src) and rule(state, silent)
+        bracket = state.pos + (state.src[state.pos] == "^")
+        return bracket not in _crowded(state.src) and rule(state, silent)
 
     return wrapped
 
@@ -113,49 +147,79 @@ def _crowded(text: str) -> frozenset[int]:
 
 
 class _Writer:
-    """Writes the blocks of a tree; `first` is the line of the file on which the text begins."""
+    """Writes the blocks of a tree.
 
-    def __init__(self, text: TextBuilder, first: int) -> None:
+    Args:
+        text: What is written to.
+        first: Line of the file on which the text begins; 0 for files without lines.
+        anchor: Anchor of all blocks; empty for those of headings.
+        notes: Notes inside the text, as the parser lists them.
+    """
+
+    def __init__(self, text: TextBuilder, first: int, anchor: str, notes: dict[str, Any]) -> None:
         self._text = text
         self._first = first
+        self._anchor = anchor
+        self._inline_notes: dict[int, Any] = notes.get("list", {})
+        self._inline = InlineWriter(text, self._note_mark).write
+        self._notes: dict[str, SyntaxTreeNode] = {}
+        self._referred_labels = {
+            each["label"] for each in self._inline_notes.values() if "label" in each
+        }
+        self._pending: list[dict[str, Any]] = []
+        self._referred: set[int] = set()
+        self._kinds: dict[str, Callable[[SyntaxTreeNode], None]] = {
+            "heading": self._heading,
+            "paragraph": self._paragraph,
+            "fence": self._code,
+            "code_block": self._code,
+            "bullet_list": self._list,
+            "ordered_list": self._list,
+            "table": self._table,
+            "html_block": self._html,
+            "blockquote": self._quote,
+            "math_block": self._formula,
+            "math_block_label": self._formula,
+            "footnote_reference": self._lone_note,
+        }
+        self._depth = 0
+        """Lists around what is written next."""
+
+    def write_all(self, tree: SyntaxTreeNode) -> None:
+        """Write all blocks, and each note in the section that refers to it first."""
+        self._text.anchor = self._anchor
+        self._notes = {
+            node.meta["label"]: node for node in tree.walk() if node.type == "footnote_reference"
+        }
+        self.write(tree)
+        self._write_notes()
 
     def write(self, node: SyntaxTreeNode) -> None:
         """Write the blocks below a node."""
+        hidden: list[str] = []
         for child in node.children:
-            kind = child.type
-            if kind == "heading":
-                self._heading(child)
-            elif kind == "paragraph":
-                self._paragraph(child)
-            elif kind in ("fence", "code_block"):
-                self._code(child)
-            elif kind in ("bullet_list", "ordered_list"):
-                self._list(child)
-            elif kind == "table":
-                self._table(child)
-            elif kind == "html_block":
-                self._html(child)
-            else:
-                self.write(child)
+            was_hidden = bool(hidden)
+            if child.type == "html_block":
+                self._follow_tags(hidden, child.content)
+            if not was_hidden:
+                self._kinds.get(child.type, self.write)(child)
 
     def _line(self, node: SyntaxTreeNode) -> int:
-        return self._first + node.map[0] if node.map else 0
+        return self._first + node.map[0] if node.map and self._first else 0
 
     def _heading(self, node: SyntaxTreeNode) -> None:
-        words = _inline(node.children[0], has_code=False) if node.children else ""
+        if not self._depth:
+            self._write_notes()
+        words = self._inline(node.children[0], has_code=False) if node.children else ""
+        words = without_block_id(words)
         found = _ATTRIBUTES.search(words)
         words = words[: found.start()] if found else words
-        self._text.anchor = (found["id"] or "") if found else ""
+        self._text.anchor = self._anchor or ((found["id"] or "") if found else "")
         self._text.add_heading(int(node.tag[1:]), words, line=self._line(node))
 
     def _paragraph(self, node: SyntaxTreeNode) -> None:
-        words, line = _inline(node.children[0]), self._line(node)
+        words, line = without_block_id(self._inline(node.children[0])), self._line(node)
         words = self._lead_in(words, line)
-        note = _FOOTNOTE.match(words)
-        if note:
-            self._text.lead_in(f"Note {note[1]}", line=line)
-            words = words[note.end() :]
-        words = _FOOTNOTE_MARK.sub(r" (note \1)", words)
         # Of texts that were reStructuredText once.
         words = words[:-1] if words.endswith("::") else words
         term, *said = _DEFINITION.split(words)
@@ -164,19 +228,15 @@ class _Writer:
             return
         with self._text.block(), self._text.definition([term], line=line):
             for each in said:
-                line += 1
+                line += bool(line)
                 self._text.add_paragraph(each, line=line)
-                line += each.count("\n")
+                line += line and each.count("\n")
 
     def _lead_in(self, words: str, line: int) -> str:
         """Take the words before a note from the start of a text."""
-        alert = _ALERT.match(words)
-        if alert:
-            self._text.lead_in(alert[1].capitalize(), line=line)
-            return LINE_END * alert[0].count("\n") + words[alert.end() :]
         while found := _LEAD_IN.search(words):
             self._text.add_paragraph(words[: found.start()], line=line)
-            line += words.count("\n", 0, found.end())
+            line += line and words.count("\n", 0, found.end())
             self._text.lead_in(found[1], line=line)
             words = LINE_END * words.count("\n", 0, found.end()) + words[found.end() :]
         return words
@@ -185,28 +245,30 @@ class _Writer:
         is_fence = node.type == "fence"
         info = node.info.split()[0] if is_fence and node.info.strip() else ""
         if info == RST:
-            write_rst_into(self._text, node.content, self._line(node) + 1)
+            write_rst_into(self._text, node.content, max(self._line(node), 0) + 1)
             return
         language = re.match(r"[\w+#.-]{1,20}", info.strip("{}.").lower())
         self._text.add_code(
             node.content.split("\n"),
             language=language[0] if language else "",
-            line=self._line(node) + is_fence,
+            line=self._line(node) and self._line(node) + is_fence,
         )
 
     def _list(self, node: SyntaxTreeNode) -> None:
         is_numbered = node.type == "ordered_list"
         number = int(node.attrs.get("start", 1))
+        self._depth += 1
         with self._text.block():
             for item in node.children:
                 with self._text.item(f"{number}. " if is_numbered else "- "):
                     self.write(item)
                 number += 1
+        self._depth -= 1
 
     def _table(self, node: SyntaxTreeNode) -> None:
         rows = [row for part in node.children for row in part.children]
         cells = [
-            [_inline(cell.children[0]) if cell.children else "" for cell in row.children]
+            [self._inline(cell.children[0]) if cell.children else "" for cell in row.children]
             for row in rows
         ]
         lines = [(self._line(row), self._line(row)) for row in rows]
@@ -216,81 +278,97 @@ class _Writer:
         from whence.ingest.loaders.html import write_fragment
 
         first, after = node.map or (0, 0)
-        self._text.lines = (self._first + first, self._first + after - 1)
+        anchor = self._text.anchor
+        if self._first:
+            self._text.lines = (self._first + first, self._first + after - 1)
         write_fragment(self._text, node.content)
-        self._text.lines = (0, 0)
+        self._text.lines, self._text.anchor = (0, 0), self._anchor or anchor
 
+    def _follow_tags(self, hidden: list[str], html: str) -> None:
+        """Follow elements that hide blocks: `hidden` has the one that is open and those in it."""
+        for tag in _TAG.finditer(html):
+            name = tag[2].lower()
+            if tag[1] and hidden and name == hidden[-1]:
+                hidden.pop()
+            elif not tag[1] and name not in _VOID and not tag[3].endswith("/"):
+                kind = "" if hidden else hides(name, tag[3])
+                is_closed = re.search(rf"</{name}\s*>", html[tag.end() :], re.IGNORECASE)
+                if kind and not is_closed:
+                    self._text.left_out[kind] += 1
+                if kind or hidden:
+                    hidden.append(name)
 
-def _inline(node: SyntaxTreeNode, *, has_code: bool = True) -> str:
-    """Return the text of inline elements; line ends are those of the file."""
-    token = node.token
-    if token is None or not token.children:
-        return ""
-    pieces: list[str] = []
-    tags: list[str] = []
-    at = 0
-    # Of emphasis that is open, whether it is the marks of two references.
-    references: list[bool] = []
-    for before, child in zip([None, *token.children], token.children, strict=False):
-        mark = _reference_mark(before, child, references)
-        if mark is not None:
-            pieces[-1] = _ADDRESS.sub("", pieces[-1].replace("`", ""))
-        if child.type == "code_inline":
-            at = _write_code(pieces, child, token.content, at, has_code=has_code)
-        elif child.type == "html_inline":
-            _write_tag(pieces, tags, child.content, has_code=has_code)
-        elif child.type in ("softbreak", "hardbreak"):
-            pieces.append("\n" if child.type == "softbreak" else f"{BREAK}\n")
-        elif child.type == "image":
-            pieces.append(LINE_END * child.content.count("\n"))
-        elif child.content:
-            words = child.content.removeprefix(mark or "")
-            pieces.append(without_left_over_roles(_INLINE_ATTRIBUTES.sub("", words)))
-    words = "".join(pieces)
-    return words + "`" * (words.count("`") % 2 if tags else 0)
+    def _quote(self, node: SyntaxTreeNode) -> None:
+        """Write a quotation, or a note of GitHub or Obsidian: its kind, its title, and its blocks."""
+        first = node.children[0] if node.children else None
+        words = (
+            self._inline(first.children[0])
+            if first is not None and first.type == "paragraph"
+            else ""
+        )
+        alert = _ALERT.match(words)
+        if alert is None or first is None:
+            self.write(node)
+            return
+        line = self._line(first)
+        self._text.lead_in(alert[1].replace("-", " ").capitalize(), line=line)
+        self._text.add_paragraph(alert[2], line=line)
+        rest = words[alert.end() :]
+        add_run(self._text, without_block_id(rest), line=line and line + alert[0].count("\n"))
+        node.children.pop(0)
+        self.write(node)
+        self._text.end_lead_in()
 
+    def _formula(self, node: SyntaxTreeNode) -> None:
+        """Write a formula of a line as a paragraph, one of several lines as code."""
+        lines = node.content.strip("\n").split("\n")
+        if len(lines) > 1:
+            self._text.add_code(lines, line=self._line(node) and self._line(node) + 1)
+        else:
+            self._text.add_paragraph(lines[0], line=self._line(node))
 
-def _reference_mark(before: Token | None, child: Token, references: list[bool]) -> str | None:
-    """Return the marks of a reST reference after code, which may be read as emphasis; else None."""
-    after_code = before is not None and before.type == "code_inline"
-    if child.type in ("em_open", "strong_open"):
-        references.append(after_code and child.markup[0] == "_")
-        return child.markup if references[-1] else None
-    if child.type in ("em_close", "strong_close"):
-        return child.markup if references.pop() and after_code else None
-    found = _REFERENCE_MARK.match(child.content) if after_code else None
-    return found[0] if found else None
+    # --- notes -------------------------------------------------------------------------------------
 
+    def _note_mark(self, meta: dict[str, Any]) -> str:
+        """Return the mark of a note, and let the note be written with the section."""
+        number: int = meta["id"]
+        if number not in self._referred:
+            self._referred.add(number)
+            self._pending.append(meta)
+        return f"[{meta.get('label', number + 1)}]"
 
-def _write_code(pieces: list[str], child: Token, raw: str, at: int, *, has_code: bool) -> int:
-    """Add inline code, with the line ends that the parser made spaces; return where the search goes on."""
-    pattern = r"[ \n]".join(map(re.escape, child.content.split(" ")))
-    found = re.compile(pattern).search(raw, at)
-    broken = found[0].count("\n") if found else 0
-    role = _ROLE.search(pieces[-1]) if pieces else None
-    words, is_code = child.content, has_code
-    if role:
-        pieces[-1] = pieces[-1][: role.start()]
-        words, shows_code = shown_role(role[1] or role[2], child.content)
-        is_code = has_code and shows_code
-    pieces.append((code_span(words) if is_code else words) + LINE_END * broken)
-    return found.end() if found else at
+    def _write_notes(self) -> None:
+        while self._pending:
+            meta = self._pending.pop(0)
+            label = meta.get("label", "")
+            if label in self._notes:
+                self._note(label, self._notes[label])
+                continue
+            from markdown_it.token import Token
+            from markdown_it.tree import SyntaxTreeNode
 
+            stated = self._inline_notes.get(meta["id"], {})
+            tokens = [
+                Token(
+                    "inline",
+                    "",
+                    0,
+                    content=stated.get("content", ""),
+                    children=stated.get("tokens", []),
+                )
+            ]
+            self._text.lead_in(f"Note {meta['id'] + 1}")
+            self._text.add_paragraph(self._inline(SyntaxTreeNode(tokens).children[0]))
 
-def _write_tag(pieces: list[str], tags: list[str], html: str, *, has_code: bool) -> None:
-    """Add what stands for a tag inside a text: a line break, backticks around code, `; ` between items."""
-    tag = _HTML_TAG.match(html)
-    name = tag[2].lower() if tag else ""
-    if name == "br":
-        pieces.append(f"{BREAK} ")
-    elif name in _CODE_TAGS and has_code:
-        pieces.append("`")
-        tags.append(name)
-    elif html == "</li>":
-        pieces.append("; ")
-    elif html in ("</ul>", "</ol>") and pieces[-2:-1] == ["; "]:
-        del pieces[-2:]
-    pieces.append(LINE_END * html.count("\n"))
+    def _lone_note(self, node: SyntaxTreeNode) -> None:
+        """Write a note that no text refers to where it stands."""
+        if node.meta["label"] not in self._referred_labels:
+            self._note(node.meta["label"], node)
+
+    def _note(self, label: str, node: SyntaxTreeNode) -> None:
+        self._text.lead_in(f"Note {label}", line=self._line(node))
+        self.write(node)
+        self._text.end_lead_in()
 
 
 LOADERS = (
@@ -299,6 +377,6 @@ LOADERS = (
         suffixes=(".md", ".markdown"),
         parse_file=load_markdown,
         is_plain=True,
-        version="7",
+        version="8",
     ),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document, lone_heading
+from whence.ingest.document_dates import stated_date
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.roles import without_left_over_roles
@@ -73,6 +74,8 @@ def load_written(
         title=lone_heading(builder.blocks),
         encoding=encoding,
         places=builder.places,
+        date=stated_date(front.values),
+        left_out=builder.left_out,
     )
 
 
