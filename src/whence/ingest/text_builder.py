@@ -41,13 +41,13 @@ BREAK = "\f"
 DEFINITION_INDENT = " " * 4
 _BLANK_LINE = "\n\n"
 #: Control characters, surrogates and noncharacters, which damaged files contain.
-_INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _LINE_ENDS = re.compile("[\n\x0b]")
 
 
 def collapse_spaces(text: str) -> str:
     """Return a text with single spaces for white space, without invalid characters."""
-    return " ".join(_INVALID.sub("", text).split())
+    return " ".join(INVALID.sub("", text).split())
 
 
 def code_span(text: str) -> str:
@@ -185,7 +185,7 @@ class TextBuilder:
 
     def add_code(self, lines: Sequence[str], *, language: str = "", line: int = 0) -> None:
         """Add code; blank lines at its ends are left out, so is the indent that all lines share."""
-        kept = [_INVALID.sub("", each).rstrip().expandtabs(4) for each in lines]
+        kept = [INVALID.sub("", each).rstrip().expandtabs(4) for each in lines]
         first = next((at for at, each in enumerate(kept) if each), len(kept))
         while kept and not kept[-1]:
             kept.pop()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.decoding import decode_as, decode_text
+from whence.ingest.decoding import DecodedText, decode_text
 from whence.ingest.document_builder import MAX_HEADING, build_document, lone_heading, shorten
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.html_limits import refuse_costly, refuse_deep
@@ -119,7 +117,8 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a page; its title is `<title>`, else the only top heading, and its URL a canonical link."""
     from selectolax.lexbor import LexborHTMLParser
 
-    source, encoding = _decode(data)
+    decoded = _decode(data, file.encoding)
+    source = decoded.text
     refuse_costly(source)
     page = LexborHTMLParser(source)
     refuse_deep(page)
@@ -134,8 +133,9 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
         text.blocks,
         front=front,
         title=title,
-        encoding=encoding,
+        encoding=decoded.encoding,
         places=text.places,
+        left_out=decoded.left_out,
     )
 
 
@@ -549,19 +549,10 @@ def _canonical_url(page: LexborHTMLParser) -> str:
         return ""
 
 
-def _decode(data: bytes) -> tuple[str, str]:
-    """Return the text and its encoding: a byte order mark and UTF-8 take precedence over a declaration."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        found = _META_CHARSET.search(data, 0, _CHARSET_WITHIN)
-        with suppress(LookupError, BadInput):
-            name = codecs.lookup(found[1].decode()).name if found else "utf-8"
-            # The bytes are not UTF-8, whatever is declared; browsers read Latin 1 as cp1252.
-            if not name.startswith("utf"):
-                name = "cp1252" if name in ("iso8859-1", "ascii") else name
-                return decode_as(data, name), name
-    return decode_text(data)
+def _decode(data: bytes, encoding: str) -> DecodedText:
+    """Return the text; a byte order mark and UTF-8 take precedence over what the page declares."""
+    found = _META_CHARSET.search(data, 0, _CHARSET_WITHIN)
+    return decode_text(data, encoding, declared=found[1].decode() if found else "")
 
 
 LOADERS = (
