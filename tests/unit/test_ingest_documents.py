@@ -95,8 +95,8 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.png", b"\x89PNG", "unknown file format .png"),
-        ("noext", b"text", "unknown file format"),
+        ("a.png", b"\x89PNG", "a picture; OCR, which would read its text, is not installed"),
+        ("noext", b"\x7fELF\2\1\1\0", "is a program"),
         ("a.md", b"", "empty"),
         ("a.md", b" \n\t\n", "contains no text"),
         ("a.md", b"---\ntitle: x\n---\n\n", "contains no text"),
@@ -210,7 +210,7 @@ def test_line_ends_and_marks_make_no_difference(tmp_path: Path) -> None:
     ("content", "reason"),
     [
         (b"fine\nthen \xff\xfe \0", "is not text: a NUL character in line 2"),
-        (b"fine\nthen \0", "holds a NUL character in line 2"),
+        (b"fine\nthen \0", "is not text: a NUL character in line 2"),
         (b"\x7fELF\x02\x01\x00\x00", "is not Markdown but a program"),
         (b"PK\x03\x04 any other archive", "an archive, unpack it first"),
         (b"\xff\xfe\x00\xd8", "is not text: neither UTF-8 nor utf-16"),

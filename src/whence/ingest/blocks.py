@@ -35,6 +35,14 @@ class Block(NamedTuple):
     embedded with a chunk that begins at the part. Empty when no part has any."""
 
 
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    """A document inside another one: an attachment of a mail."""
+
+    name: str
+    """File name without folders; its id is that of the document, `/` and this name."""
+    data: bytes
+
+
 class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A document before it is split into chunks."""
 
@@ -56,9 +64,11 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
     date: str = ""
     """Its own date, ISO 8601, e.g. of its front matter or its properties; empty when it states none."""
     encoding: str = ""
-    """Encoding of the file when it was guessed or set; empty for UTF-8 and for formats that state theirs."""
+    """Encoding of the file when it is not UTF-8 or is damaged; it ends with `?` if it is an uncertain guess."""
     left_out: dict[str, int] = {}
     """What the loader saw and did not take, e.g. `{"pictures": 3}`, by kind in the plural; counts from 1."""
+    members: tuple[Member, ...] = ()
+    """Documents inside it, which are read for themselves; their names differ."""
 
 
 def prose_blocks(text: str, start: int, end: int) -> tuple[Block, ...]:

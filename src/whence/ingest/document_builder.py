@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
-from whence.ingest.blocks import Block, ParsedDocument
+from whence.ingest.blocks import Block, Member, ParsedDocument
 from whence.ingest.field_validation import (
     TAG_NAMES,
     parse_tags,
@@ -37,6 +37,7 @@ def build_document(
     places: tuple[Place, ...] = (),
     date: str = "",
     left_out: Mapping[str, int] | None = None,
+    members: tuple[Member, ...] = (),
 ) -> ParsedDocument:
     """Return the document of a file.
 
@@ -50,6 +51,7 @@ def build_document(
         places: Where parts of the text stand in the file: `blocks.line_places` if the text is that of the file.
         date: Its own date, ISO 8601.
         left_out: What the loader saw and did not take, by kind in the plural; counts of 0 are left out.
+        members: Documents inside it.
     """
     tags = parse_tags(front.values)
     source_url, rest = split_source_url(front.values)
@@ -72,6 +74,7 @@ def build_document(
         date=date,
         encoding=encoding,
         left_out={kind: count for kind, count in (left_out or {}).items() if count},
+        members=members,
     )
 
 

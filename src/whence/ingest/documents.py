@@ -14,15 +14,16 @@ from msgspec.structs import replace
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
-from whence.ingest.decoding import read_bytes
+from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
+from whence.ingest.decoding import check_encoding, read_bytes
 from whence.ingest.document_builder import MAX_TEXT
-from whence.ingest.field_validation import merge_tags
+from whence.ingest.field_validation import merge_tags, validate_id
 from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
 from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
 from whence.ingest.reader import DocumentReader, ReaderStopped
 from whence.ingest.reading_process import failure_reason, read_document
-from whence.ingest.sources import SourceFile, find_files, validate_paths
+from whence.ingest.sources import SourceFile, find_files, suffix_of, validate_paths
 from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
 from whence.schema.errors import BadInput, ModelMissing
@@ -65,6 +66,8 @@ _WINDOW_BYTES = 4 * 2**20
 #: Plain files up to this size are parsed in this process. Starting another takes as long as parsing a hundred
 #: of them, and the worst known of this size takes less than half a second.
 _SMALL_BYTES = 8 * 2**10
+#: Most documents that a document is inside of: a mail in a mail has 1.
+_MAX_DEPTH = 4
 #: Files, and their bytes, that are sent to the reader before the first of them is returned.
 _AHEAD = 16
 _AHEAD_BYTES = 4 * 2**20
@@ -88,10 +91,14 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
     digest: str
     """Of the bytes and of the settings of loading; empty without `KnownSources`."""
     record: Record | None = None
+    depth: int = 0
+    """How many documents it is inside of."""
+    part: str = ""
+    """Path for display, if it is a part of the file."""
 
     @property
     def display_path(self) -> str:
-        return self.record.display_path if self.record else self.file.display_path
+        return self.part or (self.record.display_path if self.record else self.file.display_path)
 
 
 def count_documents(paths: Iterable[str | os.PathLike[str]]) -> int:
@@ -102,7 +109,7 @@ def count_documents(paths: Iterable[str | os.PathLike[str]]) -> int:
     total = 0
     for file in _files(validate_paths(paths)):
         total += 1
-        if isinstance(file, SourceFile) and loader_for(file).records is not None:
+        if isinstance(file, SourceFile) and loader_for(file).parse_record is not None:
             try:
                 total += _count_lines(file.path) - 1
             except OSError:
@@ -118,6 +125,7 @@ def load_documents(
     max_bytes: int = MAX_DOCUMENT_BYTES,
     known: KnownSources | None = None,
     reader: DocumentReader | None = None,
+    encoding: str = "",
 ) -> Iterator[LoadResult]:
     """Load all files below some paths; a file that cannot be read does not affect the others.
 
@@ -133,6 +141,7 @@ def load_documents(
         known: Stored sources; those with the same digest are `Unchanged` and not parsed.
         reader: Parses files within limits, except small plain ones. Without it all are parsed in this process,
             which is for trusted files.
+        encoding: Encoding of text that declares none and is not UTF-8, as Python names it; empty to detect it.
 
     Raises:
         BadInput: A path does not exist, is inside another, or two files would have one id.
@@ -140,7 +149,8 @@ def load_documents(
     roots = validate_paths(paths)
     if len(roots) > 1:
         _refuse_equal_ids(roots)
-    return _LoadRun(chunker, tags, max_bytes, known, reader).run(roots)
+    encoding = check_encoding(encoding) if encoding else ""
+    return _LoadRun(chunker, tags, max_bytes, known, reader, encoding).run(roots)
 
 
 def _refuse_equal_ids(roots: Sequence[Path]) -> None:
@@ -175,19 +185,21 @@ class _LoadRun:
         max_bytes: int,
         known: KnownSources | None,
         reader: DocumentReader | None,
+        encoding: str = "",
     ) -> None:
         self._chunker = chunker
         self._tags = tags
         self._max_bytes = max_bytes
         self._known = known
         self._reader = reader
+        self._encoding = encoding
         #: File of each document id that was loaded.
         self._loaded: dict[str, str] = {}
         self._settings_hash = hashlib.sha256()
         if known is not None:
             settings = (VERSION, known.tokenizer, chunker.signature, repr(tags))
             merge_rule = (_MERGE_RULE,) if tags.acl else ()
-            for part in (*settings, str(max_bytes), *merge_rule):
+            for part in (*settings, str(max_bytes), *merge_rule, *filter(None, (encoding,))):
                 self._settings_hash.update(_with_length(part.encode()))
 
     def run(self, roots: Sequence[Path]) -> Iterator[LoadResult]:
@@ -218,10 +230,11 @@ class _LoadRun:
             yield window
 
     def _items(self, roots: Sequence[Path]) -> Iterator[_Item]:
-        for file in _files(roots):
-            if not isinstance(file, SourceFile):
-                yield file
+        for found in _files(roots):
+            if not isinstance(found, SourceFile):
+                yield found
                 continue
+            file = replace(found, encoding=self._encoding) if self._encoding else found
             loader = loader_for(file)
             document_id = None if loader.records is not None else file.document_id
             try:
@@ -235,6 +248,9 @@ class _LoadRun:
             return
         for record in loader.records(file, self._max_bytes):
             if isinstance(record, Record):
+                if loader.parse_record is None:
+                    yield self._part(record.file, record.line, path=record.display_path)
+                    continue
                 placed = b"%d:%b" % (record.line_number, record.line.strip())
                 digest = self._source_digest(placed, file.document_id, loader)
                 yield _Source(record.document_id, file, loader, record.line, digest, record)
@@ -246,8 +262,37 @@ class _LoadRun:
         data = read_bytes(file.path, limit)
         if not data:
             return Skipped(path=file.display_path, reason="empty")
+        return self._part(file, data)
+
+    def _part(self, file: SourceFile, data: bytes, *, depth: int = 0, path: str = "") -> _Source:
+        loader = loader_for(file)
         digest = self._source_digest(data, file.document_id, loader)
-        return _Source(file.document_id, file, loader, data, digest)
+        return _Source(file.document_id, file, loader, data, digest, depth=depth, part=path)
+
+    def _members(self, parent: _Source, parsed: ParsedDocument) -> Iterator[_Item]:
+        """Yield the documents inside a document."""
+        for member in parsed.members:
+            document_id = f"{parent.document_id}/{member.name}"
+            path = f"{parent.display_path}/{member.name}"
+            try:
+                suffix = suffix_of(member.name)
+                if parent.depth == _MAX_DEPTH:
+                    raise BadInput(f"inside more than {_MAX_DEPTH} others")  # noqa: TRY301
+                validate_id(document_id, "its path")
+                suffixes = loaders_by_suffix().keys()
+                if suffix == ANY_TEXT or suffix not in suffixes:
+                    head, read = member.data[:HEAD_BYTES], member.data
+                    suffix = readable_suffix(suffix, suffixes, head, lambda data=read: data)  # type: ignore[misc]
+            except BadInput as error:
+                yield Skipped(path=path, reason=error.message, document_id=document_id)
+                continue
+            file = replace(parent.file, document_id=document_id, suffix=suffix)
+            if not member.data:
+                yield Skipped(path=path, reason="empty")
+            elif loader_for(file).records is not None:
+                yield Skipped(path=path, reason="a file of records inside a document")
+            else:
+                yield self._part(file, member.data, depth=parent.depth + 1, path=path)
 
     def _source_digest(self, data: bytes, name: str, loader: Loader) -> str:
         if self._known is None:
@@ -270,9 +315,23 @@ class _LoadRun:
             while begun and (len(begun) > _AHEAD or size > _AHEAD_BYTES or not begun[0][1]):
                 first, was_sent = begun.popleft()
                 size -= len(first.data) if isinstance(first, _Source) else 0
-                yield self._result(first, stored, was_sent)
-        for first, was_sent in begun:
-            yield self._result(first, stored, was_sent)
+                yield from self._finished(first, stored, begun, was_sent)
+        while begun:
+            first, was_sent = begun.popleft()
+            yield from self._finished(first, stored, begun, was_sent)
+
+    def _finished(
+        self,
+        item: _Item,
+        stored: Mapping[str, str],
+        begun: deque[tuple[_Item, bool]],
+        was_sent: bool,
+    ) -> Iterator[LoadResult]:
+        """Yield the result of an item, and begin the documents inside it."""
+        members: list[_Item] = []
+        yield self._result(item, stored, was_sent, members)
+        for each in members:
+            begun.append((each, isinstance(each, _Source) and self._send(each, stored)))
 
     def _send(self, source: _Source, stored: Mapping[str, str]) -> bool:
         """Send a file to the reader if it is to be parsed there; return whether it was sent."""
@@ -287,7 +346,9 @@ class _LoadRun:
     def _is_known(self, source: _Source, stored: Mapping[str, str]) -> bool:
         return bool(source.digest) and stored.get(source.document_id) == source.digest
 
-    def _result(self, item: _Item, stored: Mapping[str, str], was_sent: bool) -> LoadResult:
+    def _result(
+        self, item: _Item, stored: Mapping[str, str], was_sent: bool, members: list[_Item]
+    ) -> LoadResult:
         if not isinstance(item, _Source):
             return item
         document_id, kind = item.document_id, item.loader.name
@@ -303,6 +364,7 @@ class _LoadRun:
         try:
             parsed = None if is_known else self._parse(item, was_sent)
             draft = None if parsed is None else self._drafted(parsed, item.digest)
+            members.extend(self._members(item, parsed) if parsed and parsed.members else ())
         except (ReaderStopped, ModelMissing):
             # Without its model no document can be cut into chunks.
             raise

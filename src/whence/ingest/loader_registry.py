@@ -5,15 +5,24 @@ The value of an entry point is a `Loader`, or a tuple of them.
 
 from __future__ import annotations
 
-import io
 import pkgutil
-import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 
 from whence.ingest import loaders
+from whence.ingest.content_detection import (
+    ANY_TEXT,
+    ARCHIVE,
+    HEAD_BYTES,
+    PDF_SIGNATURE,
+    foreign_kind,
+    format_of,
+    has_pdf_signature,
+    is_html,
+    is_packed,
+    is_rtf,
+)
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput, ConfigError
@@ -23,8 +32,9 @@ GROUP = "whence.loaders"
 
 
 def loader_for(file: SourceFile) -> Loader:
-    """Return the loader for the suffix of a file, which must be a supported one."""
-    return loaders_by_suffix()[file.suffix]
+    """Return the loader for the suffix of a file; that of any text if no loader has it."""
+    by_suffix = loaders_by_suffix()
+    return by_suffix.get(file.suffix) or by_suffix[ANY_TEXT]
 
 
 @cache
@@ -63,58 +73,48 @@ def _plugins() -> Iterator[tuple[str, Loader]]:
             yield f"the plug-in {name!r}", loader
 
 
-_ARCHIVE = "an archive, unpack it first"
-#: First bytes of files that are not documents.
-_SIGNATURES = {
-    "a PNG picture": (b"\x89PNG\r\n\x1a\n",),
-    "a JPEG picture": (b"\xff\xd8\xff",),
-    "a GIF picture": (b"GIF8",),
-    "a program": (b"\x7fELF", b"MZ\x90\0", b"\xca\xfe\xba\xbe", b"\0asm"),
-    "an SQLite database": (b"SQLite format 3\0",),
-    "an old Office file, save it as .docx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",),
-    "RTF, save it as .docx": (b"{\\rtf",),
-    _ARCHIVE: (
-        b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x28\xb5\x2f\xfd"
-    ),
-}  # fmt: skip
-_ZIP = b"PK\x03\x04"
-#: A PDF may begin with other bytes (PDF 1.7, appendix H.3.4.1, note 13).
-_PDF_SIGNATURE, _PDF_WITHIN = b"%PDF-", 1024
-_HTML_START = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype\s+html|html)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-_HEAD_BYTES = 4096
+#: Suffixes whose content is known, so that another content under them is found.
+_KNOWN_BY_CONTENT = (".pdf", ".docx", ".pptx", ".xlsx", ".xls", ".ods", ".odt", ".odp", ".epub")
 
 
 def detect_loader(named: Loader, data: bytes) -> Loader:
-    """Return the loader for the content of a file: PDF, Word and HTML are recognized under any suffix."""
+    """Return the loader for the content of a file, which takes precedence over its suffix.
+
+    Raises:
+        BadInput: It is no document, or one of a format that no loader reads.
+    """
     by_suffix = loaders_by_suffix()
-    pdf, word = by_suffix[".pdf"], by_suffix[".docx"]
-    if named.is_binary and named not in (pdf, word):
+    known = [by_suffix[suffix] for suffix in _KNOWN_BY_CONTENT if suffix in by_suffix]
+    if named.is_binary and named not in known:
         return named
-    head = data[:_HEAD_BYTES]
-    for what, signatures in _SIGNATURES.items():
-        if head.startswith(signatures):
-            raise BadInput(f"is not {named.name} but {what}")
-    is_pdf = _PDF_SIGNATURE in head[:_PDF_WITHIN]
-    if is_pdf and (named.is_binary or head.startswith(_PDF_SIGNATURE)):
-        return pdf
-    if head.startswith(_ZIP):
-        if _is_word(data, damaged=named == word):
-            return word
-        raise BadInput(f"is not {named.name} but {_ARCHIVE}")
-    if named.detects_html and _HTML_START.match(head):
+    head = data[:HEAD_BYTES]
+    if what := foreign_kind(head):
+        raise BadInput(f"is not {named.name} but {what}")
+    if is_packed(head):
+        return _packed_loader(named, format_of(data))
+    if has_pdf_signature(head) and (named.is_binary or head.startswith(PDF_SIGNATURE)):
+        return by_suffix[".pdf"]
+    if is_rtf(head):
+        return _packed_loader(named, ".rtf")
+    if named.detects_html and is_html(head):
         return by_suffix[".html"]
     if named.is_binary:
+        if is_html(head) and named is by_suffix[".xls"]:
+            # Many programs write a page of tables and name it as a workbook.
+            return by_suffix[".html"]
         raise BadInput(f"is not {named.name}, as its suffix states")
     return named
 
 
-def _is_word(data: bytes, *, damaged: bool) -> bool:
-    """Return whether an archive is a Word document; `damaged` if it cannot be opened."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return "word/document.xml" in archive.namelist()
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
-        return damaged
+def _packed_loader(named: Loader, suffix: str) -> Loader:
+    """Return the loader of a zip file, a compound file or RTF, whose format was found."""
+    by_suffix = loaders_by_suffix()
+    if suffix and suffix in by_suffix:
+        found = by_suffix[suffix]
+        # `.xlsm` and `.xlsb` are found as `.xlsx`; a plug-in may read one of them.
+        return named if named.is_binary and named.name == found.name else found
+    if suffix:
+        raise BadInput(f"is not {named.name} but a {suffix} file, which no loader reads")
+    if named.is_binary:
+        return named
+    raise BadInput(f"is not {named.name} but {ARCHIVE}")

@@ -73,7 +73,7 @@ class DocumentReader:
 
     def submit(self, file: SourceFile, data: bytes) -> None:
         """Add a document to those that are read."""
-        job = Job(os.fsencode(file.path), file.document_id, file.suffix, data)
+        job = Job(os.fsencode(file.path), file.document_id, file.suffix, data, file.encoding)
         with self._use:
             self._jobs.append(msgspec.msgpack.encode(job))
             self._send_ahead()

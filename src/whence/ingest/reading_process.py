@@ -22,7 +22,7 @@ from whence.ingest.limited_process import (
     receive_length,
     send_message,
 )
-from whence.ingest.loader_registry import detect_loader, loaders_by_suffix
+from whence.ingest.loader_registry import detect_loader, loader_for
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
 
@@ -41,6 +41,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     document_id: str
     suffix: str
     data: bytes
+    encoding: str = ""
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +65,7 @@ def failure_reason(error: BaseException) -> str:
 
 def read_document(file: SourceFile, data: bytes) -> ParsedDocument:
     """Parse the bytes of a file in this process."""
-    loader = detect_loader(loaders_by_suffix()[file.suffix], data)
+    loader = detect_loader(loader_for(file), data)
     document: object = loader.parse(file, data)
     if not isinstance(document, ParsedDocument):
         raise TypeError(f"the loader of {loader.name} returned a {type(document).__name__}")
@@ -93,7 +94,12 @@ def main() -> None:
 
 def _reply(job: Job, limits: Limits) -> tuple[bytes, bool]:
     """Return the reply to a job, and whether this process should end after it."""
-    file = SourceFile(path=os.fsdecode(job.path), document_id=job.document_id, suffix=job.suffix)
+    file = SourceFile(
+        path=os.fsdecode(job.path),
+        document_id=job.document_id,
+        suffix=job.suffix,
+        encoding=job.encoding,
+    )
     document, reason = None, ""
     try:
         document = read_document(file, job.data)

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import msgspec
 
+from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
+from whence.ingest.decoding import read_bytes
 from whence.ingest.field_validation import validate_id
 from whence.ingest.load_results import LoadFailure, Skipped
 from whence.schema.errors import BadInput
 
 #: A shorter ASCII path is always a valid id.
 _VALID_ID_LENGTH = 512
-#: A longer suffix is part of a name and is not reported as a format.
-_SUFFIX_LENGTH = 8
-_ARCHIVES = frozenset(
-    {".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".7z", ".rar", ".zst", ".jar"}
-    | {".war"}
-)
-#: Folders of generated or downloaded files.
-_IGNORED_FOLDERS = frozenset({"node_modules", "__pycache__"})
+#: Largest archive or compound file whose format is found by its content, in bytes.
+_MAX_PACKED_BYTES = 128 * 2**20
+#: Folders of generated or downloaded files, and what Windows keeps of pictures.
+_IGNORED = frozenset({"node_modules", "__pycache__", "Thumbs.db"})
+#: Hidden files, and those of documents that are open in an office program.
+_IGNORED_BEGINNINGS = (".", "~$")
 
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -32,7 +32,9 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     document_id: str
     """Path relative to the indexed folder, with `/`; of a single file its name."""
     suffix: str
-    """In lower case, with the dot."""
+    """In lower case, with the dot; of a file whose suffix no loader has, that of its content."""
+    encoding: str = ""
+    """Encoding of text that declares none; empty to detect it."""
 
     @property
     def display_path(self) -> str:
@@ -65,16 +67,14 @@ def find_files(
 ) -> Iterator[SourceFile | LoadFailure | Skipped]:
     """Yield the files at or below a path, by name within each folder.
 
-    Names that begin with a dot, `node_modules` and `__pycache__` are ignored. Links to files are followed;
-    links to folders are skipped, so there are no loops. Memory holds the names of one folder per level.
+    Names that begin with `.` or `~$`, `Thumbs.db`, `node_modules` and `__pycache__` are ignored. Links to
+    files are followed; links to folders are skipped, so there are no loops. Memory holds the names of one
+    folder per level.
     """
     if root.is_dir():
         yield from _walk(os.fspath(root), "", suffixes)
         return
     name = root.name or root.resolve().name
-    if suffix_of(name) in _ARCHIVES:
-        yield LoadFailure(path=display_path(root), reason="is an archive, unpack it first")
-        return
     path = os.fspath(root)
     yield _skip_special(path) or _source(path, name, suffix_of(name), suffixes)
 
@@ -92,7 +92,7 @@ def _walk(
         return
     for entry in entries:
         name = entry.name
-        if name[0] == "." or name in _IGNORED_FOLDERS:
+        if name.startswith(_IGNORED_BEGINNINGS) or name in _IGNORED:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, f"{prefix}{name}/", suffixes)
@@ -137,13 +137,17 @@ def _skip_special(path: str) -> Skipped | None:
 def _source(
     path: str, document_id: str, suffix: str, suffixes: Collection[str]
 ) -> SourceFile | LoadFailure | Skipped:
-    if suffix not in suffixes:
-        archive = suffix in _ARCHIVES
-        kind = suffix if len(suffix) <= _SUFFIX_LENGTH else ""
-        unknown = f"unknown file format {kind}".rstrip()
-        reason = "an archive, unpack it first" if archive else unknown
-        # A plug-in that is gone may have stored it.
-        return Skipped(path=display_path(path), reason=reason, document_id=document_id)
+    if suffix == ANY_TEXT or suffix not in suffixes:
+        try:
+            suffix = _suffix_by_content(path, suffix, suffixes)
+        except (BadInput, OSError) as error:
+            # A plug-in that is gone may have stored it.
+            reason = (
+                error.message
+                if isinstance(error, BadInput)
+                else f"cannot be read: {error.strerror}"
+            )
+            return Skipped(path=display_path(path), reason=reason, document_id=document_id)
     if not document_id.isascii() or len(document_id) > _VALID_ID_LENGTH or not document_id.strip():
         try:
             validate_id(document_id, "its path")
@@ -152,6 +156,12 @@ def _source(
                 path=display_path(path), reason=error.message, document_id=document_id
             )
     return SourceFile(path=path, document_id=document_id, suffix=suffix)
+
+
+def _suffix_by_content(path: str, suffix: str, suffixes: Collection[str]) -> str:
+    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - paths are strings here
+        head = stream.read(HEAD_BYTES)
+    return readable_suffix(suffix, suffixes, head, lambda: read_bytes(path, _MAX_PACKED_BYTES))
 
 
 def _overlap(inner: Path, outer: Path) -> BadInput:

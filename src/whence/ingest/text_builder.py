@@ -43,7 +43,7 @@ DEFINITION_INDENT = " " * 4
 _BLANK_LINE = "\n\n"
 #: Control characters, surrogates and noncharacters, which damaged files contain, and characters that nobody
 #: sees and that part words for a search, such as soft hyphens. Joiners stay: scripts need them.
-_INVALID = re.compile(
+INVALID = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ud800-\udfff\ufffe\uffff]"
 )
 _LINE_ENDS = re.compile("[\n\x0b]")
@@ -51,7 +51,7 @@ _LINE_ENDS = re.compile("[\n\x0b]")
 
 def collapse_spaces(text: str) -> str:
     """Return a text with single spaces for white space, without invalid characters."""
-    return " ".join(_INVALID.sub("", text).split())
+    return " ".join(INVALID.sub("", text).split())
 
 
 def code_span(text: str) -> str:
@@ -206,7 +206,7 @@ class TextBuilder:
 
     def add_code(self, lines: Sequence[str], *, language: str = "", line: int = 0) -> None:
         """Add code; blank lines at its ends are left out, so is the indent that all lines share."""
-        kept = [_INVALID.sub("", each).rstrip().expandtabs(4) for each in lines]
+        kept = [INVALID.sub("", each).rstrip().expandtabs(4) for each in lines]
         first = next((at for at, each in enumerate(kept) if each), len(kept))
         while kept and not kept[-1]:
             kept.pop()

@@ -137,6 +137,14 @@ async def _known_sources(session: Session, collection: str) -> KnownSources | No
     return KnownSources(lookup=find, tokenizer=f"{model.name} {model.revision}")
 
 
+def _above(document_id: str) -> Iterator[str]:
+    """Yield the ids of the documents that a document may be inside of."""
+    at = document_id.find("/")
+    while at >= 0:
+        yield document_id[:at]
+        at = document_id.find("/", at + 1)
+
+
 class _Batch(msgspec.Struct):
     """Documents read together."""
 
@@ -177,6 +185,8 @@ class _IndexRun:
         self._started = time.monotonic()
         self._ids: set[str] = set()
         self._skipped_ids: set[str] = set()
+        #: Documents that were not parsed, so that those inside them are not known.
+        self._unread_wholes: set[str] = set()
         self._unidentified_failure = False
         self._stopped = False
         self.guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]] | None = None
@@ -217,7 +227,12 @@ class _IndexRun:
         if prune:
             self.report.kept_skipped = len(self._skipped_ids.intersection(stored))
         known = self._ids | self._skipped_ids
-        missing = [document_id for document_id in stored if document_id not in known]
+        missing = [
+            document_id
+            for document_id in stored
+            if document_id not in known
+            and not self._unread_wholes.intersection(_above(document_id))
+        ]
         if not self._unidentified_failure:
             return missing
         if prune:
@@ -241,6 +256,7 @@ class _IndexRun:
                 batch.size += sum(len(one.content) + len(one.embed_text) for one in chunks)
             elif isinstance(item, Unchanged):
                 self._note_read(item.document_id, item.kind)
+                self._unread_wholes.add(item.document_id)
                 self.report.documents.unchanged += 1
             elif isinstance(item, LoadFailure):
                 self._fail(item.path, item.reason)
@@ -248,6 +264,7 @@ class _IndexRun:
                     self._unidentified_failure = True
                 else:
                     self._ids.add(item.document_id)
+                    self._unread_wholes.add(item.document_id)
             else:
                 self.report.documents.skipped += 1
                 if item.document_id is not None:

@@ -88,7 +88,7 @@ class _SourceReader:
             # Local ids contain the path.
             validate_local_id(file.document_id, "cs")
             data = read_bytes(file.path, MAX_FILE_BYTES)
-            text, _ = decode_text(data)
+            text = decode_text(data).text
         except BadInput as error:
             self._skipped.append((file.document_id, error.message))
             return

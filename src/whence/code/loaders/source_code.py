@@ -127,15 +127,17 @@ class _Section(msgspec.Struct, frozen=True):
 
 def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of source code; its title is its path."""
-    text, encoding = decode_text(data)
+    decoded = decode_text(data, file.encoding)
+    text = decoded.text
     blocks = code_blocks(text, file.suffix)
     return build_document(
         file,
         text,
         blocks,
         title=file.document_id,
-        encoding=encoding,
+        encoding=decoded.encoding,
         places=line_places(text, blocks),
+        left_out=decoded.left_out,
     )
 
 

@@ -57,11 +57,18 @@ class SqlStatement(NamedTuple):
 
 def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of SQL; its title is its path."""
-    text, encoding = decode_text(data)
+    decoded = decode_text(data, file.encoding)
+    text = decoded.text
     blocks = sql_blocks(text)
     places = line_places(text, blocks)
     return build_document(
-        file, text, blocks, title=file.document_id, encoding=encoding, places=places
+        file,
+        text,
+        blocks,
+        title=file.document_id,
+        encoding=decoded.encoding,
+        places=places,
+        left_out=decoded.left_out,
     )
 
 

@@ -22,16 +22,19 @@ class Record(msgspec.Struct, frozen=True):
     display_path: str
     document_id: str
     line: bytes
+    """Its bytes, which need not be a line."""
     values: dict[str, Any]
     line_number: int
-    """Line of the file, from 1."""
+    """Line of the file, from 1; 0 for none."""
 
 
 class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """Reads files of one format.
 
-    A file is one document, which `parse_file` returns; or, if `records` and `parse_record` are given, a file of
-    records, each of which is a document. All three raise `BadInput` for input that they cannot read, and import
+    A file is one document, which `parse_file` returns; or, if `records` is given, a file of records, each of
+    which is a document. `parse_record` parses a record; without it the bytes of a record are read as the file
+    `Record.file`, by the loader of that. Documents inside a document, such as the attachments of a mail, are in
+    `ParsedDocument.members`. All three functions raise `BadInput` for input that they cannot read, and import
     the libraries that they need when they are called. `parse_file` runs in a process with limits, see `reader`;
     the other two run in the process that indexes.
     """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.decoding import decode_as, decode_text
+from whence.ingest.decoding import DecodedText, decode_text
 from whence.ingest.document_builder import build_document, lone_heading
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.html_content import main_content, remove_tools
@@ -38,23 +36,21 @@ _EMPTY_ELEMENT = re.compile(
 
 def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a page; its title is `<title>`, else the only top heading, and its URL a canonical link."""
-    source, encoding = decode_html(data)
-    return load_page(file, source, encoding)
+    return load_page(file, decode_html(data, file.encoding))
 
 
 def load_page(
-    file: SourceFile, source: str, encoding: str = "", *, url: str = "", title: str = ""
+    file: SourceFile, decoded: DecodedText, *, url: str = "", title: str = ""
 ) -> ParsedDocument:
     """Return the document of a page.
 
     Args:
         file: The file.
-        source: The page as text.
-        encoding: Its encoding when it was guessed.
+        decoded: The page as text.
         url: Its address, unless it states one.
         title: Its title, unless it states one.
     """
-    page = parse_page(source)
+    page = parse_page(decoded.text)
     values = {"title": page_title(page) or title, "source_url": canonical_url(page) or url}
     date = page_date(page)
     text = TextBuilder()
@@ -66,10 +62,10 @@ def load_page(
         text.blocks,
         front=front,
         title=lone_heading(text.blocks),
-        encoding=encoding,
+        encoding=decoded.encoding,
         places=text.places,
         date=date,
-        left_out=text.left_out,
+        left_out=decoded.left_out | text.left_out,
     )
 
 
@@ -110,19 +106,13 @@ def write_fragment(text: TextBuilder, source: str) -> None:
         write_html(text, page.body)
 
 
-def decode_html(data: bytes) -> tuple[str, str]:
-    """Return the text and its encoding: a byte order mark and UTF-8 take precedence over a declaration."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        found = _META_CHARSET.search(data, 0, _CHARSET_WITHIN)
-        with suppress(LookupError, BadInput):
-            name = codecs.lookup(found[1].decode()).name if found else "utf-8"
-            # The bytes are not UTF-8, whatever is declared; browsers read Latin 1 as cp1252.
-            if not name.startswith("utf"):
-                name = "cp1252" if name in ("iso8859-1", "ascii") else name
-                return decode_as(data, name), name
-    return decode_text(data)
+def decode_html(data: bytes, encoding: str = "") -> DecodedText:
+    """Return the text; a byte order mark and UTF-8 take precedence over what the page declares.
+
+    `encoding` is that of pages which declare none; empty to detect it.
+    """
+    found = _META_CHARSET.search(data, 0, _CHARSET_WITHIN)
+    return decode_text(data, encoding, declared=found[1].decode() if found else "")
 
 
 LOADERS = (

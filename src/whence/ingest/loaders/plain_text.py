@@ -1,6 +1,7 @@
 """Load plain text: paragraphs joined from wrapped lines, lists, underlined titles, and indented code.
 
-A text that is reStructuredText by its content is read as such.
+A text that is reStructuredText by its content is read as such. Logs, settings, scripts and text of an unknown
+kind that is no prose are read line by line.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from whence.ingest.blocks import ParsedDocument
+from whence.ingest.blocks import ParsedDocument, line_places
+from whence.ingest.content_detection import ANY_TEXT
+from whence.ingest.decoding import decode_text, has_controls
+from whence.ingest.document_builder import build_document
+from whence.ingest.line_blocks import line_blocks
 from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.rst import load_written, write_rst
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import TextBuilder
+from whence.ingest.text_builder import INVALID, TextBuilder
+from whence.schema.errors import BadInput
 
 _UNDERLINE = re.compile(r"[ \t]*([=~^\"*+#-])\1{2,}[ \t]*$")
 _ITEM = re.compile(r"([ \t]*)([-*\u2022\u2023\u25e6+]|\(?\d{1,3}[.)])[ \t]+(?=\S)")
@@ -48,6 +54,13 @@ _CERTAIN = frozenset({"directive", "target", "role", "fields"})
 #: It has a blank line before it; a line of backticks below a title underlines that.
 _MARKDOWN_FENCE = re.compile(r"(?:\A|\n[ \t]*\n)```(?!`)[\w+-]*[ \t]*\n")
 _SAMPLE = 200_000
+#: Kinds of files in which line ends mean something.
+_LINE_SUFFIXES = (
+    *(".log", ".conf", ".cfg", ".cnf", ".ini", ".properties", ".env", ".service", ".tf"),
+    *(".toml", ".yaml", ".yml", ".sh", ".bash", ".zsh", ".bat", ".cmd", ".ps1"),
+)
+#: Colors and other codes that programs write to a terminal (ECMA-48, 5.4).
+_TERMINAL_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
 
 
 class _Paragraph(NamedTuple):
@@ -64,6 +77,40 @@ class _Paragraph(NamedTuple):
 def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of plain text; its title is that of the front matter, else its only one of the top level."""
     return load_written(file, data, _write_either)
+
+
+def load_any_text(file: SourceFile, data: bytes) -> ParsedDocument:
+    """Load text of an unknown kind: prose as plain text is read, all other line by line.
+
+    Raises:
+        BadInput: It is no text.
+    """
+    decoded = decode_text(data, file.encoding)
+    if has_controls(decoded.text):
+        raise BadInput("is not text: it is full of control characters")
+    paragraphs = list(_paragraphs(decoded.text[:_SAMPLE], 0))
+    prose = sum(len(each.lines) for each in paragraphs if _is_prose(each.lines))
+    if 2 * prose > sum(len(each.lines) for each in paragraphs):
+        return load_text(file, data)
+    return load_lines(file, data)
+
+
+def load_lines(file: SourceFile, data: bytes) -> ParsedDocument:
+    """Load a file whose lines mean something: a log, settings, a script. Its text is that of the file.
+
+    Lines between blank ones are kept in one chunk if they fit. Escapes that color a terminal are left out.
+    """
+    decoded = decode_text(data, file.encoding)
+    text = INVALID.sub("", _TERMINAL_ESCAPE.sub("", decoded.text))
+    blocks = line_blocks(text)
+    return build_document(
+        file,
+        text,
+        blocks,
+        encoding=decoded.encoding,
+        left_out=decoded.left_out,
+        places=line_places(text, blocks),
+    )
 
 
 def _write_either(text: str, start: int) -> TextBuilder:
@@ -232,6 +279,19 @@ LOADERS = (
         parse_file=load_text,
         detects_html=True,
         is_plain=True,
-        version="3",
+        version="4",
+    ),
+    Loader(
+        name="text",
+        suffixes=_LINE_SUFFIXES,
+        parse_file=load_lines,
+        is_plain=True,
+    ),
+    Loader(
+        name="text",
+        suffixes=(ANY_TEXT,),
+        parse_file=load_any_text,
+        detects_html=True,
+        is_plain=True,
     ),
 )

@@ -63,19 +63,19 @@ def load_written(
         data: Its bytes.
         write: Returns the clean text of a source that begins at an offset, below the front matter.
     """
-    text, encoding = decode_text(data)
-    front = read_front_matter(text)
-    builder = write(text, front.end)
+    decoded = decode_text(data, file.encoding)
+    front = read_front_matter(decoded.text)
+    builder = write(decoded.text, front.end)
     return build_document(
         file,
         builder.text,
         builder.blocks,
         front=front,
         title=lone_heading(builder.blocks),
-        encoding=encoding,
+        encoding=decoded.encoding,
         places=builder.places,
         date=stated_date(front.values),
-        left_out=builder.left_out,
+        left_out=decoded.left_out | builder.left_out,
     )
 
 
