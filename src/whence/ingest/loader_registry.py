@@ -5,16 +5,15 @@ The value of an entry point is a `Loader`, or a tuple of them.
 
 from __future__ import annotations
 
-import io
 import pkgutil
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 
 from whence.ingest import loaders
 from whence.ingest.loaders.base import Loader
+from whence.ingest.office.archive import kind_of_archive, refuse_encrypted
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput, ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
@@ -71,13 +70,15 @@ _SIGNATURES = {
     "a GIF picture": (b"GIF8",),
     "a program": (b"\x7fELF", b"MZ\x90\0", b"\xca\xfe\xba\xbe", b"\0asm"),
     "an SQLite database": (b"SQLite format 3\0",),
-    "an old Office file, save it as .docx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",),
+    "an old Office file, save it in a newer format": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",),
     "RTF, save it as .docx": (b"{\\rtf",),
     _ARCHIVE: (
         b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x28\xb5\x2f\xfd"
     ),
 }  # fmt: skip
 _ZIP = b"PK\x03\x04"
+#: Binary formats that are recognized by content, so that a wrong suffix does no harm.
+_RECOGNIZED = (".pdf", ".docx")
 #: A PDF may begin with other bytes (PDF 1.7, appendix H.3.4.1, note 13).
 _PDF_SIGNATURE, _PDF_WITHIN = b"%PDF-", 1024
 _HTML_START = re.compile(
@@ -88,12 +89,13 @@ _HEAD_BYTES = 4096
 
 
 def detect_loader(named: Loader, data: bytes) -> Loader:
-    """Return the loader for the content of a file: PDF, Word and HTML are recognized under any suffix."""
+    """Return the loader for the content of a file: PDF, office files and HTML are recognized by it."""
     by_suffix = loaders_by_suffix()
-    pdf, word = by_suffix[".pdf"], by_suffix[".docx"]
-    if named.is_binary and named not in (pdf, word):
+    pdf = by_suffix[".pdf"]
+    if named.is_binary and named not in [by_suffix[suffix] for suffix in _RECOGNIZED]:
         return named
     head = data[:_HEAD_BYTES]
+    refuse_encrypted(data)
     for what, signatures in _SIGNATURES.items():
         if head.startswith(signatures):
             raise BadInput(f"is not {named.name} but {what}")
@@ -101,9 +103,7 @@ def detect_loader(named: Loader, data: bytes) -> Loader:
     if is_pdf and (named.is_binary or head.startswith(_PDF_SIGNATURE)):
         return pdf
     if head.startswith(_ZIP):
-        if _is_word(data, damaged=named == word):
-            return word
-        raise BadInput(f"is not {named.name} but {_ARCHIVE}")
+        return _archive_loader(named, data)
     if named.detects_html and _HTML_START.match(head):
         return by_suffix[".html"]
     if named.is_binary:
@@ -111,10 +111,14 @@ def detect_loader(named: Loader, data: bytes) -> Loader:
     return named
 
 
-def _is_word(data: bytes, *, damaged: bool) -> bool:
-    """Return whether an archive is a Word document; `damaged` if it cannot be opened."""
+def _archive_loader(named: Loader, data: bytes) -> Loader:
+    """Return the loader for an archive by what is in it; a damaged one is that of its suffix."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return "word/document.xml" in archive.namelist()
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
-        return damaged
+        found = loaders_by_suffix().get(kind_of_archive(data))
+    except BadInput:
+        if not named.is_binary:
+            raise BadInput(f"is not {named.name} but {_ARCHIVE}") from None
+        return named
+    if found is None:
+        raise BadInput(f"is not {named.name} but {_ARCHIVE}")
+    return found
