@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from functools import partial
 from xml.etree.ElementTree import Element
 
 from whence.ingest.blocks import ParsedDocument
@@ -21,9 +21,10 @@ from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.html import write_fragment
 from whence.ingest.office.archive import OfficeArchive, Relation, counted
 from whence.ingest.office.drawings import read_chart, write_diagram
+from whence.ingest.office.lists import Item, nothing, write_items
 from whence.ingest.office.runs import STRUCK
 from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
-from whence.ingest.office.word_numbering import WordNumbering
+from whence.ingest.office.word_numbering import Label, WordNumbering
 from whence.ingest.office.word_styles import VAL, Styles, W, is_on, whole_number
 from whence.ingest.office.word_text import Beside, Paragraph, ParagraphReader, body_elements
 from whence.ingest.sources import SourceFile
@@ -58,13 +59,6 @@ def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
         date=date,
         left_out=counted(archive, reader.counts),
     )
-
-
-class _Item(NamedTuple):
-    """A paragraph of a list, and the mark it is written with."""
-
-    mark: str
-    paragraph: Paragraph
 
 
 class _WordReader:
@@ -113,7 +107,7 @@ class _WordReader:
 
     def _write(self, elements: Sequence[Element]) -> None:
         """Write paragraphs and tables; those of a list one after another are one block."""
-        items: list[_Item] = []
+        items: list[Item] = []
         caption = ""
         at = 0
         while at < len(elements):
@@ -126,9 +120,9 @@ class _WordReader:
                 if paragraph is None:
                     continue
                 if paragraph.label is not None and not self._is_heading(paragraph, elements, at):
-                    items.append(_Item(paragraph.label.text or "-", paragraph))
+                    items.append(self._item(paragraph, paragraph.label))
                     continue
-                self._write_items(items)
+                write_items(self.text, items)
                 items = []
                 if _is_caption(paragraph) and _tag(elements, at) == f"{W}tbl":
                     caption = paragraph.text
@@ -136,7 +130,7 @@ class _WordReader:
                 else:
                     self._write_paragraph(paragraph)
                 continue
-            self._write_items(items)
+            write_items(self.text, items)
             items = []
             if element.tag == f"{W}tbl":
                 if not caption and self._is_caption_below(elements, at):
@@ -149,7 +143,7 @@ class _WordReader:
                 self._write_chunk(element)
             else:
                 self.counts["tables of contents"] += 1
-        self._write_items(items)
+        write_items(self.text, items)
 
     def _is_caption_below(self, elements: Sequence[Element], at: int) -> bool:
         return (
@@ -199,23 +193,9 @@ class _WordReader:
             add_run(self.text, words)
         self._write_beside(paragraph.beside)
 
-    def _write_items(self, items: Sequence[_Item]) -> None:
-        """Write the paragraphs of a list, each below the last one of a level above."""
-        shown = [each for each in items if each.paragraph.text.strip() or each.paragraph.beside]
-        if not shown:
-            return
-        with self.text.block():
-            at = 0
-            while at < len(shown):
-                item = shown[at]
-                end = at + 1
-                while end < len(shown) and _level(shown[end]) > _level(item):
-                    end += 1
-                with self.text.item(f"{item.mark} "):
-                    add_run(self.text, item.paragraph.text)
-                    self._write_beside(item.paragraph.beside)
-                    self._write_items(shown[at + 1 : end])
-                at = end
+    def _item(self, paragraph: Paragraph, label: Label) -> Item:
+        below = partial(self._write_beside, paragraph.beside) if paragraph.beside else nothing
+        return Item(label.level, label.text or "-", paragraph.text, below)
 
     def _write_beside(self, beside: Sequence[Beside]) -> None:
         for each in beside:
@@ -386,10 +366,6 @@ class _WordReader:
 
 def _tag(elements: Sequence[Element], at: int) -> str:
     return elements[at].tag if at < len(elements) else ""
-
-
-def _level(item: _Item) -> int:
-    return item.paragraph.label.level if item.paragraph.label is not None else 0
 
 
 def _is_caption(paragraph: Paragraph) -> bool:

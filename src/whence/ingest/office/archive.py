@@ -62,7 +62,7 @@ _ODF_SUFFIXES = {"text": ".odt", "presentation": ".odp", "spreadsheet": ".ods"}
 #: Parts of a program's own choosing that stand where a title would.
 _NO_TITLE = re.compile(
     r"(?:untitled|title|document|presentation|word document|powerpoint presentation|slide)?[\s\d_-]*"
-    r"|microsoft (?:word|powerpoint)\b.*|powerpoint[- ]?\w+|.*\.(?:docx?|dotx?|rtf|odt|odp|pptx?|pdf|tmp)",
+    r"|microsoft (?:word|powerpoint)\b.*|\w*[- ]?powerpoint[- ]?\w*|.*\.(?:docx?|dotx?|rtf|odt|odp|pptx?|pdf|tmp)",
     re.IGNORECASE,
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")

@@ -65,14 +65,14 @@ def header_rows(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], 
         texts: The texts of each row, as `grid` returns them.
         stated: What the file states; 0 if it states nothing.
     """
-    if stated:
-        return min(stated, len(rows) - 1)
-    if len(rows) < 2 or len(texts[0]) < 2:
-        return 0
-    looks = [all(cell.is_header or not cell.text for cell in row) for row in rows]
-    if any(texts[0]) and looks[0] and not all(looks):
-        return 1
-    return int(_heads_numbers(texts))
+    count = stated
+    if not count and len(rows) > 1 and len(texts[0]) > 1:
+        looks = [all(cell.is_header or not cell.text for cell in row) for row in rows]
+        is_marked = any(texts[0]) and looks[0] and not all(looks)
+        count = int(is_marked or _heads_numbers(texts))
+    # A cell of the header that spans rows makes them rows of the header.
+    reaches = (at + cell.down for at, row in enumerate(rows[:count]) for cell in row)
+    return max(min(max(reaches, default=0), len(rows) - 1), 0)
 
 
 def _heads_numbers(texts: Sequence[Sequence[str]]) -> bool:
