@@ -148,7 +148,7 @@ class PassageSource:
             found: dict[str, Any] = response.json()
         except (httpx.HTTPError, ValueError) as error:
             raise Unavailable(
-                f"{self._url} does not answer as Whence: {error or type(error).__name__}",
+                f"{self._url} does not answer as Whence: {str(error) or type(error).__name__}",
                 hint="start it with `whence serve`, or correct the address",
             ) from error
         if response.status_code != httpx.codes.OK:

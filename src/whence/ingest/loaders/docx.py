@@ -1,102 +1,459 @@
-"""Load Word documents (DOCX): headings by their styles, lists, tables row by row."""
+"""Load Word documents (DOCX): what Word shows, with the numbers of headings and lists, notes and tables.
+
+Left out and counted: deleted and hidden passages, tables of contents, comments, pictures without a description.
+Headers and footers are running titles; they are read when the body has no text. A note stands below the
+paragraph, list item or table that refers to it.
+"""
 
 from __future__ import annotations
 
-import io
-import re
-import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from xml.etree.ElementTree import Element
 
 from whence.ingest.blocks import ParsedDocument
+from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document, first_heading
+from whence.ingest.line_breaks import add_run
 from whence.ingest.loaders.base import Loader
-from whence.ingest.html_writer import write_html
+from whence.ingest.loaders.html import write_fragment
+from whence.ingest.office.archive import OfficeArchive, Relation, counted
+from whence.ingest.office.drawings import read_chart, write_diagram
+from whence.ingest.office.lists import Item, nothing, write_items
+from whence.ingest.office.runs import STRUCK
+from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
+from whence.ingest.office.word_numbering import Label, WordNumbering
+from whence.ingest.office.word_styles import VAL, Styles, W, is_on, whole_number
+from whence.ingest.office.word_text import Beside, Paragraph, ParagraphReader, body_elements
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import TextBuilder
-from whence.schema.errors import BadInput, error_text
+from whence.ingest.text_builder import BREAK, TextBuilder
+from whence.schema.errors import BadInput
 
-#: Largest unpacked size of the parts that are read, in bytes.
-_MAX_UNPACKED_BYTES = 128 * 2**20
-#: Styles of headings that mammoth does not map by itself.
-_STYLES = """
-p[style-name='Title'] => h1:fresh
-p.Title => h1:fresh
-p[style-name='Subtitle'] => h2:fresh
-p.Subtitle => h2:fresh
-p[style-name='Heading 7'] => h6:fresh
-p[style-name='Heading 8'] => h6:fresh
-p[style-name='Heading 9'] => h6:fresh
-"""
-_MAIN_PART = "word/document.xml"
-#: Paragraphs without content are nothing in the result, and each takes the library as long as a sentence.
-_EMPTY_PARAGRAPH = re.compile(rb"<w:p(?: [^<>]*)?(?:/>|></w:p>)")
-#: Fewer are left to the library.
-_MANY_EMPTY = 1000
-#: Links from a note back to its reference.
-_BACK_LINK = re.compile(r"(?<!\s)\s*+<a href=\"#(?:foot|end)note-ref-\d+\">↑</a>")
+_TITLES = {"title": 1, "subtitle": 2}
+#: Level of a heading that is a bold paragraph: below those of styles.
+_BOLD_LEVEL = 10
+_MOST_HEADING_WORDS = 24
+_HEADING_STYLES = {f"heading {level}": level for level in range(1, 10)}
+#: Notes that hold the lines between text and notes.
+_SEPARATORS = frozenset(("separator", "continuationSeparator", "continuationNotice"))
 
 
 def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a document; its title is the first title or heading. Pictures and comments are ignored."""
-    from selectolax.lexbor import LexborHTMLParser
-
-    _check_archive(data)
-    root = LexborHTMLParser(f"<body>{_html(data)}</body>").body
-    text = TextBuilder()
-    if root is not None:
-        write_html(text, root)
+    """Load a document; its title is its first one, else that of its properties, else the first heading."""
+    archive = OfficeArchive(data, "Word document")
+    try:
+        reader = _WordReader(archive)
+        reader.read()
+    except RecursionError as error:
+        raise BadInput("has elements that are nested too deeply") from error
+    text = reader.text
+    title, date = archive.properties()
     return build_document(
         file,
         text.text,
         text.blocks,
-        title=first_heading(text.blocks),
+        title=reader.title or title or first_heading(text.blocks),
         places=text.places,
-        left_out=text.left_out,
+        date=date,
+        left_out=counted(archive, reader.counts),
     )
 
 
-def _html(data: bytes) -> str:
-    import mammoth
+class _WordReader:
+    """Writes the body of a document."""
 
-    try:
-        converted = mammoth.convert_to_html(
-            io.BytesIO(_without_empty_paragraphs(data)),
-            style_map=_STYLES,
-            convert_image=mammoth.images.img_element(lambda _image: {}),
+    def __init__(self, archive: OfficeArchive) -> None:
+        self.text = TextBuilder()
+        self.counts: Counter[str] = Counter()
+        self.title = ""
+        self._archive = archive
+        self._main = archive.main_part()
+        self._relations = archive.relations(self._main)
+        self._part_relations = self._relations
+        styles = Styles(self._related("styles"))
+        numbering = WordNumbering(self._related("numbering"), styles)
+        self._paragraphs = ParagraphReader(styles, numbering, self.counts)
+        self._notes: dict[str, dict[str, Element]] = {}
+        self._joined: list[Paragraph] = []
+        """Paragraphs whose end was deleted, which the next one continues."""
+        self._in_box = False
+
+    def read(self) -> None:
+        """Write the document."""
+        body = self._archive.xml(self._main).find(f"{W}body")
+        if body is None:
+            raise BadInput("is not a readable Word document: it has no body")
+        self._write(list(body_elements(body)))
+        comments = self._related("comments")
+        self.counts["comments"] += len(list(comments)) if comments is not None else 0
+        if not self.text.blocks:
+            self._write_running_titles()
+
+    def _named(self, kind: str) -> Iterator[Relation]:
+        return (each for each in self._relations.values() if each.kind == kind)
+
+    def _related(self, kind: str) -> Element | None:
+        for relation in self._named(kind):
+            return self._archive.optional_xml(relation.target)
+        return None
+
+    def _write_running_titles(self) -> None:
+        for relation in (*self._named("header"), *self._named("footer")):
+            root = self._archive.optional_xml(relation.target)
+            if root is not None:
+                self._write(list(body_elements(root)))
+
+    def _write(self, elements: Sequence[Element]) -> None:
+        """Write paragraphs and tables; those of a list one after another are one block."""
+        items: list[Item] = []
+        caption = ""
+        at = 0
+        while at < len(elements):
+            element = elements[at]
+            at += 1
+            if element.tag == f"{W}p":
+                if not len(element):
+                    continue
+                paragraph = self._read(element)
+                if paragraph is None:
+                    continue
+                if paragraph.label is not None and not self._is_heading(paragraph, elements, at):
+                    items.append(self._item(paragraph, paragraph.label))
+                    continue
+                write_items(self.text, items)
+                items = []
+                if _is_caption(paragraph) and _tag(elements, at) == f"{W}tbl":
+                    caption = paragraph.text
+                    self._write_beside(paragraph.beside)
+                else:
+                    self._write_paragraph(paragraph)
+                continue
+            write_items(self.text, items)
+            items = []
+            if element.tag == f"{W}tbl":
+                if not caption and self._is_caption_below(elements, at):
+                    below = self._read(elements[at])
+                    caption = below.text if below is not None else ""
+                    at += 1
+                self._write_table(element, caption)
+                caption = ""
+            elif element.tag == f"{W}altChunk":
+                self._write_chunk(element)
+            else:
+                self.counts["tables of contents"] += 1
+        write_items(self.text, items)
+
+    def _is_caption_below(self, elements: Sequence[Element], at: int) -> bool:
+        return (
+            _tag(elements, at) == f"{W}p"
+            and self._paragraphs.style_of(elements[at]).name.startswith("caption")
+            and _tag(elements, at + 1) != f"{W}tbl"
         )
-    # The library does not validate files: any exception means that the file is invalid.
-    except Exception as error:
-        raise BadInput(f"is not a readable Word document: {error_text(error)[:200]}") from error
-    return _BACK_LINK.sub("", converted.value)
+
+    def _read(self, element: Element) -> Paragraph | None:
+        """Read a paragraph; None if it is part of the next one or of a table of contents."""
+        paragraph = self._paragraphs.read(element)
+        if paragraph.joins_next:
+            self._joined.append(paragraph)
+            return None
+        if self._joined:
+            before, self._joined = self._joined, []
+            paragraph = paragraph._replace(
+                text="".join([*(each.text for each in before), paragraph.text]),
+                beside=tuple(b for each in (*before, paragraph) for b in each.beside),
+            )
+        if paragraph.style.name.startswith("toc ") and paragraph.style.name[4:].isdecimal():
+            self.counts["tables of contents"] = max(1, self.counts["tables of contents"])
+            return None
+        return paragraph
+
+    def _is_heading(self, paragraph: Paragraph, elements: Sequence[Element], at: int) -> bool:
+        """Return whether a numbered paragraph is a heading; a bold one, unless another of its list follows."""
+        if _heading_level(paragraph):
+            return True
+        label = paragraph.label
+        if label is None or not label.text or not _is_bold_heading(paragraph):
+            return False
+        return not _is_numbered_like(elements, at, elements[at - 1])
+
+    def _write_paragraph(self, paragraph: Paragraph) -> None:
+        words = paragraph.text
+        if paragraph.label is not None and paragraph.label.text and words.strip():
+            words = f"{paragraph.label.text} {words}"
+        level = 0 if self._in_box else _heading_level(paragraph)
+        if not level and _is_bold_heading(paragraph) and not self._in_box:
+            level = _BOLD_LEVEL + (paragraph.label.level if paragraph.label else 0)
+        if level and words.strip():
+            self.text.add_heading(level, words.replace(BREAK, " "))
+            if paragraph.style.name == "title" and not self.title:
+                self.title = " ".join(words.split())
+        else:
+            add_run(self.text, words)
+        self._write_beside(paragraph.beside)
+
+    def _item(self, paragraph: Paragraph, label: Label) -> Item:
+        below = partial(self._write_beside, paragraph.beside) if paragraph.beside else nothing
+        return Item(label.level, label.text or "-", paragraph.text, below)
+
+    def _write_beside(self, beside: Sequence[Beside]) -> None:
+        for each in beside:
+            if each.kind == "picture":
+                self.text.add_paragraph(f"Picture: {each.words}")
+            elif each.kind == "box" and each.node is not None:
+                self._write_box(each.node)
+            elif each.kind in ("footnote", "endnote"):
+                self._write_note(each)
+            elif each.kind == "part":
+                self._relation(each.words)
+            else:
+                self._write_drawing(each)
+
+    def _write_box(self, node: Element) -> None:
+        outer, self._in_box = self._in_box, True
+        shaded, self._paragraphs.is_shaded = self._paragraphs.is_shaded, True
+        self._write(list(body_elements(node)))
+        self._in_box, self._paragraphs.is_shaded = outer, shaded
+
+    def _write_note(self, beside: Beside) -> None:
+        node = self._notes_of(beside.kind).get(beside.words)
+        mark = self._paragraphs.note_marks[beside.kind, beside.words]
+        if node is None:
+            self._archive.damaged.add(f"{beside.kind} {beside.words}")
+            return
+        self.text.lead_in(f"[{mark}]")
+        outer, self._in_box = self._in_box, True
+        relations = self._part_relations
+        self._part_relations = self._relations_of(f"{beside.kind}s")
+        self._write(list(body_elements(node)))
+        self.text.end_lead_in()
+        self._in_box, self._part_relations = outer, relations
+
+    def _relations_of(self, kind: str) -> dict[str, Relation]:
+        named = next(self._named(kind), None)
+        return self._archive.relations(named.target) if named is not None else {}
+
+    def _notes_of(self, kind: str) -> dict[str, Element]:
+        if kind not in self._notes:
+            root = self._related(f"{kind}s")
+            self._notes[kind] = {
+                each.get(f"{W}id", ""): each
+                for each in (root if root is not None else ())
+                if each.get(f"{W}type") not in _SEPARATORS
+            }
+        return self._notes[kind]
+
+    def _relation(self, relation_id: str) -> Relation | None:
+        """Return the part that an id stands for; an absent one is counted."""
+        relation = self._part_relations.get(relation_id)
+        if relation is None or not (relation.is_external or relation.target in self._archive):
+            self._archive.damaged.add(relation_id)
+            return None
+        return relation
+
+    def _write_drawing(self, beside: Beside) -> None:
+        relation = self._relation(beside.words)
+        root = self._archive.optional_xml(relation.target) if relation is not None else None
+        if root is None:
+            return
+        if beside.kind == "diagram":
+            write_diagram(self.text, root)
+            return
+        chart = read_chart(root)
+        if chart.rows:
+            self.text.add_table(chart.rows, caption=chart.title)
+        else:
+            self.text.add_paragraph(chart.title)
+            self.counts["charts"] += 1
+
+    def _write_chunk(self, element: Element) -> None:
+        """Write a text of another format that the document embeds, if it is HTML."""
+        relation = self._relation(next(iter(element.attrib.values()), ""))
+        if relation is None:
+            return
+        if not relation.target.lower().endswith((".htm", ".html", ".xhtml")):
+            self.counts["objects"] += 1
+            return
+        with suppress(BadInput):
+            write_fragment(self.text, decode_text(self._archive.read(relation.target))[0])
+
+    def _write_table(self, table: Element, caption: str) -> None:
+        rows = list(_rows(table))
+        if _is_layout(rows):
+            self.text.add_paragraph(caption)
+            for row in rows:
+                for cell in _cells(row):
+                    self._write(list(body_elements(cell)))
+            return
+        beside: list[Beside] = []
+        cells, stated = self._table_cells(table, rows, beside)
+        texts = grid(cells)
+        if texts:
+            heads = header_rows(cells, texts, stated)
+            self.text.add_table(texts, header_rows=heads, caption=caption)
+        self._write_beside(beside)
+
+    def _table_cells(
+        self, table: Element, rows: Sequence[Element], beside: list[Beside]
+    ) -> tuple[list[list[Cell]], int]:
+        """Return the cells of the rows that are not deleted, and how many rows the table states as header."""
+        named = table.find(f"{W}tblPr/{W}tblStyle")
+        style = self._paragraphs.styles.style(named.get(VAL, "") if named is not None else "-")
+        shaded = self._paragraphs.is_shaded
+        self._paragraphs.is_shaded = shaded or style.is_shaded or _has_shade(table)
+        above: dict[int, Cell] = {}
+        found: list[list[Cell]] = []
+        stated = 0
+        for row in rows:
+            look = row.find(f"{W}trPr")
+            if look is not None and look.find(f"{W}del") is not None:
+                self.counts[STRUCK] += 1
+                continue
+            if look is not None and is_on(look.find(f"{W}tblHeader")) and stated == len(found):
+                stated += 1
+            is_styled = not found and style.heads_rows and _marks_first_row(table)
+            found.append(self._row_cells(row, above, beside, is_styled=is_styled))
+        self._paragraphs.is_shaded = shaded
+        return found, stated
+
+    def _row_cells(
+        self, row: Element, above: dict[int, Cell], beside: list[Beside], *, is_styled: bool
+    ) -> list[Cell]:
+        before = row.find(f"{W}trPr/{W}gridBefore")
+        skipped = whole_number(before.get(VAL)) if before is not None else 0
+        cells = [Cell("")] * min(skipped or 0, 63)
+        column = len(cells)
+        for node in _cells(row):
+            look = node.find(f"{W}tcPr")
+            span = look.find(f"{W}gridSpan") if look is not None else None
+            across = min(max((whole_number(span.get(VAL)) if span is not None else 1) or 1, 1), 63)
+            merge = look.find(f"{W}vMerge") if look is not None else None
+            if merge is not None and merge.get(VAL, "continue") != "restart" and column in above:
+                cell = above[column]
+            else:
+                words, is_bold = self._cell_words(node, beside)
+                shade = look.find(f"{W}shd") if look is not None else None
+                is_filled = shade is not None and _fill(shade)
+                cell = Cell(words, across, is_header=is_styled or is_bold or is_filled)
+            above.pop(column, None)
+            if merge is not None:
+                above[column] = cell
+            cells.append(cell)
+            column += across
+        return cells
+
+    def _cell_words(self, node: Element, beside: list[Beside]) -> tuple[str, bool]:
+        """Return the text of a cell, with that of tables inside it, and whether all of it is bold."""
+        parts: list[str] = []
+        is_bold = True
+        for element in body_elements(node):
+            if element.tag == f"{W}tbl":
+                inner, _ = self._table_cells(element, list(_rows(element)), beside)
+                parts += (", ".join(filter(None, row)) for row in grid(inner))
+            elif element.tag == f"{W}p":
+                paragraph = self._read(element)
+                if paragraph is None or not paragraph.text.strip():
+                    beside += paragraph.beside if paragraph is not None else ()
+                    continue
+                label = paragraph.label.text if paragraph.label is not None else ""
+                parts.append(f"{label} {paragraph.text.replace(BREAK, ' ')}")
+                is_bold &= paragraph.is_bold
+                beside += paragraph.beside
+        words = cell_text(parts)
+        return words, is_bold and bool(words)
 
 
-def _check_archive(data: bytes) -> None:
+def _tag(elements: Sequence[Element], at: int) -> str:
+    return elements[at].tag if at < len(elements) else ""
+
+
+def _is_caption(paragraph: Paragraph) -> bool:
+    return paragraph.style.name.startswith("caption")
+
+
+def _heading_level(paragraph: Paragraph) -> int:
+    """Return the level of a heading by its style or its outline, from 1; 0 if it is none."""
+    name = paragraph.style.name
+    if name in _TITLES:
+        return _TITLES[name]
+    if paragraph.outline is not None:
+        return paragraph.outline + 1 if paragraph.outline < 9 else 0
+    return _HEADING_STYLES.get(name, 0)
+
+
+def _is_bold_heading(paragraph: Paragraph) -> bool:
+    words = paragraph.text.split()
+    is_short = 1 < len(words) <= _MOST_HEADING_WORDS and not words[-1].endswith((".", ":", "!"))
+    return paragraph.is_bold and is_short and BREAK not in paragraph.text.strip()
+
+
+def _is_numbered_like(elements: Sequence[Element], at: int, other: Element) -> bool:
+    """Return whether the next paragraph has the style and numbering of another one, as items of a list do."""
+    if _tag(elements, at) != f"{W}p":
+        return False
+    looks = [each.find(f"{W}pPr") for each in (elements[at], other)]
+    return _numbering_key(looks[0]) == _numbering_key(looks[1])
+
+
+def _numbering_key(look: Element | None) -> list[tuple[str, str]]:
+    names = ("pStyle", "numPr/" + f"{W}numId", "numPr/" + f"{W}ilvl")
+    found = (look.find(f"{W}{name}") if look is not None else None for name in names)
+    return [(each.tag, each.get(VAL, "")) for each in found if each is not None]
+
+
+def _rows(table: Element) -> Iterator[Element]:
+    """Yield the rows of a table, also those in content controls."""
+    return _inside(table, f"{W}tr")
+
+
+def _cells(row: Element) -> Iterator[Element]:
+    return _inside(row, f"{W}tc")
+
+
+def _inside(node: Element, tag: str) -> Iterator[Element]:
+    for child in node:
+        if child.tag == tag:
+            yield child
+        elif child.tag in (f"{W}sdt", f"{W}sdtContent", f"{W}customXml", f"{W}ins"):
+            yield from _inside(child, tag)
+
+
+def _is_layout(rows: Sequence[Element]) -> bool:
+    """Return whether a table only places texts: it has one column, or one row with tables of its own."""
+    counts = [len(list(_cells(row))) for row in rows]
+    if max(counts, default=0) <= 1:
+        return True
+    return len(rows) == 1 and next(rows[0].iter(f"{W}tbl"), None) is not None
+
+
+def _fill(shade: Element) -> bool:
+    return shade.get(f"{W}fill", "auto").lower() not in ("auto", "ffffff")
+
+
+def _has_shade(table: Element) -> bool:
+    return any(map(_fill, table.iter(f"{W}shd")))
+
+
+def _marks_first_row(table: Element) -> bool:
+    """Return whether a table says that its style applies to its first row."""
+    look = table.find(f"{W}tblPr/{W}tblLook")
+    if look is None:
+        return False
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            parts = [
-                part for part in archive.infolist() if part.filename.endswith((".xml", ".rels"))
-            ]
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-        raise BadInput(f"is not a readable Word document: {error_text(error)[:200]}") from error
-    if any(part.flag_bits & 1 for part in parts):
-        raise BadInput("is protected by a password")
-    unpacked = sum(part.file_size for part in parts)
-    if unpacked > _MAX_UNPACKED_BYTES:
-        raise BadInput(f"unpacks to {unpacked:,} bytes, the limit is {_MAX_UNPACKED_BYTES:,}")
+        return look.get(f"{W}firstRow") in ("1", "true", "on") or bool(
+            int(look.get(VAL, "0"), 16) & 0x20
+        )
+    except ValueError:
+        return False
 
 
-def _without_empty_paragraphs(data: bytes) -> bytes:
-    """Return the document without its empty paragraphs, if it has many."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if _MAIN_PART not in archive.namelist():
-            return data
-        main, count = _EMPTY_PARAGRAPH.subn(b"", archive.read(_MAIN_PART))
-        if count < _MANY_EMPTY:
-            return data
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as smaller:
-            for name in dict.fromkeys(archive.namelist()):
-                smaller.writestr(name, main if name == _MAIN_PART else archive.read(name))
-    return out.getvalue()
-
-
-LOADERS = (Loader(name="Word", suffixes=(".docx",), parse_file=load_word, is_binary=True),)
+LOADERS = (
+    Loader(
+        name="Word",
+        suffixes=(".docx", ".docm", ".dotx", ".dotm"),
+        parse_file=load_word,
+        is_binary=True,
+        version="2",
+    ),
+)

@@ -1,0 +1,282 @@
+"""Read the parts of an office file: an archive of XML files that name one another."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+import zipfile
+import zlib
+from collections import Counter
+from datetime import date
+from typing import NamedTuple
+from urllib.parse import unquote
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
+
+from whence.schema.errors import BadInput, error_text
+
+#: Largest unpacked size of the parts that are read, in bytes.
+MAX_UNPACKED_BYTES = 128 * 2**20
+#: Errors of damaged archives and of damaged XML.
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, ET.ParseError, EOFError, OSError, ValueError,
+    NotImplementedError, LookupError,
+)  # fmt: skip
+_OOXML = "http://schemas.openxmlformats.org/"
+_PACKAGE_RELATION = f"{{{_OOXML}package/2006/relationships}}Relationship"
+#: Namespaces of the strict form of the standard, and those of the form that is usual.
+_STRICT = {
+    b"http://purl.oclc.org/ooxml/officeDocument/relationships": (
+        b"http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    ),
+    b"http://purl.oclc.org/ooxml/officeDocument/math": (
+        b"http://schemas.openxmlformats.org/officeDocument/2006/math"
+    ),
+    **{
+        b"http://purl.oclc.org/ooxml/" + kind: b"http://schemas.openxmlformats.org/" + kind_2006
+        for kind, kind_2006 in (
+            (b"wordprocessingml/main", b"wordprocessingml/2006/main"),
+            (b"presentationml/main", b"presentationml/2006/main"),
+            (b"spreadsheetml/main", b"spreadsheetml/2006/main"),
+            (b"drawingml/main", b"drawingml/2006/main"),
+            (b"drawingml/chart", b"drawingml/2006/chart"),
+            (b"drawingml/diagram", b"drawingml/2006/diagram"),
+            (b"drawingml/picture", b"drawingml/2006/picture"),
+            (b"drawingml/wordprocessingDrawing", b"drawingml/2006/wordprocessingDrawing"),
+        )
+    },
+}
+_MAIN_KINDS = {
+    "wordprocessingml": ".docx",
+    "ms-word": ".docx",
+    "presentationml": ".pptx",
+    "ms-powerpoint": ".pptx",
+    "spreadsheetml": ".xlsx",
+    "ms-excel": ".xlsx",
+}
+_ODF_KIND = re.compile(
+    r"application/vnd\.oasis\.opendocument\.(text|presentation|spreadsheet)(?:-\w+)*"
+)
+_ODF_SUFFIXES = {"text": ".odt", "presentation": ".odp", "spreadsheet": ".ods"}
+#: Parts of a program's own choosing that stand where a title would.
+_NO_TITLE = re.compile(
+    r"(?:untitled|title|document|presentation|word document|powerpoint presentation|slide)?[\s\d_-]*"
+    r"|microsoft (?:word|powerpoint)\b.*|\w*[- ]?powerpoint[- ]?\w*|.*\.(?:docx?|dotx?|rtf|odt|odp|pptx?|pdf|tmp)",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
+
+class Relation(NamedTuple):
+    """A part that another one refers to."""
+
+    kind: str
+    """Last word of its type, e.g. `image`."""
+    target: str
+    """Name of the part; of an external target its address."""
+    is_external: bool
+
+
+class OfficeArchive:
+    """The parts of a file, each unpacked when it is read, all within one limit.
+
+    Args:
+        data: The bytes of the file.
+        what: The format, for errors: `Word document`.
+
+    Raises:
+        BadInput: It is no archive.
+    """
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self.what = what
+        self.damaged: set[str] = set()
+        """Parts that are referred to and absent, or that cannot be read."""
+        self._left = MAX_UNPACKED_BYTES
+        try:
+            self._archive = zipfile.ZipFile(io.BytesIO(data))
+        except _DAMAGED as error:
+            raise self.unreadable(error) from error
+        # Some programs write backslashes, and names in other letters than those they refer to.
+        self._parts = {
+            info.filename.replace("\\", "/").lstrip("/").lower(): info
+            for info in self._archive.infolist()
+        }
+
+    def unreadable(self, error: BaseException) -> BadInput:
+        """Return the error that the file cannot be read."""
+        return BadInput(f"is not a readable {self.what}: {error_text(error)[:200]}")
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._parts
+
+    def names(self) -> list[str]:
+        """Return the names of the parts, in lower case, in the order of the archive."""
+        return list(self._parts)
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a part.
+
+        Raises:
+            BadInput: It is absent, damaged or encrypted, or the parts exceed the limit together.
+        """
+        info = self._parts.get(name.lower())
+        if info is None:
+            raise BadInput(f"is not a readable {self.what}: it has no part {name}")
+        if info.flag_bits & 1:
+            raise BadInput("is protected by a password")
+        self._left -= info.file_size
+        if self._left < 0:
+            raise BadInput(f"unpacks to more than {MAX_UNPACKED_BYTES:,} bytes, which is the limit")
+        try:
+            return self._archive.read(info)
+        except _DAMAGED as error:
+            raise self.unreadable(error) from error
+
+    def xml(self, name: str) -> Element:
+        """Return the tree of a part.
+
+        Raises:
+            BadInput: As `read`; or it is not XML, or declares entities.
+        """
+        data = self.read(name)
+        if b"purl.oclc.org/ooxml" in data:
+            for strict, usual in _STRICT.items():
+                data = data.replace(strict, usual)
+        try:
+            return parse_xml(data)
+        except _DAMAGED as error:
+            raise self.unreadable(error) from error
+
+    def optional_xml(self, name: str) -> Element | None:
+        """Return the tree of a part; None if it is absent or damaged, which is noted."""
+        try:
+            return self.xml(name)
+        except BadInput:
+            if self._left < 0:
+                raise
+            self.damaged.add(name)
+            return None
+
+    def relations(self, part: str) -> dict[str, Relation]:
+        """Return what a part refers to, by id; the empty name is the whole file."""
+        folder, _, name = part.rpartition("/")
+        links = posixpath.join(folder, "_rels", f"{name}.rels")
+        root = self.optional_xml(links) if links in self else None
+        if root is None:
+            return {}
+        found = {}
+        for each in root.iter(_PACKAGE_RELATION):
+            target, kind = each.get("Target", ""), each.get("Type", "").rpartition("/")[2]
+            is_external = each.get("TargetMode") == "External"
+            if not is_external:
+                target = posixpath.normpath(posixpath.join("/", folder, unquote(target)))
+                target = target.lstrip("/")
+            found[each.get("Id", "")] = Relation(kind, target, is_external)
+        return found
+
+    def main_part(self) -> str:
+        """Return the name of the part that the file is about.
+
+        Raises:
+            BadInput: None is named.
+        """
+        for relation in self.relations("").values():
+            if relation.kind == "officeDocument" and relation.target in self:
+                return relation.target
+        for usual in ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml"):
+            if usual in self:
+                return usual
+        raise BadInput(f"is not a readable {self.what}: no main part is named")
+
+    def properties(self) -> tuple[str, str]:
+        """Return the title and the date of the file's properties, each empty when it says nothing."""
+        named = [
+            each.target
+            for each in self.relations("").values()
+            if each.kind == "core-properties" and each.target in self
+        ]
+        name = next(iter(named), "docProps/core.xml")
+        root = self.optional_xml(name) if name in self else None
+        values = {each.tag.rpartition("}")[2]: each.text or "" for each in root or ()}
+        days = (iso_date(values.get(each, "")) for each in ("modified", "created"))
+        return telling_title(values.get("title", "")), next(filter(None, days), "")
+
+
+def parse_xml(data: bytes) -> Element:
+    """Return the tree of an XML text.
+
+    Raises:
+        ValueError: It declares a document type, which may define entities; office files have none.
+        ET.ParseError: It is not well-formed.
+        LookupError: Its encoding is unknown.
+    """
+    head = data.replace(b"\0", b"") if b"\0" in data[:200] else data
+    if b"<!DOCTYPE" in head:
+        raise ValueError("it declares a document type")
+    # defusedxml would parse by Python, ten times slower; document types are refused, and so entities.
+    return ET.fromstring(data)  # noqa: S314
+
+
+def telling_title(title: str) -> str:
+    """Return a title of properties as one line, or nothing if it names a file or a program chose it."""
+    line = " ".join(title.split())
+    says_nothing = _NO_TITLE.fullmatch(line) or not any(map(str.isalpha, line))
+    return "" if says_nothing else line
+
+
+def iso_date(stamp: str) -> str:
+    """Return the day of a time stamp in ISO 8601, or nothing if there is none.
+
+    >>> iso_date("2024-03-01T10:00:00Z"), iso_date("2024-13-01")
+    ('2024-03-01', '')
+    """
+    found = _DATE.match(stamp.strip())
+    try:
+        return date.fromisoformat(found[0]).isoformat() if found else ""
+    except ValueError:
+        return ""
+
+
+def kind_of_archive(data: bytes) -> str:
+    """Return the suffix of the format of an archive, such as `.docx`, by what its parts say.
+
+    Empty for other archives.
+
+    Raises:
+        BadInput: It cannot be opened.
+    """
+    archive = OfficeArchive(data, "archive")
+    if "mimetype" in archive:
+        found = _ODF_KIND.match(archive.read("mimetype")[:200].decode("latin-1"))
+        return _ODF_SUFFIXES[found[1]] if found else ""
+    try:
+        main = archive.main_part()
+    except BadInput:
+        return ""
+    types = archive.optional_xml("[Content_Types].xml")
+    stated = {
+        each.get("PartName", "").lstrip("/").lower(): each.get("ContentType", "")
+        for each in (types if types is not None else ())
+    }
+    kind = stated.get(main.lower(), "")
+    named = (suffix for word, suffix in _MAIN_KINDS.items() if word in kind)
+    folders = {"word": ".docx", "ppt": ".pptx", "xl": ".xlsx"}
+    return next(named, folders.get(main.partition("/")[0], ""))
+
+
+def refuse_encrypted(data: bytes) -> None:
+    """Refuse an encrypted Office file, which is no archive but a container of another kind.
+
+    Raises:
+        BadInput: It is one.
+    """
+    if data.startswith(_OLE) and "EncryptedPackage".encode("utf-16-le") in data:
+        raise BadInput("is protected by a password")
+
+
+def counted(archive: OfficeArchive, counts: Counter[str]) -> dict[str, int]:
+    """Return the counts of what was left out, with the parts that could not be read."""
+    return {**counts, "parts": counts["parts"] + len(archive.damaged)}
