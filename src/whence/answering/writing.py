@@ -293,6 +293,7 @@ def _citation(passage: Passage, quote: Quote) -> Citation:
         chunk_id=passage.chunk_id,
         document_id=passage.document_id,
         quote=quote.text,
+        lead=quote.lead,
         highlights=quote.highlights,
         outdated=outdated(metadata),
         **sources,

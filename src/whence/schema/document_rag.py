@@ -63,6 +63,9 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Nearest heading above the passage."""
     quote: str = ""
     """The passage, verbatim."""
+    lead: str = ""
+    """Header of the table that the quote is a row of: `lead`, a line end and `quote` are a table in Markdown.
+    Empty for other quotes."""
     highlights: tuple[tuple[int, int], ...] = ()
     """Offsets in `quote`, `(start, end)`, of the words that answer; in order, not overlapping."""
     outdated: str = ""
