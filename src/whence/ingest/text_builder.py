@@ -269,9 +269,8 @@ class TextBuilder:
         if collapse_spaces(caption):
             named = ((self._length - len(collapse_spaces(caption)), self._length),)
         header: tuple[Span, ...] = ()
-        begin = begin_line = -1
-        for at, (row, (line, last), sheet_row) in enumerate(kept):
-            self.rows = sheet_row
+        begin = -1
+        for at, (row, lines_of_row, sheet_row) in enumerate(kept):
             start = self._write(f"| {' | '.join(row)} |".replace("|  |", "| |"))
             self._separator = "\n"
             if at == 0 and has_header:
@@ -279,12 +278,19 @@ class TextBuilder:
                 self._write("|" + "---|" * len(row))
                 self._separator = "\n"
                 if len(kept) > 1:
-                    begin, begin_line = start, line
+                    begin = start
                     continue
             self._begins_item = True
             leads = self._terms + (header or named if begin < 0 else named)
-            own = (begin if begin >= 0 else start, self._length)
-            self._add_part(own, begin_line if begin >= 0 else line, last, leads)
+            if begin >= 0:
+                # The header and the row below it are one part with two places.
+                _, lines_of_header, self.rows = kept[0]
+                self._add_part((begin, self._length), *lines_of_header, leads)
+                self.rows = sheet_row
+                self._add_place(start, *lines_of_row)
+            else:
+                self.rows = sheet_row
+                self._add_part((start, self._length), *lines_of_row, leads)
             begin = -1
         self.rows = (0, 0)
         self._end_block("atomic")
@@ -359,12 +365,15 @@ class TextBuilder:
             self._items.append(len(self._parts))
             self._begins_item = False
         self._parts.append(span)
-        if not first:
-            first, last = self.lines
         above = self._terms if leads is None else leads
         self._leads.append(tuple(lead for lead in above if lead[0] < span[0]))
+        self._add_place(span[0], first, last)
+
+    def _add_place(self, start: int, first: int, last: int) -> None:
+        if not first:
+            first, last = self.lines
         place = Place(
-            char_start=span[0],
+            char_start=start,
             line_start=first,
             line_end=max(first, last),
             page=self.page,

@@ -39,6 +39,7 @@ from whence.quoting.identifiers import (
     names_value,
     neighbours_in_path,
 )
+from whence.quoting.tables import row_in_words
 from whence.quoting.units import UnitKind
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.normalization import fold
@@ -419,9 +420,12 @@ def _with_plain_periods(question: str) -> str:
 def _text_to_embed(span: Span, asked: frozenset[str], language: str) -> str:
     """Return a span with what stands above it; with its source where the question names a number of that."""
     lead = span.unit.context[-1] if span.unit.context else ""
+    text = span.text
+    if span.unit.kind == "row":
+        lead, text = "", row_in_words(lead, text)
     source = "" if asked.isdisjoint(values_of(span.source, language)) else span.source
-    above = [text.rstrip(":") for text in (source, span.section, lead) if text]
-    return " ".join([*(f"{text}:" for text in above), span.text[:_MAX_CHARACTERS]])
+    above = [one.rstrip(":") for one in (source, span.section, lead) if one]
+    return " ".join([*(f"{one}:" for one in above), text[:_MAX_CHARACTERS]])
 
 
 def _part(query: str, spans: Sequence[Span], words: Words) -> _Part:

@@ -80,7 +80,6 @@ class ExtractiveWriter:
                     one.document + 1,
                     one.text,
                     tuple(_highlights(request.query, words, one)),
-                    header_of(one.unit.context[-1]) if _is_table(one) and one.unit.context else "",
                 )
                 for one in spans
             ]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from itertools import accumulate, dropwhile, takewhile, zip_longest
 from typing import NamedTuple
 
 from whence.quoting.answer_kinds import holds_kind
-from whence.text.overlap import Words, inverse_document_frequencies, overlap
+from whence.text.overlap import Words, inverse_document_frequencies, overlap, words_of
 from whence.text.question_words import asked_kind
 from whence.text.spans import Span
 
@@ -68,6 +69,18 @@ def _cells(text: str, start: int, end: int) -> list[Span]:
         begin = start + left + 1 + len(cell) - len(cell.lstrip())
         found.append((begin, max(begin, start + left + 1 + len(cell.rstrip()))))
     return found
+
+
+def row_in_words(header: str, row: str) -> str:
+    r"""Return a row as its columns and their values.
+
+    >>> row_in_words("| Item | Euro |\n|---|---|", "| Bolt | 4 |")
+    'Item: Bolt, Euro: 4'
+    """
+    names = [header[slice(*cell)] for line in read_rows(header)[-1:] for cell in line.cells]
+    values = [row[slice(*cell)] for line in read_rows(row) for cell in line.cells]
+    pairs = zip_longest(names[: len(values)], values, fillvalue="")
+    return ", ".join(": ".join(filter(None, pair)) for pair in pairs if pair[1])
 
 
 class AskedCells(NamedTuple):
@@ -153,23 +166,67 @@ def _named_rows(
     return leaders if has_all and own - common else ()
 
 
-def table_around(lead: str, text: str, at: int) -> tuple[int, int, str]:
-    """Return where the table around an offset of a text begins and ends, and its header with the line below it.
+def rows_for(query: str, lead: str, text: str, *, most: int) -> str:
+    """Return the header of the first table of a text and its rows from the one that a query asks for.
 
-    The header is in the text or, of a table that begins before the text, in the lead; empty without one.
+    Args:
+        query: A question or search words.
+        lead: What stands above the text.
+        text: The passage.
+        most: Characters of the rows; one row at least is returned.
+
+    Returns:
+        A table in Markdown; empty when there is none, or it follows other text and the query asks for no row.
     """
-    lines = [line.span() for line in re.finditer(r"[^\n]*", text)]
-    place = max(number for number, (start, _) in enumerate(lines) if start <= at)
-    first = last = place
-    while first > 0 and _ROW.match(text, *lines[first - 1]):
-        first -= 1
-    while last + 1 < len(lines) and _ROW.match(text, *lines[last + 1]):
-        last += 1
-    start, end = lines[first][0], lines[last][1]
-    header = header_of(text[start:end])
-    if header:
-        return start + len(header), end, header
-    return start, end, header_of(lead) if first == 0 else ""
+    above, lines = _first_table(text.strip())
+    if not lines:
+        return ""
+    own = header_of("\n".join(lines))
+    header, rows = (
+        own or ("" if above else header_of(lead)),
+        lines[own.count("\n") + 1 if own else 0 :],
+    )
+    cells = [[row[slice(*cell)] for one in read_rows(row) for cell in one.cells] for row in rows]
+    named = [header[slice(*cell)] for one in read_rows(header)[:1] for cell in one.cells]
+    asked = asked_cells(query, words_of(query, [text]), named, cells).rows
+    if above and not asked:
+        return ""
+    first = asked[0] if asked else 0
+    sizes = accumulate(len(row) for row in rows[first:])
+    shown = rows[first : first + max(1, sum(size <= most for size in sizes))]
+    return "\n".join(filter(None, (header, *shown)))
+
+
+def _first_table(text: str) -> tuple[bool, list[str]]:
+    """Return whether anything stands above the first table of a text, and the lines of the table."""
+    lines = text.split("\n")
+    below = list(dropwhile(lambda line: not _is_row(line), lines))
+    return len(below) < len(lines), list(takewhile(_is_row, below))
+
+
+def header_above(lead: str, text: str, quote: str) -> str:
+    """Return the header, with the line below it, of the table whose rows a quote is.
+
+    Args:
+        lead: What stands above the text.
+        text: The passage.
+        quote: Verbatim from it.
+
+    Returns:
+        Empty for a quote that is no row, has its header itself, or is of a table without one.
+    """
+    if not _is_row(quote.partition("\n")[0]) or header_of(quote):
+        return ""
+    above: list[str] = []
+    for line in reversed(text[: text.find(quote)].splitlines()):
+        if not _is_row(line):
+            return header_of("\n".join(reversed(above)))
+        above.append(line)
+    return header_of("\n".join((lead, *reversed(above))))
+
+
+def _is_row(line: str) -> bool:
+    return _ROW.match(line) is not None
 
 
 def header_of(text: str) -> str:

@@ -140,6 +140,8 @@ class NearestPassage(msgspec.Struct, frozen=True, kw_only=True):
     """The document that it is part of."""
     heading: str = ""
     """Nearest heading above it."""
+    lead: str = ""
+    """Header of the table or terms of the definition in which it begins, to be read above it."""
     text: str
     """The whole passage."""
     score: float | None = None

@@ -18,8 +18,6 @@ class Quote(msgspec.Struct, frozen=True):
     """The passage, verbatim from that document."""
     highlights: tuple[tuple[int, int], ...] = ()
     """Offsets in `text` of the words that answer."""
-    lead: str = ""
-    """Header of the table that the text is a row of, with the line below it; empty for other texts."""
 
 
 class Shortfall(msgspec.Struct, frozen=True):
