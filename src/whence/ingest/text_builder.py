@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -40,8 +41,11 @@ LINE_END = "\x0b"
 BREAK = "\f"
 DEFINITION_INDENT = " " * 4
 _BLANK_LINE = "\n\n"
-#: Control characters, surrogates and noncharacters, which damaged files contain.
-_INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+#: Control characters, surrogates and noncharacters, which damaged files contain, and characters that nobody
+#: sees and that part words for a search, such as soft hyphens. Joiners stay: scripts need them.
+_INVALID = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ud800-\udfff\ufffe\uffff]"
+)
 _LINE_ENDS = re.compile("[\n\x0b]")
 
 
@@ -77,6 +81,21 @@ def raised(text: str, before: str) -> str:
     return f"^{bare}" if bare.lstrip("+-\u2212").isalnum() else f"^({bare})"
 
 
+def lowered(text: str, before: str) -> str:
+    """Return lowered text as it stands in a line: a number after a letter as it is, other text after `_`.
+
+    >>> lowered("2", "H"), lowered("2", "101"), lowered("i", "x"), lowered("n+1", "x")
+    ('2', '_2', '_i', '_(n+1)')
+    """
+    bare = text.strip()
+    follows = bool(before) and (before[-1].isalnum() or before[-1] in ")]}")
+    if not bare or not follows:
+        return text
+    if bare.isdecimal() and not before[-1].isdecimal():
+        return bare
+    return f"_{bare}" if bare.isalnum() or bare[0] == "(" else f"_({bare})"
+
+
 class TextBuilder:
     r"""A text with its blocks and places, written in order.
 
@@ -99,6 +118,8 @@ class TextBuilder:
         """Date of the message of what is added next, ISO 8601; empty for none."""
         self.lines: Span = (0, 0)
         """First and last line of what is added next without a line of its own."""
+        self.left_out: Counter[str] = Counter()
+        """What was seen and not taken, by kind in the plural."""
         self._pieces: list[str] = []
         self._length = 0
         self._outline: Outline = []
@@ -269,8 +290,9 @@ class TextBuilder:
         if collapse_spaces(caption):
             named = ((self._length - len(collapse_spaces(caption)), self._length),)
         header: tuple[Span, ...] = ()
-        begin = -1
-        for at, (row, lines_of_row, sheet_row) in enumerate(kept):
+        begin = begin_line = -1
+        for at, (row, (line, last), sheet_row) in enumerate(kept):
+            self.rows = sheet_row
             start = self._write(f"| {' | '.join(row)} |".replace("|  |", "| |"))
             self._separator = "\n"
             if at == 0 and has_header:
@@ -278,19 +300,15 @@ class TextBuilder:
                 self._write("|" + "---|" * len(row))
                 self._separator = "\n"
                 if len(kept) > 1:
-                    begin = start
+                    begin, begin_line = start, line
                     continue
             self._begins_item = True
             leads = self._terms + (header or named if begin < 0 else named)
+            own = (begin if begin >= 0 else start, self._length)
+            self._add_part(own, begin_line if begin >= 0 else line, last, leads)
             if begin >= 0:
-                # The header and the row below it are one part with two places.
-                _, lines_of_header, self.rows = kept[0]
-                self._add_part((begin, self._length), *lines_of_header, leads)
-                self.rows = sheet_row
-                self._add_place(start, *lines_of_row)
-            else:
-                self.rows = sheet_row
-                self._add_part((start, self._length), *lines_of_row, leads)
+                # The first row is part of what the header begins, and has a place of its own.
+                self._add_place(start, line, last)
             begin = -1
         self.rows = (0, 0)
         self._end_block("atomic")
