@@ -40,7 +40,7 @@ def check_answer(text: str, passages: Sequence[Passage]) -> CheckedAnswer:
     supported, nothing = 0, []
     faults: list[tuple[str, str]] = []
     places: list[tuple[int, int]] = []
-    sources = [Source(f"{one.text}\n{section_of(one)}") for one in passages]
+    sources = [Source(f"{one.whole_text}\n{section_of(one)}") for one in passages]
     for claim in read_claims(text):
         cited = [sources[one - 1] for one in claim.markers if 1 <= one <= len(passages)]
         nothing.append(says_nothing(claim.text))

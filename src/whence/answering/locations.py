@@ -18,8 +18,8 @@ async def locate_citations(
 ) -> tuple[Citation, ...]:
     """Return the citations with their locations; a failure degrades, and the answer goes out without them.
 
-    Of a quote that occurs several times in its passage the first one counts. Cost: one request, which reads the
-    cited documents.
+    Of a quote that occurs several times in its passage the first one counts. A quote on several pages has the
+    page of the words that answer. Cost: one request, which reads the cited documents.
     """
     chunk_ids = list(dict.fromkeys(citation.chunk_id for citation in citations))
     if not chunk_ids:
@@ -42,4 +42,5 @@ def _location(citation: Citation, text: object) -> Location | None:
     if offset < 0:
         return None
     start = text.char_start + offset
-    return locate(text.places, start, start + len(citation.quote))
+    words = start + citation.highlights[0][0] if citation.highlights else None
+    return locate(text.places, start, start + len(citation.quote), words=words)

@@ -137,7 +137,7 @@ class PlainServices:
             optional["outdated"] = old
         if on_piece is not None:
             optional |= {"streaming": True, "chunk_callback": on_piece}
-        documents = [one.text for one in passages]
+        documents = [one.whole_text for one in passages]
         self.log("Invoking LLM...")
         self.log("Query: %s; documents: %s", query, documents)
         return await self.prompts.document_prompt(query=query, documents=documents, **optional)

@@ -130,21 +130,26 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
         ("sections", str),
         ("sources", str),
         ("absent", str),
+        ("leads", str),
     )
     for name, item in names:
         value = lists[name] = variables.get(name, ())
         if not isinstance(value, list | tuple) or not set(map(type, value)) <= {item}:
             what = "texts" if item is str else "numbers of documents"
             raise BadInput(f"the prompt variable `{name}` must be a list of {what}")
-    documents, outdated, sections, sources, absent = map(tuple, lists.values())
+    documents, outdated, sections, sources, absent, leads = map(tuple, lists.values())
     if outdated and not 1 <= min(outdated) <= max(outdated) <= len(documents):
         raise BadInput("the prompt variable `outdated` must be a list of numbers of documents")
-    for name, texts in (("sections", sections), ("sources", sources)):
+    for name, texts in (("sections", sections), ("sources", sources), ("leads", leads)):
         if len(texts) not in (0, len(documents)):
             raise BadInput(
                 f"the prompt variable `{name}` has {len(texts)} texts for {len(documents)} documents"
             )
-    framed = numbered_documents(documents, outdated, sections)
+    whole = [
+        f"{lead}\n{text}" if lead else text
+        for lead, text in zip(leads or ("",) * len(documents), documents, strict=True)
+    ]
+    framed = numbered_documents(whole, outdated, sections)
     return WriteRequest(
         template_id=template.template_id,
         query=query,
@@ -152,6 +157,7 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
         outdated=frozenset(outdated),
         sections=sections,
         sources=sources,
+        leads=leads,
         system=template.system,
         prompt=template.prompt.format(query=query, documents=framed, note=_note(absent)),
     )
@@ -245,6 +251,9 @@ def answer_variables(query: str, passages: Sequence[Passage]) -> dict[str, Any]:
     sections = [section_of(one) for one in passages]
     if any(sections):
         variables["sections"] = sections
+    leads = [one.lead for one in passages]
+    if any(leads):
+        variables["leads"] = leads
     sources = [_source(one) for one in passages]
     if any(sources):
         variables["sources"] = sources

@@ -17,6 +17,7 @@ from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import ModelUse
 from whence.provenance.stages import synthesis_triples
 from whence.provenance.terms import answer_uris
+from whence.quoting.tables import header_above
 from whence.retrieval.editions import outdated
 from whence.schema.document_rag import Answer, BestPassage, Citation, NearestPassage, Refusal
 from whence.schema.errors import WhenceError
@@ -109,6 +110,7 @@ def _nearest(passages: Sequence[Passage]) -> tuple[NearestPassage, ...]:
             chunk_id=one.chunk_id,
             document_id=one.document_id,
             heading=str(one.metadata.get("heading") or ""),
+            lead=one.lead,
             text=one.text,
             score=one.score if one.final_score is None else one.final_score,
         )
@@ -293,6 +295,7 @@ def _citation(passage: Passage, quote: Quote) -> Citation:
         chunk_id=passage.chunk_id,
         document_id=passage.document_id,
         quote=quote.text,
+        lead=header_above(passage.lead, passage.text, quote.text),
         highlights=quote.highlights,
         outdated=outdated(metadata),
         **sources,

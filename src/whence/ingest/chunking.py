@@ -4,11 +4,12 @@ A chunk is part of one section; the first chunk of a section begins with its hea
 and code are kept whole if they fit, else they are split between items, rows or paragraphs of code; longer ones
 between sentences or lines, and longer sentences between words. A sentence that ends in a colon stays with what
 it announces. Adjacent chunks of prose overlap by a sentence or two. A chunk that begins inside a table or a
-definition is embedded with the header or the terms.
+definition carries the header or the terms as its lead, and is embedded with them.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -29,8 +30,12 @@ SPECIAL_TOKENS = 2
 _MIN_TOKENS = 16
 #: A longer text, in characters a token of the window, is never tried as one chunk.
 _CHARACTERS_PER_TOKEN = 4.5
+#: Longest lead in characters: each chunk of a table repeats it.
+_MAX_LEAD = 4_000
+#: The line below the header of a table.
+_TABLE_RULE = re.compile(r"\n[ \t]*(\|(?:---\|)+)")
 #: Incremented when the same settings yield other chunks.
-_VERSION = 2
+_VERSION = 3
 
 
 class _Part(NamedTuple):
@@ -137,13 +142,14 @@ class Chunker:
         chunks: list[_ChunkSpan] = []
         borders: list[int] = []
         for section in sections:
-            parts = _parts(document.text, section, cuts, sizes, lead_sizes, self._limit // 4)
+            parts = _parts(document.text, section, cuts, sizes, lead_sizes, self._limit // 2)
             borders += (part.span[0] for part in parts)
             for first, last in _pack(parts, section.budget, self._overlap):
                 leads_of = first.leads if first.lead_tokens else ()
                 chunks.append(_ChunkSpan((first.span[0], last.span[1]), section, leads_of))
         fitted = self._fit(document.text, chunks, sorted(borders))
-        return tuple(_draft(document, chunk) for chunk in fitted)
+        above = _leads_by_offset(document.blocks)
+        return tuple(_draft(document, chunk, above) for chunk in fitted)
 
     def _single_chunk(
         self, document: ParsedDocument, path: tuple[str, ...], blocks: tuple[Block, ...]
@@ -407,7 +413,34 @@ def _outermost(chunks: Iterable[_ChunkSpan]) -> Iterator[_ChunkSpan]:
             yield chunk
 
 
-def _draft(document: ParsedDocument, chunk: _ChunkSpan) -> ChunkDraft:
+def _leads_by_offset(blocks: Iterable[Block]) -> list[tuple[Span, tuple[Span, ...]]]:
+    """Return the parts that have leads, with these, in order."""
+    return [
+        (part, leads)
+        for block in blocks
+        for part, leads in zip(block.parts, block.leads, strict=bool(block.leads))
+        if leads
+    ]
+
+
+def _lead(text: str, start: int, above: Sequence[tuple[Span, tuple[Span, ...]]]) -> str:
+    """Return what stands above an offset; empty when that is longer than a reader wants to read again."""
+    place = bisect_right(above, start, key=lambda one: one[0][0]) - 1
+    if place < 0 or above[place][0][1] <= start:
+        return ""
+    lines = []
+    for begin, end in above[place][1]:
+        rule = _TABLE_RULE.match(text, end)
+        lines.append(text[begin:end] + (f"\n{rule[1]}" if rule else ""))
+    lead = "\n".join(lines)
+    return lead if len(lead) <= _MAX_LEAD else ""
+
+
+def _draft(
+    document: ParsedDocument,
+    chunk: _ChunkSpan,
+    above: Sequence[tuple[Span, tuple[Span, ...]]] = (),
+) -> ChunkDraft:
     start, end = chunk.span
     path = chunk.section.path or (document.title or document.fallback_title,)
     return ChunkDraft(
@@ -416,5 +449,6 @@ def _draft(document: ParsedDocument, chunk: _ChunkSpan) -> ChunkDraft:
         end=end,
         heading=path[-1],
         section_path=" > ".join(path),
+        lead=_lead(document.text, start, above),
         embed_text=_embedded(document.text, chunk) if chunk.section.header or chunk.leads else "",
     )

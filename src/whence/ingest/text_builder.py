@@ -306,6 +306,9 @@ class TextBuilder:
             leads = self._terms + (header or named if begin < 0 else named)
             own = (begin if begin >= 0 else start, self._length)
             self._add_part(own, begin_line if begin >= 0 else line, last, leads)
+            if begin >= 0:
+                # The first row is part of what the header begins, and has a place of its own.
+                self._add_place(start, line, last)
             begin = -1
         self.rows = (0, 0)
         self._end_block("atomic")
@@ -380,12 +383,15 @@ class TextBuilder:
             self._items.append(len(self._parts))
             self._begins_item = False
         self._parts.append(span)
-        if not first:
-            first, last = self.lines
         above = self._terms if leads is None else leads
         self._leads.append(tuple(lead for lead in above if lead[0] < span[0]))
+        self._add_place(span[0], first, last)
+
+    def _add_place(self, start: int, first: int, last: int) -> None:
+        if not first:
+            first, last = self.lines
         place = Place(
-            char_start=span[0],
+            char_start=start,
             line_start=first,
             line_end=max(first, last),
             page=self.page,

@@ -33,6 +33,7 @@ class FrameworkPassage(NamedTuple):
     """0 to 1, higher is better; None for a quote."""
     metadata: dict[str, Any]
     """`document_id`, `title`, `heading`, `source_file`, `source_url`, `location`, the document's own metadata,
+    `lead` where a reader needs what stands above the text, such as the header of its table,
     and `trace_id` of the search or `answer_id` of the answer, which `whence explain` takes."""
 
 
@@ -189,10 +190,16 @@ def _hits(document: dict[str, Any]) -> list[FrameworkPassage]:
                 "location": hit["location"],
                 "weak": hit["weak"],
                 "trace_id": document["trace_id"],
+                **_lead(hit["chunk"]),
             },
         )
         for hit in document["hits"]
     ]
+
+
+def _lead(part: dict[str, Any]) -> dict[str, str]:
+    """Return what stands above a text, such as the header of its table, if anything does."""
+    return {"lead": part["lead"]} if part.get("lead") else {}
 
 
 def _quotes(document: dict[str, Any]) -> list[FrameworkPassage]:
@@ -202,7 +209,7 @@ def _quotes(document: dict[str, Any]) -> list[FrameworkPassage]:
             one["chunk_id"],
             one["quote"],
             None,
-            {name: one[name] for name in kept} | {"answer_id": document["answer_id"]},
+            {name: one[name] for name in kept} | {"answer_id": document["answer_id"]} | _lead(one),
         )
         for one in document["citations"]
     ]

@@ -143,6 +143,9 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Titles and headings above each document, from the outermost in; empty when none is known."""
     sources: tuple[str, ...] = ()
     """What is known of each document beside its text: its id, version and date; empty when nothing is."""
+    leads: tuple[str, ...] = ()
+    """Header of the table or terms of the definition in which each document begins, see `ChunkDraft.lead`;
+    empty when none has any."""
     system: str = ""
     prompt: str = ""
 

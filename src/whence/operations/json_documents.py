@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _CITATION = (
     *("marker", "chunk_id", "document_id", "title", "source_file", "source_url"),
-    *("heading", "quote", "highlights", "outdated"),
+    *("heading", "lead", "quote", "highlights", "outdated"),
 )
 _STAGE = ("stage", "label", "duration_ms", "candidates_in", "candidates_out")
 
@@ -111,15 +111,28 @@ def answer_highlights(answer: Answer) -> list[tuple[int, int]]:
     found: set[tuple[int, int]] = set()
     for citation in answer.citations:
         for start, end in citation.highlights:
-            words = map(re.escape, citation.quote[start:end].split())
-            match = re.search(r"\s+".join(words), answer.text)
-            if (
-                match
-                and match[0]
-                and not any(a < match.end() and match.start() < b for a, b in found)
-            ):
-                found.add(match.span())
+            span = _find_in_text(answer.text, citation.quote, start, end)
+            if span and not any(a < span[1] and span[0] < b for a, b in found):
+                found.add(span)
     return sorted(found)
+
+
+def _find_in_text(text: str, quote: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return where words of a quote stand in a text: in their own line, else anywhere."""
+    first = quote.rfind("\n", 0, start) + 1
+    last = quote.find("\n", end)
+    before, words, after = map(
+        _pattern_of, (quote[first:start], quote[start:end], quote[end : None if last < 0 else last])
+    )
+    match = words and (
+        re.search(f"{before}({words}){after}", text) or re.search(f"({words})", text)
+    )
+    return match.span(1) if match else None
+
+
+def _pattern_of(words: str) -> str:
+    """Return a pattern of words whose line may be broken elsewhere."""
+    return re.sub(r"(?:\\\s)+", r"\\s+", re.escape(words))
 
 
 def result_message(report: SearchReport) -> str:

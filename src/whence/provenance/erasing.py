@@ -197,5 +197,5 @@ def _citation(citation: Citation, is_erased: Callable[[str, str], bool]) -> Cita
     if not is_erased(citation.chunk_id, citation.document_id):
         return citation
     return msgspec.structs.replace(
-        citation, title="", quote=ERASED, highlights=(), heading="", location=None
+        citation, title="", quote=ERASED, lead="", highlights=(), heading="", location=None
     )

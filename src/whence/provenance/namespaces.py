@@ -163,6 +163,11 @@ LOCATION_TERMS = {
     "char_start": WH + "charStart",
     "char_end": WH + "charEnd",
     "anchor": WH + "anchor",
+    "slide": WH + "slide",
+    "sheet": WH + "sheet",
+    "row_start": WH + "rowStart",
+    "row_end": WH + "rowEnd",
+    "message": WH + "messageDate",
 }
 WH_FOUND = WH + "found"
 #: Why there is no answer; its `wh:chunk` and `wh:score` are those of the best passage.

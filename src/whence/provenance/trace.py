@@ -494,10 +494,11 @@ def _read_highlights(node: _Node) -> tuple[tuple[int, int], ...]:
 
 
 def _read_location(node: _Node) -> Location | None:
+    texts = ("anchor", "sheet", "message")
     found: dict[str, Any] = {
-        field: node.integer(term) for field, term in ns.LOCATION_TERMS.items() if field != "anchor"
+        field: (node.text(term) or None) if field in texts else node.integer(term)
+        for field, term in ns.LOCATION_TERMS.items()
     }
-    found["anchor"] = node.text(ns.LOCATION_TERMS["anchor"]) or None
     return Location(**found) if any(value is not None for value in found.values()) else None
 
 

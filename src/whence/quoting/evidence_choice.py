@@ -31,7 +31,7 @@ from whence.quoting.answerability import (
     values_of,
 )
 from whence.quoting.asked import Asked, is_news, read_question, subject_of
-from whence.quoting.evidence_spans import Span, all_spans, overlaps, whole_around
+from whence.quoting.evidence_spans import Span, all_spans, asked_rows, overlaps, whole_around
 from whence.quoting.identifiers import (
     Identifier,
     defines_key,
@@ -39,6 +39,7 @@ from whence.quoting.identifiers import (
     names_value,
     neighbours_in_path,
 )
+from whence.quoting.tables import row_in_words
 from whence.quoting.units import UnitKind
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.normalization import fold
@@ -77,6 +78,8 @@ _ABOUT, _DEFINED, _RELEASE, _DEFAULT, _DOCUMENT = 0.23, 0.17, 0.33, 0.19, 0.045
 #: lists contents; the share of its words that repeat the question; characters of the passage before it.
 _NEWS, _POINTER, _ECHO, _DEPTH = 0.09, 0.3, 0.47, 0.00018
 _KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
+#: Weight of the row of a table that is asked for by its name. Chosen by hand.
+_ROW = 0.15
 #: Weight of a definition where the whole question is the name that it defines. Chosen by hand.
 _ALONE = 0.2
 #: Weight of a sentence that defines what the question asks about. Chosen by hand: few questions do.
@@ -168,10 +171,12 @@ async def choose_evidence(
         reason = f"None of the {len(request.documents)} best passages names {what}."
         return Choice((), 0, 0.0, FLOOR, reason)
     examined = await examine(request.query, spans, words, embedder, reader)
+    asked_for = asked_rows(split_questions(request.query), spans, words)
+    rows = [one for one in spans if _key(one) in asked_for]
     vectors = examined.reading.vectors if examined.reading else None
     best: list[tuple[float, int]] = []
     picked: list[list[_Picked]] = []
-    for scores, order in _weigh(examined, request):
+    for scores, order in _weigh(examined, request, rows):
         chosen = _pick(examined.spans, order, vectors)
         nearest = max(range(len(scores)), key=lambda i: (scores[i], -i))
         best.append((scores[nearest], examined.spans[nearest].document))
@@ -179,7 +184,7 @@ async def choose_evidence(
             picked.append(chosen)
     score, document = max(best, key=lambda pair: pair[0])
     reason = f"The best passage scores {score:.2f}; an answer needs {FLOOR:.2f}."
-    chosen_spans = _within_words(picked, examined.spans, spans)
+    chosen_spans = _within_words(picked, examined.spans, spans, rows)
     return Choice(chosen_spans, document, score, FLOOR, reason)
 
 
@@ -222,14 +227,22 @@ async def examine(
     return Examined(asked, spans, reading, basis_of(reading, words.language))
 
 
-def _weigh(found: Examined, request: WriteRequest) -> list[tuple[list[float], list[float]]]:
-    """Return score and order of each span, for each question in one."""
+def _weigh(
+    found: Examined, request: WriteRequest, rows: Sequence[Span] = ()
+) -> list[tuple[list[float], list[float]]]:
+    """Return score and order of each span, for each question in one; `rows` are the rows that it asks for."""
     weighed = []
     for row, (question, terms) in enumerate(found.parts):
         scores = chances(found.basis, features(terms, found.spans, found.reading, row))
         nearness = _nearness(question, found.spans, found.reading, row)
         alike = found.reading.cosines[row] if found.reading else [0.0] * len(found.spans)
-        weighed.append((scores, _order(question, found.spans, nearness, alike, request)))
+        order = _order(question, found.spans, nearness, alike, request)
+        asked = {_key(one) for one in rows}
+        order = [
+            value + _ROW * (_key(span) in asked)
+            for span, value in zip(found.spans, order, strict=True)
+        ]
+        weighed.append((scores, order))
     return weighed
 
 
@@ -285,27 +298,50 @@ def _texts_of(request: WriteRequest) -> list[str]:
 
 
 def _within_words(
-    parts: Sequence[Sequence[_Picked]], spans: Sequence[Span], everything: Sequence[Span]
+    parts: Sequence[Sequence[_Picked]],
+    spans: Sequence[Span],
+    everything: Sequence[Span],
+    rows: Sequence[Span],
 ) -> tuple[Span, ...]:
     """Return the best span of each part of the question, then others while a reader wants to read them.
 
-    Each is quoted with what its author wrote around it, if that fits.
+    Each is quoted with what its author wrote around it, if that fits; of a table the rows that are asked for.
     """
     kept: list[Span] = []
-    words = 0
+    words = chosen = 0
     for rank, found in enumerate(zip_longest(*parts)):
         for one in filter(None, found):
             allowed = _LONG if one.sure < _LIKELY else _SHORT
-            for span in (whole_around(everything, spans[one.place]), spans[one.place]):
-                count = _words_shown(span, kept)
+            for quoted in _quotable(spans[one.place], everything, rows):
+                count = sum(_words_shown(span, kept) for span in quoted)
                 fits = rank == 0 or words + count <= allowed
-                if fits and not any(overlaps(span, other) for other in kept):
-                    kept.append(span)
+                if fits and not any(overlaps(span, other) for span in quoted for other in kept):
+                    kept += quoted
                     words += count
+                    chosen += 1
                     break
-            if len(kept) == MAX_SPANS:
+            if chosen == MAX_SPANS:
                 return tuple(kept)
     return tuple(kept)
+
+
+def _quotable(
+    one: Span, everything: Sequence[Span], rows: Sequence[Span]
+) -> Sequence[tuple[Span, ...]]:
+    """Return what may be quoted for a span, the best first."""
+    asked = tuple(
+        row
+        for row in rows
+        if row.document == one.document
+        and (overlaps(row, one) or row.unit.context == one.unit.context)
+    )
+    if asked and one.unit.kind in ("row", "table"):
+        return (asked,)
+    return (whole_around(everything, one),), (one,)
+
+
+def _key(span: Span) -> tuple[int, int, int]:
+    return span.document, span.unit.start, span.unit.end
 
 
 def _words_shown(span: Span, before: Sequence[Span]) -> int:
@@ -384,9 +420,12 @@ def _with_plain_periods(question: str) -> str:
 def _text_to_embed(span: Span, asked: frozenset[str], language: str) -> str:
     """Return a span with what stands above it; with its source where the question names a number of that."""
     lead = span.unit.context[-1] if span.unit.context else ""
+    text = span.text
+    if span.unit.kind == "row":
+        lead, text = "", row_in_words(lead, text)
     source = "" if asked.isdisjoint(values_of(span.source, language)) else span.source
-    above = [text.rstrip(":") for text in (source, span.section, lead) if text]
-    return " ".join([*(f"{text}:" for text in above), span.text[:_MAX_CHARACTERS]])
+    above = [one.rstrip(":") for one in (source, span.section, lead) if one]
+    return " ".join([*(f"{one}:" for one in above), text[:_MAX_CHARACTERS]])
 
 
 def _part(query: str, spans: Sequence[Span], words: Words) -> _Part:

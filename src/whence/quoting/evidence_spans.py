@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from whence.models.protocols import WriteRequest
+from whence.quoting.tables import AskedCells, asked_cells, read_rows
 from whence.quoting.units import FENCE_LINE, MAX_WORDS, Unit, split_units
 from whence.text.overlap import Words
 from whence.text.scripts import UNSPACED_RUN, count_words
@@ -53,11 +55,12 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
         request: Passages with the headings above them.
         words: Reads the terms of both.
     """
-    sections = request.sections or ("",) * len(request.documents)
+    without = ("",) * len(request.documents)
+    sections, sources = request.sections or without, request.sources or without
+    leads = request.leads or without
     spans = []
-    sources = request.sources or ("",) * len(request.documents)
-    for number, (text, section, source) in enumerate(
-        zip(request.documents, sections, sources, strict=True)
+    for number, (text, section, source, lead) in enumerate(
+        zip(request.documents, sections, sources, leads, strict=True)
     ):
         headings = tuple(filter(None, section.split(" > ")))
         titles = frozenset(words.of_text(section))
@@ -65,7 +68,7 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
         # A passage without a title is its own heading, and still says something.
         is_own_title = frozenset(words.of_text(text)) <= titles
         # A text that is its own title is no heading.
-        for unit in split_units(text, headings) or split_units(text):
+        for unit in _units_below(lead, text, headings) or split_units(text):
             for one in _narrowed(text, unit):
                 content = text[one.start : one.end]
                 terms = frozenset(words.of_text(content))
@@ -77,6 +80,47 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
                 above = known.union(words.of_text(" ".join(one.context)))
                 spans.append(Span(number, one, content, section, terms, above, source))
     return spans
+
+
+def _units_below(lead: str, text: str, headings: Sequence[str]) -> list[Unit]:
+    """Return the units of a text that continues what its lead begins; the lead is context of the first ones."""
+    if not lead:
+        return split_units(text, headings)
+    offset = len(lead) + 1
+    found: dict[tuple[int, int], Unit] = {}
+    for unit in split_units(f"{lead}\n{text}", headings):
+        start, end = unit.start - offset, unit.end - offset
+        if end <= 0:
+            continue
+        above = (*unit.context, lead) if start < 0 else unit.context
+        found.setdefault((max(0, start), end), Unit(max(0, start), end, unit.kind, above))
+    return list(found.values())
+
+
+def asked_rows(
+    questions: Sequence[str], spans: Sequence[Span], words: Words
+) -> Mapping[tuple[int, int, int], AskedCells]:
+    """Return the rows of tables that a question asks for, by passage, start and end."""
+    tables: defaultdict[tuple[int, tuple[str, ...]], list[Span]] = defaultdict(list)
+    for span in spans:
+        if span.unit.kind == "row":
+            tables[span.document, span.unit.context].append(span)
+    found = {}
+    for (document, context), rows in tables.items():
+        if len(rows) == 1:
+            continue  # the only one is asked for whatever the question
+        header = read_rows(context[-1])[-1:] if context else []
+        named = [context[-1][slice(*cell)] for row in header for cell in row.cells]
+        cells = [
+            [one.text[slice(*cell)] for row in read_rows(one.text) for cell in row.cells]
+            for one in rows
+        ]
+        for question in questions:
+            asked = asked_cells(question, words, named, cells)
+            for at in asked.rows:
+                unit = rows[at].unit
+                found[document, unit.start, unit.end] = asked
+    return found
 
 
 def _letters(text: str) -> int:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import pairwise
 
 from whence.models.protocols import Embedder, SpanReading, WritePiece, WriteRequest
 from whence.quoting.asked import value_spans
 from whence.quoting.evidence_choice import Support, choose_evidence, weigh_document
 from whence.quoting.evidence_spans import Span
+from whence.quoting.tables import asked_cells, header_of, read_rows
 from whence.quoting.units import FENCE_LINE, begins_in_code
 from whence.schema.prompt import PromptResult, Quote, Shortfall
-from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
+from whence.text.overlap import (
+    Words,
+    content_terms,
+    inverse_document_frequencies,
+    overlap,
+    words_of,
+)
 from whence.text.sentences import Sentence, split_sentences
 
 #: The answer when no span is relevant enough; constant, so that programs can recognize it.
@@ -29,6 +37,12 @@ _TAG = re.compile(
 )
 #: A number in brackets, which would look like a marker.
 _LIKE_A_MARKER = re.compile(r"\[(\s*\d[\d\s,;]*)\]")
+
+
+#: The beginning of an item of a list or a row of a table.
+_BEGINS_BLOCK = re.compile(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]|[ \t]*\|")
+#: Least width of wrapped text in characters, and how far its lines may end before that.
+_LEAST_WIDTH, _RAGGED = 50, 12
 
 
 class ExtractiveWriter:
@@ -60,8 +74,13 @@ class ExtractiveWriter:
         else:
             choice = await choose_evidence(request, self._embedder, self._reader)
             spans = choice.spans if choice else ()
+            words = words_of(request.query, request.documents)
             quotes = [
-                Quote(one.document + 1, one.text, tuple(_highlights(request.query, one.text)))
+                Quote(
+                    one.document + 1,
+                    one.text,
+                    tuple(_highlights(request.query, words, one)),
+                )
                 for one in spans
             ]
             pieces = list(_pieces(spans)) or [NOTHING_FOUND]
@@ -93,17 +112,38 @@ class ExtractiveWriter:
 def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:
     """Yield each span under the path of its headings; a path that the span before had is not repeated."""
     before = ""
-    for number, span in enumerate(spans):
+    for number, (span, text) in enumerate(_shown(spans)):
         path = _path(span)
         lines = [path, ""] if path and path != before else []
         before = path
-        header = span.unit.context[-1] if span.unit.kind == "row" and span.unit.context else ""
-        text = _dedented(span)
-        body = _rendered(f"{header}\n{text}" if header.startswith("|") else text)
+        body = _rendered(text)
         ends_in_block = body.endswith(("```", "~~~", "|"))
         marker = f"[{span.document + 1}]"
         lines += [body, marker] if ends_in_block else [f"{body} {marker}"]
         yield ("\n\n" if number else "") + "\n".join(lines)
+
+
+def _shown(spans: Sequence[Span]) -> Iterator[tuple[Span, str]]:
+    """Yield each span with its text as it is shown: rows below their header, those of one table together."""
+    place = 0
+    while place < len(spans):
+        span = spans[place]
+        header = header_of(span.unit.context[-1]) if _is_table(span) and span.unit.context else ""
+        lines = [header, _dedented(span)] if header else [_dedented(span)]
+        place += 1
+        while header and place < len(spans) and _continues(span, spans[place]):
+            lines.append(spans[place].text)
+            place += 1
+        yield span, "\n".join(lines)
+
+
+def _continues(span: Span, other: Span) -> bool:
+    """Return whether two spans are rows of one table."""
+    return (
+        other.document == span.document
+        and other.unit.kind == span.unit.kind == "row"
+        and other.unit.context == span.unit.context
+    )
 
 
 def _path(span: Span) -> str:
@@ -148,22 +188,64 @@ def _rendered(text: str) -> str:
 
 def _rendered_prose(text: str) -> str:
     lines: list[str] = []
+    paragraph: list[str] = []
     for line in text.split("\n"):
-        begins = re.match(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]|[ \t]*\|", line)
+        begins = _BEGINS_BLOCK.match(line)
         indent = len(line) - len(line.lstrip())
-        before = lines[-1] if lines else ""
+        before = paragraph[-1] if paragraph else ""
         deeper = indent > len(before) - len(before.lstrip())
-        if lines and before.strip() and line.strip() and not begins and not deeper:
-            lines[-1] = f"{before.rstrip()} {line.strip()}"
-        else:
-            lines.append(line.rstrip())
+        if not before.strip() or not line.strip() or begins or deeper:
+            lines += _unwrapped(paragraph)
+            paragraph = []
+        paragraph.append(line.rstrip())
+    lines += _unwrapped(paragraph)
     text = _LIKE_A_MARKER.sub(r"(\1)", "\n".join(lines))
     parts = _CODE_SPAN.split(text)
     parts[::2] = [_TAG.sub(r"`\g<0>`", part) for part in parts[::2]]
     return "".join(parts)
 
 
-def _highlights(question: str, quote: str) -> Iterator[tuple[int, int]]:
+def _unwrapped(lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines of a paragraph as one if they were wrapped to fill a width.
+
+    Lines of code, verse and addresses end where their author ended them: there the next word would have fitted.
+    """
+    width = max(map(len, lines), default=0)
+    followed = ((line, below.split(maxsplit=1)[0]) for line, below in pairwise(lines))
+    if len(lines) < 2 or width < _LEAST_WIDTH:
+        return lines
+    if not all(len(line) + 1 + len(word) > width - _RAGGED for line, word in followed):
+        return lines
+    return [" ".join([lines[0], *(line.strip() for line in lines[1:])])]
+
+
+def _is_table(span: Span) -> bool:
+    return span.unit.kind in ("row", "table")
+
+
+def _highlights(question: str, words: Words, span: Span) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of the words that answer in the text of a span."""
+    if _is_table(span):
+        yield from _asked_cells(question, words, span)
+    else:
+        yield from _said(question, span.text)
+
+
+def _asked_cells(question: str, words: Words, span: Span) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of the cells that a question asks for; of their row when it names no column."""
+    above = header_of(span.unit.context[-1]) if span.unit.context else ""
+    header = above or header_of(span.text)
+    rows = read_rows(span.text)[0 if above or not header else 1 :]
+    named = [header[slice(*cell)] for row in read_rows(header)[:1] for cell in row.cells]
+    cells = [[span.text[slice(*cell)] for cell in row.cells] for row in rows]
+    asked = asked_cells(question, words, named, cells)
+    for place in asked.rows:
+        row = rows[place].cells
+        found = [row[at] for at in asked.columns if at < len(row) and row[at][0] < row[at][1]]
+        yield from found or [(row[0][0], row[-1][1])]
+
+
+def _said(question: str, quote: str) -> Iterator[tuple[int, int]]:
     """Yield the offsets of the words that answer: the nearest of several sentences, values in a single one."""
     sentences = [one for one in split_sentences(quote) if one.kind != "heading"]
     if not sentences:

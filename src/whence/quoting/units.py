@@ -23,6 +23,10 @@ MAX_WORDS = 90
 #: Most lines of code that are quoted with their lead-in.
 _MAX_CODE_LINES = 40
 
+#: Most words of a caption.
+_CAPTION_WORDS = 20
+_SENTENCE_ENDS = ".!?\u2026\u3002"
+
 _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 #: The line before or after code in a text.
@@ -265,12 +269,20 @@ def _group(text: str, nodes: Sequence[_Node], place: int) -> list[_Node]:
     kinds = {"item": ("item",), "header": ("row",), "row": ("row",), "code": ()}
     if kind not in kinds:
         return []
-    if first == "prose" and kind != "code" and not _announces(text, nodes[place - 1]):
+    lead = nodes[place - 1]
+    named = kind == "header" and _names_table(text, lead)
+    if first == "prose" and kind != "code" and not named and not _announces(text, lead):
         return []
     end = place + 1
     while end < len(nodes) and nodes[end].block.kind in kinds[kind]:
         end += 1
     return list(nodes[place:end])
+
+
+def _names_table(text: str, node: _Node) -> bool:
+    """Return whether a paragraph above a table is its caption: short, and no sentence."""
+    said = text[node.block.start : node.block.end]
+    return count_words(said) <= _CAPTION_WORDS and said[-1:] not in _SENTENCE_ENDS
 
 
 def _announces(text: str, node: _Node) -> bool:

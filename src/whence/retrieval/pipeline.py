@@ -368,6 +368,7 @@ def with_text(passage: Passage, text: ChunkText) -> Passage:
         passage,
         document_id=text.document_id,
         text=text.content,
+        lead=text.lead,
         metadata=text.metadata,
         digest=text.digest,
         token_codes=text.token_codes,
@@ -429,7 +430,9 @@ def _result(
         similarity_score=score,
         document_id=one.document_id,
         duplicates=duplicates,
-        chunk=RetrievedChunk(id=one.chunk_id, content=one.text, metadata=dict(one.metadata)),
+        chunk=RetrievedChunk(
+            id=one.chunk_id, content=one.text, lead=one.lead, metadata=dict(one.metadata)
+        ),
         score_breakdown={
             "dense_score": one.dense_score,
             "sparse_score": one.sparse_score,

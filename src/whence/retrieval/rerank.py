@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from whence.schema.errors import InternalError
+from whence.schema.ingest import words_of_lead
 from whence.schema.passages import Passage
 from whence.schema.rerank import RerankerResult, RerankRequest, RerankResponse
 
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 SEARCH_POOL = 60
 
 
-def text_to_read(content: str, metadata: Mapping[str, Any]) -> str:
-    """Return what a reranker reads of a chunk: title and heading before the text, as when it was embedded.
+def text_to_read(content: str, metadata: Mapping[str, Any], lead: str = "") -> str:
+    """Return what a reranker reads of a chunk: title, heading and lead before the text, as it was embedded.
 
     A title or heading that the text begins with is not repeated. Without titles the local model lost 3 points
     of nDCG@10 on abstracts whose titles state the finding.
     """
-    text = content
+    text = "\n".join((*words_of_lead(lead), content))
     title, heading = metadata.get("title"), metadata.get("heading")
     for name in (heading, title) if heading != title else (title,):
         if isinstance(name, str) and name and not content.startswith(name):

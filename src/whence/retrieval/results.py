@@ -21,6 +21,9 @@ class RetrievedChunk(msgspec.Struct, frozen=True, kw_only=True):
     """IRI of the chunk."""
     content: str
     """The text."""
+    lead: str = ""
+    """Header of the table or terms of the definition in which it begins; `lead`, a line end and `content` are
+    what a reader needs."""
     metadata: dict[str, Any]
     """`source_file`, `source_url`, `section_path`, `header_path`, `heading`, `chunk_index`, and the
     document's own metadata."""

@@ -394,7 +394,7 @@ class RetrievalClients:
             documents=tuple(
                 RerankItem(
                     id=str(place),
-                    text=text_to_read(one.text, one.metadata),
+                    text=text_to_read(one.text, one.metadata, one.lead),
                     retrieval_score=score,
                     token_codes=one.token_codes,
                 )

@@ -63,6 +63,9 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Nearest heading above the passage."""
     quote: str = ""
     """The passage, verbatim."""
+    lead: str = ""
+    """Header of the table that the quote is a row of: `lead`, a line end and `quote` are a table in Markdown.
+    Empty for other quotes."""
     highlights: tuple[tuple[int, int], ...] = ()
     """Offsets in `quote`, `(start, end)`, of the words that answer; in order, not overlapping."""
     outdated: str = ""
@@ -137,6 +140,8 @@ class NearestPassage(msgspec.Struct, frozen=True, kw_only=True):
     """The document that it is part of."""
     heading: str = ""
     """Nearest heading above it."""
+    lead: str = ""
+    """Header of the table or terms of the definition in which it begins, to be read above it."""
     text: str
     """The whole passage."""
     score: float | None = None

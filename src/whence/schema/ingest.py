@@ -29,6 +29,18 @@ class ChunkDraft(Message, frozen=True, kw_only=True):
     """Text to embed and search when it is more than `content`, e.g. with title and heading in front."""
     page: int = 0
     """First page, from 1; 0 when the document has no pages."""
+    lead: str = ""
+    """Caption and header of the table, or terms of the definition, in which it begins, if they stand before it;
+    a table's header ends with the line below it, so that `lead` and `content` are a table in Markdown."""
+
+
+def words_of_lead(lead: str) -> tuple[str, ...]:
+    r"""Return the lines of a lead without the line below a table's header.
+
+    >>> words_of_lead("Prices\n| Item | Euro |\n|---|---|")
+    ('Prices', '| Item | Euro |')
+    """
+    return tuple(line for line in lead.split("\n") if line.strip("|- "))
 
 
 class DocumentDraft(Message, frozen=True, kw_only=True):

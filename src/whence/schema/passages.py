@@ -46,10 +46,17 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Chunk of another edition of the document, the newest or the one asked for, which goes before it."""
     text: str = ""
     """Its text, verbatim; empty until it is read. No trace has it, nor what follows."""
+    lead: str = ""
+    """Header of the table or terms of the definition in which its text begins, see `ChunkDraft.lead`."""
     metadata: Mapping[str, Any] = {}
     """Metadata of the chunk; empty when its source is not known."""
     token_codes: bytes = b""
     """Its token vectors for the reranker; empty when none are kept."""
+
+    @property
+    def whole_text(self) -> str:
+        """The text below what stands above it, as a reader needs it."""
+        return f"{self.lead}\n{self.text}" if self.lead else self.text
 
     @property
     def order_score(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from datetime import date
 from operator import attrgetter
 from typing import Any
 
@@ -66,11 +67,17 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Date of the message, ISO 8601."""
 
     def label(self) -> str:
-        """Return the place as it follows the name of a file: ` p. 23`, `:412`, ` slide 4`, or nothing."""
+        """Return the place as it follows the name of a file: ` p. 23`, `:412`, ` slide 4`, or nothing.
+
+        >>> Location(sheet="Budget", row_start=12, row_end=12).label()
+        ' sheet "Budget" row 12'
+        >>> Location(message="2026-03-03T09:15:00+01:00").label()
+        ' message of 3 March 2026'
+        """
         if self.sheet:
-            return f" sheet {self.sheet!r}{self._rows()}"
+            return f' sheet "{self.sheet}"{self._rows()}'
         if self.message:
-            return f" message of {self.message}"
+            return f" message of {_day(self.message)}"
         if self.slide:
             return f" slide {self.slide}"
         if self.page:
@@ -83,6 +90,18 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.row_end in (None, self.row_start):
             return f" row {self.row_start}"
         return f" rows {self.row_start}-{self.row_end}"
+
+
+_MONTHS = "January February March April May June July August September October November December"
+
+
+def _day(moment: str) -> str:
+    """Return the day of an ISO 8601 moment in words; another text as it is."""
+    try:
+        day = date.fromisoformat(moment[:10])
+    except ValueError:
+        return moment
+    return f"{day.day} {_MONTHS.split()[day.month - 1]} {day.year}"
 
 
 class StoredPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -117,9 +136,9 @@ class DocumentText(msgspec.Struct, frozen=True, kw_only=True):
     """The document's own metadata."""
 
 
-def locate(places: Sequence[Place], start: int, end: int) -> Location:
+def locate(places: Sequence[Place], start: int, end: int, *, words: int | None = None) -> Location:
     """Return where a span of a stored text stands, its offsets included; arguments as of `place_of`."""
-    place = place_of(places, start, end) or Place(char_start=start)
+    place = place_of(places, start, end, words=words) or Place(char_start=start)
     return Location(
         page=place.page or None,
         line_start=place.line_start or None,
@@ -135,26 +154,30 @@ def locate(places: Sequence[Place], start: int, end: int) -> Location:
     )
 
 
-def place_of(places: Sequence[Place], start: int, end: int) -> Place | None:
+def place_of(
+    places: Sequence[Place], start: int, end: int, *, words: int | None = None
+) -> Place | None:
     """Return where a span of a stored text stands in the file; None when that is not known.
 
     Lines and rows reach from the first to the last of all places in the span, rows within one sheet. The rest
-    is that of its start.
+    is that of its start, or of the words that it is read for.
     Cost: logarithmic in the places, linear in those of the span.
 
     Args:
         places: Of the document, by offset.
         start: Offset of the first character of the span.
         end: Offset after its last character.
+        words: Offset of the words in it that answer.
     """
     first = bisect_right(places, start, key=_OFFSET) - 1
     if first < 0:
         return None
     inside = places[first : max(first + 1, bisect_left(places, end, key=_OFFSET))]
+    read = places[bisect_right(places, start if words is None else words, key=_OFFSET) - 1]
     lined = [place for place in inside if place.line_start]
-    rows = [place for place in inside if place.row_start and place.sheet == places[first].sheet]
+    rows = [place for place in inside if place.row_start and place.sheet == read.sheet]
     return msgspec.structs.replace(
-        places[first],
+        read,
         char_start=start,
         row_start=min((place.row_start for place in rows), default=0),
         row_end=max((place.row_end for place in rows), default=0),

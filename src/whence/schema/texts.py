@@ -26,6 +26,8 @@ class ChunkText(Message, frozen=True, kw_only=True, gc=False):
     metadata: dict[str, Any] = {}
     """`source_file`, `source_url`, `section_path`, `header_path`, `heading`, `chunk_index`, and the
     document's own metadata."""
+    lead: str = ""
+    """Header of the table or terms of the definition in which it begins, see `ChunkDraft.lead`."""
     digest: str = ""
     """SHA-256 of `content` in UTF-8, hexadecimal."""
     tokens: int | None = None

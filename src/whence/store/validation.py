@@ -134,7 +134,8 @@ def _check_draft_texts(draft: DocumentDraft, name: str) -> None:
     check_tags(draft.tags, name)
     check_texts((*draft.gaps, *(place.anchor for place in draft.places)), f"the text of {name}")
     for chunk in draft.chunks:
-        check_texts((chunk.content, chunk.heading, chunk.section_path, chunk.embed_text), name)
+        texts = (chunk.content, chunk.heading, chunk.section_path, chunk.embed_text, chunk.lead)
+        check_texts(texts, name)
 
 
 def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocument]) -> None:

@@ -125,6 +125,7 @@ class MemoryCollection:
                 chunk_id=chunk_key(self.info.name, draft.document_id, index),
                 document_id=draft.document_id,
                 content=chunk.content,
+                lead=chunk.lead,
                 metadata=chunk_metadata(draft, chunk, index),
                 digest=content_digest(chunk.content),
                 token_codes=code,

@@ -34,8 +34,8 @@ REQUESTED_CHUNKS = (
     + f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
 )
 _TEXTS = (
-    "SELECT c.chunk_key, d.document_id, c.index, c.content, c.digest, c.heading, c.section_path, c.page,"
-    f" d.title, d.source_file, d.source_url, d.metadata, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
+    "SELECT c.chunk_key, d.document_id, c.index, c.content, c.lead, c.digest, c.heading, c.section_path,"
+    f" c.page, d.title, d.source_file, d.source_url, d.metadata, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
 )
 _CODES = f"SELECT c.chunk_key, k.codes, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} JOIN chunk_codes k ON k.ord = c.ord"
 _VISIBLE = f"SELECT c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
@@ -195,6 +195,7 @@ def _text(row: Any) -> ChunkText:
         chunk_id=row["chunk_key"],
         document_id=row["document_id"],
         content=row["content"],
+        lead=row["lead"],
         metadata=chunk_metadata(row_document(row), chunk, row["index"]),
         digest=row["digest"],
     )

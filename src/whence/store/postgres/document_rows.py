@@ -18,7 +18,7 @@ _DOCUMENT_COLUMNS = (
 )  # fmt: skip
 _CHUNK_COLUMNS = (
     "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
-    "heading", "section_path", "span_start", "span_end", "embed_text", "page",
+    "heading", "section_path", "span_start", "span_end", "embed_text", "page", "lead",
 )  # fmt: skip
 #: `OFFSET 0` makes the server look the sequence up once, not for every number.
 _RESERVE = """
@@ -110,4 +110,5 @@ def _chunk_rows(
                 chunk.end,
                 chunk.embed_text,
                 chunk.page,
+                chunk.lead,
             )

@@ -47,9 +47,10 @@ WITH kept AS (
     WHERE x.collection_id = $1 AND x.version = $2 AND x.kind IN ('c', 'r')
     RETURNING id, document_id
 )
-INSERT INTO former_chunk
+INSERT INTO former_chunk (document, index, content, heading, section_path, span_start, span_end, embed_text, page,
+    e, codes, lead)
 SELECT k.id, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end, c.embed_text, c.page, v.e,
-    t.codes
+    t.codes, c.lead
 FROM kept k JOIN document d ON d.collection_id = $1 AND d.document_id = k.document_id
 JOIN chunk c ON c.document = d.id JOIN chunk_vec v ON v.ord = c.ord LEFT JOIN chunk_codes t ON t.ord = c.ord
 """
@@ -95,12 +96,12 @@ SELECT d.*, {DOCUMENT_TAGS} FROM d{TAGS_JOIN} ORDER BY d.document_id
 _EXPECTED = f"SELECT count(*) FROM ({_THEN}) visible"  # noqa: S608 - only constants
 _CHUNKS = """
 SELECT c.document, false AS former, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end,
-    c.embed_text, c.page, v.e, t.codes
+    c.embed_text, c.page, v.e, t.codes, c.lead
 FROM chunk c JOIN chunk_vec v ON v.ord = c.ord LEFT JOIN chunk_codes t ON t.ord = c.ord
 WHERE c.document = ANY($1::bigint[])
 UNION ALL
 SELECT c.document, true, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end,
-    c.embed_text, c.page, c.e, c.codes
+    c.embed_text, c.page, c.e, c.codes, c.lead
 FROM former_chunk c WHERE c.document = ANY($2::bigint[])
 ORDER BY 1, 2, 3
 """
@@ -193,6 +194,7 @@ def _document(row: Any, chunks: Sequence[Any], dimension: int) -> EmbeddedDocume
                 section_path=one["section_path"],
                 embed_text=one["embed_text"],
                 page=one["page"],
+                lead=one["lead"],
             )
             for one in chunks
         ),

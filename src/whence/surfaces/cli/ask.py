@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Container
 from functools import partial
-from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -136,12 +135,17 @@ def _styled(answer: Answer) -> Text:
 
 def _print_nearest(answer: Answer, out: Console) -> None:
     """Print the passages beside a refusal, headed as what they are."""
+    from rich.text import Text
+
+    from whence.surfaces.cli.markdown_tables import Indented, with_tables
+
     if answer.nearest:
         out.print("\nNearest passages", style="bold")
     for one in answer.nearest:
         name = " > ".join(filter(None, (one.document_id, one.heading)))
         out.print(name, markup=False, style="dim")
-        out.print(indent(printable(one.text.strip()), "  "), markup=False, highlight=False)
+        for part in with_tables(Text("\n".join(filter(None, (one.lead, one.text.strip()))))):
+            out.print(Indented(part, 2), end="")
 
 
 def print_answer(
@@ -155,11 +159,12 @@ def print_answer(
     """Print an answer as text; `find` returns the path of a source file, for a link."""
     from rich.text import Text
 
+    from whence.surfaces.cli.markdown_tables import with_tables
     from whence.surfaces.cli.safe_console import source_link
 
     note_corrections(answer.question_used, answer.corrections)
     if not text_printed:
-        out.print(_styled(answer), soft_wrap=False)
+        out.print(*with_tables(_styled(answer)), sep="\n", soft_wrap=False)
     if answer.refusal is not None:
         out.print(answer.refusal.reason, markup=False, style="dim")
     _print_nearest(answer, out)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from whence.retrieval.results import SearchReport
+    from whence.retrieval.results import RetrievedChunk, SearchReport
 
 _PREVIEW_CHARACTERS = 300
 
@@ -79,7 +79,7 @@ def _print(
         return
     note_corrections(report.question_used, report.corrections)
     if report.results:
-        _print_hits(report)
+        _print_hits(query, report)
     else:
         note(message or result_message(report))
     best = report.best_score
@@ -93,13 +93,14 @@ def _print(
         note(f"note: {fault.label}: {fault.reason}")
 
 
-def _print_hits(report: SearchReport) -> None:
+def _print_hits(query: str, report: SearchReport) -> None:
     from rich.markup import escape
     from rich.padding import Padding
     from rich.text import Text
 
     from whence.retrieval.editions import outdated
     from whence.retrieval.results import WEAK_SCORE
+    from whence.surfaces.cli.markdown_tables import Indented, with_tables
 
     out = console()
     weak = False
@@ -113,14 +114,29 @@ def _print_hits(report: SearchReport) -> None:
         reason = outdated(hit.chunk.metadata)
         old = f" [yellow](out of date: {escape(reason)})[/]" if reason else ""
         out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{former}{old}")
-        text = " ".join(_without_heading(hit.chunk.content, hit.chunk.metadata).split())
-        rest = "…" if len(text) > _PREVIEW_CHARACTERS else ""
-        preview = Text(text[:_PREVIEW_CHARACTERS] + rest)
-        out.print(Padding(preview, (0, 0, 0, 3), expand=False))
+        for part in with_tables(Text(_preview(query, hit.chunk))):
+            out.print(Indented(part, 3), end="")
         if others := dict.fromkeys(one.document_id for one in hit.duplicates):
             same = Text(f"The same in {', '.join(others)}", style="dim")
             out.print(Padding(same, (0, 0, 0, 3), expand=False))
         out.print()
+
+
+def _preview(query: str, chunk: RetrievedChunk) -> str:
+    """Return the beginning of a passage, or the rows of its table that fit best below their header."""
+    from whence.quoting.tables import rows_for
+
+    text = _without_heading(chunk.content, chunk.metadata)
+    if table := rows_for(query, chunk.lead, text, most=_PREVIEW_CHARACTERS):
+        return table
+    lines = "\n".join(line.rstrip() for line in text.split("\n") if line.strip())
+    if len(lines) <= _PREVIEW_CHARACTERS:
+        return lines
+    begun, _, last = lines[:_PREVIEW_CHARACTERS].rpartition("\n")
+    # Half of a row says nothing.
+    return (
+        f"{begun}\n\u2026" if last.lstrip().startswith("|") else f"{begun}\n{last}\u2026".lstrip()
+    )
 
 
 def _without_heading(content: str, metadata: Mapping[str, Any]) -> str:

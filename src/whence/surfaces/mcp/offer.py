@@ -128,7 +128,7 @@ def _result(hit: Mapping[str, Any], collection: str) -> dict[str, Any]:
         "id": chunk["id"],
         "title": f"{title}: {heading}" if heading and heading != title else title,
         "url": _url(metadata.get("source_url"), collection, hit["document_id"]),
-        "text": chunk["content"],
+        "text": "\n".join(filter(None, (chunk.get("lead"), chunk["content"]))),
     }
 
 

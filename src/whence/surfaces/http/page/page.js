@@ -117,7 +117,7 @@ function showAnswer(answer) {
     return marker && known.has(Number(marker[1]))
       ? make("a", { href: `#source-${marker[1]}`, textContent: part }) : part;
   });
-  $("answer").replaceChildren(...withMarks(answer, linked));
+  $("answer").replaceChildren(...rendered(answer.answer, marksOf(answer), linked));
   if (answer.refusal) $("answer").append(make("p", { className: "place", textContent: answer.refusal.reason }));
   showNotes(answer.degraded, answer);
   const { citations, nearest = [] } = answer;
@@ -125,8 +125,7 @@ function showAnswer(answer) {
   $("list-title").hidden = citations.length + nearest.length === 0;
   for (const one of nearest) {
     const place = make("span", { className: "place", textContent: one.heading });
-    const quote = make("blockquote", { textContent: one.text });
-    $("list").append(make("li", {}, source(one.document_id), " ", place, quote));
+    $("list").append(make("li", {}, source(one.document_id), " ", place, passage(one.lead, one.text)));
   }
   const seen = new Set();
   for (const citation of citations) {
@@ -134,7 +133,7 @@ function showAnswer(answer) {
       source(citation.document_id, citation.source_url, citation.location.anchor), " ",
       make("span", { className: "place", textContent: [placeOf(citation.location), citation.heading].filter(Boolean).join(" · ") }));
     if (citation.outdated) item.append(make("span", { className: "old", textContent: ` out of date: ${citation.outdated}` }));
-    if (citation.quote) item.append(quoteOf(citation));
+    if (citation.quote) item.append(passage(citation.lead, citation.quote, marksOf(citation)));
     // A marker links to the first of its quotes.
     if (!seen.has(citation.marker)) item.id = `source-${citation.marker}`;
     seen.add(citation.marker);
@@ -142,39 +141,129 @@ function showAnswer(answer) {
   }
 }
 
-/** Return the page or line of a quote in words. */
-function placeOf({ page, line_start }) {
-  return page ? `p. ${page}` : line_start ? `line ${line_start}` : "";
+/** Return the place of a quote in words: sheet and rows, message, slide, page or line. */
+function placeOf({ sheet, row_start: first, row_end: last, message, slide, page, line_start: line }) {
+  const rows = !first ? "" : last && last !== first ? ` rows ${first}-${last}` : ` row ${first}`;
+  if (sheet) return `sheet "${sheet}"${rows}`;
+  if (message) return `message of ${dayOf(message)}`;
+  return slide ? `slide ${slide}` : page ? `p. ${page}` : line ? `line ${line}` : "";
 }
 
-/** Return an answer's text with the words that answer in bold, and sentences without support marked. */
-function withMarks({ answer, highlights, unsupported }, linked) {
-  const characters = [...answer];
-  const marks = [...highlights.map((one) => [...one, "b"]), ...unsupported.map((one) => [...one, "mark"])]
+/** Return the day of an ISO 8601 moment in words, whatever the time zone of the reader. */
+function dayOf(moment) {
+  const day = new Date(`${moment.slice(0, 10)}T00:00:00Z`);
+  const options = { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" };
+  return Number.isNaN(day.getTime()) ? moment : day.toLocaleDateString("en-GB", options);
+}
+
+/** Return the words that answer, and the sentences without support, as `[start, end, tag]` in order. */
+function marksOf({ highlights, unsupported = [] }) {
+  return [...highlights.map((one) => [...one, "b"]), ...unsupported.map((one) => [...one, "mark"])]
     .sort((a, b) => a[0] - b[0]);
+}
+
+/** Return nodes of a stretch of a text with its marks. Offsets count code points, not UTF-16 units. */
+function marked(characters, marks, from, to, linked) {
   const nodes = [];
-  let at = 0;
+  let at = from;
   for (const [start, end, tag] of marks) {
-    if (start < at) continue;
+    if (start < at || end > to) continue;
     const title = tag === "mark" ? "No passage that it cites supports this sentence." : "";
     nodes.push(...linked(characters.slice(at, start).join("")),
       make(tag, { title }, ...linked(characters.slice(start, end).join(""))));
     at = end;
   }
-  return [...nodes, ...linked(characters.slice(at).join(""))];
+  return [...nodes, ...linked(characters.slice(at, to).join(""))];
 }
 
-/** Return a quote with the words that answer in bold. Offsets count code points, not UTF-16 units. */
-function quoteOf({ quote, highlights }) {
-  const characters = [...quote];
-  const block = make("blockquote");
-  let at = 0;
-  for (const [start, end] of highlights) {
-    block.append(characters.slice(at, start).join(""), make("b", { textContent: characters.slice(start, end).join("") }));
-    at = end;
+const ROW = /^\s*\|.*\|\s*$/;
+const RULE = /^\s*\|(\s*:?-{3,}:?\s*\|)+\s*$/;
+const FENCE = /^\s*(```|~~~)/;
+
+/** Return the lines of a text, each with the offset of its first character. */
+function linesOf(characters) {
+  let start = 0;
+  return characters.join("").split("\n").map((text) => {
+    const line = { text, start, end: start + [...text].length };
+    start = line.end + 1;
+    return line;
+  });
+}
+
+/** Return nodes of a text with its marks; tables of Markdown become tables, fenced code becomes code. */
+function rendered(text, marks = [], linked = (words) => [words]) {
+  const characters = [...text];
+  const lines = linesOf(characters);
+  const nodes = [];
+  let plain = 0; // first line that is not in a node yet
+  const flush = (upto) => {
+    if (upto > plain) nodes.push(...marked(characters, marks, lines[plain].start, lines[upto - 1].end, linked));
+  };
+  for (let at = 0; at < lines.length;) {
+    let end = at;
+    const isCode = FENCE.test(lines[at].text);
+    if (isCode) {
+      end = lines.findIndex((line, place) => place > at && FENCE.test(line.text)) + 1 || lines.length;
+    } else {
+      while (end < lines.length && ROW.test(lines[end].text)) end += 1;
+    }
+    if (end > at) {
+      flush(at);
+      if (isCode) nodes.push(codeOf(characters, marks, lines.slice(at, end)));
+      else nodes.push(tableOf(characters, marks, lines.slice(at, end), linked));
+      plain = end;
+    }
+    at = Math.max(end, at + 1);
   }
-  block.append(characters.slice(at).join(""));
-  return block;
+  flush(lines.length);
+  return nodes;
+}
+
+function codeOf(characters, marks, [, ...lines]) {
+  const body = lines.length && FENCE.test(lines.at(-1).text) ? lines.slice(0, -1) : lines;
+  const code = make("code");
+  if (body.length) code.append(...marked(characters, marks, body[0].start, body.at(-1).end, (words) => [words]));
+  return make("pre", {}, code);
+}
+
+/** Return a table; a row with words that answer is marked. */
+function tableOf(characters, marks, lines, linked) {
+  const hasHeader = lines.length > 1 && RULE.test(lines[1].text);
+  const table = make("table");
+  for (const [place, line] of lines.entries()) {
+    if (RULE.test(line.text)) continue;
+    const isHead = hasHeader && place === 0;
+    const answers = marks.some(([start, end, tag]) => tag === "b" && start < line.end && line.start < end);
+    const row = make("tr", { className: answers ? "cited" : "" });
+    for (const [start, end] of cellsOf(characters, line)) {
+      row.append(make(isHead ? "th" : "td", {}, ...marked(characters, marks, start, end, linked)));
+    }
+    table.append(make(isHead ? "thead" : "tbody", {}, row));
+  }
+  return table;
+}
+
+/** Return the offsets of the cells of a row; a bar inside of a cell has no space beside it. */
+function cellsOf(characters, { start, end }) {
+  const isSpace = (at) => at < start || at >= end || /\s/.test(characters[at]);
+  const bars = [];
+  for (let at = start; at < end; at += 1) {
+    if (characters[at] === "|" && isSpace(at - 1) && isSpace(at + 1)) bars.push(at);
+  }
+  return bars.slice(1).map((bar, place) => trimmed(characters, bars[place] + 1, bar));
+}
+
+function trimmed(characters, start, end) {
+  while (start < end && /\s/.test(characters[start])) start += 1;
+  while (end > start && /\s/.test(characters[end - 1])) end -= 1;
+  return [start, end];
+}
+
+/** Return a passage below what stands above it. */
+function passage(lead, text, marks = []) {
+  const offset = lead ? [...lead].length + 1 : 0;
+  const moved = marks.map(([start, end, tag]) => [start + offset, end + offset, tag]);
+  return make("blockquote", {}, ...rendered(lead ? `${lead}\n${text}` : text, moved));
 }
 
 function source(documentId, url, anchor) {
@@ -253,7 +342,7 @@ function hitItem(hit) {
     make("div", { className: "scores" },
       make("meter", { min: 0, max: 1, value: hit.similarity_score }),
       ` ${hit.similarity_score.toFixed(3)}${part("dense", dense)}${part("lexical", sparse)}`),
-    make("blockquote", { textContent: hit.chunk.content }),
+    passage(hit.chunk.lead, hit.chunk.content),
     make("div", { className: "place", textContent: others.length ? `The same in ${others.join(", ")}` : "" }));
 }
 
