@@ -117,11 +117,9 @@ class MemoryStore:
     async def source_digests(self, collection: str, document_ids: Any) -> dict[str, str]:
         return self.sources
 
-    async def note_sources(
-        self, collection: str, digests: Mapping[str, str], places: Mapping[str, Sequence[Place]]
-    ) -> None:
-        self.sources.update(digests)
-        self.places.update(places)
+    async def note_sources(self, collection: str, drafts: Sequence[DocumentDraft]) -> None:
+        self.sources.update({one.document_id: one.source_digest for one in drafts})
+        self.places.update({one.document_id: one.places for one in drafts})
 
 
 class Embeddings:

@@ -22,7 +22,6 @@ from whence.schema.errors import (
 )
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft, DocumentOutcome
-from whence.schema.places import Place
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,10 +59,11 @@ def document_fault(draft: DocumentDraft) -> str:
 
 
 def draft_digest(draft: DocumentDraft) -> str:
-    """Return the SHA-256 over what is stored of a document except its tags and places, hexadecimal."""
-    bare = msgspec.structs.replace(
-        draft, tags=DocumentTags(), places=(), digest="", source_digest=""
-    )
+    """Return the SHA-256 over what is stored of a document except its tags and source, hexadecimal."""
+    source: dict[str, Any] = {
+        "root": "", "places": (), "date": "", "encoding": "", "left_out": {}, "source_digest": "",
+    }  # fmt: skip
+    bare = msgspec.structs.replace(draft, tags=DocumentTags(), digest="", **source)
     return hashlib.sha256(encode(bare)).hexdigest()
 
 
@@ -79,8 +79,7 @@ class DocumentBatch:
         self.earlier: Mapping[str, EffectKind] = {}
         self.valid: list[DocumentDraft] = []
         self.retagged: dict[str, DocumentTags] = {}
-        self.sources: dict[str, str] = {}
-        self.places: dict[str, tuple[Place, ...]] = {}
+        self.sources: list[DocumentDraft] = []
         self.vectors: dict[str, NDArray[np.float32]] = {}
         self.token_codes: dict[str, tuple[bytes, ...]] = {}
         self.saved: set[str] = set()
@@ -111,8 +110,8 @@ class DocumentBatch:
             # Without the digest of its source nobody knows whether its lines have moved.
             unknown = bool(draft.places) and not draft.source_digest
             if unknown or draft.source_digest not in ("", state.source_digest):
-                self.sources[draft.document_id] = draft.source_digest or state.source_digest
-                self.places[draft.document_id] = draft.places
+                digest = draft.source_digest or state.source_digest
+                self.sources.append(msgspec.structs.replace(draft, source_digest=digest))
 
     def effects(self, message_id: str, document_ids: Iterable[str]) -> Effects:
         """Return what is about to be done to these documents, for the store to keep."""

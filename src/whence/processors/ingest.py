@@ -71,7 +71,7 @@ class IngestProcessor(Processor):
             await store.retag_documents(collection, batch.retagged, effects=effects)
         if batch.sources:
             # Last: a source digest says that everything is done for the document.
-            await store.note_sources(collection, batch.sources, batch.places)
+            await store.note_sources(collection, batch.sources)
         return IngestResponse(outcomes=batch.outcomes(), model=model)
 
     async def _store_changed(

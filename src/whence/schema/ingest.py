@@ -53,7 +53,9 @@ class DocumentDraft(Message, frozen=True, kw_only=True):
     title: str = ""
     """Title, when it has one."""
     source_file: str = ""
-    """File of the document."""
+    """File of the document, relative to its root."""
+    root: str = ""
+    """Name of the folder that was indexed; empty when unknown. Not part of `digest`."""
     source_url: str = ""
     """URL of the document, when it has one."""
     tags: DocumentTags = DocumentTags()
@@ -71,6 +73,8 @@ class DocumentDraft(Message, frozen=True, kw_only=True):
     """Where the parts of the text stand in the file, by offset."""
     date: str = ""
     """Its own date, ISO 8601; empty when it states none."""
+    encoding: str = ""
+    """Encoding of the file when it was guessed or set; not part of `digest`."""
     left_out: dict[str, int] = {}
     """What the loader saw and did not take, by kind, e.g. pictures; not part of `digest`."""
 

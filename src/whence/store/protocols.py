@@ -19,10 +19,11 @@ from whence.schema.filters import Filters
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
 from whence.schema.integrity import EntryKind, Integrity, RemovedTraces, TraceProof
-from whence.schema.places import DocumentText, Place
+from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.field_boosts import FieldBoosts
+from whence.store.source_states import SourceStore, State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,13 +104,44 @@ class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A document as a reader finds it in a list."""
+    """A document, or a file that was not read, as a reader finds it in a list."""
 
-    document_id: str
+    document_id: str | None
+    """None for a file without a document."""
+    root: str = ""
+    """Root of its file; empty when unknown."""
+    path: str = ""
+    """Path of its file, relative to the root."""
+    state: State = "read"
+    reason: str = ""
+    """Why its file was not read."""
     title: str = ""
     source_file: str = ""
     source_url: str = ""
     chunks: int = 0
+    vectors: int = 0
+    """Number of its chunks that have a vector."""
+    document_date: str | None = None
+    """Its own date, ISO 8601."""
+    indexed_at: str | None = None
+    """When its text was stored, ISO 8601 in UTC."""
+    tried_at: str | None = None
+    """When its file was read or tried last, ISO 8601 in UTC."""
+    encoding: str = ""
+    """Encoding of its file when it was guessed or set."""
+    left_out: dict[str, int] = {}
+    """What its loader saw and did not take, by kind."""
+    size: int = -1
+    """Bytes of its file; -1 when unknown."""
+    modified: int = 0
+    """When its file was changed, in nanoseconds since 1970."""
+    file_digest: str = ""
+    """Digest of the bytes of its file; empty when unknown."""
+
+    @property
+    def key(self) -> str:
+        """Its place in the list: the id, or root and path of a file without a document."""
+        return f"{self.root}//{self.path}" if self.document_id is None else self.document_id
 
 
 class ListedCollection(msgspec.Struct, frozen=True, kw_only=True):
@@ -317,26 +349,33 @@ class ChunkStore(Protocol):
     async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Return the source digests of those of these documents that exist and have one."""
 
-    async def note_sources(
-        self,
-        collection: str,
-        digests: Mapping[str, str],
-        places: Mapping[str, Sequence[Place]] | None = None,
-    ) -> None:
-        """Set the source digests of stored documents, and where their parts stand in the sources.
+    async def note_sources(self, collection: str, drafts: Sequence[DocumentDraft]) -> None:
+        """Note what is stored beside the content of documents: source digest, root, places, date and so on.
 
-        Args:
-            collection: Of the documents.
-            digests: By document id; unknown ids are ignored.
-            places: By document id; those of others stay.
+        The content of the drafts is that of the stored documents; unknown ids are ignored.
         """
 
     async def visible_documents(
-        self, collection: str, access: Access, *, limit: int, after: str = ""
+        self,
+        collection: str,
+        access: Access,
+        *,
+        limit: int,
+        after: str = "",
+        state: State | None = None,
+        unread: bool = False,
     ) -> list[ListedDocument]:
-        """Return the first visible documents whose ids come after one, by code point.
+        """Return the first visible documents whose keys come after one, by code point.
 
         Cost: linear in the documents.
+
+        Args:
+            collection: Its name.
+            access: Rights of the reader.
+            limit: Maximum number.
+            after: Key before the first one.
+            state: The only state.
+            unread: Whether files without a visible document are among them.
         """
 
     async def visible_collections(
@@ -561,7 +600,7 @@ class SupportsRetention(Protocol):
         """
 
 
-class Store(ChunkStore, TraceStore, Protocol):
+class Store(ChunkStore, TraceStore, SourceStore, Protocol):
     """Everything that the engine uses, in one store."""
 
     async def erase_document(

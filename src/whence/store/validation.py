@@ -129,8 +129,10 @@ def _is_clean(value: DocumentDraft | TraceRecord) -> bool:
 
 def _check_draft_texts(draft: DocumentDraft, name: str) -> None:
     check_texts((draft.document_id,), "a document's id")
-    sources = (draft.source_digest, draft.source_file, draft.source_url)
-    check_texts((draft.digest, draft.title, *sources), name)
+    sources = (draft.source_digest, draft.root, draft.source_file, draft.source_url)
+    check_texts(
+        (draft.digest, draft.title, draft.date, draft.encoding, *draft.left_out, *sources), name
+    )
     check_tags(draft.tags, name)
     check_texts((*draft.gaps, *(place.anchor for place in draft.places)), f"the text of {name}")
     for chunk in draft.chunks:

@@ -29,7 +29,7 @@ def _value(hint: Any, name: str) -> Any:
         items = get_args(hint)
         return tuple(_value(one, name) for one in items if one is not Ellipsis)
     if origin is dict:
-        return {"key": "value", "number": 7}
+        return {"number": 7} | ({} if get_args(hint)[-1] is int else {"key": "value"})
     values: dict[Any, Any] = {
         Access: Access({"finance", "hr"}, {"internal"}, 2),
         DocumentTags: DocumentTags(("finance",), ("internal",), 1),

@@ -234,8 +234,13 @@ class DocumentSuite:
         name = await fill_collection(
             store, make_document("d", source_digest="one"), make_document("e")
         )
-        await store.note_sources(name, {"e": "two", "unknown": "x", "\0": "x"})
-        await store.note_sources("nowhere", {"d": "x"})
+        digests = {"e": "two", "unknown": "x", "\0": "x"}
+        noted_sources = [
+            DocumentDraft(document_id=one, chunks=(), source_digest=digest)
+            for one, digest in digests.items()
+        ]
+        await store.note_sources(name, noted_sources)
+        await store.note_sources("nowhere", noted_sources)
         noted = await store.document_states(name, ["d", "e"])
         await store.retag_documents(name, {"d": DocumentTags(("b",)), "e": noted["e"].tags})
         states = await store.document_states(name, ["d", "e"])

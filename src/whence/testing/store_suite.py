@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
     "whence.testing.store_document_suite",
     "whence.testing.store_erasure_suite",
     "whence.testing.store_search_suite",
+    "whence.testing.store_source_suite",
     "whence.testing.store_text_suite",
     "whence.testing.store_trace_suite",
 )
@@ -29,6 +30,7 @@ from whence.testing.change_log_suite import ChangeLogSuite  # noqa: E402
 from whence.testing.store_document_suite import DocumentSuite  # noqa: E402
 from whence.testing.store_erasure_suite import ErasureSuite  # noqa: E402
 from whence.testing.store_search_suite import SearchSuite  # noqa: E402
+from whence.testing.store_source_suite import SourceSuite  # noqa: E402
 from whence.testing.store_text_suite import DocumentTextSuite, TokenCodeSuite  # noqa: E402
 from whence.testing.store_trace_suite import TraceSuite  # noqa: E402
 
@@ -39,6 +41,7 @@ class StoreSuite(
     DocumentTextSuite,
     TokenCodeSuite,
     SearchSuite,
+    SourceSuite,
     ChangeLogSuite,
     TraceSuite,
 ):

@@ -70,11 +70,11 @@ class DocumentTextSuite:
             metadata={"year": 2024},
         )
         assert await store.document_texts("nowhere", ["d"], EVERYTHING) == {}
-        moved = {"d": (Place(char_start=0, line_start=9, line_end=9),)}
-        await store.note_sources(name, {"d": ""}, moved)
-        await store.note_sources(name, {"d": "s"})
+        moved = (Place(char_start=0, line_start=9, line_end=9),)
+        noted = DocumentDraft(document_id="d", chunks=(), places=moved, source_digest="s")
+        await store.note_sources(name, [noted])
         after = await store.document_texts(name, ["d"], Access.public())
-        assert after["d"] == msgspec.structs.replace(found["d"], places=moved["d"])
+        assert after["d"] == msgspec.structs.replace(found["d"], places=moved)
 
     async def test_a_text_without_gaps_keeps_its_offsets(self, store: Store) -> None:
         """Of a document stored without what stands between its chunks, spaces and line ends take the place."""

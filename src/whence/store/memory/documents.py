@@ -10,11 +10,12 @@ import numpy as np
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.idempotency import EffectKind, Effects
-from whence.schema.places import Place
+from whence.schema.ingest import DocumentDraft
 from whence.store.change_log import Change
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.change_log import change_entry, stored_entry
-from whence.store.memory.search import MemoryCollection, MemoryPart
+from whence.store.memory.search import MemoryCollection
+from whence.store.memory.sources import MemorySources
 from whence.store.protocols import (
     CollectionInfo,
     DocumentParts,
@@ -32,7 +33,7 @@ from whence.store.validation import (
 )
 
 
-class MemoryDocuments(MemoryPart):
+class MemoryDocuments(MemorySources):
     """Writes and lists the documents of collections."""
 
     async def collection(self, name: str) -> CollectionInfo | None:
@@ -85,21 +86,21 @@ class MemoryDocuments(MemoryPart):
         digests = {one: stored[one].draft.source_digest for one in document_ids if one in stored}
         return {one: digest for one, digest in digests.items() if digest}
 
-    async def note_sources(
-        self,
-        collection: str,
-        digests: Mapping[str, str],
-        places: Mapping[str, Sequence[Place]] | None = None,
-    ) -> None:
-        """Set the source digests of stored documents, and where their parts stand in the sources."""
+    async def note_sources(self, collection: str, drafts: Sequence[DocumentDraft]) -> None:
+        """Note what is stored beside the content of documents; see `ChunkStore`."""
         stored = self._documents(collection)
-        for one in stored.keys() & digests.keys():
-            former = stored[one].draft
-            stored[one].draft = msgspec.structs.replace(
-                former,
-                source_digest=digests[one],
-                places=tuple((places or {}).get(one, former.places)),
-            )
+        for one in drafts:
+            if one.document_id in stored:
+                document = stored[one.document_id]
+                document.draft = msgspec.structs.replace(
+                    document.draft,
+                    source_digest=one.source_digest,
+                    places=one.places,
+                    root=one.root,
+                    date=one.date,
+                    encoding=one.encoding,
+                    left_out=one.left_out,
+                )
 
     async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
         """Return what a message did to documents, by document id."""
@@ -127,7 +128,7 @@ class MemoryDocuments(MemoryPart):
             metadata = msgspec.json.decode(json_text(document.draft.metadata))
             draft = msgspec.structs.replace(document.draft, metadata=metadata)
             vectors = np.array(document.vectors, dtype=np.float32)
-            found.put(draft, vectors, document.token_codes)
+            found.put(draft, vectors, document.token_codes, self._clock().isoformat())
         _record(found, effects)
 
     async def retag_documents(
@@ -162,7 +163,8 @@ class MemoryDocuments(MemoryPart):
         found.boosts = boosts
         for document in list(found.documents.values()):
             codes = [chunk.text.token_codes for chunk in document.chunks]
-            found.put(document.draft, [chunk.vector for chunk in document.chunks], codes)
+            vectors = [chunk.vector for chunk in document.chunks]
+            found.put(document.draft, vectors, codes, document.stored_at)
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with their chunks; return how many there were."""
@@ -172,6 +174,7 @@ class MemoryDocuments(MemoryPart):
         drafts = [found.documents[one].draft for one in found.documents.keys() & {*document_ids}]
         removed = (change_entry("removed", one.document_id, one.tags) for one in drafts)
         self._log(found, removed)
+        self._forget_documents(collection, document_ids)
         return sum(map(found.remove, document_ids))
 
     async def erase_document(
@@ -182,6 +185,7 @@ class MemoryDocuments(MemoryPart):
         found = self._collections.get(collection)
         if found is not None:
             found.remove(document_id)
+            self._forget_documents(collection, [document_id])
             found.log.erase(self._clock(), document_id)
         return before, DocumentParts()
 

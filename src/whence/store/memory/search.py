@@ -40,7 +40,6 @@ from whence.store.protocols import (
     CollectionInfo,
     EmbeddedDocument,
     ListedCollection,
-    ListedDocument,
     StoredTrace,
 )
 from whence.store.results import (
@@ -51,6 +50,7 @@ from whence.store.results import (
     filter_values,
     lexical_candidates,
 )
+from whence.store.source_states import SourceFileState
 from whence.store.term_counts import (
     DEFAULT_LANGUAGES,
     TermVector,
@@ -73,6 +73,8 @@ class StoredDocument(msgspec.Struct):
 
     draft: DocumentDraft
     chunks: list[StoredChunk] = []
+    stored_at: str = ""
+    """ISO 8601 in UTC."""
 
 
 class StoredChunk(msgspec.Struct, frozen=True):
@@ -113,10 +115,11 @@ class MemoryCollection:
         draft: DocumentDraft,
         vectors: Iterable[NDArray[np.float32]],
         codes: Sequence[bytes] = (),
+        stored_at: str = "",
     ) -> None:
         """Store a document; it replaces a stored one of the same id."""
         self.remove(draft.document_id)
-        document = self.documents[draft.document_id] = StoredDocument(draft)
+        document = self.documents[draft.document_id] = StoredDocument(draft, stored_at=stored_at)
         words = count_document_terms(draft, self.boosts)
         codes = codes or [b""] * len(draft.chunks)
         for chunk, vector, terms, code in zip(draft.chunks, vectors, words, codes, strict=True):
@@ -215,6 +218,10 @@ class MemoryPart:
         self._clock = clock
         self._keep_versions = keep_versions
         self._collections: dict[str, MemoryCollection] = {}
+        self._roots: dict[str, dict[str, str]] = {}
+        """Path of each root by name, by collection."""
+        self._files: dict[str, dict[tuple[str, str], tuple[SourceFileState, str]]] = {}
+        """State of each file and the time of its last try, by root and path, by collection."""
 
     def _find(self, name: str) -> MemoryCollection:
         """Return a collection, or raise `NotFound`."""
@@ -393,25 +400,6 @@ class MemorySearch(MemoryPart):
         """Return which of these chunks exist and are visible."""
         chunks = self._requested(collection, chunk_ids, access)
         return frozenset(one.text.chunk_id for one in chunks)
-
-    async def visible_documents(
-        self, collection: str, access: Access, *, limit: int, after: str = ""
-    ) -> list[ListedDocument]:
-        """Return the first visible documents after an id; see `ChunkStore`."""
-        found = self._collections.get(collection)
-        drafts = [one.draft for one in (found.visible_documents(access) if found else ())]
-        listed = [
-            ListedDocument(
-                document_id=one.document_id,
-                title=one.title,
-                source_file=one.source_file,
-                source_url=one.source_url,
-                chunks=len(one.chunks),
-            )
-            for one in drafts
-            if one.document_id > after
-        ]
-        return sorted(listed, key=lambda one: one.document_id)[:limit]
 
     async def visible_collections(
         self, access: Access, names: Sequence[str] = ()

@@ -16,9 +16,12 @@ from whence.store.chunk_ids import parse_chunk_key
 from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.collections import model_of
+from whence.store.postgres.driver import iso_utc
 from whence.store.postgres.part import PostgresPart
+from whence.store.postgres.sources import FILE_STATES, FILE_TAGS, LETTERS
 from whence.store.protocols import ListedCollection, ListedDocument
 from whence.store.results import chunk_metadata
+from whence.store.source_states import State
 from whence.store.validation import is_text
 
 _REQUESTED = """
@@ -41,6 +44,9 @@ _CODES = f"SELECT c.chunk_key, k.codes, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} JOIN c
 _VISIBLE = f"SELECT c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
 _KNOWN = "SELECT c.chunk_key" + _REQUESTED.format(collection=1, ids=2, indexes=3)
 
+#: Letters of the states by which a list is asked for.
+_WANTED: dict[State, str] = {"waiting": "w", **dict(LETTERS.items())}
+
 _DOCUMENTS = f"""
 SELECT d.document_id, d.title, d.source_file, d.source_url, d.metadata, d.gaps, d.places,
     array(SELECT row(c.content, c.span_start, c.span_end, c.heading, c.page)
@@ -50,11 +56,37 @@ JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
 WHERE n.name = $4
 """  # noqa: S608 - only constants
 
+# What is known of a file is shown to those who may see it. Vectors are counted for the rows of the page alone.
+_KNOWN_FILE = f"""
+LEFT JOIN LATERAL (
+    SELECT x.* FROM source_file x JOIN sec_class s ON s.id = x.class_id AND {ALLOWED}
+    WHERE x.collection = n.name AND x.root = d.root AND x.path = d.source_file
+) f ON true
+"""  # noqa: S608 - only constants
+_VECTORS = (
+    "(SELECT count(*) FROM chunk k JOIN chunk_vec v ON v.ord = k.ord WHERE k.document = d.id)"
+)
 _LISTED = f"""
-SELECT d.document_id, d.title, d.source_file, d.source_url, d.chunks, {DOCUMENT_TAGS}
+SELECT d.document_id AS key, d.document_id, d.root, d.source_file AS path, coalesce(f.state, 'r') AS state,
+    coalesce(f.reason, '') AS reason, d.title, d.source_file, d.source_url, d.chunks, {_VECTORS} AS vectors,
+    d.date, d.stored_at, f.tried_at, d.encoding, d.left_out::text, coalesce(f.size, -1) AS size,
+    coalesce(f.modified, 0) AS modified, coalesce(f.digest, '') AS digest, {DOCUMENT_TAGS}
 FROM collection n JOIN document d ON d.collection_id = n.id
-JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
-WHERE n.name = $4 AND d.document_id COLLATE "C" > $6 ORDER BY d.document_id COLLATE "C" LIMIT $5
+JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}{_KNOWN_FILE}
+WHERE n.name = $4 AND d.document_id COLLATE "C" > $6 AND ($7 = '' OR CASE WHEN $7 IN ('r', 'w')
+    THEN coalesce(f.state, 'r') = 'r' AND ($7 = 'w') = ({_VECTORS} < d.chunks) ELSE f.state = left($7, 1)::"char" END)
+ORDER BY d.document_id COLLATE "C" LIMIT $5
+"""  # noqa: S608 - only constants
+_LISTED_FILES = f"""
+SELECT d.root || '//' || d.path AS key, NULL AS document_id, d.root, d.path, d.state, d.reason, '' AS title,
+    d.path AS source_file, '' AS source_url, 0 AS chunks, 0 AS vectors, '' AS date, NULL AS stored_at, d.tried_at,
+    '' AS encoding, '{{}}' AS left_out, d.size, d.modified, d.digest, {FILE_TAGS}
+FROM source_file d JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
+WHERE d.collection = $4 AND (d.root || '//' || d.path) COLLATE "C" > $6 AND d.state <> 'r'
+    AND ($7 = '' OR d.state = left($7, 1)::"char") AND NOT EXISTS (
+        SELECT FROM collection n JOIN document x ON x.collection_id = n.id JOIN sec_class s ON s.id = x.class_id
+        WHERE n.name = $4 AND x.root = d.root AND x.source_file = d.path AND {ALLOWED})
+ORDER BY 1 LIMIT $5
 """  # noqa: S608 - only constants
 # One row for each collection and class, whose tags are those of all its documents.
 _COLLECTIONS = f"""
@@ -120,17 +152,25 @@ class PostgresTexts(PostgresPart):
         return frozenset(row["chunk_key"] for row in allowed_rows(rows, access, "visible chunks"))
 
     async def visible_documents(
-        self, collection: str, access: Access, *, limit: int, after: str = ""
+        self,
+        collection: str,
+        access: Access,
+        *,
+        limit: int,
+        after: str = "",
+        state: State | None = None,
+        unread: bool = False,
     ) -> list[ListedDocument]:
-        """Return the first visible documents after an id; see `ChunkStore`."""
+        """Return the first visible documents, and files without one, after a key; see `ChunkStore`."""
         if not is_text(after):
             return []
-        values = (*access_values(access), collection, limit, after)
+        letter = "" if state is None else _WANTED[state]
+        values = (*access_values(access), collection, limit, after, letter)
         rows = await self._fetch(_LISTED, collection, values)
-        return [
-            ListedDocument(**{name: row[name] for name in ListedDocument.__struct_fields__})
-            for row in allowed_rows(rows, access, "listing")
-        ]
+        if unread:
+            rows += await self._fetch(_LISTED_FILES, collection, values)
+            rows = sorted(rows, key=lambda row: str(row["key"]))[:limit]
+        return [_listed(row) for row in allowed_rows(rows, access, "listing")]
 
     async def visible_collections(
         self, access: Access, names: Sequence[str] = ()
@@ -160,6 +200,32 @@ class PostgresTexts(PostgresPart):
             return []
         async with self.pool.search_connection() as connection:
             return await connection.fetch(statement, *values)
+
+
+def _listed(row: Any) -> ListedDocument:
+    state: State = FILE_STATES[row["state"].decode()]
+    if state == "read" and row["vectors"] < row["chunks"]:
+        state = "waiting"
+    return ListedDocument(
+        document_id=row["document_id"],
+        root=row["root"],
+        path=row["path"],
+        state=state,
+        reason=row["reason"],
+        title=row["title"],
+        source_file=row["source_file"],
+        source_url=row["source_url"],
+        chunks=row["chunks"],
+        vectors=row["vectors"],
+        document_date=row["date"] or None,
+        indexed_at=iso_utc(row["stored_at"]) or None,
+        tried_at=iso_utc(row["tried_at"]) or None,
+        encoding=row["encoding"],
+        left_out=msgspec.json.decode(row["left_out"]),
+        size=row["size"],
+        modified=row["modified"],
+        file_digest=row["digest"],
+    )
 
 
 def row_document(row: Any) -> DocumentDraft:

@@ -15,6 +15,7 @@ from whence.store.validation import json_text
 _DOCUMENT_COLUMNS = (
     "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
     "source_file", "source_url", "metadata", "source_digest", "gaps", "places",
+    "root", "date", "encoding", "left_out",
 )  # fmt: skip
 _CHUNK_COLUMNS = (
     "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
@@ -87,6 +88,10 @@ def _document_rows(collection_id: int, numbered: _Numbered) -> Iterator[tuple[An
             draft.source_digest,
             draft.gaps,
             json_text(draft.places),
+            draft.root,
+            draft.date,
+            draft.encoding,
+            json_text(draft.left_out),
         )
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from whence.schema.access import DocumentTags
 from whence.schema.idempotency import EffectKind, Effects
-from whence.schema.places import Place
+from whence.schema.ingest import DocumentDraft
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres import change_log
 from whence.store.postgres.acl_classes import intern_classes
@@ -38,6 +38,7 @@ from whence.store.postgres.maintenance import index_words
 from whence.store.postgres.metadata_index import ensure_metadata_indexed, index_metadata
 from whence.store.postgres.part import PostgresPart
 from whence.store.postgres.server.home import Home
+from whence.store.postgres.sources import forget_documents
 from whence.store.postgres.trace_chain import lock_traces
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
@@ -59,11 +60,14 @@ SELECT d.document_id, d.source_digest FROM collection c JOIN document d ON d.col
 WHERE c.name = $1 AND d.document_id = ANY($2::text[]) AND d.source_digest <> ''
 """
 # A row that is right is not written again.
-_SET_SOURCE_DIGESTS = """
-UPDATE document d SET source_digest = w.digest, places = CASE w.places WHEN 'null' THEN d.places ELSE w.places::json END
-FROM collection c, unnest($2::text[], $3::text[], $4::text[]) w(document_id, digest, places)
+_NOTE_SOURCES = """
+UPDATE document d SET source_digest = w.digest, places = w.places::json, root = w.root, date = w.date,
+    encoding = w.encoding, left_out = w.left_out::jsonb
+FROM collection c, unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+    w(document_id, digest, places, root, date, encoding, left_out)
 WHERE c.name = $1 AND d.collection_id = c.id AND d.document_id = w.document_id
-    AND (d.source_digest <> w.digest OR w.places <> 'null' AND d.places::text <> w.places)
+    AND (d.source_digest, d.places::text, d.root, d.date, d.encoding, d.left_out)
+    IS DISTINCT FROM (w.digest, w.places, w.root, w.date, w.encoding, w.left_out::jsonb)
 """
 # Chunks, vectors and metadata are deleted by their foreign keys.
 _DELETE = "DELETE FROM document WHERE collection_id = $1 AND document_id = ANY($2::text[])"
@@ -151,21 +155,22 @@ class PostgresDocuments(PostgresPart):
             rows = await connection.fetch(_SOURCE_DIGESTS, collection, ids)
         return {row["document_id"]: row["source_digest"] for row in rows}
 
-    async def note_sources(
-        self,
-        collection: str,
-        digests: Mapping[str, str],
-        places: Mapping[str, Sequence[Place]] | None = None,
-    ) -> None:
-        """Set the source digests of stored documents, and where their parts stand in the sources."""
-        known = {one: digest for one, digest in digests.items() if is_text(one) and is_text(digest)}
+    async def note_sources(self, collection: str, drafts: Sequence[DocumentDraft]) -> None:
+        """Note what is stored beside the content of documents; see `ChunkStore`."""
+        known = [one for one in drafts if is_text(one.document_id) and is_text(one.source_digest)]
         if not known or not is_text(collection):
             return
+        columns = (
+            [one.document_id for one in known],
+            [one.source_digest for one in known],
+            [json_text(one.places) for one in known],
+            [one.root for one in known],
+            [one.date for one in known],
+            [one.encoding for one in known],
+            [json_text(one.left_out) for one in known],
+        )
         async with self.pool.connection() as connection:
-            found = [json_text((places or {}).get(one)) for one in known]
-            await connection.execute(
-                _SET_SOURCE_DIGESTS, collection, list(known), list(known.values()), found
-            )
+            await connection.execute(_NOTE_SOURCES, collection, *columns)
 
     async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
         """Return what a message did to documents, by document id."""
@@ -269,6 +274,7 @@ class PostgresDocuments(PostgresPart):
                 at = self.clock()
                 version = await change_log.log_removed(connection, locked.id, at, ids)
                 await self._keep_former(connection, locked.id, version, at)
+                await forget_documents(connection, collection, ids)
                 async with _removing(connection, locked.id, ids) as removed:
                     return removed
 
@@ -327,6 +333,7 @@ class PostgresDocuments(PostgresPart):
                 await lock_traces(connection)
                 await change_log.log_erased(connection, locked.id, self.clock(), document_id)
                 await connection.execute(_DELETE_FORMER, locked.id, document_id)
+                await forget_documents(connection, collection, [document_id])
                 async with _removing(connection, locked.id, [document_id]):
                     pass
                 await segments.expunge_deleted(connection, locked.id, slots)

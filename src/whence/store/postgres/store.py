@@ -23,6 +23,7 @@ from whence.store.postgres.physical_erasure import PostgresPhysicalErasure
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.search import PostgresSearch
 from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.sources import PostgresSources
 from whence.store.postgres.symbol_lookup import PostgresSymbols
 from whence.store.postgres.traces import PostgresTraces
 from whence.store.protocols import StoreOverview
@@ -58,6 +59,7 @@ _PARTS = (
     ("document", "texts"),
     ("trace", "traces"),
     ("passage", "links"),
+    ("source", "texts"),
     ("code", "code"),
 )
 
@@ -96,6 +98,7 @@ class PostgresStore(
     PostgresSearch,
     PostgresChangeLog,
     PostgresTexts,
+    PostgresSources,
     PostgresSymbols,
     PostgresLinks,
     PostgresTraces,
