@@ -31,6 +31,11 @@ class ChunkDraft(Message, frozen=True, kw_only=True):
     """First page, from 1; 0 when the document has no pages."""
 
 
+def text_to_embed(chunk: ChunkDraft) -> str:
+    """Return what is embedded of a chunk."""
+    return chunk.embed_text or chunk.content
+
+
 class DocumentDraft(Message, frozen=True, kw_only=True):
     """One document, read and chunked."""
 
