@@ -23,6 +23,7 @@ pytest.register_assert_rewrite(
     "whence.testing.store_search_suite",
     "whence.testing.store_text_suite",
     "whence.testing.store_trace_suite",
+    "whence.testing.vectors_suite",
 )
 
 from whence.testing.change_log_suite import ChangeLogSuite  # noqa: E402
@@ -31,6 +32,7 @@ from whence.testing.store_erasure_suite import ErasureSuite  # noqa: E402
 from whence.testing.store_search_suite import SearchSuite  # noqa: E402
 from whence.testing.store_text_suite import DocumentTextSuite, TokenCodeSuite  # noqa: E402
 from whence.testing.store_trace_suite import TraceSuite  # noqa: E402
+from whence.testing.vectors_suite import VectorSuite  # noqa: E402
 
 
 class StoreSuite(
@@ -39,6 +41,7 @@ class StoreSuite(
     DocumentTextSuite,
     TokenCodeSuite,
     SearchSuite,
+    VectorSuite,
     ChangeLogSuite,
     TraceSuite,
 ):
