@@ -130,6 +130,7 @@ class PendingPassage(msgspec.Struct, frozen=True, kw_only=True):
     key: Any
     """Names passage and set of vectors to the store, also when its document is replaced meanwhile."""
     chunk_id: str
+    document_id: str
     text: str
     """What is embedded."""
     token_codes: bool

@@ -253,6 +253,17 @@ def other_model(collection: CollectionInfo, model: EmbeddingModel) -> ModelMisma
     )
 
 
+def other_vectors(
+    collection: str, model: EmbeddingModel, available: EmbeddingModel
+) -> ModelMismatch:
+    """Return the error for passages that wait for vectors of a model that is not here."""
+    return ModelMismatch(
+        f"passages of collection {collection!r} wait for vectors of {describe_model(model)}, which is not"
+        f" here; the embedder is {describe_model(available)}",
+        hint="words find them meanwhile; run `whence reembed --embedder NAME`, or install the model",
+    )
+
+
 def describe_model(model: EmbeddingModel) -> str:
     """Return the description of a model for error messages."""
     parts = (model.name, model.revision[:12], model.precision, f"dimension {model.dimension}")

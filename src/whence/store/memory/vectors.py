@@ -91,6 +91,7 @@ class MemoryVectors(MemoryDocuments):
                 PendingPassage(
                     key=(number, one),
                     chunk_id=one.text.chunk_id,
+                    document_id=one.text.document_id,
                     text=one.embedded_text,
                     token_codes=one.text.chunk_id in found.codes_wanted,
                 )

@@ -45,7 +45,8 @@ SELECT min(p.ord) FROM vector_pending p
 WHERE p.collection_id = $1 AND p.number = $2 AND p.ord >= $3 AND p.refused = ''
 """
 _CLAIMED = f"""
-SELECT p.ord, p.token_codes, c.chunk_key, {_TEXT} AS text FROM vector_pending p JOIN chunk c ON c.ord = p.ord
+SELECT p.ord, p.token_codes, c.chunk_key, d.document_id, {_TEXT} AS text
+FROM vector_pending p JOIN chunk c ON c.ord = p.ord JOIN document d ON d.id = c.document
 WHERE p.collection_id = $1 AND p.number = $2 AND p.ord >= $3 AND p.ord < $4 AND p.refused = ''
 ORDER BY p.ord LIMIT $5
 """  # noqa: S608 - only constants
@@ -219,6 +220,7 @@ class PostgresVectors(PostgresPart):
                     PendingPassage(
                         key=(number, one["ord"]),
                         chunk_id=one["chunk_key"],
+                        document_id=one["document_id"],
                         text=one["text"],
                         token_codes=one["token_codes"],
                     )
