@@ -34,6 +34,7 @@ from benchmarks.corpus import DIMENSION, READERS, TAGS, Texts, fill, settled, un
 from benchmarks.cpu import cpu_s
 from benchmarks.kept import add_options, opened
 from whence.store.postgres.dense import vector_index
+from whence.store.postgres.dense.vector_sets import graph_name
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore
 
@@ -71,7 +72,7 @@ async def fill_both(store: PostgresStore, server: EmbeddedServer, chunks: int) -
     await fill_plain(plain, vectors, tags)
     found["plain_graph_s"] = await _plain_graph(plain)
     number = await plain.fetchval("SELECT id FROM whence.collection")
-    graph = f"whence.{vector_index.index_name(number)}"
+    graph = f"whence.{graph_name(0, number)}"
     if await plain.fetchval("SELECT to_regclass($1) IS NOT NULL", graph):
         found["graph_bytes"] = await _size(plain, graph) / chunks
     found["plain_graph_bytes"] = await _size(plain, "everything_e_idx") / chunks

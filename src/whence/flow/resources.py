@@ -24,11 +24,12 @@ from whence.schema.plugins import load_plugin
 if TYPE_CHECKING:
     from whence.models.factory import ModelSettings
     from whence.models.local_embedder import LocalEmbedder
+    from whence.schema.embedding import EmbeddingModel
     from whence.store.postgres.store import PostgresStore
 
 GROUP = "whence.resources"
 #: Built-in kinds of resources; a processor lists those that it uses in `needs`.
-KINDS = ("store", "ledger", "embedder", "reranker", "writer")
+KINDS = ("store", "ledger", "embedder", "embedders", "reranker", "writer")
 
 
 class Resources:
@@ -161,6 +162,20 @@ class Resources:
         from whence.models.factory import make_embedder
 
         return self._closing(make_embedder(self._settings.embedder, self._model_settings()))
+
+    async def _open_embedders(self) -> Any:
+        from whence.broker.connect import in_process
+        from whence.models.library import ModelLibrary
+
+        async def model_of(collection: str) -> EmbeddingModel | None:
+            store = await self.get("store")
+            found: EmbeddingModel | None = await store.collection_model(collection)
+            return found
+
+        settings = self._settings
+        # A worker of embeddings alone starts no database.
+        has_store = settings.database_url is not None or in_process(settings.broker)
+        return self._closing(ModelLibrary(self._model_settings(), model_of if has_store else None))
 
     async def _open_reranker(self) -> Any:
         from whence.models.factory import encoder_of, make_reranker

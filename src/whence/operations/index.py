@@ -45,16 +45,20 @@ class Index(_Stores, frozen=True):
     """Weight of words of `title`, `heading` and `path`, 1 for the text; unchanged when null."""
     token_vectors: bool | None = None
     """Whether token vectors are kept for the local reranker; null for the setting."""
+    wait: bool = True
+    """Whether vectors are made before it returns; else the next `index`, or a server, makes them. Words are
+    searchable meanwhile."""
     progress: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of documents done and their total (None until counted)."""
+    vector_progress: Annotated[Progress | None, _PROGRESS] = None
+    """Called with the number of passages that got vectors and their total."""
 
     async def run(self, session: Session) -> IndexReport:
         """Return what was stored.
 
         Raises:
             BadInput: A path does not exist, or the collection's name or a boost is invalid.
-            ModelMismatch: The collection was made with another embedding model.
-            Unavailable: A service that is needed does not answer; stored documents stay.
+            Unavailable: A service that is needed does not answer; stored documents stay, and words find them.
         """
         from whence.operations.indexing import index_paths
 

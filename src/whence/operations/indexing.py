@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.flow.settings import Settings
     from whence.ingest.documents import KnownSources
+    from whence.models.protocols import Embedder
     from whence.operations.index import Index, Progress
     from whence.operations.session import Session
     from whence.schema.access import Access
@@ -37,7 +38,7 @@ _BATCH_DOCUMENTS = 128
 _BATCH_CHARACTERS = 200_000
 #: Documents, changed or not, after which a batch is sent and progress is reported.
 _BATCH_OUTCOMES = 512
-#: Messages in flight: one is embedded while the next is read and chunked.
+#: Messages in flight: one is stored while the next is read and chunked.
 _IN_FLIGHT = 2
 #: Why a document is not stored for a writer.
 _UNSEEN = "its own access tags hide it from the one who stores it"
@@ -59,13 +60,14 @@ async def index_paths(
     """
     from whence.ingest.chunking import Chunker
     from whence.ingest.documents import count_documents, load_documents
+    from whence.operations.pending_vectors import collection_embedder
     from whence.operations.source_roots import record_roots
     from whence.store.field_boosts import parse_field_boosts
 
     collection, weights = asked.collection, None
     if asked.boosts is not None:
         weights = parse_field_boosts(asked.boosts)
-    embedder = await session.resources.get("embedder")
+    embedder = await collection_embedder(session, collection)
     if hasattr(embedder, "prepare"):
         await embedder.prepare()
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
@@ -77,7 +79,7 @@ async def index_paths(
         session.client, collection, asked.progress, lambda: count_documents(wanted), keep
     )
     run.served = getattr(getattr(embedder, "encoder", None), "languages", ())
-    known = await _known_sources(session, collection) if writer is None else None
+    known = await _known_sources(session, collection, embedder) if writer is None else None
     if writer is not None:
         run.guard = partial(_hidden_from, writer, await session.store(), collection)
     with session.readers.reader() as reader:
@@ -98,6 +100,7 @@ async def index_paths(
         await asyncio.to_thread(record_roots, session.settings, collection, wanted)
     if weights is not None:
         await (await session.store()).boost_fields(collection, weights)
+    await run.make_vectors(session, asked)
     return report
 
 
@@ -120,13 +123,15 @@ async def _hidden_from(
     return hidden | taken
 
 
-async def _known_sources(session: Session, collection: str) -> KnownSources | None:
+async def _known_sources(
+    session: Session, collection: str, embedder: Embedder
+) -> KnownSources | None:
     from whence.ingest.documents import KnownSources
 
     if not session.runs_flow:
         return None
     store = await session.store()
-    model = (await session.resources.get("embedder")).model
+    model = embedder.model
     loop = asyncio.get_running_loop()
 
     def find(ids: Sequence[str]) -> Callable[[], Mapping[str, str]]:
@@ -216,8 +221,27 @@ class _IndexRun:
             # A thread cannot be cancelled; the reading one stops at the next document.
             self._stopped = True
             counting.cancel()
-        self.report.seconds = round(time.monotonic() - self._started, 3)
+        self.report.seconds = self._seconds()
         return self.report
+
+    async def make_vectors(self, session: Session, asked: Index) -> None:
+        """Make the vectors that passages wait for, or count these passages when nobody waits."""
+        from whence.operations.pending_vectors import make_vectors
+
+        if not asked.wait:
+            if session.runs_flow:
+                left = await (await session.store()).vector_progress(asked.collection)
+                self.report.waiting = 0 if left is None else left.pending
+            return
+        made = await make_vectors(self._client, asked.collection, asked.vector_progress)
+        self.report.embedded += made.embedded
+        self.report.waiting, self.report.waiting_reason = made.waiting, made.reason
+        for name, outcome in made.refused.items():
+            self._fail(name, outcome.reason)
+        self.report.seconds = self._seconds()
+
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._started, 3)
 
     def missing(self, stored: list[str], *, prune: bool) -> list[str]:
         """Return the stored ids that no path contains; none when a failure may be one of them.
@@ -298,6 +322,7 @@ class _IndexRun:
                 collection=self.report.collection,
                 documents=tuple(batch),
                 token_vectors=self._token_vectors,
+                vectors_later=True,
             )
             response = await self._client.ingest(request, timeout_s=_BATCH_TIMEOUT_S)
         finally:
@@ -306,6 +331,8 @@ class _IndexRun:
             raise InternalError(
                 f"{len(batch)} documents were sent and {len(response.outcomes)} accounted for"
             )
+        if not self.report.seconds_to_first_search:
+            self.report.seconds_to_first_search = self._seconds()
         counts = self.report.documents
         for outcome in response.outcomes:
             if outcome.outcome == "failed":

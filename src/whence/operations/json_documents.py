@@ -52,7 +52,11 @@ def answer_document(answer: Answer) -> dict[str, Any]:
 
 
 def _degraded(faults: Iterable[Degradation]) -> list[dict[str, Any]]:
-    return [select_fields(one, ("stage", "label", "reason", "code")) for one in faults]
+    return [
+        select_fields(one, ("stage", "label", "reason", "code"))
+        | ({} if one.share is None else {"share": one.share})
+        for one in faults
+    ]
 
 
 def document_json(document: DocumentText) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class IndexReport(msgspec.Struct, kw_only=True):
     chunks: int = 0
     """Chunks of the documents added or updated."""
     embedded: int = 0
-    """Chunks that were embedded; 0 when nothing changed."""
+    """Chunks that were embedded, those of equal texts once; 0 when nothing changed."""
     kinds: dict[str, int] = {}
     """Documents read, by kind of file, e.g. `{"Markdown": 3, "PDF": 1}`; unchanged ones among them."""
     not_served: dict[str, int] = {}
@@ -47,4 +47,10 @@ class IndexReport(msgspec.Struct, kw_only=True):
     elsewhere: int = 0
     """Without `prune`: other documents in no path, which `prune` removes as well."""
     failures: list[PathFailure]
+    waiting: int = 0
+    """Passages of the collection that wait for vectors; words find them."""
+    waiting_reason: str = ""
+    """Why they do: the encoder of the collection is not here. Empty when they were not to be made now."""
     seconds: float = 0.0
+    seconds_to_first_search: float = 0.0
+    """Seconds until the first documents could be searched by words; 0 when none was stored."""

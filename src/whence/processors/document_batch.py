@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from whence.store.protocols import DocumentState
 
 #: Errors that one text can cause; all others are faults of the service.
-_TEXT_ERRORS = (BadInput, CodecError, InternalError)
+TEXT_ERRORS = (BadInput, CodecError, InternalError)
 #: Kinds of `BadInput` that no text can cause.
-_SERVICE_ERRORS = (ConfigError, ModelMismatch)
+SERVICE_ERRORS = (ConfigError, ModelMismatch)
 #: NUL in JSON: an odd number of backslashes before these letters, else the last backslash is text.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -83,6 +83,8 @@ class DocumentBatch:
         self.vectors: dict[str, NDArray[np.float32]] = {}
         self.token_codes: dict[str, tuple[bytes, ...]] = {}
         self.saved: set[str] = set()
+        #: Documents that are stored before their vectors.
+        self.stored: set[str] = set()
         ids: set[str] = set()
         for place, draft in enumerate(documents):
             fault = document_fault(draft)
@@ -127,6 +129,7 @@ class DocumentBatch:
         """Record that one document is not stored."""
         self._failed[document_id] = reason
         self.vectors.pop(document_id, None)
+        self.stored.discard(document_id)
 
     def outcomes(self) -> tuple[DocumentOutcome, ...]:
         """Return one outcome per document, in the order of the request."""
@@ -138,9 +141,10 @@ class DocumentBatch:
         if reason:
             return DocumentOutcome(document_id=document_id, outcome="failed", reason=reason)
         chunks = len(draft.chunks)
-        acted = document_id in self.vectors or document_id in self.retagged
+        later = document_id in self.stored
+        acted = later or document_id in self.vectors or document_id in self.retagged
         effect = self._effect(document_id) if acted else self.earlier.get(document_id)
-        embedded = 0 if effect in (None, "tagged") else chunks
+        embedded = 0 if later or effect in (None, "tagged") else chunks
         outcome: Any = {None: "unchanged", "tagged": "updated"}.get(effect, effect)
         return DocumentOutcome(
             document_id=document_id, outcome=outcome, chunks=chunks, embedded=embedded
@@ -158,13 +162,14 @@ async def embed_documents(
     max_texts: int,
     max_bytes: int,
     token_codes: bool = False,
+    model: EmbeddingModel | None = None,
 ) -> AsyncIterator[EmbeddingModel]:
     """Embed the changed documents of a batch, several in one request; yield the model after each request.
 
     The batch has the vectors of a document once all its chunks are embedded. When a request is refused because
     of a text, its documents are embedded one by one, so that the one at fault fails alone.
     """
-    embedding = _Embedding(caller, token_codes=token_codes)
+    embedding = _Embedding(caller, token_codes=token_codes, model=model)
     refused: set[str] = set()
     for texts in _requests(batch.changed, max_texts, max_bytes):
         wanted = [one for one in texts if one[0] not in refused]
@@ -173,9 +178,9 @@ async def embed_documents(
                 model = await embedding.request(wanted)
                 embedding.hand_over(batch)
                 yield model
-        except _SERVICE_ERRORS:
+        except SERVICE_ERRORS:
             raise
-        except _TEXT_ERRORS:
+        except TEXT_ERRORS:
             refused.update(document_id for document_id, _ in wanted)
     for draft in batch.changed:
         if draft.document_id in refused:
@@ -189,8 +194,9 @@ async def embed_documents(
 class _Embedding:
     """Collects the vectors and token codes of documents."""
 
-    def __init__(self, caller: Caller, *, token_codes: bool) -> None:
+    def __init__(self, caller: Caller, *, token_codes: bool, model: EmbeddingModel | None) -> None:
         self._caller = caller
+        self._model = model
         self._token_codes = token_codes
         self._codes: dict[str, list[bytes]] = {}
         self._rows: dict[str, list[NDArray[np.float32]]] = {}
@@ -199,7 +205,9 @@ class _Embedding:
         import numpy as np
 
         contents = [text for _, text in texts]
-        reply = await embed_texts(self._caller, contents, "document", token_codes=self._token_codes)
+        reply = await embed_texts(
+            self._caller, contents, "document", token_codes=self._token_codes, model=self._model
+        )
         flat = np.frombuffer(reply.vectors, dtype="<f4").astype(np.float32, copy=False)
         vectors = flat.reshape(-1, reply.model.dimension)
         for (document_id, _), row in zip(texts, vectors, strict=True):
@@ -218,9 +226,9 @@ class _Embedding:
         try:
             for texts in requests:
                 model = await self.request(texts)
-        except _SERVICE_ERRORS:
+        except SERVICE_ERRORS:
             raise
-        except _TEXT_ERRORS as error:
+        except TEXT_ERRORS as error:
             self._rows.pop(document_id, None)
             batch.fail(document_id, f"embedding failed: {error.message}")
             return None

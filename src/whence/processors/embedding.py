@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from whence.models.library import ModelLibrary
     from whence.models.protocols import CodingEmbedder, Embedder
 
 #: How far a vector's length may be from 1: wide enough for a provider that rounds to half precision
@@ -35,15 +36,20 @@ class EmbeddingProcessor(Processor):
     summary = "texts to unit vectors"
     serves = EMBEDDING
     Parameters = EmbeddingParameters
-    needs = ("embedder",)
+    needs = ("embedder", "embedders")
 
     parameters: EmbeddingParameters
 
     def __init__(
-        self, parameters: EmbeddingParameters | None = None, *, embedder: Embedder
+        self,
+        parameters: EmbeddingParameters | None = None,
+        *,
+        embedder: Embedder,
+        embedders: ModelLibrary | None = None,
     ) -> None:
         super().__init__(parameters)
         self._embedder = embedder
+        self._embedders = embedders
 
     async def handle(self, message: EmbeddingRequest, context: Context) -> EmbeddingResponse:
         """Embed the texts of one request."""
@@ -53,22 +59,34 @@ class EmbeddingProcessor(Processor):
                 f" at most {self.parameters.max_texts} are taken",
                 hint="send several requests, or raise `max_texts` of the embedding processor",
             )
+        embedder = await self._choose(message)
         if not message.texts:
-            return EmbeddingResponse(vectors=b"", model=self._embedder.model)
+            return EmbeddingResponse(vectors=b"", model=embedder.model)
         codes: list[bytes] = []
-        if message.token_codes and hasattr(self._embedder, "embed_coded"):
-            coding = cast("CodingEmbedder", self._embedder)
+        if message.token_codes and hasattr(embedder, "embed_coded"):
+            coding = cast("CodingEmbedder", embedder)
             vectors, codes = await coding.embed_coded(message.texts)
         else:
-            vectors = await self._embedder.embed(message.texts, message.purpose)
+            vectors = await embedder.embed(message.texts, message.purpose)
         # Read last: the dimension of a remote model is known with its first vectors.
-        model = self._embedder.model
+        model = embedder.model
         return EmbeddingResponse(
             vectors=_checked_bytes(vectors, len(message.texts), model),
             model=model,
             token_codes=tuple(codes),
-            served_by=getattr(self._embedder, "served_by", ""),
+            served_by=getattr(embedder, "served_by", ""),
         )
+
+    async def _choose(self, message: EmbeddingRequest) -> Embedder:
+        """Return the embedder of the model that is wanted, if it is here; else the one of this service."""
+        wanted = message.model
+        if self._embedders is None:
+            return self._embedder
+        if wanted is None and message.collection:
+            wanted = await self._embedders.model_of(message.collection)
+        if wanted is None or wanted == self._embedder.model:
+            return self._embedder
+        return self._embedders.find(wanted) or self._embedder
 
 
 def _checked_bytes(vectors: NDArray[np.float32], count: int, model: EmbeddingModel) -> bytes:

@@ -12,9 +12,10 @@ import msgspec
 
 from whence.processors.base import EMBEDDING, INGEST, Context, Processor
 from whence.processors.document_batch import DocumentBatch, embed_documents
+from whence.processors.pending_vectors import PendingVectors, model_of_service
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch
-from whence.schema.ingest import IngestRequest, IngestResponse
+from whence.schema.ingest import IngestRequest, IngestResponse, text_to_embed
 
 if TYPE_CHECKING:
     from whence.store.protocols import ChunkStore, EmbeddedDocument
@@ -30,7 +31,7 @@ class IngestParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class IngestProcessor(Processor):
-    """Stores documents with their vectors.
+    """Stores documents with their vectors, or at once with vectors that further requests make.
 
     Only what changed is embedded: a document with the stored digest is `unchanged`, or tagged again when its
     tags differ. Cost: one read of states, one embedding request per batch, one transaction.
@@ -65,14 +66,47 @@ class IngestProcessor(Processor):
             ids = [document.document_id for document in batch.valid]
             batch.compare(await store.document_states(collection, ids))
             batch.earlier = await store.effects_of(collection, message_id)
-        model = await self._store_changed(message, batch, context, model)
+        if message.vectors_later:
+            model = await self._store_words(message, batch, context, model)
+        else:
+            model = await self._store_changed(message, batch, context, model)
         if batch.retagged:
             effects = batch.effects(message_id, batch.retagged)
             await store.retag_documents(collection, batch.retagged, effects=effects)
         if batch.sources:
             # Last: a source digest says that everything is done for the document.
             await store.note_sources(collection, batch.sources)
-        return IngestResponse(outcomes=batch.outcomes(), model=model)
+        response = IngestResponse(outcomes=batch.outcomes(), model=model)
+        if not message.embed:
+            return response
+        most = min(message.embed, self.parameters.batch_texts)
+        pending = PendingVectors(store, context, collection, self.parameters.batch_bytes)
+        made = await pending.embed(most)
+        return msgspec.structs.replace(made, outcomes=response.outcomes)
+
+    async def _store_words(
+        self,
+        message: IngestRequest,
+        batch: DocumentBatch,
+        context: Context,
+        model: EmbeddingModel | None,
+    ) -> EmbeddingModel | None:
+        """Store what changed without vectors; return the model of the collection, created when it is new."""
+        from whence.store.protocols import EmbeddedDocument
+
+        if not batch.changed:
+            return model
+        if model is None:
+            first = text_to_embed(batch.changed[0].chunks[0])
+            model = await model_of_service(context, first)
+            await self._store.ensure_collection(message.collection, model)
+        documents = [
+            EmbeddedDocument(draft=one, vectors=None, token_codes_wanted=message.token_vectors)
+            for one in batch.changed
+        ]
+        batch.stored |= {one.document_id for one in batch.changed}
+        await self._write(message.collection, batch, context.message_id, documents)
+        return model
 
     async def _store_changed(
         self,
@@ -92,6 +126,7 @@ class IngestProcessor(Processor):
             max_texts=own.batch_texts,
             max_bytes=own.batch_bytes,
             token_codes=message.token_vectors,
+            model=model,
         )
         async for used in models:
             # After the first reply already: more vectors of a wrong model would be useless.
@@ -101,7 +136,7 @@ class IngestProcessor(Processor):
         return model
 
     async def _save(self, collection: str, batch: DocumentBatch, message_id: str) -> None:
-        """Store what is new in one transaction, or one by one when the store refuses one."""
+        """Store the documents that have their vectors by now."""
         from whence.store.protocols import EmbeddedDocument
 
         fresh = batch.vectors.keys() - batch.saved
@@ -115,13 +150,22 @@ class IngestProcessor(Processor):
             if draft.document_id in fresh
         ]
         batch.saved |= fresh
+        if ready:
+            await self._write(collection, batch, message_id, ready)
+
+    async def _write(
+        self,
+        collection: str,
+        batch: DocumentBatch,
+        message_id: str,
+        ready: list[EmbeddedDocument],
+    ) -> None:
+        """Store documents in one transaction, or one by one when the store refuses one."""
 
         async def store(documents: list[EmbeddedDocument]) -> None:
             effects = batch.effects(message_id, [one.draft.document_id for one in documents])
             await self._store.replace_documents(collection, documents, effects=effects)
 
-        if not ready:
-            return
         try:
             await store(ready)
         except ModelMismatch:

@@ -34,6 +34,7 @@ from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
     ModelMismatch,
+    ModelMissing,
     NotFound,
     Unavailable,
     WhenceError,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from whence.schema.access import Access
-    from whence.store.protocols import ChunkStore
+    from whence.store.protocols import ChunkStore, VectorShare
 
 T = TypeVar("T")
 
@@ -94,6 +95,10 @@ class HybridSearch:
     lexical: QueryRetriever
     dense: QueryRetriever | None = None
     """None when the query could not be embedded."""
+    no_dense: WhenceError | None = None
+    """Why `dense` is None, when that is known."""
+    vector_share: Callable[[], Awaitable[VectorShare]] | None = None
+    """Returns how many of the visible passages have vectors."""
     limit: int
     threshold: float = 0.0
     fusion: Fusion = "absolute"
@@ -113,6 +118,8 @@ class HybridSearch:
     _exhausted: set[RetrieverName] = field(default_factory=set, init=False)
     """Retrievers that have no score for any other chunk."""
     _calibration: Calibration = field(default=UNCALIBRATED, init=False)
+    _pending: bool = field(default=False, init=False)
+    """Whether visible passages wait for vectors."""
 
     @property
     def _depth(self) -> int:
@@ -128,13 +135,23 @@ class HybridSearch:
         words = self._attempt(self.lexical.search(limit=depth))
         dense: _Ranking
         if self.dense is None:
-            lexical, dense = await words, Unavailable("the query could not be embedded")
+            lexical = await words
+            dense = self.no_dense or Unavailable("the query could not be embedded")
         else:
             vectors = self._attempt(self.dense.search(limit=depth))
-            lexical, dense = await asyncio.gather(words, vectors)
+            lexical, dense, _ = await asyncio.gather(words, vectors, self._find_share())
         if isinstance(lexical, WhenceError) and isinstance(dense, WhenceError):
             raise lexical if self.dense is None else dense
         return await self._join({"lexical": lexical, "dense": dense})
+
+    async def _find_share(self) -> None:
+        """Find out whether visible passages wait for vectors, and say so."""
+        if self.vector_share is None:
+            return
+        found = await self._attempt(self.vector_share())
+        if not isinstance(found, WhenceError) and found.pending:
+            self._pending = True
+            self.degraded.append(vectors_pending(found))
 
     async def rank_words(self, found: Sequence[Candidate]) -> SearchResponse:
         """Rank by words alone, on the scale of words alone, definitions of the query's symbol first."""
@@ -169,6 +186,9 @@ class HybridSearch:
         chunks: _Chunks = {}
         ranked: list[RetrieverName] = []
         for name, ranking in rankings.items():
+            if isinstance(ranking, ModelMismatch):
+                self._degrade("encoder_differs", f"words alone ranked: {ranking.message}")
+                continue
             if isinstance(ranking, WhenceError):
                 reason = f"the {name} retriever did not rank: {ranking.message}"
                 self._degrade(f"{name}_leg_missing", reason)
@@ -192,10 +212,29 @@ class HybridSearch:
         fits = await self._add_definitions(chunks, ranked)
         await self._calibrate()
         walk = await self._walk(chunks, ranked)
-        fused = FUSIONS[self.fusion](chunks, self._calibration) if walk is None else walk.scores
+        joined = FUSIONS[self.fusion](chunks, self._calibration) if walk is None else walk.scores
+        fused = self._with_words_alone(chunks, joined, rankings)
         response = self._ranked(chunks, fused, fits, walk)
         used = self._calibration if self.find_calibration is not None else None
         return msgspec.structs.replace(response, calibration=used)
+
+    def _with_words_alone(
+        self,
+        chunks: _Chunks,
+        fused: Mapping[str, float],
+        rankings: Mapping[RetrieverName, _Ranking],
+    ) -> Mapping[str, float]:
+        """Score the passages that wait for their vector by words, on the scale of words alone."""
+        waiting = [key for key, one in chunks.items() if one.dense_score is None]
+        lexical = rankings["lexical"]
+        if not waiting or isinstance(lexical, WhenceError) or self.fusion != "absolute":
+            return fused
+        factor = next((one.score / one.sparse_score for one in lexical if one.sparse_score), 1.0)
+        own = {
+            key: lexical_score(min(1.0, factor * (chunks[key].sparse_score or 0.0)))
+            for key in waiting
+        }
+        return {key: max(score, own.get(key, 0.0)) for key, score in fused.items()}
 
     async def _calibrate(self) -> None:
         """Find out what the cosines mean; they count as they are when that cannot be known."""
@@ -224,8 +263,10 @@ class HybridSearch:
                 if not new or retriever is None:
                     continue
                 found = await retriever.scores(new)
+            # Of a passage that waits for its vector the cosine is not known.
+            unknown = None if name == "dense" and self._pending else 0.0
             for key in new:
-                chunks[key] = replace(chunks[key], **{field_name: found.get(key, 0.0)})
+                chunks[key] = replace(chunks[key], **{field_name: found.get(key, unknown)})
 
     async def _add_definitions(
         self, chunks: _Chunks, ranked: Sequence[RetrieverName]
@@ -387,7 +428,7 @@ class SearchService:
             BadInput: Limit, threshold, vector or a filter is invalid, no visible document has a key of the
                 filters, or there are more than 100 queries.
             NotFound: The collection does not exist.
-            ModelMismatch: The vector comes from another model than the collection's.
+            ModelMissing: Mode is `dense`, and the vector comes from another model than the collection's.
             Unavailable: The store does not answer, or no retriever of a hybrid search does.
         """
         response = await self._answer(request, remaining_s)
@@ -450,9 +491,12 @@ class SearchService:
     async def _search(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         self._check(request)
         filters = parse_filters(request.filters) if request.filters else ()
+        other = None
         if request.model is not None:
-            await self._check_model(request.collection, request.model)
+            other = await self._other_model(request.collection, request.model)
         if request.mode == "dense":
+            if other is not None:
+                raise ModelMissing(other.message, hint=other.hint)
             ranking = await self.store.search_dense(
                 request.collection,
                 _vector(request),
@@ -462,8 +506,13 @@ class SearchService:
                 filters=filters,
             )
             kept = kept_candidates(ranking, request.limit, request.threshold)
-            return SearchResponse(candidates=kept)
+            share = await self.store.vector_share(request.collection, request.access)
+            waits = (vectors_pending(share),) if share.pending else ()
+            return SearchResponse(candidates=kept, degraded=waits)
+        if other is not None:
+            request = replace(request, vector=None, model=None)
         search = self._hybrid(request, filters, remaining_s)
+        search.no_dense = other
         if request.mode == "hybrid":
             return await search.search()
         return await search.rank_words(await search.lexical.search(limit=request.limit))
@@ -514,6 +563,7 @@ class SearchService:
                 if self.parameters.fusion == "absolute":
                     search.find_calibration = partial(self.calibration, collection, access)
                 vector = _vector(request)
+                search.vector_share = partial(store.vector_share, collection, access)
                 search.dense = QueryRetriever(
                     partial(store.search_dense, collection, vector, access=access, filters=filters),
                     partial(store.dense_scores, collection, vector, access=access),
@@ -570,7 +620,8 @@ class SearchService:
                 hint="use mode bm25 or hybrid, or match any",
             )
 
-    async def _check_model(self, collection: str, model: EmbeddingModel) -> None:
+    async def _other_model(self, collection: str, model: EmbeddingModel) -> ModelMismatch | None:
+        """Return why the vector of a query is of no use here; None when it is of the collection's model."""
         stored = await self._model(collection)
         if stored is None:
             self._cache.pop(collection, None)
@@ -578,11 +629,13 @@ class SearchService:
                 f"there is no collection {collection!r}",
                 hint="index something into it first; `whence collections` lists what there is",
             )
-        if stored != model:
-            raise ModelMismatch(
-                f"collection {collection!r} was made with {_model_name(stored)},"
-                f" the query with {_model_name(model)}"
-            )
+        if stored == model:
+            return None
+        return ModelMismatch(
+            f"collection {collection!r} was made with {_model_name(stored)}, which is not here, and the query"
+            f" with {_model_name(model)}; `whence reembed` makes vectors of an encoder that is here",
+            hint="run `whence reembed --embedder NAME`, or use the collection's own model (WHENCE_EMBEDDER)",
+        )
 
     async def _model(self, collection: str) -> EmbeddingModel | None:
         found: EmbeddingModel | None = await self._cached(
@@ -600,6 +653,16 @@ class SearchService:
                 self._cache.clear()
             self._cache[key] = known
         return known[1]
+
+
+def vectors_pending(found: VectorShare) -> Degradation:
+    """Return the note that passages wait for vectors."""
+    return Degradation(
+        stage="search",
+        code="vectors_pending",
+        reason=f"{found.share:.0%} of the passages have vectors, the others are found by words alone",
+        share=found.share,
+    )
 
 
 def _vector(request: SearchRequest) -> NDArray[np.float32]:

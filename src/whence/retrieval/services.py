@@ -230,9 +230,20 @@ async def embed_texts(
     port: str = "embedding",
     *,
     token_codes: bool = False,
+    collection: str = "",
+    model: EmbeddingModel | None = None,
 ) -> EmbeddingResponse:
-    """Return the vectors of texts as they travel, one per text, and token codes when they are wanted."""
-    message = EmbeddingRequest(texts=tuple(texts), purpose=purpose, token_codes=token_codes)
+    """Return the vectors of texts as they travel, one per text, and token codes when they are wanted.
+
+    They are those of the model that is given, or of the collection's, where the service has it.
+    """
+    message = EmbeddingRequest(
+        texts=tuple(texts),
+        purpose=purpose,
+        token_codes=token_codes,
+        collection=collection,
+        model=model,
+    )
     reply = await caller.call(port, message, EmbeddingResponse)
     expected = len(texts) * reply.model.dimension * 4
     if len(reply.vectors) != expected:
@@ -274,7 +285,7 @@ class RetrievalClients:
         """See `RetrievalServices.embed`."""
         reply = await self.deadline.limit(
             f"embedding {what}",
-            partial(embed_texts, self.caller, texts, "query"),
+            partial(embed_texts, self.caller, texts, "query", collection=self.collection),
             self.timeouts.embedding_s,
         )
         size = reply.model.dimension * 4

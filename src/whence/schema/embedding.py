@@ -33,6 +33,10 @@ class EmbeddingRequest(Message, frozen=True, kw_only=True):
     """`document` for texts to be searched, `query` for queries; some models treat them differently."""
     token_codes: bool = False
     """Whether token codes are wanted, too; a model that makes none leaves them out."""
+    collection: str = ""
+    """The collection whose model is wanted, where the service knows collections."""
+    model: EmbeddingModel | None = None
+    """The model that is wanted, where the service has it; else its own. The reply names the used one."""
 
 
 class EmbeddingResponse(Message, frozen=True, kw_only=True):

@@ -43,6 +43,11 @@ def words_of_lead(lead: str) -> tuple[str, ...]:
     return tuple(line for line in lead.split("\n") if line.strip("|- "))
 
 
+def text_to_embed(chunk: ChunkDraft) -> str:
+    """Return what is embedded of a chunk."""
+    return chunk.embed_text or chunk.content
+
+
 class DocumentDraft(Message, frozen=True, kw_only=True):
     """One document, read and chunked."""
 
@@ -90,6 +95,10 @@ class IngestRequest(Message, frozen=True, kw_only=True):
     """Each id once."""
     token_vectors: bool = False
     """Whether token vectors of the chunks are kept, as codes, for a reranker that reads them."""
+    vectors_later: bool = False
+    """Whether the documents are stored without vectors; requests with `embed` make them."""
+    embed: int = 0
+    """Most passages of the collection that wait for vectors and are embedded after the documents are stored."""
 
 
 class DocumentOutcome(Message, frozen=True, kw_only=True):
@@ -116,3 +125,11 @@ class IngestResponse(Message, frozen=True, kw_only=True):
     """In the order of the request's documents."""
     model: EmbeddingModel | None = None
     """Model of the collection, when anything was stored."""
+    embedded: int = 0
+    """Passages that got a vector by `embed`; those of equal texts count once."""
+    stored: int = 0
+    """Passages that got a vector by `embed`."""
+    waiting: int = 0
+    """With `embed`: passages that still wait."""
+    refused: tuple[DocumentOutcome, ...] = ()
+    """With `embed`: documents with a text that the model does not take; they are found by words."""

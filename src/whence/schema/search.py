@@ -32,6 +32,8 @@ class Degradation(Message, frozen=True, kw_only=True, gc=False):
     """Description, one line."""
     code: str = "degraded"
     """Identifier, e.g. `reranker_failed`, `no_language_model`."""
+    share: float | None = None
+    """With code `vectors_pending`: share of the visible passages that have vectors, 0 to 1."""
 
     @property
     def label(self) -> str:

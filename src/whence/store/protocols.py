@@ -6,7 +6,8 @@ can do are protocols of their own, which callers test with `isinstance`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -45,6 +46,8 @@ class CollectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Documents in it, hidden ones included; not to be shown to readers."""
     chunks: int = 0
     """Chunks in it, hidden ones included."""
+    pending: int = 0
+    """Chunks without a vector, hidden ones included."""
     changed_at: str = ""
     """When documents, tags or settings changed last, ISO 8601 in UTC; empty when none did."""
     bytes: int = 0
@@ -97,10 +100,74 @@ class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A document ready to be stored."""
 
     draft: DocumentDraft
-    vectors: NDArray[np.float32]
-    """float32, shape (len(draft.chunks), dimension), rows of length 1."""
+    vectors: NDArray[np.float32] | None
+    """float32, shape (len(draft.chunks), dimension), rows of length 1. None for vectors that are made later: a
+    chunk has that of an equal text of the collection, or waits for one."""
     token_codes: tuple[bytes, ...] = ()
-    """Token codes of the chunks, in order; none when they are not kept."""
+    """Token codes of the chunks, in order; none when they are not kept, or made later."""
+    token_codes_wanted: bool = False
+    """Whether the codes are made with the vectors that are made later."""
+
+
+class VectorShare(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the passages that a reader may see have vectors."""
+
+    pending: int
+    """Passages without."""
+    passages: int
+    """All; 0 when none waits, for then nobody counts."""
+
+    @property
+    def share(self) -> float:
+        """Part of the passages with a vector, 0 to 1, rounded down to two digits."""
+        if not self.pending:
+            return 1.0
+        return max(0, 100 * (self.passages - self.pending) // max(1, self.passages)) / 100
+
+
+class PendingPassage(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage that was claimed because it has no vector."""
+
+    key: Any
+    """Names passage and set of vectors to the store, also when its document is replaced meanwhile."""
+    chunk_id: str
+    document_id: str
+    text: str
+    """What is embedded."""
+    token_codes: bool
+    """Whether token codes are wanted, too."""
+
+
+class PassageVector(msgspec.Struct, frozen=True, kw_only=True):
+    """The vector of a claimed passage."""
+
+    passage: PendingPassage
+    vector: NDArray[np.float32]
+    """float32, shape (dimension,), of length 1."""
+    token_codes: bytes = b""
+    """Empty when none are kept."""
+
+
+class OtherVectors(msgspec.Struct, frozen=True, kw_only=True):
+    """The vectors of a collection that searches do not use."""
+
+    model: EmbeddingModel
+    pending: int
+    """Passages without one."""
+    former: bool
+    """Whether searches used them before."""
+
+
+class VectorProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """Vectors of a collection, hidden passages included; not to be shown to readers."""
+
+    model: EmbeddingModel
+    passages: int
+    pending: int
+    """Passages that wait for a vector."""
+    refused: int
+    """Passages whose text the encoder did not take; they have none."""
+    other: OtherVectors | None = None
 
 
 class ListedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +298,103 @@ class ChunkStore(Protocol):
             NotFound: There is no such collection.
             ModelMismatch: A vector's length is not the collection's dimension.
             BadInput: A document cannot be stored; then none is.
+        """
+
+    async def vector_progress(self, collection: str) -> VectorProgress | None:
+        """Return how many passages have vectors; None when there is no such collection."""
+
+    async def vector_share(self, collection: str, access: Access) -> VectorShare:
+        """Return how many of the passages that a reader may see have vectors; hidden ones change nothing.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+
+    async def pending_collections(self) -> list[str]:
+        """Return the sorted names of collections with passages that wait for vectors. Cost: a look-up each."""
+
+    async def pending_documents(
+        self, collection: str, document_ids: Sequence[str] | None = None
+    ) -> dict[str, int]:
+        """Return the number of passages without vector, by document, hidden ones included.
+
+        Documents whose passages all have one are left out. Cost: linear in these passages.
+
+        Args:
+            collection: Its name.
+            document_ids: The documents; None for all.
+        """
+
+    def claim_passages(
+        self, collection: str, limit: int, *, other: bool = False
+    ) -> AbstractAsyncContextManager[list[PendingPassage]]:
+        """Claim some passages that wait for vectors, the oldest first, for the time of a block.
+
+        No other process gets them meanwhile. None are returned when none wait, or others have all of them.
+
+        Args:
+            collection: Its name.
+            limit: Most passages.
+            other: Whether they wait for vectors of the second set, see `begin_vectors`.
+
+        Raises:
+            NotFound: There is no such collection, or no second set.
+        """
+
+    async def known_vectors(
+        self, collection: str, passages: Sequence[PendingPassage]
+    ) -> list[PassageVector]:
+        """Return the vectors of those claimed passages whose text another passage has, of the same set."""
+
+    async def store_vectors(self, collection: str, vectors: Sequence[PassageVector]) -> int:
+        """Store vectors of claimed passages in one transaction; return how many.
+
+        A passage that was removed or replaced meanwhile, or has a vector by now, is left out.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: A vector's length is not that of the set.
+            BadInput: A vector is not of length 1.
+        """
+
+    async def refuse_passages(
+        self, collection: str, reasons: Iterable[tuple[PendingPassage, str]]
+    ) -> None:
+        """Note why the encoder does not take the texts of claimed passages; they are not claimed again."""
+
+    async def begin_vectors(self, collection: str, model: EmbeddingModel) -> None:
+        """Begin a second set of vectors, which replaces another one beside those that searches use.
+
+        All passages wait for it, and documents that are stored later as well. One of the same model stays.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+
+    async def drop_vectors(self, collection: str) -> None:
+        """Remove the second set of vectors, if there is one.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+
+    async def switch_vectors(self, collection: str) -> None:
+        """Have searches use the second set, and keep the first one in its place; the change log says so.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: There is no second set.
+        """
+
+    async def nearest_passages(
+        self, collection: str, vector: NDArray[np.float32], limit: int, *, other: bool = False
+    ) -> list[str]:
+        """Return the ids of the passages nearest to a vector in one of the sets, exactly; for the owner.
+
+        Hidden passages are among them.
+
+        Raises:
+            NotFound: There is no such collection, or no second set.
         """
 
     async def retag_documents(

@@ -16,7 +16,7 @@ from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import DocumentDraft
-from whence.store.protocols import CollectionInfo, EmbeddedDocument
+from whence.store.protocols import CollectionInfo, EmbeddedDocument, PassageVector
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 #: A row of a B-tree holds 2704 bytes; an id shares it with the collection.
@@ -153,22 +153,34 @@ def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocu
         if codes not in (0, chunks):
             raise BadInput(f"document {document_id!r} has {chunks} chunks and {codes} token codes")
         _check_shape(collection, document)
-    vectors = [document.vectors for document in documents if len(document.vectors)]
+    given = [one for one in documents if one.vectors is not None and len(one.vectors)]
+    vectors = [one.vectors for one in given if one.vectors is not None]
     if vectors and not are_unit_vectors(np.concatenate(vectors)):
-        faulty = next(one for one in documents if not are_unit_vectors(one.vectors))
-        name = f"document {faulty.draft.document_id!r}"
+        places = (place for place, one in enumerate(vectors) if not are_unit_vectors(one))
+        name = f"document {given[next(places)].draft.document_id!r}"
         raise BadInput(f"{name} has a vector whose length is not 1")
 
 
 def _check_shape(collection: CollectionInfo, document: EmbeddedDocument) -> None:
     vectors = document.vectors
     name = f"document {document.draft.document_id!r}"
+    if vectors is None:
+        return
     if vectors.ndim != 2 or vectors.shape[0] != len(document.draft.chunks):
         raise BadInput(
             f"{name} has {len(document.draft.chunks)} chunks and vectors of shape {vectors.shape}"
         )
     if len(vectors) and vectors.shape[1] != collection.model.dimension:
         raise _other_dimension(collection, vectors.shape[1], f"the vectors of {name}")
+
+
+def check_passage_vectors(model: EmbeddingModel, vectors: Sequence[PassageVector]) -> None:
+    """Refuse vectors of another length than the model's, or not of length 1."""
+    for one in vectors:
+        if one.vector.shape != (model.dimension,):
+            raise ModelMismatch(f"a vector of shape {one.vector.shape} for {describe_model(model)}")
+    if vectors and not are_unit_vectors(np.stack([one.vector for one in vectors])):
+        raise BadInput("a vector of a passage is not of length 1")
 
 
 def are_unit_vectors(vectors: NDArray[np.float32]) -> bool:
@@ -241,6 +253,17 @@ def other_model(collection: CollectionInfo, model: EmbeddingModel) -> ModelMisma
     return ModelMismatch(
         f"collection {collection.name!r} was made with {describe_model(collection.model)},"
         f" not with {describe_model(model)}"
+    )
+
+
+def other_vectors(
+    collection: str, model: EmbeddingModel, available: EmbeddingModel
+) -> ModelMismatch:
+    """Return the error for passages that wait for vectors of a model that is not here."""
+    return ModelMismatch(
+        f"passages of collection {collection!r} wait for vectors of {describe_model(model)}, which is not"
+        f" here; the embedder is {describe_model(available)}",
+        hint="words find them meanwhile; run `whence reembed --embedder NAME`, or install the model",
     )
 
 

@@ -159,7 +159,7 @@ class SearchSuite:
             (-float(vector @ QUERY), f"urn:chunk:{name}:{one.draft.document_id}:{index}")
             for one in documents
             if access.allows(one.draft.tags)
-            for index, vector in enumerate(one.vectors)
+            for index, vector in enumerate(() if one.vectors is None else one.vectors)
         )
         every = [f"urn:chunk:{name}:d{n}:{i}" for n, (_, v) in enumerate(corpus) for i in range(4)]
         visible = {key for _, key in best}

@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(
     "whence.testing.store_source_suite",
     "whence.testing.store_text_suite",
     "whence.testing.store_trace_suite",
+    "whence.testing.vectors_suite",
 )
 
 from whence.testing.change_log_suite import ChangeLogSuite  # noqa: E402
@@ -33,6 +34,7 @@ from whence.testing.store_search_suite import SearchSuite  # noqa: E402
 from whence.testing.store_source_suite import SourceSuite  # noqa: E402
 from whence.testing.store_text_suite import DocumentTextSuite, TokenCodeSuite  # noqa: E402
 from whence.testing.store_trace_suite import TraceSuite  # noqa: E402
+from whence.testing.vectors_suite import VectorSuite  # noqa: E402
 
 
 class StoreSuite(
@@ -42,6 +44,7 @@ class StoreSuite(
     TokenCodeSuite,
     SearchSuite,
     SourceSuite,
+    VectorSuite,
     ChangeLogSuite,
     TraceSuite,
 ):

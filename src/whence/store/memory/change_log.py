@@ -23,6 +23,8 @@ class FormerVersion(NamedTuple):
     valid_to: int
     """The first version that has it no more."""
     replaced_at: datetime
+    vector_set: int
+    """Number of its vectors, see `MemoryCollection`."""
 
 
 class MemoryLog:
@@ -40,6 +42,7 @@ class MemoryLog:
         changes: Iterable[Change],
         embedded: Callable[[str], EmbeddedDocument] | None = None,
         keep: timedelta = timedelta(),
+        vector_set: int = 0,
     ) -> None:
         """Log the changes of one write as the next version; none make no version.
 
@@ -52,7 +55,8 @@ class MemoryLog:
                 if embedded is not None and one.kind in {"changed", "removed"}:
                     came = self._last(one.document_id, {"added", "changed"}, self.version)
                     document = embedded(one.document_id)
-                    self.former.append(FormerVersion(document, came, self.version + 1, at))
+                    former = FormerVersion(document, came, self.version + 1, at, vector_set)
+                    self.former.append(former)
             self.version += 1
             when = at.astimezone(UTC).isoformat()
             self.entries += [

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.idempotency import EffectKind, Effects
-from whence.schema.ingest import DocumentDraft
+from whence.schema.ingest import DocumentDraft, text_to_embed
 from whence.store.change_log import Change
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.change_log import change_entry, stored_entry
@@ -127,8 +128,14 @@ class MemoryDocuments(MemorySources):
             # Neither metadata nor vectors are shared with the caller.
             metadata = msgspec.json.decode(json_text(document.draft.metadata))
             draft = msgspec.structs.replace(document.draft, metadata=metadata)
-            vectors = np.array(document.vectors, dtype=np.float32)
-            found.put(draft, vectors, document.token_codes, self._clock().isoformat())
+            vectors, codes = _vectors_of(found, document)
+            found.put(draft, vectors, codes, self._clock().isoformat())
+            if document.token_codes_wanted:
+                found.codes_wanted |= {
+                    one.text.chunk_id
+                    for one in found.documents[draft.document_id].chunks
+                    if not one.has_vector
+                }
         _record(found, effects)
 
     async def retag_documents(
@@ -163,8 +170,13 @@ class MemoryDocuments(MemorySources):
         found.boosts = boosts
         for document in list(found.documents.values()):
             codes = [chunk.text.token_codes for chunk in document.chunks]
+            second = dict(found.other.vectors) if found.other is not None else {}
+            wanted, refused = set(found.codes_wanted), dict(found.refused)
             vectors = [chunk.vector for chunk in document.chunks]
             found.put(document.draft, vectors, codes, document.stored_at)
+            found.codes_wanted, found.refused = wanted, refused
+            if found.other is not None:
+                found.other.vectors = second
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with their chunks; return how many there were."""
@@ -219,7 +231,7 @@ class MemoryDocuments(MemorySources):
         return DocumentParts(
             documents=1,
             chunks=len(document.chunks),
-            vectors=len(document.chunks),
+            vectors=sum(chunk.has_vector for chunk in document.chunks),
             postings=sum(len(chunk.terms.counts) for chunk in document.chunks),
             versions=versions,
         )
@@ -227,7 +239,7 @@ class MemoryDocuments(MemorySources):
     def _log(self, collection: MemoryCollection, entries: Iterable[Change]) -> None:
         """Log what is about to change."""
         log, keep = collection.log, self._keep_versions
-        log.add(self._clock(), entries, collection.embedded, keep)
+        log.add(self._clock(), entries, collection.embedded, keep, collection.vector_set)
 
     async def expunge(
         self, texts: Sequence[str], *, progress: Callable[[int, int | None], None] | None = None
@@ -239,6 +251,23 @@ class MemoryDocuments(MemorySources):
     async def is_expunged(self) -> bool:
         """Return True: there are no files."""
         return True
+
+
+def _vectors_of(
+    collection: MemoryCollection, document: EmbeddedDocument
+) -> tuple[NDArray[np.float32], Sequence[bytes]]:
+    """Return the vectors and codes of a document; those of equal texts when they are made later."""
+    if document.vectors is not None:
+        return np.array(document.vectors, dtype=np.float32), document.token_codes
+    known = {
+        one.embedded_text: (one.vector, one.text.token_codes)
+        for one in collection.chunks.values()
+        if one.has_vector
+    }
+    empty = np.zeros(collection.info.model.dimension, np.float32)
+    found = [known.get(text_to_embed(one), (empty, b"")) for one in document.draft.chunks]
+    vectors = np.array([vector for vector, _ in found], dtype=np.float32)
+    return vectors.reshape(len(found), len(empty)), [codes for _, codes in found]
 
 
 def _record(collection: MemoryCollection, effects: Effects | None) -> None:

@@ -25,7 +25,7 @@ from whence.schema.filters import (
     unknown_key_error,
 )
 from whence.schema.idempotency import EffectKind
-from whence.schema.ingest import DocumentDraft
+from whence.schema.ingest import DocumentDraft, text_to_embed
 from whence.schema.integrity import EntryKind
 from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
@@ -83,8 +83,25 @@ class StoredChunk(msgspec.Struct, frozen=True):
     document: StoredDocument
     text: ChunkText
     vector: NDArray[np.float32]
-    """Of length 1, shape (dimension,)."""
+    """Of length 1, shape (dimension,); zeros of one that waits for its vector."""
     terms: TermVector
+    embedded_text: str
+    """What is embedded."""
+
+    @property
+    def has_vector(self) -> bool:
+        """Whether it has its vector."""
+        return bool(self.vector.any())
+
+
+class SecondSet:
+    """The vectors of a collection that searches do not use, by chunk id."""
+
+    def __init__(self, number: int, model: EmbeddingModel) -> None:
+        self.number = number
+        self.model = model
+        self.former = False
+        self.vectors: dict[str, NDArray[np.float32]] = {}
 
 
 class MemoryCollection:
@@ -100,6 +117,15 @@ class MemoryCollection:
         self.log = MemoryLog(since)
         self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
         self.boosts = FieldBoosts()
+        self.vector_set = 0
+        """Number of the vectors that searches use."""
+        self.other: SecondSet | None = None
+        self.claimed: set[str] = set()
+        """Chunks that are being embedded."""
+        self.codes_wanted: set[str] = set()
+        """Chunks whose token codes are made with their vectors."""
+        self.refused: dict[tuple[int, str], str] = {}
+        """Why the encoder did not take texts, by set and chunk."""
 
     def counted(self) -> CollectionInfo:
         """Return its description with counts."""
@@ -107,6 +133,7 @@ class MemoryCollection:
             self.info,
             documents=len(self.documents),
             chunks=len(self.chunks),
+            pending=len(self.without_vector()),
             changed_at=self.log.entries[-1].changed_at if self.log.entries else "",
         )
 
@@ -133,7 +160,7 @@ class MemoryCollection:
                 digest=content_digest(chunk.content),
                 token_codes=code,
             )
-            stored = StoredChunk(document, text, vector, terms)
+            stored = StoredChunk(document, text, vector, terms, text_to_embed(chunk))
             document.chunks.append(stored)
             self.chunks[text.chunk_id] = stored
             if terms.language not in self.languages:
@@ -153,8 +180,70 @@ class MemoryCollection:
         """Remove a document with its chunks; return False when there is none."""
         document = self.documents.pop(document_id, None)
         for chunk in document.chunks if document else ():
-            del self.chunks[chunk.text.chunk_id]
+            name = chunk.text.chunk_id
+            del self.chunks[name]
+            self.codes_wanted.discard(name)
+            self.refused = {key: why for key, why in self.refused.items() if key[1] != name}
+            if self.other is not None:
+                self.other.vectors.pop(name, None)
         return document is not None
+
+    def without_vector(self) -> list[StoredChunk]:
+        """Return the chunks without a vector that searches use."""
+        return [one for one in self.chunks.values() if not one.has_vector]
+
+    def number(self, *, other: bool) -> int:
+        """Return the number of a set; that of the first one when there is no other."""
+        return self.other.number if other and self.other is not None else self.vector_set
+
+    def model_of(self, number: int) -> EmbeddingModel | None:
+        """Return the model of a set; None when it does not exist any more."""
+        if number == self.vector_set:
+            return self.info.model
+        return None if self.other is None or self.other.number != number else self.other.model
+
+    def vectors_of(self, chunk: StoredChunk) -> dict[int, NDArray[np.float32]]:
+        """Return the vectors of a chunk by the number of their set."""
+        found = {self.vector_set: chunk.vector} if chunk.has_vector else {}
+        if self.other is not None and chunk.text.chunk_id in self.other.vectors:
+            found[self.other.number] = self.other.vectors[chunk.text.chunk_id]
+        return found
+
+    def add_vector(
+        self, number: int, claimed: StoredChunk, vector: NDArray[np.float32], codes: bytes
+    ) -> bool:
+        """Give a chunk its vector; return False when it was replaced, or has one by now."""
+        name = claimed.text.chunk_id
+        chunk = self.chunks.get(name)
+        if chunk is None or chunk.embedded_text != claimed.embedded_text:
+            return False
+        if number in self.vectors_of(chunk):
+            return False
+        if number != self.vector_set:
+            assert self.other is not None
+            self.other.vectors[name] = vector
+            return True
+        text = msgspec.structs.replace(chunk.text, token_codes=codes or chunk.text.token_codes)
+        self._exchange(chunk, msgspec.structs.replace(chunk, vector=vector, text=text))
+        return True
+
+    def switch(self) -> None:
+        """Exchange the vectors that searches use for the second set."""
+        assert self.other is not None
+        former = SecondSet(self.vector_set, self.info.model)
+        former.former = True
+        former.vectors = {key: one.vector for key, one in self.chunks.items() if one.has_vector}
+        used, self.other = self.other, former
+        self.vector_set = used.number
+        self.info = msgspec.structs.replace(self.info, model=used.model)
+        empty = np.zeros(used.model.dimension, np.float32)
+        for key, one in list(self.chunks.items()):
+            self._exchange(one, msgspec.structs.replace(one, vector=used.vectors.get(key, empty)))
+
+    def _exchange(self, former: StoredChunk, chunk: StoredChunk) -> None:
+        chunks = chunk.document.chunks
+        chunks[next(n for n, one in enumerate(chunks) if one is former)] = chunk
+        self.chunks[chunk.text.chunk_id] = chunk
 
     def visible_documents(self, access: Access) -> list[StoredDocument]:
         """Return the documents that a reader may see."""
@@ -264,7 +353,7 @@ class MemorySearch(MemoryPart):
         """Rank the visible chunks by cosine, always exactly; see `ChunkStore`."""
         found = self._find(collection)
         query = check_dense_query(found.info, vector, limit, threshold)
-        chunks = found.visible(access, filters)
+        chunks = [one for one in found.visible(access, filters) if one.has_vector]
         scored = zip(await self._inner_products(query, chunks), chunks, strict=True)
         ranked = sorted(
             (-inner, chunk.text.chunk_id, chunk.text.document_id)
@@ -300,7 +389,7 @@ class MemorySearch(MemoryPart):
     ) -> dict[str, float]:
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
         query = check_dense_query(self._find(collection).info, vector, 1, 0.0)
-        chunks = self._requested(collection, chunk_ids, access)
+        chunks = [one for one in self._requested(collection, chunk_ids, access) if one.has_vector]
         scored = zip(await self._inner_products(query, chunks), chunks, strict=True)
         return {chunk.text.chunk_id: cosine(inner) for inner, chunk in scored}
 
@@ -322,7 +411,7 @@ class MemorySearch(MemoryPart):
         self, query: NDArray[np.float32], chunks: Sequence[StoredChunk]
     ) -> list[float]:
         """Return the inner product of a query with each chunk; equal vectors get equal values."""
-        return _inner_products(query, chunks)
+        return inner_products(query, [chunk.vector for chunk in chunks])
 
     async def vector_statistics(self, collection: str, access: Access) -> VectorStatistics | None:
         """Compare a sample of the visible passages; see `ChunkStore`."""
@@ -342,6 +431,7 @@ class MemorySearch(MemoryPart):
                     language=chunk.terms.language,
                 )
                 for _, document_id, _, chunk in sample[:MAX_SAMPLE]
+                if chunk.has_vector
             ]
         )
 
@@ -446,12 +536,12 @@ class MemorySearch(MemoryPart):
         return found is not None and found.log.was_hidden(access, one, other)
 
 
-def _inner_products(query: NDArray[np.float32], chunks: Sequence[StoredChunk]) -> list[float]:
-    """Return the inner product of a query with each chunk, float32; equal vectors get equal values.
+def inner_products(query: NDArray[np.float32], rows: Sequence[NDArray[np.float32]]) -> list[float]:
+    """Return the inner product of a query with each vector, float32; equal vectors get equal values.
 
     Not by BLAS, whose sums depend on the position of a row in the matrix.
     """
-    vectors = np.array([chunk.vector for chunk in chunks], dtype=np.float64)
+    vectors = np.array(rows, dtype=np.float64)
     sums = np.einsum("ij,j->i", vectors.reshape(-1, len(query)), query.astype(np.float64))
     products: list[float] = sums.astype(np.float32).tolist()
     return products

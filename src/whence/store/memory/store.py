@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import msgspec
+import numpy as np
 
 from whence.schema.access import Access
 from whence.store.change_log import KEEP_VERSIONS, check_version
 from whence.store.field_boosts import FieldBoosts
-from whence.store.memory.documents import MemoryDocuments
 from whence.store.memory.names import MemoryNames
 from whence.store.memory.search import (
     MemoryCollection,
@@ -19,12 +19,13 @@ from whence.store.memory.search import (
     MemorySearch,
     MemoryTraces,
 )
+from whence.store.memory.vectors import MemoryVectors
 from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoreOverview
 
 _now = partial(datetime.now, UTC)
 
 
-class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
+class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryTraces):
     """Chunks, names and traces in memory; subclass it for a store with other storage.
 
     Its methods are those of its bases; `whence.store.protocols` specifies them.
@@ -50,7 +51,10 @@ class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
         held = self._collections[info.name] = MemoryCollection(info.name, info.model, self._clock())
         held.boosts = boosts
         for one in documents:
-            held.put(one.draft, one.vectors, one.token_codes)
+            vectors = one.vectors
+            if vectors is None:
+                vectors = np.zeros((len(one.draft.chunks), info.model.dimension), np.float32)
+            held.put(one.draft, vectors, one.token_codes)
         held.log.version = version
 
     async def store_at(
@@ -67,6 +71,7 @@ class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
         documents += [
             msgspec.structs.replace(
                 one.document,
+                vectors=one.document.vectors if one.vector_set == found.vector_set else None,
                 draft=msgspec.structs.replace(
                     one.document.draft, tags=existing[one.document.draft.document_id]
                 ),

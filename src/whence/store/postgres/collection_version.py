@@ -19,6 +19,7 @@ from whence.store.postgres.acl_classes import EPOCH, allowed_classes, cached_cla
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collections import model_of
 from whence.store.postgres.dense.vector_index import INDEXED, MEASURED
+from whence.store.postgres.dense.vector_sets import vector_table
 from whence.store.postgres.driver import Connection
 from whence.store.protocols import CollectionInfo
 from whence.store.validation import missing_collection
@@ -30,7 +31,7 @@ WHERE c.name = ${name} AND c.id = ${id} AND l.xmin IS NOT DISTINCT FROM ${versio
     AND e.stamp = ${epoch}::uuid
 """
 _READ_VERSION = f"""
-SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, c.facts_version,
+SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, c.facts_version, c.vector_set,
     l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, c.version AS number, {EPOCH}, {INDEXED}, {MEASURED}
 FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1
 """  # noqa: S608 - only constants
@@ -56,8 +57,15 @@ class CollectionVersion(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     indexed: bool
     """Whether it has an HNSW graph."""
+    vector_set: int
+    """Number of its vectors."""
     measured: int | None
     """The `ef_search` that the graph was measured to need, see `vector_index`."""
+
+    @property
+    def vectors(self) -> str:
+        """The table of its vectors."""
+        return vector_table(self.vector_set)
 
 
 class ReaderView(msgspec.Struct, frozen=True):
@@ -120,6 +128,7 @@ async def read_view(
         chunks=row["chunks"],
         indexed=row["indexed"],
         measured=row["measured"],
+        vector_set=row["vector_set"],
     )
     classes = await allowed_classes(connection, access, version.epoch)
     return ReaderView(version, access, classes, cache)

@@ -26,7 +26,8 @@ from whence.store.validation import (
 
 _COUNTED = """
 SELECT c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, count(d.id) AS documents,
-    coalesce(sum(d.chunks), 0)::bigint AS chunks, c.changed_at
+    coalesce(sum(d.chunks), 0)::bigint AS chunks, c.changed_at,
+    (SELECT count(*) FROM vector_pending p WHERE p.collection_id = c.id AND p.number = c.vector_set) AS pending
 FROM collection c LEFT JOIN document d ON d.collection_id = c.id
 """
 _FIND = _COUNTED + "WHERE c.name = $1 GROUP BY c.id"
@@ -37,7 +38,7 @@ SELECT model_name, model_revision, model_precision, dimension FROM collection WH
 # Without counts, which take time that grows with the documents: writers need none.
 _UNCOUNTED = """
 SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,
-    0 AS documents, 0 AS chunks, c.changed_at
+    0 AS documents, 0 AS chunks, 0 AS pending, c.changed_at, c.vector_set
 FROM collection c WHERE c.name = $1
 """
 _LOCK = _UNCOUNTED + "FOR NO KEY UPDATE"
@@ -49,7 +50,7 @@ VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING
 _SIZES = """
 SELECT (SELECT coalesce(sum(chunks), 0) FROM document) AS chunks,
     (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-     WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname ~ '^(chunk|document|passage|posting|segment|term)') AS bytes
+     WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname ~ '^(chunk|document|passage|posting|segment|term|vector)') AS bytes
 """
 
 
@@ -58,6 +59,8 @@ class LockedCollection(msgspec.Struct, frozen=True):
 
     id: int
     info: CollectionInfo
+    vector_set: int
+    """Number of its vectors."""
 
 
 class PostgresCollections(PostgresPart):
@@ -119,6 +122,7 @@ def _info(row: Mapping[str, Any]) -> CollectionInfo:
         model=model_of(row),
         documents=row["documents"],
         chunks=row["chunks"],
+        pending=row["pending"],
         changed_at=iso_utc(row["changed_at"]),
     )
 
@@ -149,7 +153,7 @@ async def lock_collection(connection: Connection, name: str) -> LockedCollection
     row = await connection.fetchrow(_LOCK, name)
     if row is None:
         raise missing_collection(name)
-    return LockedCollection(row["id"], _info(row))
+    return LockedCollection(row["id"], _info(row), row["vector_set"])
 
 
 def write_settings(timeout_s: float) -> tuple[str, ...]:

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
 import msgspec
 
 from whence.schema.access import DocumentTags
 from whence.schema.idempotency import EffectKind, Effects
-from whence.schema.ingest import DocumentDraft
+from whence.schema.ingest import DocumentDraft, text_to_embed
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres import change_log
 from whence.store.postgres.acl_classes import intern_classes
@@ -22,6 +23,8 @@ from whence.store.postgres.collections import (
     writable_collection,
     write_settings,
 )
+from whence.store.postgres.dense.pending import known_vectors
+from whence.store.postgres.dense.vector_sets import vector_table
 from whence.store.postgres.document_rows import insert_documents
 from whence.store.postgres.driver import Connection, write_transaction
 from whence.store.postgres.former_documents import keep_former, prune_former
@@ -45,6 +48,8 @@ from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_docume
 from whence.store.validation import check_documents, check_tags, is_text, json_text
 
 _VECTOR_COLUMNS = ("ord", "collection_id", "class_id", "e")
+_PENDING_COLUMNS = ("collection_id", "number", "ord", "token_codes")
+_OTHER_SET = "SELECT number FROM vector_set WHERE collection_id = $1"
 
 _STATES = """
 SELECT d.document_id, d.digest, d.source_digest, d.chunks, s.acl, s.labels, s.clearance
@@ -81,9 +86,9 @@ changed AS (
     RETURNING d.id, d.class_id
 ), moved AS (
     UPDATE chunk c SET class_id = d.class_id FROM changed d WHERE c.document = d.id RETURNING c.ord, c.class_id
-)
-UPDATE chunk_vec v SET class_id = m.class_id FROM moved m, chunk former
-WHERE v.ord = m.ord AND former.ord = m.ord RETURNING v.ord, former.class_id
+), even AS (UPDATE chunk_vec v SET class_id = m.class_id FROM moved m WHERE v.ord = m.ord),
+odd AS (UPDATE chunk_vec_odd v SET class_id = m.class_id FROM moved m WHERE v.ord = m.ord)
+SELECT m.ord, former.class_id FROM moved m JOIN chunk former ON former.ord = m.ord
 """
 _STORED_TEXTS = """
 WITH d AS (
@@ -106,7 +111,8 @@ _COLLECTION_ID = "SELECT id FROM collection WHERE name = $1"
 _PARTS = """
 SELECT (SELECT count(*) FROM document WHERE collection_id = $1 AND document_id = $2) AS documents,
     (SELECT count(*) FROM chunk WHERE ord = ANY($3::int[])) AS chunks,
-    (SELECT count(*) FROM chunk_vec WHERE ord = ANY($3::int[])) AS vectors,
+    (SELECT count(*) FROM chunk_vec WHERE ord = ANY($3::int[]))
+    + (SELECT count(*) FROM chunk_vec_odd WHERE ord = ANY($3::int[])) AS vectors,
     (SELECT coalesce(sum(length(terms) / 4), 0) FROM chunk_terms WHERE ord = ANY($3::int[])) AS postings,
     (SELECT count(*) FROM passage_bearer WHERE ord = ANY($3::int[]))
     + (SELECT count(*) FROM passage_mention WHERE ord = ANY($3::int[])) AS links,
@@ -211,8 +217,9 @@ class PostgresDocuments(PostgresPart):
                 at = self.clock()
                 version = await change_log.log_replaced(connection, locked.id, at, states)
                 await self._keep_former(connection, locked.id, version, at)
+                ready = await _with_known_vectors(connection, locked, documents)
                 async with _removing(connection, locked.id, ids):
-                    ords = await _insert(connection, locked.id, collection, documents, classes)
+                    ords = await _insert(connection, locked, ready, classes)
                     await forward_index.add_chunk_terms(connection, locked.id, ords, words)
                     await vocabulary.add_words(connection, locked.id, ords, words)
                     await add_links(connection, locked.id, ords, passages, language)
@@ -375,31 +382,77 @@ async def _parts(
     return DocumentParts(**row)
 
 
+class _Ready(NamedTuple):
+    """A document with a vector for each chunk, None for one that waits."""
+
+    document: EmbeddedDocument
+    vectors: Sequence[Any]
+    codes: Sequence[bytes]
+
+
+async def _with_known_vectors(
+    connection: Connection, locked: LockedCollection, documents: Sequence[EmbeddedDocument]
+) -> list[_Ready]:
+    """Return documents with their vectors, or those of equal texts, also of the versions that they replace."""
+    texts = [
+        text_to_embed(chunk)
+        for one in documents
+        if one.vectors is None
+        for chunk in one.draft.chunks
+    ]
+    known = {}
+    if texts:
+        known = await known_vectors(connection, locked.id, locked.vector_set, texts)
+    ready = []
+    for one in documents:
+        if one.vectors is not None:
+            codes = one.token_codes or (b"",) * len(one.draft.chunks)
+            ready.append(_Ready(one, [*one.vectors], codes))
+            continue
+        found = [known.get(text_to_embed(chunk), (None, None)) for chunk in one.draft.chunks]
+        vectors = [None if vector is None else vector.to_numpy() for vector, _ in found]
+        ready.append(_Ready(one, vectors, [code or b"" for _, code in found]))
+    return ready
+
+
 async def _insert(
     connection: Connection,
-    collection_id: int,
-    collection: str,
-    documents: Sequence[EmbeddedDocument],
+    locked: LockedCollection,
+    documents: Sequence[_Ready],
     classes: Mapping[DocumentTags, int],
 ) -> list[int]:
     """Write documents with all that belongs to them; return the numbers of the chunks, in order."""
-    drafts = [one.draft for one in documents]
-    ids, ords = await insert_documents(connection, collection_id, collection, drafts, classes)
-    await index_metadata(connection, collection_id, zip(ids, drafts, strict=True))
-    vectors = [
-        (collection_id, classes[one.draft.tags], vector)
+    drafts = [one.document.draft for one in documents]
+    ids, ords = await insert_documents(connection, locked.id, locked.info.name, drafts, classes)
+    await index_metadata(connection, locked.id, zip(ids, drafts, strict=True))
+    rows = [
+        (vector, code, classes[one.document.draft.tags], one.document.token_codes_wanted)
         for one in documents
-        for vector in one.vectors
+        for vector, code in zip(one.vectors, one.codes, strict=True)
     ]
+    numbered = list(zip(ords, rows, strict=True))
     await connection.copy_records_to_table(
-        "chunk_vec",
+        vector_table(locked.vector_set),
         columns=_VECTOR_COLUMNS,
-        records=[(ord_, *rest) for ord_, rest in zip(ords, vectors, strict=True)],
+        records=[
+            (ord_, locked.id, class_id, vector)
+            for ord_, (vector, _, class_id, _) in numbered
+            if vector is not None
+        ],
     )
-    codes = [
-        code for one in documents for code in one.token_codes or (b"",) * len(one.draft.chunks)
+    waiting = [
+        (locked.id, locked.vector_set, ord_, wanted)
+        for ord_, (vector, _, _, wanted) in numbered
+        if vector is None
     ]
-    coded = [(ord_, code) for ord_, code in zip(ords, codes, strict=True) if code]
+    other = await connection.fetchval(_OTHER_SET, locked.id)
+    if other is not None:
+        waiting += [(locked.id, other, ord_, False) for ord_ in ords]
+    if waiting:
+        await connection.copy_records_to_table(
+            "vector_pending", columns=_PENDING_COLUMNS, records=waiting
+        )
+    coded = [(ord_, code) for ord_, (_, code, _, _) in numbered if code]
     if coded:
         columns = ("ord", "codes")
         await connection.copy_records_to_table("chunk_codes", columns=columns, records=coded)

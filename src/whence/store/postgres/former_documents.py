@@ -20,6 +20,7 @@ from whence.store.change_log import check_version
 from whence.store.memory.store import MemoryStore
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.collections import model_of
+from whence.store.postgres.dense.vector_sets import vector_table
 from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.lexical.reindexing import read_field_boosts
 from whence.store.postgres.part import PostgresPart
@@ -38,21 +39,26 @@ _PRUNED_AT_ONCE = 1_000
 _KEEP = """
 WITH kept AS (
     INSERT INTO former_document (collection_id, document_id, valid_from, valid_to, replaced_at, digest, title,
-        source_file, source_url, metadata, gaps, places)
+        source_file, source_url, metadata, gaps, places, vector_set)
     SELECT d.collection_id, d.document_id, (
             SELECT max(o.version) FROM document_change o WHERE o.collection_id = $1
                 AND o.document_id = d.document_id AND o.version < $2 AND o.kind IN ('a', 'c')),
-        $2, $3, d.digest, d.title, d.source_file, d.source_url, d.metadata, d.gaps, d.places
-    FROM document_change x JOIN document d ON d.collection_id = $1 AND d.document_id = x.document_id
+        $2, $3, d.digest, d.title, d.source_file, d.source_url, d.metadata, d.gaps, d.places,
+        n.vector_set
+    FROM document_change x JOIN collection n ON n.id = x.collection_id
+    JOIN document d ON d.collection_id = $1 AND d.document_id = x.document_id
     WHERE x.collection_id = $1 AND x.version = $2 AND x.kind IN ('c', 'r')
     RETURNING id, document_id
 )
 INSERT INTO former_chunk (document, index, content, heading, section_path, span_start, span_end, embed_text, page,
     e, codes, lead)
-SELECT k.id, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end, c.embed_text, c.page, v.e,
-    t.codes, c.lead
+SELECT k.id, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end, c.embed_text, c.page,
+    coalesce(v.e, o.e), t.codes, c.lead
 FROM kept k JOIN document d ON d.collection_id = $1 AND d.document_id = k.document_id
-JOIN chunk c ON c.document = d.id JOIN chunk_vec v ON v.ord = c.ord LEFT JOIN chunk_codes t ON t.ord = c.ord
+JOIN collection n ON n.id = $1 JOIN chunk c ON c.document = d.id
+LEFT JOIN chunk_vec v ON v.ord = c.ord AND n.vector_set % 2 = 0
+LEFT JOIN chunk_vec_odd o ON o.ord = c.ord AND n.vector_set % 2 = 1
+LEFT JOIN chunk_codes t ON t.ord = c.ord
 """
 # Writers of other collections delete other rows, or none.
 _PRUNE = """
@@ -60,7 +66,7 @@ DELETE FROM former_document WHERE id IN (
     SELECT f.id FROM former_document f WHERE f.replaced_at < $1 ORDER BY f.id LIMIT $2 FOR UPDATE SKIP LOCKED)
 """
 _COLLECTION = """
-SELECT c.id, c.logged_since, c.model_name, c.model_revision, c.model_precision, c.dimension
+SELECT c.id, c.logged_since, c.vector_set, c.model_name, c.model_revision, c.model_precision, c.dimension
 FROM collection c WHERE c.name = $1
 """
 # The last entry of each document up to the version, with the tags of its last entry of all.
@@ -97,12 +103,12 @@ _EXPECTED = f"SELECT count(*) FROM ({_THEN}) visible"  # noqa: S608 - only const
 _CHUNKS = """
 SELECT c.document, false AS former, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end,
     c.embed_text, c.page, v.e, t.codes, c.lead
-FROM chunk c JOIN chunk_vec v ON v.ord = c.ord LEFT JOIN chunk_codes t ON t.ord = c.ord
+FROM chunk c LEFT JOIN {vectors} v ON v.ord = c.ord LEFT JOIN chunk_codes t ON t.ord = c.ord
 WHERE c.document = ANY($1::bigint[])
 UNION ALL
 SELECT c.document, true, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end,
-    c.embed_text, c.page, c.e, c.codes, c.lead
-FROM former_chunk c WHERE c.document = ANY($2::bigint[])
+    c.embed_text, c.page, CASE WHEN f.vector_set = $3 THEN c.e END, c.codes, c.lead
+FROM former_chunk c JOIN former_document f ON f.id = c.document WHERE c.document = ANY($2::bigint[])
 ORDER BY 1, 2, 3
 """
 # By the database's own arithmetic, so that a version has the scores that a search of it had, to the last bit.
@@ -149,7 +155,8 @@ class PostgresVersions(PostgresPart):
             )
             documents = allowed_rows(found, access, "version")
             ids = [[one["id"] for one in documents if one["former"] is f] for f in (False, True)]
-            chunks = await connection.fetch(_CHUNKS, *ids)
+            statement = _CHUNKS.format(vectors=vector_table(row["vector_set"]))
+            chunks = await connection.fetch(statement, *ids, row["vector_set"])
             boosts = await read_field_boosts(connection, collection)
         model = model_of(row)
         of_document: dict[tuple[int, bool], list[Any]] = defaultdict(list)
@@ -207,7 +214,11 @@ def _document(row: Any, chunks: Sequence[Any], dimension: int) -> EmbeddedDocume
         gaps=tuple(row["gaps"]),
         places=msgspec.json.decode(row["places"], type=tuple[Place, ...]),
     )
-    vectors = np.array([one["e"].to_numpy() for one in chunks], dtype=np.float32)
+    # Zeros stand for a vector that waits, or is of another encoder than the collection's today.
+    vectors = np.array(
+        [np.zeros(dimension) if one["e"] is None else one["e"].to_numpy() for one in chunks],
+        dtype=np.float32,
+    )
     codes = tuple(one["codes"] or b"" for one in chunks)
     return EmbeddedDocument(
         draft=draft, vectors=vectors.reshape(len(chunks), dimension), token_codes=codes

@@ -161,14 +161,14 @@ class _Run:
         self._total = len(tables) + 1
         # Made anew afterwards, while searches go on without them.
         graphs = await vector_index.list_indexes(connection)
-        for name in graphs.values():
+        for _, name in graphs:
             await _rewrite(connection, f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
         for table in tables:
             await _rewrite(connection, f"VACUUM (FULL, ANALYZE) {table}")
             self._step()
         await _rewrite(connection, "VACUUM FULL pg_catalog.pg_statistic")
         self._step()
-        return list(graphs)
+        return sorted({number for number, _ in graphs})
 
     async def _search(self, connection: Connection, texts: Sequence[str]) -> Expunged:
         words = rare_words(texts)

@@ -16,11 +16,13 @@ from whence.store.postgres.collection_version import (
     read_view,
 )
 from whence.store.postgres.dense import search as dense
+from whence.store.postgres.dense.pending import read_vector_share
 from whence.store.postgres.dense.statistics import read_vector_statistics
 from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.lexical import vocabulary
 from whence.store.postgres.part import PostgresPart
+from whence.store.protocols import VectorShare
 from whence.store.validation import is_text
 from whence.store.vector_statistics import VectorStatistics
 from whence.store.vocabulary import AbsentWords
@@ -84,6 +86,11 @@ class PostgresSearch(PostgresPart):
     async def vector_statistics(self, collection: str, access: Access) -> VectorStatistics | None:
         """Compare a sample of the visible passages; see `ChunkStore`."""
         (found,) = await self._read(collection, access, read_vector_statistics)
+        return found
+
+    async def vector_share(self, collection: str, access: Access) -> VectorShare:
+        """Return how many of the visible passages have vectors; see `ChunkStore`."""
+        (found,) = await self._read(collection, access, read_vector_share)
         return found
 
     async def absent_words(

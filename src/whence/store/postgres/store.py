@@ -12,6 +12,7 @@ from whence.store.change_log import KEEP_VERSIONS
 from whence.store.postgres.change_log import PostgresChangeLog
 from whence.store.postgres.chunk_reader import PostgresTexts
 from whence.store.postgres.collections import PostgresCollections
+from whence.store.postgres.dense.pending import PostgresVectors
 from whence.store.postgres.documents import PostgresDocuments
 from whence.store.postgres.driver import Connection, iso_utc
 from whence.store.postgres.former_documents import PostgresVersions
@@ -45,6 +46,7 @@ _REFERENCE = "SELECT count(*) FROM generate_series(1, 4000) AS number WHERE numb
 #: Purpose of each table by the beginning of its name; the first match counts.
 _PARTS = (
     ("chunk_vec", "vectors"),
+    ("vector", "vectors"),
     ("chunk_codes", "token_vectors"),
     ("chunk_terms", "words"),
     ("posting", "words"),
@@ -93,6 +95,7 @@ def _now() -> datetime:
 class PostgresStore(
     PostgresCollections,
     PostgresDocuments,
+    PostgresVectors,
     PostgresVersions,
     PostgresPhysicalErasure,
     PostgresSearch,

@@ -20,7 +20,7 @@ from whence.surfaces.cli.output import (
     note_some,
     plain_table,
     print_json,
-    progress,
+    progress_bars,
 )
 from whence.surfaces.cli.session import as_json, run_with_engine
 
@@ -59,8 +59,17 @@ def index(
         bool, typer.Option("--prune", help="Remove documents that are in no PATH.")
     ] = False,
     token_vectors: _TokenVectors = None,
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait",
+            help="Return when words are searchable; the next `index`, or a running `serve`, makes the vectors.",
+        ),
+    ] = False,
 ) -> int:
     """Index files and folders; unchanged documents are skipped.
+
+    Words are searchable first, also for other processes, while vectors follow.
 
     Formats: Markdown, reStructuredText, text, HTML, PDF, Word (.docx), source code (Python, C#, SQL,
     TypeScript, JavaScript, Go, Java, Rust, C, C++) and records (.jsonl). An unreadable file is reported and
@@ -81,7 +90,7 @@ def index(
         moved(count, total)
 
     try:
-        with progress("indexing") as moved:
+        with progress_bars("indexing", "vectors") as (moved, embedded):
             report = run_with_engine(
                 context,
                 lambda engine, settings: engine.index(
@@ -91,7 +100,9 @@ def index(
                     prune=prune,
                     boosts=boosts,
                     token_vectors=keep,
+                    wait=not no_wait,
                     progress=move,
+                    vector_progress=embedded,
                 ),
             )
     except KeyboardInterrupt:
@@ -140,6 +151,9 @@ def _print_report(report: IndexReport) -> None:
         "time": time,
     }
     out.print(facts_table(facts))
+    if report.waiting:
+        how = report.waiting_reason or "run the same command again, or `whence serve`, to make them"
+        note(f"{counted(report.waiting, 'passage')} without vectors, found by words alone: {how}")
     if report.not_served:
         note(
             f"the encoder does not serve the language of {counted(sum(report.not_served.values()), 'document')}"

@@ -168,8 +168,20 @@ def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
     Yields:
         A function `(done, total)` that moves the bar; `total` is None while unknown.
     """
+    with progress_bars(label) as (move,):
+        move(0, None)
+        yield move
+
+
+@contextmanager
+def progress_bars(*labels: str) -> Iterator[list[Callable[[int, int | None], None]]]:
+    """Show bars as `progress` does, each from its first move on.
+
+    Yields:
+        A function for each label.
+    """
     if not sys.stderr.isatty():
-        yield lambda _done, _total: None
+        yield [lambda _done, _total: None for _ in labels]
         return
     from rich.console import Console
     from rich.progress import (
@@ -200,8 +212,18 @@ def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def mover(label: str) -> Callable[[int, int | None], None]:
+            task = bar.add_task(label, total=None, start=False, visible=False)
+
+            def move(done: int, total: int | None) -> None:
+                # The rate counts from the first move on.
+                bar.start_task(task)
+                bar.update(task, completed=done, total=total, visible=True)
+
+            return move
+
+        yield [mover(label) for label in labels]
 
 
 def size(count: int) -> str:

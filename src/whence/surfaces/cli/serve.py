@@ -73,6 +73,10 @@ SignIn = Annotated[
 """Tokens that are accepted, as settings."""
 
 
+#: Seconds between two looks at passages that wait for vectors.
+_EMBEDDING_PAUSE_S = 2.0
+
+
 def serve(
     context: typer.Context,
     *,
@@ -218,4 +222,9 @@ async def _with_service(
         async with Engine(settings=settings, warm_up="questions", monitor=monitor) as engine:
             spans = Spans(monitor.provider)
             service = Service(engine, settings.collection, concurrent=at_once, spans=spans)
-            return await serve(service, monitor)
+            embedding = asyncio.create_task(engine.keep_embedding(_EMBEDDING_PAUSE_S, note))
+            try:
+                return await serve(service, monitor)
+            finally:
+                embedding.cancel()
+                await asyncio.gather(embedding, return_exceptions=True)

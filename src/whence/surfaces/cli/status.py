@@ -52,6 +52,7 @@ def status(
             "collections": len(collections),
             "documents": sum(one.documents for one in collections),
             "chunks": sum(one.chunks for one in collections),
+            "waiting": sum(one.pending for one in collections),
         }
         running = {
             "broker": {"url": "memory://" if fleet is None else fleet.broker},
@@ -115,6 +116,7 @@ def _print_store(
         "database": f"{overview.server}{pgvector}, {size(overview.bytes)}",
         "by part": ", ".join(sizes),
         "documents": f"{documents:,}{_when(overview.stored_at)}",
+        "without vectors": _waiting(collections),
         "questions": f"{overview.questions:,}{_when(overview.asked_at)}",
         "snapshots": overview.snapshots,
     }
@@ -138,6 +140,13 @@ def _calibration_table(calibrations: dict[str, Calibration]) -> PlainTable:
         weight = f"{one.dense_weight:.2f}"
         table.add_values(name, one.encoder, one.language, one.passages, *cosines, weight)
     return table
+
+
+def _waiting(collections: list[CollectionInfo]) -> str:
+    """Return how many passages wait for vectors; empty for none."""
+    waiting = sum(one.pending for one in collections)
+    passages = sum(one.chunks for one in collections)
+    return f"{waiting:,} of {passages:,} passages" if waiting else ""
 
 
 def _when(moment: str) -> str:

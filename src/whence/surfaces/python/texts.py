@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Purpose
@@ -21,6 +21,20 @@ class EngineTexts:
     async def collections(self) -> list[CollectionInfo]:
         """Return all collections by name; counts include hidden documents."""
         return await (await self._session.store()).collections()
+
+    async def keep_embedding(
+        self, pause_s: float = 2.0, report: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Embed what waits for vectors in any collection until it is cancelled, for a server.
+
+        Args:
+            pause_s: Seconds between two looks.
+            report: Takes each reason for which passages go on waiting, once.
+        """
+        from whence.operations.pending_vectors import keep_embedding
+
+        if self._session.runs_flow:
+            await keep_embedding(self._session, pause_s, report)
 
     async def embedding_model(self) -> EmbeddingModel:
         """Return the model of `embed`."""

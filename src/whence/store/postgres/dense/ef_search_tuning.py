@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _RECALL, _QUERIES, _PLACES = 0.99, 60, 10
 #: Weight of the first vector of a query, where the second has 1.
 _FIRST = 3.0
-_SAMPLE = "SELECT v.e FROM chunk_vec v WHERE v.collection_id = $1 ORDER BY hashint4(v.ord), v.ord LIMIT $2"
+_SAMPLE = "SELECT v.e FROM {vectors} v WHERE v.collection_id = $1 ORDER BY hashint4(v.ord), v.ord LIMIT $2"
 _SCAN = (
-    "SELECT v.ord FROM chunk_vec v WHERE v.collection_id = $1 ORDER BY v.e <#> $2::vector LIMIT $3"
+    "SELECT v.ord FROM {vectors} v WHERE v.collection_id = $1 ORDER BY v.e <#> $2::vector LIMIT $3"
 )
 _SEARCH_GRAPH = (
-    "WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance FROM chunk_vec v"
+    "WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance FROM {vectors} v"
     " WHERE v.collection_id = {collection}"
     " ORDER BY v.e::halfvec({dimension}) <#> $1::vector::halfvec({dimension}) LIMIT $2)"
     " SELECT n.ord FROM near n ORDER BY n.distance LIMIT $3"
@@ -41,7 +41,12 @@ _SEARCH_GRAPH = (
 
 
 async def least_ef_search(
-    connection: Connection, collection_id: int, dimension: int, values: Iterable[int], fetched: int
+    connection: Connection,
+    collection_id: int,
+    dimension: int,
+    values: Iterable[int],
+    fetched: int,
+    vectors: str = "chunk_vec",
 ) -> int | None:
     """Return the first value of `ef_search` that reaches the recall; None when none does.
 
@@ -53,17 +58,22 @@ async def least_ef_search(
         dimension: Of its vectors.
         values: Values of `hnsw.ef_search`, ascending.
         fetched: Rows to ask of the graph.
+        vectors: Their table.
     """
-    queries = _queries(await connection.fetch(_SAMPLE, collection_id, 2 * _QUERIES), dimension)
+    sample = _SAMPLE.format(vectors=vectors)
+    queries = _queries(await connection.fetch(sample, collection_id, 2 * _QUERIES), dimension)
     if not len(queries):
         return None
+    scan = _SCAN.format(vectors=vectors)
     right = [
-        {row["ord"] for row in await connection.fetch(_SCAN, collection_id, one, _PLACES)}
+        {row["ord"] for row in await connection.fetch(scan, collection_id, one, _PLACES)}
         for one in queries
     ]
     await connection.execute("SET hnsw.iterative_scan = relaxed_order")
     await connection.execute("SET enable_sort = off")
-    search = _SEARCH_GRAPH.format(collection=int(collection_id), dimension=int(dimension))
+    search = _SEARCH_GRAPH.format(
+        collection=int(collection_id), dimension=int(dimension), vectors=vectors
+    )
     wanted = _RECALL * sum(map(len, right))
     for value in values:
         await connection.execute(f"SET hnsw.ef_search = {value:d}")

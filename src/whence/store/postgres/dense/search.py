@@ -36,7 +36,7 @@ _SCAN_SETTINGS = ("plan_cache_mode = force_custom_plan", "enable_sort = on", "en
 
 # `<#>` is the negative inner product, of unit vectors the negative cosine. $6 are the rows that a filter keeps.
 _SCANNED = """
-SELECT v.ord, v.e <#> $3::vector AS distance FROM chunk_vec v
+SELECT v.ord, v.e <#> $3::vector AS distance FROM {vectors} v
 WHERE v.collection_id = $1 AND v.class_id = ANY($2::int[]) AND ($6::int[] IS NULL OR v.ord = ANY($6::int[]))
     AND ($5::float8 <= 0 OR -(v.e <#> $3::vector) >= $5::float8)
 """
@@ -58,7 +58,7 @@ _NEAREST_AND_TIES = versioned(
 # with what the other side depends on.
 _GRAPH = """
 (SELECT set_config('hnsw.ef_search', $2, true)) s, LATERAL (
-    SELECT v.ord, v.e FROM chunk_vec v
+    SELECT v.ord, v.e FROM {vectors} v
     WHERE v.collection_id = {collection} AND v.class_id = ANY($3::int[])
     ORDER BY v.e::halfvec({dimension}) <#> $1::vector::halfvec({dimension}) LIMIT $4::int
 ) v
@@ -83,14 +83,14 @@ _GRAPH_ROW = np.dtype([("ord", ">i4"), ("distance", ">f8")])
 _ROWS = versioned(
     f"""
 SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {DOCUMENT_TAGS}
-FROM chunk_vec v JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}
+FROM {{vectors}} v JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}
 WHERE v.ord = ANY($3::int[]) AND v.collection_id = $1 AND v.class_id = ANY($4::int[])
 """,  # noqa: S608 - only constants
     5,
 )
 _COSINES = versioned(
     f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
-    " JOIN chunk_vec v ON v.ord = c.ord",
+    " JOIN {vectors} v ON v.ord = c.ord",
     8,
 )
 
@@ -137,11 +137,14 @@ async def _scan(
 ) -> list[Any]:
     """Compare every visible row, or those that a filter keeps."""
     ords = None if kept is None else kept.ords.tolist()
+    vectors = view.version.vectors
     arguments = (view.version.id, view.classes, query, limit, threshold, ords)
     async with _scan_settings(connection):
-        rows = await _fetch_ranked(connection, _NEAREST, view, *arguments)
+        rows = await _fetch_ranked(connection, _NEAREST.format(vectors=vectors), view, *arguments)
         if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
-            rows = await _fetch_ranked(connection, _NEAREST_AND_TIES, view, *arguments)
+            rows = await _fetch_ranked(
+                connection, _NEAREST_AND_TIES.format(vectors=vectors), view, *arguments
+            )
     return rows
 
 
@@ -173,7 +176,11 @@ async def _search_graph(
         search = graph_search(limit, visible, version.chunks, version.measured)
     if search is None:
         return []
-    texts = {"collection": version.id, "dimension": version.info.model.dimension}
+    texts = {
+        "collection": version.id,
+        "dimension": version.info.model.dimension,
+        "vectors": version.vectors,
+    }
     arguments = (query, str(search.ef_search), view.classes, search.fetched)
     if kept is None:
         statement = _GRAPH_NEAREST.format(**texts)
@@ -185,7 +192,8 @@ async def _search_graph(
         return []
     last = np.sort(found["distance"])[limit - 1]
     ords = found["ord"][found["distance"] <= last].tolist()
-    return await _fetch_ranked(connection, _ROWS, view, version.id, query, ords, view.classes)
+    statement = _ROWS.format(vectors=version.vectors)
+    return await _fetch_ranked(connection, statement, view, version.id, query, ords, view.classes)
 
 
 async def _count_visible(connection: Connection, view: ReaderView) -> int:
@@ -214,7 +222,8 @@ async def dense_scores(
     """Return the cosine of those chunks that exist and are visible. Cost: linear in them."""
     query = check_dense_query(view.version.info, vector, 1, 0.0)
     values = requested_values(view.access, view.version.info.name, chunk_ids)
-    rows = await fetch_versioned(connection, _COSINES, view.version, *values, query)
+    statement = _COSINES.replace("{vectors}", view.version.vectors)
+    rows = await fetch_versioned(connection, statement, view.version, *values, query)
     found = (row for row in rows if row["chunk_key"] is not None)
     return {
         row["chunk_key"]: cosine(row["cosine"])

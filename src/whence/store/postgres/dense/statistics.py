@@ -26,7 +26,7 @@ _SAMPLE = versioned(
         SELECT c.ord, md5(s.document_id || ':' || c.index) AS key FROM documents s JOIN chunk c ON c.document = s.id
         ORDER BY 2, s.document_id, c.index LIMIT {MAX_SAMPLE})
     SELECT p.key, d.document_id, c.index, v.e, t.terms, t.counts, t.language, {DOCUMENT_TAGS}
-    FROM passages p JOIN chunk c ON c.ord = p.ord JOIN chunk_vec v ON v.ord = c.ord
+    FROM passages p JOIN chunk c ON c.ord = p.ord JOIN {{vectors}} v ON v.ord = c.ord
     JOIN chunk_terms t ON t.ord = c.ord JOIN document d ON d.id = c.document{TAGS_JOIN}
     ORDER BY p.key, d.document_id, c.index
     """,  # noqa: S608 - only constants
@@ -49,7 +49,8 @@ async def read_vector_statistics(
         return known
     if view.version.analyzer not in ("", ANALYZER_VERSION):
         return None
-    rows = await fetch_versioned(connection, _SAMPLE, view.version, view.version.id, view.classes)
+    statement = _SAMPLE.format(vectors=view.version.vectors)
+    rows = await fetch_versioned(connection, statement, view.version, view.version.id, view.classes)
     visible = allowed_rows((one for one in rows if one["key"] is not None), view.access, "sample")
     sample = [
         SampledPassage(

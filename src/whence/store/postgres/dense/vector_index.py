@@ -18,6 +18,7 @@ import math
 from typing import Any
 
 from whence.store.postgres.dense.ef_search_tuning import least_ef_search
+from whence.store.postgres.dense.vector_sets import VECTOR_TABLES, graph_name, vector_table
 from whence.store.postgres.driver import Connection
 
 #: Chunks from which on a collection gets a graph; an exact scan of as many takes some ten milliseconds.
@@ -62,22 +63,24 @@ _GROWTH = 2
 _LOCK = 0x7768656E
 #: Seconds between two attempts to take it.
 _POLL_S = 0.2
-_PREFIX = "chunk_vec_near_"
 #: No timeouts, and one core, so that other statements go on.
 _BUILD_SETTINGS = """
 SET statement_timeout = 0; SET lock_timeout = 0; SET max_parallel_maintenance_workers = 0
 """
 
 #: Whether the collection `c` has a valid graph; an expression for the list of columns.
+_GRAPH = f"to_regclass(format('whence.%s_near_%s', (ARRAY{list(VECTOR_TABLES)})[1 + c.vector_set % 2], c.id))"
 INDEXED = (
-    "EXISTS (SELECT FROM pg_index i WHERE i.indisvalid AND i.indexrelid ="
-    f" to_regclass('whence.{_PREFIX}' || c.id)) AS indexed"
+    f"EXISTS (SELECT FROM pg_index i WHERE i.indisvalid AND i.indexrelid = {_GRAPH}) AS indexed"
 )
-_NOTE = f"obj_description(to_regclass('whence.{_PREFIX}' || c.id), 'pg_class')"
+_NOTE = f"obj_description({_GRAPH}, 'pg_class')"
 #: The measured `ef_search` of the graph of the collection `c`, NULL before it was measured.
 MEASURED = f"substring({_NOTE} FROM 'ef_search=([0-9]+)')::int AS measured"
 _STATE = f"""
-SELECT c.dimension, coalesce(l.chunks, 0) AS chunks, {INDEXED},
+SELECT c.dimension, c.vector_set, coalesce(l.chunks, 0) AS chunks, {INDEXED},
+    EXISTS (
+        SELECT FROM vector_pending p WHERE p.collection_id = c.id AND p.number = c.vector_set AND p.refused = ''
+    ) AS pending,
     substring({_NOTE} FROM 'chunks=([0-9]+)')::int AS measured_of
 FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1
 """  # noqa: S608 - only constants
@@ -88,18 +91,14 @@ WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])
 """
 #: Changes the version of the collection, so that searches read its state again.
 _NEW_VERSION = "UPDATE lexicon SET chunks = chunks WHERE collection_id = $1"
-_GRAPHS = f"""
-SELECT i.relname FROM pg_class i JOIN pg_namespace n ON n.oid = i.relnamespace
-WHERE n.nspname = 'whence' AND i.relkind = 'i' AND i.relname ^@ '{_PREFIX}'
-"""  # noqa: S608 - only constants
-_ORPHANS = f"""
-{_GRAPHS} AND NOT EXISTS (SELECT FROM collection c WHERE i.relname = '{_PREFIX}' || c.id)
+_GRAPHS = """
+SELECT i.relname, substring(i.relname FROM '[0-9]+$')::int AS collection_id
+FROM pg_class i JOIN pg_namespace n ON n.oid = i.relnamespace
+WHERE n.nspname = 'whence' AND i.relkind = 'i' AND i.relname ~ '^chunk_vec(_odd)?_near_[0-9]+$'
 """
-
-
-def index_name(collection_id: int) -> str:
-    """Return the name of a collection's graph."""
-    return f"{_PREFIX}{collection_id}"
+_ORPHANS = f"""
+{_GRAPHS} AND NOT EXISTS (SELECT FROM collection c WHERE c.id = substring(i.relname FROM '[0-9]+$')::int)
+"""  # noqa: S608 - only constants
 
 
 class GraphSearch:
@@ -187,6 +186,8 @@ async def needs_index_build(connection: Connection, collection_id: int) -> bool:
 def _lacks_graph(state: Any) -> bool:
     return (
         not state["indexed"]
+        # Rows are added faster to a table than to a graph.
+        and not state["pending"]
         and state["chunks"] >= _MIN_CHUNKS
         and state["dimension"] <= _MAX_DIMENSIONS
     )
@@ -216,8 +217,8 @@ async def build_index(connection: Connection, collection_id: int) -> bool:
         await connection.execute(_BUILD_SETTINGS)
         if _lacks_graph(row):
             await _wait_for_builds(connection)
-            await _build(connection, collection_id, row["dimension"])
-        await _measure(connection, collection_id, row["dimension"], row["chunks"])
+            await _build(connection, collection_id, row["vector_set"], row["dimension"])
+        await _measure(connection, collection_id, row)
         await connection.execute(_NEW_VERSION, collection_id)
     finally:
         if not connection.is_closed():
@@ -225,24 +226,31 @@ async def build_index(connection: Connection, collection_id: int) -> bool:
     return True
 
 
-async def _build(connection: Connection, collection_id: int, dimension: int) -> None:
+async def _build(
+    connection: Connection, collection_id: int, vector_set: int, dimension: int
+) -> None:
     """Build a graph. Under the lock no other process does, so an invalid one was interrupted."""
-    name = index_name(collection_id)
+    name = graph_name(vector_set, collection_id)
     await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
     await connection.execute(
-        f"CREATE INDEX CONCURRENTLY {name} ON chunk_vec"
+        f"CREATE INDEX CONCURRENTLY {name} ON {vector_table(vector_set)}"
         f" USING hnsw ((e::halfvec({dimension})) halfvec_ip_ops)"
         f" WHERE collection_id = {collection_id:d}"
     )
 
 
-async def _measure(connection: Connection, collection_id: int, dimension: int, chunks: int) -> None:
+async def _measure(connection: Connection, collection_id: int, state: Any) -> None:
     """Measure the `ef_search` that a graph needs, and store it as a comment of the index."""
+    chunks: int = state["chunks"]
+    dimension, vectors = state["dimension"], vector_table(state["vector_set"])
     widest = GraphSearch(1, 1.0, chunks)
     values = [one for one in _EF_STEPS if one < widest.ef_search]
-    found = await least_ef_search(connection, collection_id, dimension, values, widest.fetched)
+    found = await least_ef_search(
+        connection, collection_id, dimension, values, widest.fetched, vectors
+    )
     note = f"ef_search={found or widest.ef_search} chunks={chunks:d}"
-    await connection.execute(f"COMMENT ON INDEX {index_name(collection_id)} IS '{note}'")
+    name = graph_name(state["vector_set"], collection_id)
+    await connection.execute(f"COMMENT ON INDEX {name} IS '{note}'")
 
 
 async def _wait_for_builds(connection: Connection) -> None:
@@ -258,10 +266,10 @@ async def _wait_for_builds(connection: Connection) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-async def list_indexes(connection: Connection) -> dict[int, str]:
-    """Return the names of the graphs by collection."""
-    names = [row["relname"] for row in await connection.fetch(_GRAPHS)]
-    return {int(name.removeprefix(_PREFIX)): name for name in names}
+async def list_indexes(connection: Connection) -> list[tuple[int, str]]:
+    """Return the collection and the name of each graph."""
+    rows = await connection.fetch(_GRAPHS)
+    return [(row["collection_id"], row["relname"]) for row in rows]
 
 
 async def drop_orphan_indexes(connection: Connection) -> None:
