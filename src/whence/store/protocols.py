@@ -569,8 +569,8 @@ class ChunkStore(Protocol):
         """Return words of visible chunks in lower case that may be what a misspelt word means.
 
         Among them are all that `spelling.nearest_word` accepts; the values are numbers of visible chunks. A
-        hidden chunk neither adds a word nor changes a number. Cost: linear in the words of the visible chunks,
-        0.1 to 0.2 microseconds each.
+        hidden chunk neither adds a word nor changes a number. Cost: linear in the words of the visible chunks
+        that begin with its first letter.
         """
 
     async def find_symbols(

@@ -35,7 +35,17 @@ _TEXTS = (
     "Create a migration", "two migrations", "MAX_UPLOAD_SIZE", "connection pooling", "the convection oven",
     "middleware", "Häuser am Fluß", "parseHTTPResponse(v2)", "休暇の申請",
 )  # fmt: skip
-_MISSPELT = ("migratoin", "UPLAOD", "conection", "midlewear", "ove", "Fluss", "htttp", "poolign")
+_MISSPELT = (
+    "migratoin",
+    "imgration",
+    "UPLAOD",
+    "conection",
+    "midlewear",
+    "ove",
+    "Fluss",
+    "htttp",
+    "poolign",
+)
 _PUBLIC = DocumentTags()
 _ids = st.sampled_from(["d0", "d1", "d2", "d3"])
 

@@ -39,13 +39,15 @@ _SUBTRACT = """
 _DELETE_UNUSED = """
     DELETE FROM word x USING unnest($2::int[], $3::text[]) w(class_id, word)
     WHERE x.collection_id = $1 AND x.class_id = w.class_id AND x.word = w.word AND x.chunks <= 0"""
-# All words of the reader's classes are compared.
+# Words with one of the beginnings, of about the length, and with at most two other letters.
 _SIMILAR = versioned(
     """
-    SELECT w.word, sum(w.chunks)::int AS chunks FROM word w
-    WHERE w.collection_id = $1 AND w.class_id = ANY($2::int[])
-    AND bit_count((w.letters # $3)::bit(32)) <= 2 * ($4::int + 1) GROUP BY w.word""",
-    5,
+    SELECT w.word, sum(w.chunks)::int AS chunks FROM unnest($3::text[]) AS start
+    JOIN word w ON w.collection_id = $1 AND w.class_id = ANY($2::int[])
+        AND w.word >= start AND w.word < start || chr(1114111)
+    WHERE bit_count((w.letters # $4)::bit(32)) <= 2 AND char_length(w.word) BETWEEN $5 AND $6
+    GROUP BY w.word""",
+    7,
 )
 
 _Counts = Counter[tuple[int, str]]
@@ -137,6 +139,10 @@ async def similar_words(
     if view.version.analyzer != ANALYZER_VERSION:
         return None
     folded = word.casefold()
-    values = (view.version.id, view.classes, letter_mask(folded), max_edits(folded))
+    # `nearest_word` accepts no other beginning, and one edit more than the most where a letter is doubled.
+    starts = sorted({folded[:1], folded[1::-1]}) if folded[:1] != folded[1:2] else [folded[:1]]
+    most = max_edits(folded) + 1
+    lengths = (len(folded) - most, len(folded) + most)
+    values = (view.version.id, view.classes, starts, letter_mask(folded), *lengths)
     rows = await fetch_versioned(connection, _SIMILAR, view.version, *values)
     return {row["word"]: row["chunks"] for row in rows if row["word"] is not None}
