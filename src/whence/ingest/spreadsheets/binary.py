@@ -33,7 +33,9 @@ def read_binary(data: bytes) -> Workbook:
     except calamine.PasswordError as error:
         raise BadInput("is protected by a password") from error
     except calamine.CalamineError as error:
-        raise BadInput(f"is not a readable workbook: {error_text(error)[:200]}") from error
+        raise BadInput(
+            f"is damaged or protected by a password: {error_text(error)[:200]}"
+        ) from error
     return book
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Literal, NamedTuple
 
@@ -9,6 +10,7 @@ import msgspec
 
 from whence.ingest.document_builder import MAX_TEXT
 from whence.schema.errors import BadInput
+from whence.text.spans import Span
 
 CellKind = Literal["text", "number", "date"]
 #: Row and column of the first cell of a range and of the last one, from 1.
@@ -37,6 +39,10 @@ class Sheet(msgspec.Struct, kw_only=True):
     """Ranges that the author made a table, with the number of their header rows."""
     notes: list[str] = []
     """Paragraphs of its text boxes."""
+    lines: dict[int, Span] = {}
+    """First and last line of each row in the file; empty if it has no lines."""
+    is_grid: bool = False
+    """Whether an empty column parts no tables."""
 
 
 class Workbook(msgspec.Struct, kw_only=True):
@@ -49,6 +55,11 @@ class Workbook(msgspec.Struct, kw_only=True):
     date: str = ""
     """When it was last changed, ISO 8601; empty if it does not say."""
     left_out: Counter[str] = msgspec.field(default_factory=Counter)
+
+
+def iso_seconds(moment: str) -> str:
+    """Return a date with a time without fractions of seconds, some of which have more digits than ISO 8601."""
+    return re.sub(r"[.,]\d+", "", moment.strip())
 
 
 class TextLimit:

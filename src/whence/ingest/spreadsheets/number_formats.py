@@ -41,10 +41,7 @@ class _Section(NamedTuple):
 
     tokens: tuple[tuple[str, str], ...]
     """Kind and text of each."""
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return frozenset(kind for kind, _ in self.tokens)
+    kinds: frozenset[str]
 
 
 def shown_number(value: float, code: str, *, epoch_1904: bool = False) -> Cell:
@@ -91,7 +88,9 @@ def _sections(code: str) -> tuple[_Section, ...]:
             sections.append([])
         elif kind not in ("space", "fill", "other"):
             sections[-1].append((kind, found[kind]))
-    return tuple(_Section(tuple(tokens)) for tokens in sections)
+    return tuple(
+        _Section(tuple(tokens), frozenset(kind for kind, _ in tokens)) for tokens in sections
+    )
 
 
 def _date(value: float, section: _Section, *, epoch_1904: bool) -> Cell | None:

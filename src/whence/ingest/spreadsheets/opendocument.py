@@ -15,6 +15,7 @@ from whence.ingest.spreadsheets.cells import (
     Sheet,
     TextLimit,
     Workbook,
+    iso_seconds,
     repeat_merged,
 )
 from whence.ingest.xml_events import XmlReader, feed
@@ -53,6 +54,8 @@ def read_ods(data: bytes) -> Workbook:
                 if name == "content.xml" or name in archive.namelist():
                     with archive.open(name) as stream:
                         feed(reader, stream)
+    except BadInput:
+        raise
     except _DAMAGE as error:
         raise BadInput(f"is not a readable workbook: {error_text(error)[:200]}") from error
     return book
@@ -71,7 +74,7 @@ def _meta(book: Workbook) -> XmlReader:
         if tag == "title":
             book.title = book.title or words.strip()
         elif tag == "date":
-            book.date = book.date or words.strip()
+            book.date = book.date or iso_seconds(words)
 
     return XmlReader(None, end)
 

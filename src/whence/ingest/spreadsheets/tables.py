@@ -10,6 +10,7 @@ import msgspec
 
 from whence.ingest.spreadsheets.cells import Area, Cell, Sheet
 from whence.ingest.text_builder import TextBuilder, collapse_spaces
+from whence.text.spans import Span
 
 Rows = Mapping[int, Mapping[int, Cell]]
 _YEAR = re.compile(r"(?:FY ?)?(?:19|20)\d\d")
@@ -51,7 +52,7 @@ class Table(msgspec.Struct, kw_only=True):
 def write_sheet(text: TextBuilder, sheet: Sheet) -> None:
     """Write a sheet: its tables, with captions and headers, and the paragraphs between them."""
     for table in _tables(sheet):
-        _write(text, table)
+        _write(text, table, sheet.lines)
     for note in sheet.notes:
         text.add_paragraph(note)
 
@@ -68,7 +69,8 @@ def _tables(sheet: Sheet) -> list[Table]:
         if above is not None:
             above.rows.extend(_aligned(part, above.columns))
         else:
-            found.extend(_table(block, -1) for block in _parted_columns(part))
+            blocks = (part,) if sheet.is_grid else _parted_columns(part)
+            found.extend(_table(block, -1) for block in blocks)
     found.sort(key=lambda table: (table.rows[0][0], table.columns[0]))
     return _captioned(found)
 
@@ -111,7 +113,7 @@ def header_rows(rows: Sequence[Sequence[Cell | None]]) -> int:
     """
     if len(rows) < 2 or _is_form(rows):
         return 0
-    if not _may_be_header(rows[0]):
+    if not _may_be_header(rows[0]) or _recurs(rows):
         return 0
     count = 1
     while count < min(_MAX_HEADER, len(rows) - 1):
@@ -133,8 +135,21 @@ def _may_be_header(row: Sequence[Cell | None]) -> bool:
     return (
         2 * len(cells) > len(row)
         and (bool(names) or row[0] is None)
+        and all(len(cell.text) <= _MAX_TITLE for cell in names)
         and all(cell.kind == "date" or _YEAR.fullmatch(cell.text) for cell in others)
     )
+
+
+def _recurs(rows: Sequence[Sequence[Cell | None]]) -> bool:
+    """Return whether a text of the first row stands in its column again, but for a header that is repeated."""
+    first = [cell.text if cell else "" for cell in rows[0]]
+    for row in rows[1:_SAMPLE_ROWS]:
+        texts = [cell.text if cell else "" for cell in row]
+        if texts != first and any(
+            text and text == other for text, other in zip(first, texts, strict=False)
+        ):
+            return True
+    return False
 
 
 def _differs(row: Sequence[Cell | None], below: Sequence[Sequence[Cell | None]]) -> bool:
@@ -292,21 +307,24 @@ def _aligned(part: Rows, columns: Sequence[int]) -> Iterator[tuple[int, list[str
         yield number, [cells[column].text if column in cells else "" for column in columns]
 
 
-def _write(text: TextBuilder, table: Table) -> None:
+def _write(text: TextBuilder, table: Table, lines: Mapping[int, Span]) -> None:
     if table.is_text:
         for number, row in table.rows:
-            text.rows = (number, number)
+            text.rows, text.lines = (number, number), lines.get(number, (0, 0))
             text.add_paragraph(_words(row))
-        text.rows = (0, 0)
+        text.rows = text.lines = (0, 0)
         return
-    text.rows = (table.top, table.rows[0][0]) if table.caption else (0, 0)
+    if table.caption:
+        text.rows = (table.top, table.rows[0][0])
+        text.lines = lines.get(table.top, (0, 0))
     text.add_table(
         [row for _, row in table.rows],
         header_rows=table.header_rows,
         caption=" \u2013 ".join(map(collapse_spaces, table.caption)),
+        lines=[lines[number] for number, _ in table.rows] if lines else (),
         sheet_rows=[(number, number) for number, _ in table.rows],
     )
-    text.rows = (0, 0)
+    text.rows = text.lines = (0, 0)
 
 
 def _is_text(block: Rows) -> bool:

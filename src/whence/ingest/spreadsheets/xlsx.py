@@ -13,7 +13,15 @@ import zlib
 from collections.abc import Callable
 from xml.parsers import expat
 
-from whence.ingest.spreadsheets.cells import Area, Cell, Sheet, TextLimit, Workbook, repeat_merged
+from whence.ingest.spreadsheets.cells import (
+    Area,
+    Cell,
+    Sheet,
+    TextLimit,
+    Workbook,
+    iso_seconds,
+    repeat_merged,
+)
 from whence.ingest.spreadsheets.number_formats import BUILT_IN, GENERAL, shown_number
 from whence.ingest.text_builder import raised
 from whence.ingest.xml_events import XmlReader, feed, local_name
@@ -389,7 +397,7 @@ def _properties(parts: _Parts) -> tuple[str, str]:
         found.setdefault(tag, words.strip())
 
     parts.read("docProps/core.xml", XmlReader(None, end))
-    return found.get("title", ""), found.get("modified", "")
+    return found.get("title", ""), iso_seconds(found.get("modified", ""))
 
 
 def parse_area(reference: str) -> Area | None:
