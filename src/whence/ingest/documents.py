@@ -95,6 +95,8 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
     """How many documents it is inside of."""
     part: str = ""
     """Path for display, if it is a part of the file."""
+    source_file: str = ""
+    """Id of the file, if it is a part of one."""
 
     @property
     def display_path(self) -> str:
@@ -249,7 +251,12 @@ class _LoadRun:
         for record in loader.records(file, self._max_bytes):
             if isinstance(record, Record):
                 if loader.parse_record is None:
-                    yield self._part(record.file, record.line, path=record.display_path)
+                    yield self._part(
+                        record.file,
+                        record.line,
+                        path=record.display_path,
+                        source_file=file.document_id,
+                    )
                     continue
                 placed = b"%d:%b" % (record.line_number, record.line.strip())
                 digest = self._source_digest(placed, file.document_id, loader)
@@ -264,10 +271,27 @@ class _LoadRun:
             return Skipped(path=file.display_path, reason="empty")
         return self._part(file, data)
 
-    def _part(self, file: SourceFile, data: bytes, *, depth: int = 0, path: str = "") -> _Source:
+    def _part(
+        self,
+        file: SourceFile,
+        data: bytes,
+        *,
+        depth: int = 0,
+        path: str = "",
+        source_file: str = "",
+    ) -> _Source:
         loader = loader_for(file)
         digest = self._source_digest(data, file.document_id, loader)
-        return _Source(file.document_id, file, loader, data, digest, depth=depth, part=path)
+        return _Source(
+            file.document_id,
+            file,
+            loader,
+            data,
+            digest,
+            depth=depth,
+            part=path,
+            source_file=source_file,
+        )
 
     def _members(self, parent: _Source, parsed: ParsedDocument) -> Iterator[_Item]:
         """Yield the documents inside a document."""
@@ -292,7 +316,9 @@ class _LoadRun:
             elif loader_for(file).records is not None:
                 yield Skipped(path=path, reason="a file of records inside a document")
             else:
-                yield self._part(file, member.data, depth=parent.depth + 1, path=path)
+                source = parent.source_file or parent.document_id
+                depth = parent.depth + 1
+                yield self._part(file, member.data, depth=depth, path=path, source_file=source)
 
     def _source_digest(self, data: bytes, name: str, loader: Loader) -> str:
         if self._known is None:
@@ -363,6 +389,8 @@ class _LoadRun:
             return Skipped(path=item.display_path, reason=reason, document_id=document_id)
         try:
             parsed = None if is_known else self._parse(item, was_sent)
+            if parsed is not None and item.source_file:
+                parsed = replace(parsed, source_file=item.source_file)
             draft = None if parsed is None else self._drafted(parsed, item.digest)
             members.extend(self._members(item, parsed) if parsed and parsed.members else ())
         except (ReaderStopped, ModelMissing):

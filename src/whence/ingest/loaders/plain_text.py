@@ -137,6 +137,11 @@ def write_text(text: str, start: int = 0) -> TextBuilder:
     return builder
 
 
+def write_text_into(builder: TextBuilder, text: str) -> None:
+    r"""Write plain text that stands inside another format, which has no lines; line ends must be `\n`."""
+    _Writer(builder, numbered=False).write(list(_paragraphs(text, 0)))
+
+
 def _paragraphs(text: str, start: int) -> Iterator[_Paragraph]:
     line = text.count("\n", 0, start) + 1
     lines: list[str] = []
@@ -151,8 +156,9 @@ def _paragraphs(text: str, start: int) -> Iterator[_Paragraph]:
 
 
 class _Writer:
-    def __init__(self, text: TextBuilder) -> None:
+    def __init__(self, text: TextBuilder, *, numbered: bool = True) -> None:
         self._text = text
+        self._numbered = numbered
         self._levels: list[str] = []
         self._width = 0
 
@@ -175,21 +181,25 @@ class _Writer:
             elif kind == "code":
                 self._code(group)
             elif self._is_wrapped(first.lines):
-                self._text.add_paragraph("\n".join(first.lines), line=first.line)
+                self._text.add_paragraph("\n".join(first.lines), line=self._line(first.line))
             else:
-                self._text.add_lines(first.lines, line=first.line)
+                self._text.add_lines(first.lines, line=self._line(first.line))
+
+    def _line(self, number: int) -> int:
+        """Return the line of the file; 0 if its lines are not those of the text."""
+        return number if self._numbered else 0
 
     def _title(self, paragraph: _Paragraph) -> None:
         words, mark = paragraph.lines[0], paragraph.lines[1].strip()[:1]
         if mark not in self._levels:
             self._levels.append(mark)
-        self._text.add_heading(self._levels.index(mark) + 1, words, line=paragraph.line)
+        self._text.add_heading(self._levels.index(mark) + 1, words, line=self._line(paragraph.line))
 
     def _list(self, group: Sequence[_Paragraph]) -> None:
         with self._text.block():
             for mark, lines, line in _items(group):
                 with self._text.item(mark):
-                    self._text.add_paragraph("\n".join(lines), line=line)
+                    self._text.add_paragraph("\n".join(lines), line=self._line(line))
 
     def _code(self, group: Sequence[_Paragraph]) -> None:
         first, last = group[0], group[-1]
@@ -197,7 +207,7 @@ class _Writer:
         for each in group:
             at = each.line - first.line
             lines[at : at + len(each.lines)] = each.lines
-        self._text.add_code(lines, line=first.line)
+        self._text.add_code(lines, line=self._line(first.line))
 
     def _is_wrapped(self, lines: Sequence[str]) -> bool:
         """Return whether most lines end where the next word did not fit."""
