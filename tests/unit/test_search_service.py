@@ -160,9 +160,7 @@ async def test_what_a_hybrid_search_asks() -> None:
     assert store.named("search_lexical") == [
         ("c", "red lake", {"limit": 100, "match": "all", **rights})
     ]
-    assert store.named("search_dense") == [
-        ("c", VALUES, {"limit": 100, "model": MODEL, **rights})
-    ]
+    assert store.named("search_dense") == [("c", VALUES, {"limit": 100, "model": MODEL, **rights})]
     words, vector = store.named("lexical_scores")[0], store.named("dense_scores")[0]
     assert words == ("c", "red lake", sorted(FOUND_BY_VECTOR), {"access": ACCESS, "match": "all"})
     assert vector == ("c", VALUES, sorted(FOUND_BY_WORDS), {"access": ACCESS, "model": MODEL})
