@@ -109,6 +109,14 @@ class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the codes are made with the vectors that are made later."""
 
 
+class SampledText(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage of a sample, for the owner."""
+
+    chunk_id: str
+    heading: str
+    text: str
+
+
 class VectorShare(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the passages that a reader may see have vectors."""
 
@@ -384,6 +392,12 @@ class ChunkStore(Protocol):
         Raises:
             NotFound: There is no such collection.
             BadInput: There is no second set.
+        """
+
+    async def sample_passages(self, collection: str, limit: int) -> list[SampledText]:
+        """Return passages that represent a collection, hidden ones included; for the owner.
+
+        Always the same ones: those whose ids hash lowest. Cost: linear in the passages.
         """
 
     async def nearest_passages(
