@@ -17,7 +17,7 @@ from whence.schema.search import (
     SearchResponse,
     truncate_query,
 )
-from whence.store.protocols import CollectionInfo
+from whence.store.protocols import CollectionInfo, VectorShare
 from whence.testing.stub_context import StubContext
 
 VECTOR = np.array([0.6, 0.8], "<f4").tobytes()
@@ -53,6 +53,9 @@ class RecordingStore:
 
     async def collection_model(self, *_: Any) -> None:
         return None
+
+    async def vector_share(self, *_: Any) -> VectorShare:
+        return VectorShare(pending=0, passages=0)
 
     async def vector_statistics(self, *_: Any) -> None:
         return None

@@ -30,7 +30,7 @@ EXCEPTIONS = {
         "folder", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
         "nodes", "paths", "progress", "prune", "query", "question", "reader", "record", "references",
         "relations", "repo", "rerank", "seeds", "since", "snapshot", "streaming", "tags", "threshold",
-        "timeout_s", "writer", "replace",
+        "timeout_s", "wait", "writer", "replace",
     ),
     "arguments of `DocumentRag`, whose signature is another project's, and parameters of flows": (
         "chunk_callback", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",

@@ -11,7 +11,8 @@ import pytest
 
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema import Access, Candidate, EmbeddingModel, SearchQuery, SearchRequest
-from whence.schema.errors import BadInput, ModelMismatch, NotFound, Unavailable
+from whence.schema.errors import BadInput, ModelMissing, NotFound, Unavailable
+from whence.store.protocols import VectorShare
 from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="m", revision="r1", dimension=2)
@@ -71,6 +72,9 @@ class FixedStore:
 
     async def find_symbols(self, *_: Any, **__: Any) -> list[Any]:
         return []
+
+    async def vector_share(self, *_: Any) -> VectorShare:
+        return VectorShare(pending=0, passages=0)
 
     async def vector_statistics(self, *_: Any) -> None:
         return None
@@ -270,13 +274,28 @@ async def test_an_invalid_request_is_refused(fields: dict[str, Any]) -> None:
     ],
 )
 async def test_a_vector_of_another_model_is_refused(other: EmbeddingModel) -> None:
-    """Name, revision, precision and dimension must be those of the collection."""
+    """Name, revision, precision and dimension must be those of the collection where vectors alone rank."""
     store = FixedStore()
 
-    with pytest.raises(ModelMismatch, match="books"):
+    with pytest.raises(ModelMissing, match="books") as caught:
         await SearchProcessor(store=store).handle(request(model=other), StubContext())
 
+    assert "reembed" in caught.value.hint
     assert store.searches == []
+
+
+async def test_words_rank_where_the_vectors_are_of_another_model() -> None:
+    """A hybrid search answers by words, and says what makes vectors of an encoder that is there."""
+    store = FixedStore()
+    other = EmbeddingModel(name="other", dimension=2)
+
+    asked = request(mode="hybrid", query_text="words", model=other)
+    found = await SearchProcessor(store=store).handle(asked, StubContext())
+
+    assert [one.code for one in found.degraded] == ["encoder_differs"]
+    assert "reembed" in found.degraded[0].reason
+    assert found.candidates
+    assert all(one.dense_score is None for one in found.candidates)
 
 
 async def test_a_collection_that_does_not_exist_is_not_found() -> None:
@@ -302,7 +321,7 @@ async def test_the_model_of_a_collection_is_cached() -> None:
 
     store.model = EmbeddingModel(name="new", dimension=2)
     now[0] = 2.0
-    with pytest.raises(ModelMismatch):
+    with pytest.raises(ModelMissing):
         await processor.handle(request(model=MODEL), StubContext())
 
 

@@ -68,7 +68,7 @@ async def test_each_text_gets_its_vector() -> None:
 
     assert embedded.model == MODEL
     assert embedded.vectors == [Vector(flat[:8], MODEL), Vector(flat[8:], MODEL)]
-    assert context.sent == [("embedding", EmbeddingRequest(texts=("a", "b")))]
+    assert context.sent == [("embedding", EmbeddingRequest(texts=("a", "b"), collection="books"))]
 
 
 @pytest.mark.parametrize("size", [0, 7, 8, 12, 24])

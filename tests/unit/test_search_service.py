@@ -15,6 +15,7 @@ from whence.schema.errors import BadInput, Unavailable
 from whence.schema.filters import parse_filters
 from whence.schema.search import MAX_QUERY_WORDS, GraphUse
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
+from whence.store.protocols import VectorShare
 from whence.store.symbol_names import SymbolMatch
 from whence.store.vector_statistics import VectorStatistics
 from whence.store.vocabulary import AbsentWords
@@ -99,6 +100,9 @@ class Asked:
         self._note("find_symbols", collection, name, **options)
         return [SymbolMatch("urn:s", "S", 2)]
 
+    async def vector_share(self, *_: Any) -> VectorShare:
+        return VectorShare(pending=0, passages=0)
+
     async def vector_statistics(self, *given: Any) -> VectorStatistics | None:
         self._note("vector_statistics", *given)
         return self.vectors
@@ -156,10 +160,10 @@ async def test_what_a_hybrid_search_asks() -> None:
     assert store.named("search_lexical") == [
         ("c", "red lake", {"limit": 100, "match": "all", **rights})
     ]
-    assert store.named("search_dense") == [("c", VALUES, {"limit": 100, **rights})]
+    assert store.named("search_dense") == [("c", VALUES, {"limit": 100, "model": MODEL, **rights})]
     words, vector = store.named("lexical_scores")[0], store.named("dense_scores")[0]
     assert words == ("c", "red lake", sorted(FOUND_BY_VECTOR), {"access": ACCESS, "match": "all"})
-    assert vector == ("c", VALUES, sorted(FOUND_BY_WORDS), {"access": ACCESS})
+    assert vector == ("c", VALUES, sorted(FOUND_BY_WORDS), {"access": ACCESS, "model": MODEL})
     assert store.named("link_statistics") == [("c", ACCESS, {})]
     assert [one[:2] for one in store.named("linked_titles")][:1] == [("c", ACCESS)]
     assert {one[2]["query_text"] for one in store.named("linked_titles")} <= {"", "red lake"}
@@ -176,7 +180,9 @@ async def test_what_other_searches_ask() -> None:
     words = await _search(store, **ALL, mode="bm25")
     rights = {"limit": 3, "access": ACCESS, "filters": FILTERS}
 
-    assert store.named("search_dense") == [("c", VALUES, {"threshold": 0.05, **rights})]
+    assert store.named("search_dense") == [
+        ("c", VALUES, {"threshold": 0.05, "model": MODEL, **rights})
+    ]
     assert store.named("search_lexical") == [("c", "red lake", {"match": "all", **rights})]
     assert len(dense.candidates) == len(words.candidates) == 3
     assert dense.settings == words.settings == {}

@@ -161,7 +161,7 @@ class Resources:
     async def _open_embedder(self) -> Any:
         from whence.models.factory import make_embedder
 
-        return self._closing(make_embedder(self._settings.embedder, self._model_settings()))
+        return self._closing(make_embedder(self._settings.embedder, self.model_settings()))
 
     async def _open_embedders(self) -> Any:
         from whence.broker.connect import in_process
@@ -175,21 +175,21 @@ class Resources:
         settings = self._settings
         # A worker of embeddings alone starts no database.
         has_store = settings.database_url is not None or in_process(settings.broker)
-        return self._closing(ModelLibrary(self._model_settings(), model_of if has_store else None))
+        return self._closing(ModelLibrary(self.model_settings(), model_of if has_store else None))
 
     async def _open_reranker(self) -> Any:
         from whence.models.factory import encoder_of, make_reranker
 
         own = encoder_of(self._settings.embedder) is not None
         embedder = await self._token_reader() if own else None
-        reranker = make_reranker(self._settings.reranker, self._model_settings(), embedder)
+        reranker = make_reranker(self._settings.reranker, self.model_settings(), embedder)
         return self._closing(reranker)
 
     async def _open_writer(self) -> Any:
         from whence.models.factory import is_local_reranker, make_writer
 
         if self._settings.writer != "extractive":
-            return self._closing(make_writer(self._settings.writer, self._model_settings()))
+            return self._closing(make_writer(self._settings.writer, self.model_settings()))
         from whence.models.late_interaction import SpanReader
         from whence.quoting.extractive_writer import ExtractiveWriter
 
@@ -205,7 +205,7 @@ class Resources:
 
         if "token_reader" not in self._opened:
             embedder = await self._get("embedder")
-            reader = make_token_reader(self._model_settings(), embedder)
+            reader = make_token_reader(self.model_settings(), embedder)
             if reader is not None and reader is not embedder:
                 self._closing(reader)
             self._opened["token_reader"] = reader
@@ -217,7 +217,8 @@ class Resources:
         self._stack.push_async_callback(resource.aclose)
         return resource
 
-    def _model_settings(self) -> ModelSettings:
+    def model_settings(self) -> ModelSettings:
+        """Return folders, keys and addresses of models."""
         from whence.models.factory import ModelSettings
 
         return msgspec.convert(self._settings, ModelSettings, from_attributes=True)

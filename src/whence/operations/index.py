@@ -50,7 +50,7 @@ class Index(_Stores, frozen=True):
     searchable meanwhile."""
     progress: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of documents done and their total (None until counted)."""
-    vector_progress: Annotated[Progress | None, _PROGRESS] = None
+    on_vectors: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of passages that got vectors and their total."""
 
     async def run(self, session: Session) -> IndexReport:

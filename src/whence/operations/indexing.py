@@ -233,7 +233,7 @@ class _IndexRun:
                 left = await (await session.store()).vector_progress(asked.collection)
                 self.report.waiting = 0 if left is None else left.pending
             return
-        made = await make_vectors(self._client, asked.collection, asked.vector_progress)
+        made = await make_vectors(self._client, asked.collection, asked.on_vectors)
         self.report.embedded += made.embedded
         self.report.waiting, self.report.waiting_reason = made.waiting, made.reason
         for name, outcome in made.refused.items():

@@ -17,13 +17,30 @@ from whence.store.validation import other_vectors
 
 if TYPE_CHECKING:
     from whence.schema.embedding import EmbeddingModel
-    from whence.store.protocols import ChunkStore
+    from whence.store.protocols import ChunkStore, OtherVectors, VectorProgress
 
 
 class PendingVectors:
-    """Embeds passages of one collection that wait for vectors."""
+    """Embeds passages of one collection that wait for vectors.
 
-    def __init__(self, store: ChunkStore, caller: Caller, collection: str, max_bytes: int) -> None:
+    Args:
+        store: Has the collection.
+        caller: Of the embedding service.
+        collection: Its name.
+        max_bytes: Most bytes of text of one embedding request.
+        other: Whether vectors of the second set are made, see `ChunkStore.begin_vectors`.
+    """
+
+    def __init__(
+        self,
+        store: ChunkStore,
+        caller: Caller,
+        collection: str,
+        max_bytes: int,
+        *,
+        other: bool = False,
+    ) -> None:
+        self._other = other
         self._store = store
         self._caller = caller
         self._collection = collection
@@ -38,21 +55,26 @@ class PendingVectors:
             ModelMismatch: The embedding service has not the model of the collection.
             Unavailable: The store or the embedding service does not answer.
         """
-        store, collection = self._store, self._collection
-        progress = await store.vector_progress(collection)
-        if progress is None or not progress.pending:
+        before = await self._progress()
+        if before is None or not before.pending:
             return IngestResponse(outcomes=())
-        async with store.claim_passages(collection, most) as passages:
-            await self._embed_claimed(passages, progress.model)
-        after = await store.vector_progress(collection)
+        async with self._store.claim_passages(
+            self._collection, most, other=self._other
+        ) as passages:
+            await self._embed_claimed(passages, before.model)
+        after = await self._progress()
         return IngestResponse(
             outcomes=(),
-            model=progress.model,
+            model=before.model,
             embedded=self._embedded,
             stored=self._stored,
             waiting=0 if after is None else after.pending,
             refused=tuple(self._refused.values()),
         )
+
+    async def _progress(self) -> VectorProgress | OtherVectors | None:
+        found = await self._store.vector_progress(self._collection)
+        return found.other if found is not None and self._other else found
 
     async def _embed_claimed(
         self, passages: Sequence[PendingPassage], model: EmbeddingModel

@@ -67,7 +67,7 @@ T = TypeVar("T")
 #: low.
 RETRIEVER_DEPTH: Final = 100
 #: Errors that leave the other retriever usable; all others are faults of the request itself.
-_RETRIEVER_ERRORS = (Unavailable, DeadlineExceeded)
+_RETRIEVER_ERRORS = (Unavailable, DeadlineExceeded, ModelMismatch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,6 +504,7 @@ class SearchService:
                 access=request.access,
                 threshold=request.threshold,
                 filters=filters,
+                model=request.model,
             )
             kept = kept_candidates(ranking, request.limit, request.threshold)
             share = await self.store.vector_share(request.collection, request.access)
@@ -565,8 +566,17 @@ class SearchService:
                 vector = _vector(request)
                 search.vector_share = partial(store.vector_share, collection, access)
                 search.dense = QueryRetriever(
-                    partial(store.search_dense, collection, vector, access=access, filters=filters),
-                    partial(store.dense_scores, collection, vector, access=access),
+                    partial(
+                        store.search_dense,
+                        collection,
+                        vector,
+                        access=access,
+                        filters=filters,
+                        model=request.model,
+                    ),
+                    partial(
+                        store.dense_scores, collection, vector, access=access, model=request.model
+                    ),
                 )
         return search
 

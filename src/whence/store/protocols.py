@@ -109,6 +109,14 @@ class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the codes are made with the vectors that are made later."""
 
 
+class SampledText(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage of a sample, for the owner."""
+
+    chunk_id: str
+    heading: str
+    text: str
+
+
 class VectorShare(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the passages that a reader may see have vectors."""
 
@@ -386,6 +394,12 @@ class ChunkStore(Protocol):
             BadInput: There is no second set.
         """
 
+    async def sample_passages(self, collection: str, limit: int) -> list[SampledText]:
+        """Return passages that represent a collection, hidden ones included; for the owner.
+
+        Always the same ones: those whose ids hash lowest. Cost: linear in the passages.
+        """
+
     async def nearest_passages(
         self, collection: str, vector: NDArray[np.float32], limit: int, *, other: bool = False
     ) -> list[str]:
@@ -423,16 +437,17 @@ class ChunkStore(Protocol):
         threshold: float = 0.0,
         filters: Filters = (),
         exact: bool = False,
+        model: EmbeddingModel | None = None,
     ) -> list[Candidate]:
         """Rank the visible chunks by cosine to a unit vector, ties by chunk id.
 
         `score` is max(0, cosine), `dense_score` the exact cosine. `filters` apply before ranking. A store may
         use an approximate index where many chunks are visible, but never returns fewer than `limit` if there
-        are as many; `exact` compares every visible chunk.
+        are as many; `exact` compares every visible chunk. `model` is that of the vector, when it is known.
 
         Raises:
             NotFound: There is no such collection.
-            ModelMismatch: The vector's length is not the collection's dimension.
+            ModelMismatch: The collection has vectors of another model, or of another length.
             BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the
                 filters.
         """
@@ -459,13 +474,19 @@ class ChunkStore(Protocol):
         """
 
     async def dense_scores(
-        self, collection: str, vector: NDArray[np.float32], chunk_ids: Sequence[str], access: Access
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        chunk_ids: Sequence[str],
+        access: Access,
+        *,
+        model: EmbeddingModel | None = None,
     ) -> dict[str, float]:
-        """Return the exact cosine of those chunks that exist and are visible.
+        """Return the exact cosine of those chunks that exist, are visible and have a vector.
 
         Raises:
             NotFound: There is no such collection.
-            ModelMismatch: The vector's length is not the collection's dimension.
+            ModelMismatch: As for `search_dense`.
             BadInput: The vector is not a unit vector.
         """
 

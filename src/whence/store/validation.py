@@ -203,7 +203,11 @@ def check_limit(limit: int) -> None:
 
 
 def check_dense_query(
-    collection: CollectionInfo, vector: NDArray[np.float32], limit: int, threshold: float
+    collection: CollectionInfo,
+    vector: NDArray[np.float32],
+    limit: int,
+    threshold: float,
+    model: EmbeddingModel | None = None,
 ) -> NDArray[np.float32]:
     """Check the arguments of a dense search; return the vector as float32, shape (dimension,)."""
     check_limit(limit)
@@ -211,6 +215,8 @@ def check_dense_query(
         raise BadInput(f"threshold must be 0 to 1, not {threshold}")
     if vector.ndim != 1:
         raise BadInput(f"a query is one vector, not an array of shape {vector.shape}")
+    if model is not None and model != collection.model:
+        raise other_model(collection, model)
     if len(vector) != collection.model.dimension:
         raise _other_dimension(collection, len(vector), "the query's vector")
     # What single precision rounds off is far below the tolerance.

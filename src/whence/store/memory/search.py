@@ -349,10 +349,11 @@ class MemorySearch(MemoryPart):
         threshold: float = 0.0,
         filters: Filters = (),
         exact: bool = False,
+        model: EmbeddingModel | None = None,
     ) -> list[Candidate]:
         """Rank the visible chunks by cosine, always exactly; see `ChunkStore`."""
         found = self._find(collection)
-        query = check_dense_query(found.info, vector, limit, threshold)
+        query = check_dense_query(found.info, vector, limit, threshold, model)
         chunks = [one for one in found.visible(access, filters) if one.has_vector]
         scored = zip(await self._inner_products(query, chunks), chunks, strict=True)
         ranked = sorted(
@@ -385,10 +386,16 @@ class MemorySearch(MemoryPart):
         return lexical_candidates(ranked[:limit], per_share)
 
     async def dense_scores(
-        self, collection: str, vector: NDArray[np.float32], chunk_ids: Sequence[str], access: Access
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        chunk_ids: Sequence[str],
+        access: Access,
+        *,
+        model: EmbeddingModel | None = None,
     ) -> dict[str, float]:
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
-        query = check_dense_query(self._find(collection).info, vector, 1, 0.0)
+        query = check_dense_query(self._find(collection).info, vector, 1, 0.0, model)
         chunks = [one for one in self._requested(collection, chunk_ids, access) if one.has_vector]
         scored = zip(await self._inner_products(query, chunks), chunks, strict=True)
         return {chunk.text.chunk_id: cosine(inner) for inner, chunk in scored}

@@ -23,10 +23,12 @@ from whence.store.protocols import (
     OtherVectors,
     PassageVector,
     PendingPassage,
+    SampledText,
     VectorProgress,
     VectorShare,
 )
 from whence.store.validation import check_model, check_passage_vectors, missing_collection
+from whence.store.vector_statistics import sample_key
 
 
 class MemoryVectors(MemoryDocuments):
@@ -159,6 +161,24 @@ class MemoryVectors(MemoryDocuments):
             )
         self._log(found, [change_entry("settings", "", DocumentTags())])
         found.switch()
+
+    async def sample_passages(self, collection: str, limit: int) -> list[SampledText]:
+        """Return passages that represent a collection; see `ChunkStore`."""
+        documents = self._documents(collection).values()
+        ordered = sorted(
+            (sample_key(f"{one.draft.document_id}:{index}"), chunk.text.chunk_id, number, index)
+            for number, one in enumerate(documents)
+            for index, chunk in enumerate(one.chunks)
+        )
+        stored = [*documents]
+        return [
+            SampledText(
+                chunk_id=chunk_id,
+                heading=stored[number].draft.chunks[index].heading,
+                text=stored[number].draft.chunks[index].content,
+            )
+            for _, chunk_id, number, index in ordered[:limit]
+        ]
 
     async def nearest_passages(
         self, collection: str, vector: NDArray[np.float32], limit: int, *, other: bool = False

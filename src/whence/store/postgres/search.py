@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from whence.schema.access import Access
+from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput
 from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
@@ -47,6 +48,7 @@ class PostgresSearch(PostgresPart):
         threshold: float = 0.0,
         filters: Filters = (),
         exact: bool = False,
+        model: EmbeddingModel | None = None,
     ) -> list[Candidate]:
         """Rank the visible chunks by cosine; see `ChunkStore`."""
         await self.maintenance.check_vector_index(collection)
@@ -61,6 +63,7 @@ class PostgresSearch(PostgresPart):
                 threshold=threshold,
                 filters=filters,
                 exact=exact,
+                model=model,
             ),
         )
 
@@ -112,13 +115,19 @@ class PostgresSearch(PostgresPart):
         )
 
     async def dense_scores(
-        self, collection: str, vector: NDArray[np.float32], chunk_ids: Sequence[str], access: Access
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        chunk_ids: Sequence[str],
+        access: Access,
+        *,
+        model: EmbeddingModel | None = None,
     ) -> dict[str, float]:
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
         return await self._read(
             collection,
             access,
-            lambda connection, view: dense.dense_scores(connection, view, vector, chunk_ids),
+            lambda connection, view: dense.dense_scores(connection, view, vector, chunk_ids, model),
         )
 
     async def lexical_scores(

@@ -69,6 +69,14 @@ _BUILT_IN: Mapping[str, Command] = {
     "collections": _command(
         "status:collections", "Documents", "whence collections", "whence collections --json"
     ),
+    "reembed": _command(
+        "reembed:reembed",
+        "Documents",
+        "whence reembed --embedder bge-small-en-v1.5",
+        "whence reembed --embedder bge-small-en-v1.5 --compare",
+        "whence reembed --promote",
+        "whence reembed --back",
+    ),
     "show": _command(
         "show:show", "Documents", "whence show people/leave.md", "whence show CHUNK_ID --json"
     ),

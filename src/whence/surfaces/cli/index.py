@@ -102,7 +102,7 @@ def index(
                     token_vectors=keep,
                     wait=not no_wait,
                     progress=move,
-                    vector_progress=embedded,
+                    on_vectors=embedded,
                 ),
             )
     except KeyboardInterrupt:

@@ -13,6 +13,7 @@ from whence.operations.owner import (
     PruneTraces,
     Verify,
 )
+from whence.operations.reembedding import Reembed
 from whence.surfaces.python.methods import method
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OwnerOperations:
-    """Erase documents, explain who sees them, verify and prune traces; in use while the engine is open."""
+    """Erase documents, explain who sees them, prune traces, change encoders, while the engine is open."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -32,3 +33,4 @@ class OwnerOperations:
     documents_below = method(ListFolder)
     preview_access = method(PreviewAccess)
     prune_traces = method(PruneTraces)
+    reembed = method(Reembed)

@@ -26,6 +26,7 @@ from whence.store.protocols import (
     OtherVectors,
     PassageVector,
     PendingPassage,
+    SampledText,
     VectorProgress,
     VectorShare,
 )
@@ -131,6 +132,11 @@ used AS (
 UPDATE vector_set o SET number = f.vector_set, model_name = f.model_name, model_revision = f.model_revision,
     model_precision = f.model_precision, dimension = f.dimension, former = true
 FROM former f, used u WHERE o.collection_id = u.id
+"""
+_PASSAGES = """
+SELECT c.chunk_key, c.heading, c.content FROM collection n JOIN document d ON d.collection_id = n.id
+JOIN chunk c ON c.document = d.id
+WHERE n.name = $1 ORDER BY md5(d.document_id || ':' || c.index), c.chunk_key LIMIT $2
 """
 _NEAREST = """
 SELECT c.chunk_key FROM {vectors} v JOIN chunk c ON c.ord = v.ord
@@ -347,6 +353,15 @@ class PostgresVectors(PostgresPart):
                 await connection.execute(_SWITCH, locked.id)
                 await connection.execute(_NEW_VERSION, locked.id)
             await self.maintenance.start_needed(connection, collection)
+
+    async def sample_passages(self, collection: str, limit: int) -> list[SampledText]:
+        """Return passages that represent a collection; see `ChunkStore`."""
+        async with self.pool.connection() as connection:
+            rows = await connection.fetch(_PASSAGES, collection, limit)
+        return [
+            SampledText(chunk_id=row["chunk_key"], heading=row["heading"], text=row["content"])
+            for row in rows
+        ]
 
     async def nearest_passages(
         self, collection: str, vector: NDArray[np.float32], limit: int, *, other: bool = False

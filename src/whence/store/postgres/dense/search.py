@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence.schema.embedding import EmbeddingModel
 from whence.schema.filters import Filters
 from whence.schema.search import Candidate
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
@@ -104,13 +105,14 @@ async def search_dense(
     threshold: float,
     filters: Filters,
     exact: bool,
+    model: EmbeddingModel | None = None,
 ) -> list[Candidate] | None:
     """Rank the visible chunks by cosine; None while the metadata that a filter needs is not indexed.
 
     Cost: linear in the visible rows that the filter keeps; where they are many and `exact` is not set,
     the graph is searched, at a cost that hardly grows with them.
     """
-    query = check_dense_query(view.version.info, vector, limit, threshold)
+    query = check_dense_query(view.version.info, vector, limit, threshold, model)
     limit = min(limit, _LARGEST_LIMIT)
     kept = await filtered_chunks(connection, view, filters) if filters else None
     if filters and kept is None:
@@ -217,10 +219,14 @@ async def _fetch_ranked(
 
 
 async def dense_scores(
-    connection: Connection, view: ReaderView, vector: NDArray[np.float32], chunk_ids: Sequence[str]
+    connection: Connection,
+    view: ReaderView,
+    vector: NDArray[np.float32],
+    chunk_ids: Sequence[str],
+    model: EmbeddingModel | None = None,
 ) -> dict[str, float]:
     """Return the cosine of those chunks that exist and are visible. Cost: linear in them."""
-    query = check_dense_query(view.version.info, vector, 1, 0.0)
+    query = check_dense_query(view.version.info, vector, 1, 0.0, model)
     values = requested_values(view.access, view.version.info.name, chunk_ids)
     statement = _COSINES.replace("{vectors}", view.version.vectors)
     rows = await fetch_versioned(connection, statement, view.version, *values, query)

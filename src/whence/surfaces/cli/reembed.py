@@ -1,0 +1,75 @@
+"""`whence reembed`: change the encoder of a collection while searches go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whence.surfaces.cli.output import console, facts_table, note, plain_table, print_json, progress
+from whence.surfaces.cli.session import as_json, run_with_engine
+
+if TYPE_CHECKING:
+    from whence.operations.reembedding import Comparison, ReembedReport
+
+
+def reembed(
+    context: typer.Context,
+    *,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Compare both encoders on the collection's own headings and sentences; --promote switches.",
+        ),
+    ] = False,
+    promote: Annotated[
+        bool, typer.Option("--promote", help="Use the vectors that were made with --compare.")
+    ] = False,
+    back: Annotated[bool, typer.Option("--back", help="Use the former vectors again.")] = False,
+) -> int:
+    """Make vectors of another encoder, that of --embedder, and switch when all are there.
+
+    Searches go on with the former vectors meanwhile, and these are kept for --back until the next `reembed`
+    begins. An interrupted command is continued by the same one. Ids of documents and answers stay.
+    """
+    with progress("vectors") as moved:
+        report = run_with_engine(
+            context,
+            lambda engine, settings: engine.owner.reembed(
+                collection=settings.collection,
+                compare=compare,
+                promote=promote,
+                back=back,
+                on_vectors=moved,
+            ),
+        )
+    print_json(report) if as_json(context) else _print_report(report)
+    return 0
+
+
+def _print_report(report: ReembedReport) -> None:
+    facts = {
+        "collection": report.collection,
+        "encoder": report.encoder,
+        "beside it": report.other,
+        "passages": f"{report.passages:,}, {report.embedded:,} texts embedded",
+        "time": f"{report.seconds:.1f} s",
+    }
+    console().print(facts_table(facts))
+    if report.comparison is not None:
+        _print_comparison(report.comparison)
+    if report.waiting:
+        note(f"{report.waiting:,} passages wait for vectors: the next `whence index` makes them")
+    if report.comparison is not None and not report.switched:
+        note("searches use the former vectors; `whence reembed --promote` switches")
+
+
+def _print_comparison(found: Comparison) -> None:
+    table = plain_table("encoder", ">among the first 10", ">mean of 1/rank")
+    for one in (found.used, found.new):
+        if one is not None:
+            table.add_values(one.encoder, f"{one.found:.3f}", f"{one.reciprocal_rank:.3f}")
+    console().print()
+    console().print(table)
+    note(f"{found.questions} headings and first sentences of the collection, each for its passage")
