@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from whence.flow.settings import Settings
 from whence.schema.errors import BadInput, ConfigError
@@ -69,6 +70,21 @@ async def test_former_versions_are_pruned_by_later_writes(store: Any, clock: Clo
     assert ids_of(await search_all(await store.store_at(name, EVERYTHING, 2, clock.now), name)) == [
         "d"
     ]
+
+
+async def test_a_former_version_keeps_what_stands_above_its_texts(store: Any, clock: Clock) -> None:
+    """A version of the past has the headers of its tables."""
+    document = make_document("d")
+    chunk = replace(document.draft.chunks[0], lead="| a |\n|---|")
+    former = replace(document, draft=replace(document.draft, chunks=(chunk,)))
+    name = await fill_collection(store, former)
+    then = clock.now
+    clock.now += DAY
+    await store.replace_documents(name, [make_document("d")])
+
+    kept = await store.store_at(name, EVERYTHING, 1, then)
+    (text,) = await kept.chunk_texts(name, [f"urn:chunk:{name}:d:0"], EVERYTHING)
+    assert text.lead == chunk.lead
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,7 @@ def test_what_is_left_of_a_citation() -> None:
         "title": "T",
         "heading": "H",
         "quote": "Q",
+        "lead": "L",
         "highlights": ((0, 1),),
         "location": Location(line_start=1, line_end=2),
     }

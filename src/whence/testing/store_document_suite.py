@@ -90,7 +90,10 @@ class DocumentSuite:
 
     async def test_texts_have_their_source(self, store: Store) -> None:
         """A text has its source, its location and the metadata of its document."""
-        chunk = ChunkDraft(content="Ünïcode\n", heading="H", section_path="T > H", start=3, end=11)
+        lead = "| a | b |\n|---|---|"
+        chunk = ChunkDraft(
+            content="Ünïcode\n", heading="H", section_path="T > H", start=3, end=11, lead=lead
+        )
         draft = DocumentDraft(
             document_id="d.md",
             chunks=(chunk,),
@@ -104,7 +107,7 @@ class DocumentSuite:
         )
         (text,) = await store.chunk_texts(name, [f"urn:chunk:{name}:d.md:0"], Access.public())
 
-        assert text.content == "Ünïcode\n"
+        assert (text.lead, text.content) == (lead, "Ünïcode\n")
         assert text.document_id == "d.md"
         assert text.digest == "7f9e599fa8db06cd310fc653158af0b80a33e0a944e66a9257b6d8d6a7dd2fb9"
         assert text.metadata == {

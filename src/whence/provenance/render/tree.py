@@ -176,6 +176,9 @@ def _add_citations(branch: Tree, trace: Trace) -> None:
         node = branch.add(_styled(marker, (one_line(citation.chunk_id), "")))
         if citation.quote:
             node.add(Text(f"“{shorten(citation.quote, 200)}”", style="italic"))
+        place = citation.location.label() if citation.location else ""
+        if place:
+            node.add(Text(one_line(f"{citation.document_id}{place}"), style="dim"))
 
 
 def _add_run(branch: Tree, run: StageRun) -> None:
