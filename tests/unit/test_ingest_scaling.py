@@ -18,6 +18,7 @@ from whence.ingest.decoding import MAX_LINES
 from whence.ingest.document_builder import MAX_TEXT
 from whence.ingest.loaders import html as html_loader
 from whence.ingest.loaders import pdf as pdf_loader
+from whence.ingest.pdf_pieces import Page, PageText, Piece
 from whence.ingest.reading_process import read_document
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
@@ -161,8 +162,11 @@ def test_a_page_that_is_named_many_times_ends_with_the_longest_text(
 ) -> None:
     """Pages are read until their text is longer than a document may be."""
     read = []
-    line = pdf_loader._Line("word " * (MAX_TEXT // 50), 0, 10, 0)
-    monkeypatch.setattr(pdf_loader, "_lines", lambda _page, number: read.append(number) or [line])
+    text = PageText([Piece("word " * (MAX_TEXT // 50), 0, 10, 0, 10)], [], [], 1)
+    page = Page([text], 0, 0, 0, 1)
+    monkeypatch.setattr(
+        pdf_loader, "read_page", lambda _page, number, *_: read.append(number) or page
+    )
     with pytest.raises(BadInput, match="has more than 4,194,304 characters of text"):
         parse(".pdf", BOMBS["pdf-one-page"].data())
     assert len(read) == 11

@@ -257,6 +257,7 @@ class TextBuilder:
         caption: str = "",
         lines: Sequence[Span] = (),
         sheet_rows: Sequence[Span] = (),
+        pages: Sequence[int] = (),
     ) -> None:
         """Add a table.
 
@@ -269,12 +270,14 @@ class TextBuilder:
             caption: What stands above or below the table to name it, or its units; a line above it.
             lines: First and last line of each row in the file.
             sheet_rows: First and last row of each row in its sheet, from 1.
+            pages: Page of each row, from 1.
         """
         numbered = [
             (
                 [collapse_spaces(cell) for cell in row],
                 lines[at] if lines else (0, 0),
                 sheet_rows[at] if sheet_rows else (0, 0),
+                pages[at] if pages else self.page,
             )
             for at, row in enumerate(rows)
         ]
@@ -291,8 +294,8 @@ class TextBuilder:
             named = ((self._length - len(collapse_spaces(caption)), self._length),)
         header: tuple[Span, ...] = ()
         begin = begin_line = -1
-        for at, (row, (line, last), sheet_row) in enumerate(kept):
-            self.rows = sheet_row
+        for at, (row, (line, last), sheet_row, page) in enumerate(kept):
+            self.rows, self.page = sheet_row, page
             start = self._write(f"| {' | '.join(row)} |".replace("|  |", "| |"))
             self._separator = "\n"
             if at == 0 and has_header:
@@ -438,16 +441,16 @@ class TextBuilder:
         self._length += len(piece)
 
 
-_Row = tuple[list[str], Span, Span]
+_Row = tuple[list[str], Span, Span, int]
 
 
 def _merged_header(rows: Sequence[_Row]) -> _Row:
     """Return the rows of a header as one; a text that a column has twice is written once."""
-    width = max(len(row) for row, _, _ in rows)
-    columns = ([row[at] for row, _, _ in rows if at < len(row)] for at in range(width))
+    width = max(len(row) for row, *_ in rows)
+    columns = ([row[at] for row, *_ in rows if at < len(row)] for at in range(width))
     cells = [" ".join(dict.fromkeys(filter(None, column))) for column in columns]
-    (_, first, top), (_, last, bottom) = rows[0], rows[-1]
-    return cells, (first[0], last[1]), (top[0], bottom[1])
+    (_, first, top, page), (_, last, bottom, _) = rows[0], rows[-1]
+    return cells, (first[0], last[1]), (top[0], bottom[1]), page
 
 
 def _differ(one: Place, other: Place) -> bool:

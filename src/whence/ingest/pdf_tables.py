@@ -1,0 +1,653 @@
+"""Find tables on the page of a PDF: with drawn lines, or with cells that only stand below one another."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from whence.ingest.pdf_layout import CURRENCY, Row, Segment, rows_of
+from whence.ingest.pdf_pieces import Box, PageText, Piece
+
+#: Lines that meet within so many points touch.
+_NEAR = 2.5
+#: Lines that reach so far beyond the last one across them leave a side of the table open.
+_OPEN = 6.0
+#: Largest text of a cell: a box around more is a frame, in characters.
+_MAX_CELL = 1_500
+_MAX_CELLS = 20_000
+#: Largest space between the rows of a table, in font sizes.
+_MAX_ROW_GAP = 2.6
+#: Rows of a table without lines that have one cell and follow one another.
+_MAX_LABELS = 4
+#: Least share of numbers among the values of a table; words of a cell in one of words.
+_MIN_NUMBERS, _MAX_WORDS = 0.3, 8
+_MAX_HEADER = 5
+
+YEAR = re.compile(r"(?:19|20|21)\d\d(?:[/\u2013-]\d{2,4})?[AEF*]?")
+_SPACED_SIGN = re.compile(
+    rf"(?:(?<=^)|(?<=\s)|(?<=\())({CURRENCY.pattern.split('|[A-Z]', 1)[0]})\s+(?=[\d(])"
+)
+_SENTENCE_END = re.compile(r"[.!?;\u2026][\"'\u201d\u2019)\]]*$")
+
+
+@dataclass
+class Table:
+    """A table, or the part of one on a page."""
+
+    rows: list[list[str]]
+    header_rows: int
+    columns: list[tuple[float, float]]
+    """Where each column begins and ends."""
+    box: Box
+    pages: list[int]
+    """The page of each row."""
+    is_ruled: bool = False
+    caption: list[str] = field(default_factory=list)
+
+    @property
+    def header(self) -> list[list[str]]:
+        """The rows of its header."""
+        return self.rows[: self.header_rows]
+
+
+def ruled_tables(text: PageText, notes: Collection[str] = ()) -> tuple[list[Table], list[Piece]]:
+    """Return the tables that are drawn with lines, and the pieces that are in none."""
+    tables: list[Table] = []
+    rest = text.pieces
+    for across, down in _grids(text):
+        table, rest = _read_grid(across, down, rest, text.number, notes)
+        if table is not None:
+            tables.append(table)
+    return tables, rest
+
+
+def _merged(rules: Iterable[Box], is_across: bool) -> list[tuple[float, float, float]]:
+    """Return lines as place, begin and end; those that lie on one another or follow one another are one."""
+    lines = sorted(
+        (round((r.bottom + r.top) / 2, 1), r.left, r.right)
+        if is_across
+        else (round((r.left + r.right) / 2, 1), r.bottom, r.top)
+        for r in rules
+    )
+    levels: list[list[tuple[float, float, float]]] = []
+    for line in lines:
+        if levels and line[0] - levels[-1][0][0] < _NEAR:
+            levels[-1].append(line)
+        else:
+            levels.append([line])
+    found: list[tuple[float, float, float]] = []
+    for level in levels:
+        place = sum(line[0] for line in level) / len(level)
+        for low, high in _united([(low - _NEAR, high) for _, low, high in level]):
+            found.append((place, low + _NEAR, high))
+    return found
+
+
+_Line = tuple[float, float, float]
+
+
+def _grids(text: PageText) -> list[tuple[list[_Line], list[_Line]]]:
+    """Return the groups of lines that touch one another and have several cells."""
+    across, down = _merged(text.across, True), _merged(text.down, False)
+    if len(across) < 2 or len(down) < 2 or len(across) * len(down) > 400_000:
+        return []
+    parent = list(range(len(across) + len(down)))
+
+    def root(at: int) -> int:
+        while parent[at] != at:
+            parent[at] = parent[parent[at]]
+            at = parent[at]
+        return at
+
+    for i, (y, left, right) in enumerate(across):
+        for j, (x, bottom, top) in enumerate(down):
+            if left - _NEAR <= x <= right + _NEAR and bottom - _NEAR <= y <= top + _NEAR:
+                parent[root(i)] = root(len(across) + j)
+    groups: dict[int, tuple[list[_Line], list[_Line]]] = {}
+    for i, line in enumerate(across):
+        groups.setdefault(root(i), ([], []))[0].append(line)
+    for j, line in enumerate(down):
+        groups.setdefault(root(len(across) + j), ([], []))[1].append(line)
+    closed = [_closed(*group) for group in groups.values()]
+    return [
+        group
+        for group in closed
+        if len({y for y, _, _ in group[0]}) >= 2 and len({x for x, _, _ in group[1]}) >= 3
+    ]
+
+
+def _closed(across: list[_Line], down: list[_Line]) -> tuple[list[_Line], list[_Line]]:
+    """Return the lines of a table with those that are not drawn at its open sides."""
+    if not across or not down:
+        return across, down
+    left, right = min(line[1] for line in across), max(line[2] for line in across)
+    bottom, top = min(line[1] for line in down), max(line[2] for line in down)
+    low, high = min(line[0] for line in across), max(line[0] for line in across)
+    first, last = min(line[0] for line in down), max(line[0] for line in down)
+    across = [*across, *((y, left, right) for y, gap in ((bottom, low - bottom), (top, top - high)) if gap > _OPEN)]  # fmt: skip
+    down = [*down, *((x, bottom, top) for x, gap in ((left, first - left), (right, right - last)) if gap > _OPEN)]  # fmt: skip
+    return across, down
+
+
+def _read_grid(
+    across: list[_Line],
+    down: list[_Line],
+    pieces: list[Piece],
+    page: int,
+    notes: Collection[str],
+) -> tuple[Table | None, list[Piece]]:
+    xs = sorted({x for x, _, _ in down})
+    ys = sorted({y for y, _, _ in across}, reverse=True)
+    box = Box(xs[0], ys[-1], xs[-1], ys[0])
+    if (len(xs) - 1) * (len(ys) - 1) > _MAX_CELLS:
+        return None, pieces
+    inside: list[Piece] = []
+    rest: list[Piece] = []
+    for piece in pieces:
+        x, y = (piece.left + piece.right) / 2, (piece.bottom + piece.top) / 2
+        is_inside = box.left <= x <= box.right and box.bottom <= y <= box.top
+        (inside if is_inside else rest).append(piece)
+    owner = _joined_cells(across, down, xs, ys)
+    cells: dict[tuple[int, int], list[Piece]] = {}
+    for piece in inside:
+        x, y = (piece.left + piece.right) / 2, (piece.bottom + piece.top) / 2
+        column = max(at for at, edge in enumerate(xs[:-1]) if edge <= x)
+        row = max(at for at, edge in enumerate(ys[:-1]) if edge >= y)
+        cells.setdefault(owner[row, column], []).append(piece)
+    texts = {key: _lines(own, notes) for key, own in cells.items()}
+    if not _is_table(texts):
+        return None, pieces
+    table = _grid_table(texts, owner, xs, ys, box, page)
+    if max(len(cell) for row in table.rows for cell in row) > _MAX_CELL:
+        return None, pieces
+    return table, rest
+
+
+def _joined_cells(
+    across: list[_Line], down: list[_Line], xs: list[float], ys: list[float]
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return for each cell of a grid the first cell of those with which it is one."""
+    owner: dict[tuple[int, int], tuple[int, int]] = {}
+    walls = {x: [(low, high) for at, low, high in down if at == x] for x in xs}
+    floors = {y: [(low, high) for at, low, high in across if at == y] for y in ys}
+    for row in range(len(ys) - 1):
+        y = (ys[row] + ys[row + 1]) / 2
+        for column in range(len(xs) - 1):
+            x = (xs[column] + xs[column + 1]) / 2
+            own = (row, column)
+            if column and not any(low <= y <= high for low, high in walls[xs[column]]):
+                own = owner[row, column - 1]
+            elif row and not any(low <= x <= high for low, high in floors[ys[row]]):
+                own = owner[row - 1, column]
+            owner[row, column] = own
+    return owner
+
+
+def _lines(pieces: list[Piece], notes: Collection[str]) -> list[Segment]:
+    """Return the lines of a cell."""
+    return [Segment(row, notes) for row in rows_of(pieces)]
+
+
+def _is_table(texts: dict[tuple[int, int], list[Segment]]) -> bool:
+    """Whether cells are those of a table, not a frame, a chart or a page with borders."""
+    columns, rows = {column for _, column in texts}, {row for row, _ in texts}
+    return len(texts) >= 2 and (len(columns) >= 2 or len(rows) >= 3)
+
+
+def _grid_table(
+    texts: dict[tuple[int, int], list[Segment]],
+    owner: dict[tuple[int, int], tuple[int, int]],
+    xs: list[float],
+    ys: list[float],
+    box: Box,
+    page: int,
+) -> Table:
+    kept_columns = sorted({column for _, column in texts})
+    rows: list[list[str]] = []
+    bold: list[bool] = []
+    for row in range(len(ys) - 1):
+        own = [owner[row, column] for column in kept_columns]
+        if not any(key in texts for key in own):
+            continue
+        if all(key[0] < row for key in own if key in texts):
+            continue
+        split, strong = _split_rows([texts.get(key, []) for key in own])
+        rows.extend([tidy(each) for each in words] for words in split)
+        bold.extend(strong)
+    spans = [[owner[row, column] for column in kept_columns] for row in range(len(ys) - 1)]
+    header = _ruled_header(rows, bold)
+    _blank_spans(rows, spans, header)
+    columns = [(xs[column], xs[column + 1]) for column in kept_columns]
+    return Table(rows, header, columns, box, [page] * len(rows), is_ruled=True)
+
+
+def _split_rows(cells: list[list[Segment]]) -> tuple[list[list[str]], list[bool]]:
+    """Return the rows that stand in one row of a grid, and which of them are bold.
+
+    There are several if several columns have several lines, and one has several numbers.
+    """
+    full = [cell for cell in cells if len(cell) > 1]
+    if len(full) < 2 or not any(sum(line.is_number for line in cell) > 1 for cell in full):
+        words = [" ".join(each.text for each in cell) for cell in cells]
+        return [words], [all(each.bold for cell in cells for each in cell)]
+    lines = sorted(
+        ((line, at) for at, cell in enumerate(cells) for line in cell),
+        key=lambda each: -each[0].base,
+    )
+    rows: list[Row] = []
+    texts: list[list[str]] = []
+    for line, at in lines:
+        if not rows or rows[-1][0].base - line.base > 0.5 * line.size:
+            rows.append([])
+            texts.append([""] * len(cells))
+        rows[-1].append(line)
+        texts[-1][at] = f"{texts[-1][at]} {line.text}".strip()
+    rows = [sorted(row, key=lambda each: each.left) for row in rows]
+    merged = _merge_wrapped(rows, texts, ())
+    return merged, [False] * len(merged)
+
+
+def _ruled_header(rows: list[list[str]], bold: list[bool]) -> int:
+    """Return how many rows of a table with lines are its header."""
+    if len(rows) < 2:
+        return 0
+    header = 0
+    while header < min(_MAX_HEADER, len(rows) - 1) and _is_header_row(rows[header]):
+        header += 1
+        if not any(bold[:header]) or not bold[header]:
+            break
+    return header
+
+
+def _is_header_row(row: Sequence[str]) -> bool:
+    values = [cell for cell in row[1:] if cell]
+    return bool(values or row[0]) and not any(is_value(cell) for cell in values)
+
+
+def _blank_spans(rows: list[list[str]], spans: list[list[tuple[int, int]]], header: int) -> None:
+    """Blank the repeated text of cells that span columns below the header."""
+    if len(rows) != len(spans):
+        return
+    for row, keys in list(zip(rows, spans, strict=True))[header:]:
+        for at in range(len(row) - 1, 0, -1):
+            if keys[at] == keys[at - 1]:
+                row[at] = ""
+
+
+def tidy(cell: str) -> str:
+    """Return the text of a cell with the signs of a number beside it.
+
+    >>> tidy("$ 46,298"), tidy("( 12.5 )"), tidy("12 %"), tidy("In $ million")
+    ('$46,298', '(12.5)', '12%', 'In $ million')
+    """
+    if not any(map(str.isdigit, cell)) or len(cell) > 30:
+        return cell
+    words = _SPACED_SIGN.sub(r"\1", cell)
+    if sum(map(str.isalpha, words)) <= 3:
+        words = re.sub(r"\(\s+", "(", re.sub(r"(?<=[\d)])\s+(?=[)%])", "", words))
+        words = re.sub(r"^([-+\u2212(])\s+(?=[\d$(])", r"\1", words)
+    return words
+
+
+def is_value(text: str) -> bool:
+    """Whether the text of a cell is a number, not a year or a date that heads a column."""
+    from whence.ingest.pdf_layout import is_number
+
+    return is_number(text) and not YEAR.fullmatch(text)
+
+
+@dataclass
+class _Run:
+    """Rows that may be a table."""
+
+    rows: list[Row]
+    first: int
+    """Index of the first row in its block."""
+
+
+def unruled_table(rows: Sequence[Row], at: int, page: int, rules: Sequence[Box]) -> tuple[Table, int, int] | None:  # fmt: skip
+    """Return the table that begins with a row, its first row and its end; None if there is none."""
+    end = _run_end(rows, at)
+    if end - at < 2:
+        return None
+    run = list(rows[at:end])
+    columns = _columns(run)
+    if len(columns) < 2 or not _is_aligned(run, columns):
+        return None
+    start = at
+    while start > 0 and at - start < 3 and _heads(rows[start - 1], rows[start], columns):
+        start -= 1
+    run = [*rows[start:at], *run]
+    header = _header_rows(run, [_cells(row, columns, spans=True) for row in run])
+    cells = [
+        _header_cells(row, below, columns, rules)
+        if index < header
+        else _cells(row, columns, spans=False)
+        for index, (row, below) in enumerate(zip(run, [*run[1:], []], strict=True))
+    ]
+    body = _merge_wrapped(run[header:], cells[header:], rules)
+    texts = [[tidy(cell) for cell in row] for row in [*cells[:header], *body]]
+    box = Box(
+        min(each.left for row in run for each in row),
+        min(each.bottom for row in run for each in row),
+        max(each.right for row in run for each in row),
+        max(each.top for row in run for each in row),
+    )
+    return Table(texts, header, columns, box, [page] * len(texts)), start, end
+
+
+def _top(row: Row) -> float:
+    return max(each.top for each in row)
+
+
+def _bottom(row: Row) -> float:
+    return min(each.bottom for each in row)
+
+
+def _run_end(rows: Sequence[Row], at: int) -> int:
+    """Return the end of the rows from one with several segments on that may be one table."""
+    end = at + 1
+    labels = 0
+    spans = [(each.left, each.right) for each in rows[at][1:]]
+    edge = min(left for left, _ in spans)
+    first_value = 0
+    for index in range(at + 1, len(rows)):
+        row, above = rows[index], rows[index - 1]
+        size = max(each.size for each in row)
+        if _bottom(above) - _top(row) > _MAX_ROW_GAP * size:
+            break
+        if len(row) == 1:
+            labels += 1
+            one = row[0]
+            is_label = one.left < edge and (one.right <= edge + one.size or len(one.text) <= 60)
+            if labels > _MAX_LABELS or not is_label:
+                break
+            continue
+        values = row[1:] if row[0].left < edge - row[0].size or len(row) > len(spans) else row
+        if not any(
+            min(right, each.right + each.size) > max(left, each.left - each.size)
+            for each in values
+            for left, right in spans
+        ):
+            break
+        if first_value and _is_year_row(row, edge):
+            break
+        if any(is_value(each.text) for each in values):
+            first_value = index
+        spans = _united([*spans, *((each.left, each.right) for each in values)])
+        edge = min(edge, *(each.left for each in values))
+        labels, end = 0, index + 1
+    return end
+
+
+def _united(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    found: list[tuple[float, float]] = []
+    for left, right in sorted(spans):
+        if found and left <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], right))
+        else:
+            found.append((left, right))
+    return found
+
+
+def _is_year_row(row: Row, edge: float) -> bool:
+    """Whether a row has nothing but the years of columns, with which another table begins."""
+    values = [each for each in row if each.left >= edge - each.size]
+    return (
+        len(values) == len(row)
+        and any(YEAR.search(each.text) for each in values)
+        and not any(is_value(each.text) for each in values)
+    )
+
+
+def _columns(run: Sequence[Row]) -> list[tuple[float, float]]:
+    """Return where the columns of some rows begin and end; cells that span several do not count."""
+    most = sorted(run, key=lambda row: -len(row))
+    columns: list[tuple[float, float]] = []
+    for row in most:
+        if len(row) < 2 and columns:
+            continue
+        for each in row:
+            over = [at for at, (left, right) in enumerate(columns) if each.left < right and left < each.right]  # fmt: skip
+            if not over:
+                columns.append((each.left, each.right))
+                columns.sort()
+            elif len(over) == 1:
+                at = over[0]
+                low = columns[at - 1][1] if at else float("-inf")
+                high = columns[at + 1][0] if at + 1 < len(columns) else float("inf")
+                if low < each.left and each.right < high:
+                    left, right = columns[at]
+                    columns[at] = (min(left, each.left), max(right, each.right))
+    return columns
+
+
+def _over(each: Segment, columns: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the columns over which a segment stands; the nearest one if it stands over none."""
+    over = [at for at, (left, right) in enumerate(columns) if min(each.right, right) - max(each.left, left) > 0.05 * each.size]  # fmt: skip
+    if over:
+        return over
+    middle = (each.left + each.right) / 2
+    return [min(range(len(columns)), key=lambda at: max(columns[at][0] - middle, middle - columns[at][1]))]  # fmt: skip
+
+
+def _cells(row: Row, columns: Sequence[tuple[float, float]], *, spans: bool) -> list[str]:
+    """Return the texts of a row by column; one over several is in each if it `spans`, else in the first."""
+    cells = [""] * len(columns)
+    for each in _split_at_columns(row, columns):
+        for at in _over(each, columns)[: None if spans else 1]:
+            cells[at] = f"{cells[at]} {each.text}".strip()
+    return cells
+
+
+def _header_cells(
+    row: Row, below: Row, columns: Sequence[tuple[float, float]], rules: Sequence[Box]
+) -> list[str]:
+    """Return the texts of a row of a header by column, those that span columns in each of them.
+
+    What a text spans is shown by a line below it, or else by its place in the middle of columns.
+    """
+    cells = [""] * len(columns)
+    values = [each for each in row if _over(each, columns) != [0]]
+    groups = _spanned(values, len(below) > len(row), columns)
+    for each in row:
+        over = _over(each, columns)
+        if each in values:
+            over = _underlined(each, row, columns, rules) or (groups or {}).get(id(each)) or over
+        for at in over:
+            cells[at] = f"{cells[at]} {each.text}".strip()
+    return cells
+
+
+def _underlined(
+    each: Segment, row: Row, columns: Sequence[tuple[float, float]], rules: Sequence[Box]
+) -> list[int]:
+    """Return the columns over which the line below a text reaches; none if there is no such line."""
+    for rule in rules:
+        height = (rule.bottom + rule.top) / 2
+        if (
+            each.bottom - 0.4 * each.size < height < each.base
+            and rule.left <= each.left + each.size
+            and rule.right >= each.right - each.size
+            and sum(one.left < rule.right and one.right > rule.left for one in row) == 1
+        ):
+            over = [at for at, (left, right) in enumerate(columns) if rule.left - 1 <= (left + right) / 2 <= rule.right + 1]  # fmt: skip
+            return over if 1 < len(over) < len(columns) else []
+    return []
+
+
+def _spanned(
+    values: Sequence[Segment], has_more: bool, columns: Sequence[tuple[float, float]]
+) -> dict[int, list[int]] | None:
+    """Return the columns that each text of a header spans, if each is in the middle of as many columns."""
+    count, whole = len(values), len(columns) - 1
+    if not count or not has_more or count >= whole or whole % count:
+        return None
+    width = whole // count
+    groups: dict[int, list[int]] = {}
+    for number, each in enumerate(values):
+        own = list(range(1 + number * width, 1 + (number + 1) * width))
+        middle = (columns[own[0]][0] + columns[own[-1]][1]) / 2
+        if abs((each.left + each.right) / 2 - middle) > 2.5 * each.size:
+            return None
+        groups[id(each)] = own
+    return groups
+
+
+def _split_at_columns(row: Row, columns: Sequence[tuple[float, float]]) -> list[Segment]:
+    """Return the segments of a row; the number at the end of one that reaches into another column is apart."""
+    found: list[Segment] = []
+    for each in row:
+        rest = list(each.pieces)
+        tail: list[Segment] = []
+        while (
+            len(rest) > 1 and each.left < columns[0][1] and len(_over(Segment(rest), columns)) > 1
+        ):
+            last = rest[-1]
+            place = _over(Segment([last]), columns)
+            before = _over(Segment([rest[-2]]), columns)
+            if not is_value(last.text) or place == before or len(place) > 1:
+                break
+            tail.insert(0, Segment([rest.pop()]))
+        found.extend([*([each] if not tail else [Segment(rest)]), *tail])
+    return found
+
+
+def _is_aligned(run: Sequence[Row], columns: Sequence[tuple[float, float]]) -> bool:
+    """Whether rows are those of a table: mostly numbers, or short texts that stand below one another."""
+    by_column: dict[int, list[Segment]] = {}
+    for row in run:
+        if len(row) > 1:
+            for each in row:
+                by_column.setdefault(_over(each, columns)[0], []).append(each)
+    values = [each for at, own in by_column.items() if at for each in own]
+    numbers = sum(each.is_number or bool(YEAR.fullmatch(each.text)) for each in values)
+    rows = sum(len(row) > 1 for row in run)
+    if numbers >= 2 and numbers >= _MIN_NUMBERS * len(values) and rows >= 2:
+        return True
+    if rows < 2 or not values:
+        return False
+    words = [len(each.text.split()) for own in by_column.values() for each in own]
+    if sum(words) / len(words) > _MAX_WORDS:
+        return False
+    aligned = 0
+    for own in by_column.values():
+        size = own[0].size
+        aligned += max(
+            sum(abs(place - median(places)) < 0.5 * size for place in places)
+            for places in (
+                [each.left for each in own],
+                [each.right for each in own],
+                [(each.left + each.right) / 2 for each in own],
+            )
+        )
+    return aligned >= 0.85 * sum(map(len, by_column.values()))
+
+
+def _heads(row: Row, below: Row, columns: Sequence[tuple[float, float]]) -> bool:
+    """Whether a row above a table heads its columns: it stands over the values, not over the labels."""
+    size = max(each.size for each in row)
+    if _bottom(row) - _top(below) > 1.2 * size:
+        return False
+    first = columns[0][1]
+    return (
+        all(each.left >= first - 0.5 * size for each in row)
+        and max(each.right for each in row) <= columns[-1][1] + 3 * size
+        and not any(is_value(each.text) for each in row)
+        and sum(len(each.text) for each in row) <= 120
+    )
+
+
+def _header_rows(run: Sequence[Row], cells: Sequence[Sequence[str]]) -> int:
+    """Return how many rows are the header: those above the first value of a column."""
+    has_numbers = any(is_value(cell) for row in cells for cell in row[1:])
+    header = 0
+    for row, own in zip(run, cells, strict=True):
+        if header == _MAX_HEADER or not any(own[1:]):
+            break
+        if any(is_value(cell) for cell in own[1:]):
+            break
+        header += 1
+        if not has_numbers:
+            rest = [each for other in run[1:] for each in other]
+            is_bold = all(each.bold for each in row) and not all(each.bold for each in rest)
+            return int(is_bold)
+    return header if header < len(run) else 0
+
+
+def _merge_wrapped(
+    rows: Sequence[Row], cells: Sequence[list[str]], rules: Sequence[Box]
+) -> list[list[str]]:
+    """Return the rows of a table, those that are the next line of the row before joined to it."""
+    clusters = _clusters(rows, cells, rules)
+    merged: list[list[str]] = []
+    for at, own in enumerate(cells):
+        if merged and (clusters[at] == clusters[at - 1] if clusters else _is_wrapped(rows, cells, at)):  # fmt: skip
+            merged[-1] = [f"{one} {other}".strip() for one, other in zip(merged[-1], own, strict=True)]  # fmt: skip
+        else:
+            merged.append(list(own))
+    return merged
+
+
+def _is_wrapped(rows: Sequence[Row], cells: Sequence[list[str]], at: int) -> bool:
+    """Whether a row goes on with the label of the row before it."""
+    above, own = cells[at - 1], cells[at]
+    gap = _bottom(rows[at - 1]) - _top(rows[at])
+    size = rows[at][0].size
+    if gap > 0.5 * size or not own[0]:
+        return not own[0] and gap <= 0.5 * size and not any(map(str.isdigit, "".join(own))) and len(rows[at]) == 1 and bool(own[-1] or any(own)) and above[0] != ""  # fmt: skip
+    if rows[at][0].bold != rows[at - 1][0].bold:
+        return False
+    label_only = not any(above[1:])
+    starts_lower = own[0][:1].islower() or own[0][:1] in "($" or own[0][:1].isdigit()
+    is_indented = rows[at][0].left > rows[at - 1][0].left + 0.3 * size
+    if label_only:
+        is_open = not above[0].endswith((":", "."))
+        is_long = len(above[0]) >= 0.75 * max(len(cell[0]) for cell in cells)
+        return is_open and (own[0][:1].islower() or (is_long and (starts_lower or is_indented)))
+    # The label goes on below the line of its numbers.
+    return not any(own[1:]) and own[0][:1].islower()
+
+
+def _clusters(rows: Sequence[Row], cells: Sequence[list[str]], rules: Sequence[Box]) -> list[int]:
+    """Return the row of the table of each line, by drawn lines or larger spaces; empty if each is one."""
+    if len(rows) < 3:
+        return []
+    gaps = [_bottom(above) - _top(below) for above, below in itertools.pairwise(rows)]
+    left = min(each.left for row in rows for each in row)
+    right = max(each.right for row in rows for each in row)
+    long = [rule for rule in rules if rule.right - rule.left > 0.8 * (right - left)]
+    ruled = [
+        any(_base(below) < (rule.bottom + rule.top) / 2 < _base(above) for rule in long)
+        for above, below in itertools.pairwise(rows)
+    ]
+    size = rows[0][0].size
+    loose = [gap > min(gaps) + 0.35 * size for gap in gaps]
+    for breaks in (ruled, loose):
+        if sum(breaks) < 2 or all(breaks):
+            continue
+        found = [0]
+        for is_break in breaks:
+            found.append(found[-1] + is_break)
+        if all(_is_one_row(cells, found, number) for number in range(found[-1] + 1)):
+            return found
+    return []
+
+
+def _base(row: Row) -> float:
+    return row[0].base
+
+
+def _is_one_row(cells: Sequence[list[str]], clusters: Sequence[int], number: int) -> bool:
+    own = [row for row, cluster in zip(cells, clusters, strict=True) if cluster == number]
+    if len(own) > 8:
+        return False
+    if sum(bool(any(row[1:])) for row in own) < 1 and len(own) > 1:
+        return False
+    return all(
+        sum(any(map(str.isdigit, cell)) and is_value(cell) for cell in column) <= 1
+        for column in zip(*own, strict=True)
+    )
