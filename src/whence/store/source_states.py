@@ -33,14 +33,16 @@ class SourceRoot(msgspec.Struct, frozen=True):
 
 
 class StoredSource(msgspec.Struct, frozen=True):
-    """A document and the file that it came from, or a file without a document."""
+    """A document and the file that it came from, or what is known of a file."""
 
     document_id: str
-    """Empty for a file whose documents have ids of their own."""
+    """Of a file empty when its documents have ids of their own."""
     root: str
     """Empty for a document that a former version stored."""
     path: str
     """Relative to the root."""
+    is_document: bool = True
+    """Whether it is a document; else a file and the id of its document, which may not be stored."""
 
 
 class SourceFileState(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +90,7 @@ class SourceStore(Protocol):
         """
 
     async def stored_sources(self, collection: str) -> list[StoredSource]:
-        """Return the documents with their files, and the files without documents, hidden ones included."""
+        """Return the documents with their files, then the files, hidden ones included."""
 
     async def note_files(
         self,

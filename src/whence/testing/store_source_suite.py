@@ -51,7 +51,9 @@ class SourceSuite:
             1,
             [("a.bin", "skipped", "why")],
         )
-        assert await store.stored_sources("states-alone") == [StoredSource("", "r", "a.bin")]
+        assert await store.stored_sources("states-alone") == [
+            StoredSource("", "r", "a.bin", is_document=False)
+        ]
 
     async def test_a_list_has_documents_and_files_that_were_not_read(self, store: Store) -> None:
         """By key; a document has the state of its file, and a file with a visible document is in its line."""
