@@ -305,7 +305,7 @@ class _LoadRun:
         source = _with_times(source, file.path)
         data = read_bytes(file.path, limit)
         if not data:
-            return Skipped(path=file.display_path, reason="empty")
+            return Skipped(path=file.display_path, reason="empty", size=0)
         source = replace(source, digest=file_digest(data))
         digest = self._source_digest(data, file.document_id, loader, source)
         return _Source(source.document_id, file, loader, data, digest, source)

@@ -74,6 +74,8 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the file relative to the root."""
     tags: DocumentTags = DocumentTags()
     """Rights that the run gives the file."""
+    size: int = -1
+    """Bytes of the file when nothing of it is missing, which is 0; else -1."""
     is_wanted: bool = True
     """False for a file that the user excluded, and for a link to another document: it counts as not there."""
 

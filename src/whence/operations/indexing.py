@@ -185,7 +185,7 @@ async def _compare(
         if document_id not in run.ids and _is_at(places, file)
     }
     if prune:
-        kept = {one: run.protector(*file) for one, file in missing.items()}
+        kept = {one: run.protector(*file, one) for one, file in missing.items()}
         failed = [file for file in kept.values() if file and file[1]]
         report.kept = len(failed)
         report.kept_by = sorted({file[0] for file in failed})
@@ -199,12 +199,12 @@ async def _compare(
         ]
     else:
         removed, gone = {}, set(missing.values()) - run.visited
-        report.gone = sum(run.protector(*file) is None for file in missing.values())
+        report.gone = sum(run.protector(*file, one) is None for one, file in missing.items())
     stay = {} if prune else missing
     states = [
         SourceFileState(root=file[0], path=file[1], state="gone", reason=_GONE, document_id=one)
         for one, file in stay.items()
-        if file in gone and run.protector(*file) is None
+        if file in gone and run.protector(*file, one) is None
     ]
     forgotten = {
         file
@@ -355,9 +355,10 @@ class _IndexRun:
         unread = {path for path, why in self._unread.items() if why}
         self.report.not_read = [str(path) for path in paths if display_path(path) in unread]
 
-    def protector(self, root: str, path: str) -> tuple[str, bool] | None:
-        """Return the file or folder that may hold the documents of a file, and whether it failed."""
-        found = self._protected.get((root, path))
+    def protector(self, root: str, path: str, document_id: str = "") -> tuple[str, bool] | None:
+        """Return the file or folder that may hold a document of a file, and whether it failed."""
+        # A document that a plug-in stored has the path of its file as id.
+        found = self._protected.get((root, path)) or self._protected.get((root, document_id))
         if found is not None:
             return found
         for (other, folder), one in self._protected.items():
@@ -407,6 +408,8 @@ class _IndexRun:
         source = ReadSource(
             root=item.root, file=item.file, document_id=item.document_id or "", tags=item.tags
         )
+        if isinstance(item, Skipped):
+            source = msgspec.structs.replace(source, size=item.size)
         key = item.root, item.file
         self._unread[item.path] = item.reason
         if isinstance(item, LoadFailure):

@@ -128,6 +128,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """None when no passage was scored."""
     floor: float | None = None
     """Least score of an answer; None when nothing was compared with it."""
+    unread_files: int = 0
+    """Files of the collection's folders that were not read and that the reader may know of."""
 
 
 class NearestPassage(msgspec.Struct, frozen=True, kw_only=True):

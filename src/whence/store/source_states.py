@@ -112,7 +112,10 @@ class SourceStore(Protocol):
     async def unread_files(
         self, collection: str, access: Access, *, most: int = 1000
     ) -> tuple[int, list[SourceFileState]]:
-        """Return the number of files that were not read and that a reader may see, and the first by path."""
+        """Return the number of files that were not read and that a reader may see, and the first by path.
+
+        Empty files do not count: nothing of them is missing.
+        """
 
     async def documents_named(self, collection: str, name: str, access: Access | None) -> list[str]:
         """Return the ids of documents that a name means and that a reader may see; None for the owner.

@@ -91,7 +91,7 @@ class MemorySources(MemoryPart):
         found = [
             one
             for one, _ in self._files.get(collection, {}).values()
-            if one.state in UNREAD and access.allows(one.tags)
+            if one.state in UNREAD and one.size != 0 and access.allows(one.tags)
         ]
         return len(found), sorted(found, key=lambda one: (one.path, one.root))[:most]
 

@@ -67,7 +67,7 @@ FILE_TAGS = DOCUMENT_TAGS.replace("d.id", "0::bigint")
 _UNREAD = f"""
 SELECT d.root, d.path, d.state, d.reason, d.document_id, {FILE_TAGS}
 FROM source_file d JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
-WHERE d.collection = $4 AND d.state IN ('s', 'f') ORDER BY d.path, d.root
+WHERE d.collection = $4 AND d.state IN ('s', 'f') AND d.size <> 0 ORDER BY d.path, d.root
 """  # noqa: S608 - only constants
 #: What a name may mean, in the order in which it is tried; all but the first read all documents.
 _MEANINGS = (

@@ -224,10 +224,10 @@ async def _why_not(
 _BUILT_IN: Final = (
     Tool("search", "Search passages", Search, _search),
     Tool("fetch", "Read a document", FetchDocument, _fetch),
-    Tool("documents", "List documents", ListDocuments, _documents),
     Tool("ask", "Ask a question", Ask, _ask),
     Tool("explain", "Explain an answer", Explain, _explain),
     Tool("why_not", "Why a passage is not in an answer", ExplainAbsence, _why_not),
+    Tool("documents", "List documents", ListDocuments, _documents),
 )
 
 
