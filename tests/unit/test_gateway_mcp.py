@@ -50,7 +50,7 @@ class StubService:
         if isinstance(operation, ListDocuments):
             ids = [f"{n:03}" for n in range(150)]
             rest = [one for one in ids if one > operation.after][: operation.limit]
-            return [SimpleNamespace(document_id=one, title="") for one in rest]
+            return [SimpleNamespace(key=one, title="") for one in rest]
         if isinstance(operation, Show):
             raise NotFound(f"no document {operation.item!r}")
         raise NotFound(f"no answer {operation.answer_id}", hint="ask first")
@@ -94,7 +94,7 @@ async def test_handshake_agrees_on_a_revision(asked: str) -> None:
 async def test_tools_are_listed_with_schemas() -> None:
     """Every tool has a name, a description and a schema whose references resolve."""
     tools = (await result(message("tools/list")))["tools"]
-    names = ["search", "fetch", "ask", "explain", "why_not", "expand"]
+    names = ["search", "fetch", "ask", "explain", "why_not", "documents", "expand"]
     assert [tool["name"] for tool in tools] == names
     for tool in tools:
         schema = tool["inputSchema"]

@@ -26,11 +26,11 @@ MOST = 3
 EXCEPTIONS = {
     "words of the field that mean other things elsewhere": (
         "access", "active", "after", "answer_id", "budget", "change", "collection", "direction",
-        "distinct", "diversity", "document_id", "document_ids", "exact", "explain", "filters",
+        "distinct", "diversity", "document_id", "document_ids", "exact", "exclude", "explain", "filters",
         "folder", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
         "nodes", "paths", "progress", "prune", "query", "question", "reader", "record", "references",
-        "relations", "repo", "rerank", "seeds", "since", "snapshot", "streaming", "tags", "threshold",
-        "timeout_s", "wait", "writer", "replace",
+        "relations", "repo", "rerank", "rights", "root", "seeds", "since", "snapshot", "state",
+        "streaming", "tags", "threshold", "timeout_s", "unread", "wait", "writer", "replace",
     ),
     "arguments of `DocumentRag`, whose signature is another project's, and parameters of flows": (
         "chunk_callback", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",

@@ -87,6 +87,9 @@ class Scripted:
     async def sections(self, limit: int) -> list[Passage]:
         return []
 
+    async def folders(self) -> list[Path]:
+        return []
+
     async def contains(self, document_ids: Sequence[str]) -> bool:
         return False
 

@@ -286,7 +286,7 @@ def map_citations(
 
 def _citation(passage: Passage, quote: Quote) -> Citation:
     metadata = passage.metadata
-    names = ("title", "source_file", "source_url", "heading")
+    names = ("title", "source_file", "root", "source_url", "heading")
     sources: dict[str, Any] = {
         name: one for name in names if isinstance(one := metadata.get(name), str)
     }

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.evaluation.searcher import Passage, SearchOutcome, make_passage, text_of
@@ -117,6 +118,11 @@ class EngineTarget(EngineSearcher):
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    async def folders(self) -> list[Path]:
+        """Return the folders of this machine that the collection was indexed from."""
+        roots = await self.store.source_roots(self.collection)
+        return [path for path in (Path(one.path) for one in roots if one.path) if path.is_dir()]
 
     async def contains(self, document_ids: Sequence[str]) -> bool:
         """Return whether the collection contains all of these documents."""

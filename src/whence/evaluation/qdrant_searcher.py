@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.evaluation.searcher import Passage, SearchOutcome, make_passage, text_of
@@ -80,6 +81,10 @@ class QdrantTarget:
             seen[chunk.document_id] += 1
         order = sorted(range(len(chunks)), key=turns.__getitem__)
         return [_passage(chunks[place]) for place in order[:limit]]
+
+    async def folders(self) -> list[Path]:
+        """Return none: the store was filled by another program."""
+        return []
 
     async def contains(self, document_ids: Sequence[str]) -> bool:
         """Return False: Whence does not write to Qdrant."""

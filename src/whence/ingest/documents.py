@@ -8,22 +8,39 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from whence.ingest.blocks import ParsedDocument
+from whence.ingest.blocks import Member, ParsedDocument
+from whence.ingest.catalogue import Catalogue
 from whence.ingest.chunking import Chunker
 from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
 from whence.ingest.decoding import check_encoding, read_bytes
 from whence.ingest.document_builder import MAX_TEXT
 from whence.ingest.field_validation import merge_tags, validate_id
-from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
+from whence.ingest.folder_rights import FolderRights
+from whence.ingest.load_results import (
+    LoadedDocument,
+    LoadFailure,
+    LoadResult,
+    ReadSource,
+    Skipped,
+    Unchanged,
+)
 from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
 from whence.ingest.reader import DocumentReader, ReaderStopped
 from whence.ingest.reading_process import failure_reason, read_document
-from whence.ingest.sources import SourceFile, find_files, suffix_of, validate_paths
+from whence.ingest.sources import (
+    Found,
+    SourceFile,
+    file_digest,
+    find_files,
+    suffix_of,
+    validate_paths,
+)
 from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
 from whence.schema.errors import BadInput, ModelMissing
@@ -39,12 +56,20 @@ _VERSION = b"whence document 2\n"
 def content_hash(draft: DocumentDraft) -> str:
     """Return the SHA-256, in hexadecimal, of what is embedded and shown of a document.
 
-    Its tags, places, date, source digest and what its loader left out are no part of it. It covers
-    the wire form with its chunks, so other chunker settings change it where chunk borders move. Lines that move
-    in the file change the places alone, and nothing is embedded for them.
+    Its tags, root, places, date, encoding, source digest and what its loader left out are no part of it. It
+    covers the wire form with its chunks, so other chunker settings change it where chunk borders move. Lines
+    that move in the file change the places alone, and nothing is embedded for them.
     """
     stored = replace(
-        draft, tags=DocumentTags(), places=(), date="", left_out={}, digest="", source_digest=""
+        draft,
+        tags=DocumentTags(),
+        root="",
+        places=(),
+        date="",
+        encoding="",
+        left_out={},
+        digest="",
+        source_digest="",
     )
     return hashlib.sha256(_VERSION + encode(stored)).hexdigest()
 
@@ -90,26 +115,25 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     digest: str
     """Of the bytes and of the settings of loading; empty without `KnownSources`."""
+    source: ReadSource
     record: Record | None = None
     depth: int = 0
     """How many documents it is inside of."""
     part: str = ""
     """Path for display, if it is a part of the file."""
-    source_file: str = ""
-    """Id of the file, if it is a part of one."""
 
     @property
     def display_path(self) -> str:
         return self.part or (self.record.display_path if self.record else self.file.display_path)
 
 
-def count_documents(paths: Iterable[str | os.PathLike[str]]) -> int:
+def count_documents(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> int:
     """Estimate how many results `load_documents` yields for some paths; blank lines of records count as well.
 
     Cost: one look at each file; files of records are read. Files that cannot be read are not counted.
     """
     total = 0
-    for file in _files(validate_paths(paths)):
+    for file in _files(validate_paths(paths), exclude=exclude):
         total += 1
         if isinstance(file, SourceFile) and loader_for(file).parse_record is not None:
             try:
@@ -128,6 +152,9 @@ def load_documents(
     known: KnownSources | None = None,
     reader: DocumentReader | None = None,
     encoding: str = "",
+    catalogue: Catalogue | None = None,
+    exclude: Sequence[str] = (),
+    rights: FolderRights | None = None,
 ) -> Iterator[LoadResult]:
     """Load all files below some paths; a file that cannot be read does not affect the others.
 
@@ -144,15 +171,21 @@ def load_documents(
         reader: Parses files within limits, except small plain ones. Without it all are parsed in this process,
             which is for trusted files.
         encoding: Encoding of text that declares none and is not UTF-8, as Python names it; empty to detect it.
+        catalogue: Knows roots and ids of what is stored; without it an id is a path relative to a folder.
+        exclude: Patterns of files to leave out.
+        rights: Further tags of files by their path; files without a rule fail.
 
     Raises:
         BadInput: A path does not exist, is inside another, or two files would have one id.
     """
     roots = validate_paths(paths)
-    if len(roots) > 1:
+    if len(roots) > 1 and catalogue is None:
         _refuse_equal_ids(roots)
-    encoding = check_encoding(encoding) if encoding else ""
-    return _LoadRun(chunker, tags, max_bytes, known, reader, encoding).run(roots)
+    run = _LoadRun(chunker, tags, max_bytes, known, reader)
+    run.catalogue = catalogue or Catalogue()
+    run.exclude, run.rights = exclude, rights
+    run.encoding = check_encoding(encoding) if encoding else ""
+    return run.run(roots)
 
 
 def _refuse_equal_ids(roots: Sequence[Path]) -> None:
@@ -170,10 +203,12 @@ def _refuse_equal_ids(roots: Sequence[Path]) -> None:
             )
 
 
-def _files(roots: Sequence[Path]) -> Iterator[SourceFile | LoadFailure | Skipped]:
+def _files(
+    roots: Sequence[Path], catalogue: Catalogue | None = None, exclude: Sequence[str] = ()
+) -> Iterator[Found]:
     suffixes = loaders_by_suffix().keys()
     for root in roots:
-        yield from find_files(root, suffixes)
+        yield from find_files(root, suffixes, catalogue=catalogue, exclude=exclude)
 
 
 _Item = _Source | LoadFailure | Skipped
@@ -187,21 +222,23 @@ class _LoadRun:
         max_bytes: int,
         known: KnownSources | None,
         reader: DocumentReader | None,
-        encoding: str = "",
     ) -> None:
         self._chunker = chunker
         self._tags = tags
         self._max_bytes = max_bytes
         self._known = known
         self._reader = reader
-        self._encoding = encoding
+        self.catalogue = Catalogue()
+        self.exclude: Sequence[str] = ()
+        self.rights: FolderRights | None = None
+        self.encoding = ""
         #: File of each document id that was loaded.
         self._loaded: dict[str, str] = {}
         self._settings_hash = hashlib.sha256()
         if known is not None:
             settings = (VERSION, known.tokenizer, chunker.signature, repr(tags))
             merge_rule = (_MERGE_RULE,) if tags.acl else ()
-            for part in (*settings, str(max_bytes), *merge_rule, *filter(None, (encoding,))):
+            for part in (*settings, str(max_bytes), *merge_rule):
                 self._settings_hash.update(_with_length(part.encode()))
 
     def run(self, roots: Sequence[Path]) -> Iterator[LoadResult]:
@@ -232,101 +269,128 @@ class _LoadRun:
             yield window
 
     def _items(self, roots: Sequence[Path]) -> Iterator[_Item]:
-        for found in _files(roots):
+        for found in _files(roots, self.catalogue, self.exclude):
             if not isinstance(found, SourceFile):
-                yield found
+                yield self._with_rights(found)
                 continue
-            file = replace(found, encoding=self._encoding) if self._encoding else found
+            file = replace(found, encoding=self.encoding) if self.encoding else found
             loader = loader_for(file)
-            document_id = None if loader.records is not None else file.document_id
+            source = ReadSource(root=file.root, file=file.document_id, tags=self._tags)
             try:
-                yield from self._sources(file, loader)
+                if loader.records is None:
+                    source = replace(source, document_id=self._document_id(file))
+                if self.rights is not None:
+                    tags = merge_tags(self.rights.tags_of(file.document_id), self._tags)
+                    source = replace(source, tags=tags)
+                for item in self._sources(file, loader, source):
+                    yield _in_file(item, source)
             except Exception as error:  # noqa: BLE001 - the failure of this file alone
-                yield _failure(file.display_path, document_id, error)
+                yield _failure(file.display_path, source, error)
 
-    def _sources(self, file: SourceFile, loader: Loader) -> Iterator[_Item]:
+    def _document_id(self, file: SourceFile) -> str:
+        written = file.written or file.document_id
+        return self.catalogue.document_id(file.root, file.document_id, written)
+
+    def _with_rights(self, found: LoadFailure | Skipped) -> LoadFailure | Skipped:
+        """Return a file that is not read with the tags of those who may know of it."""
+        tags = self._tags
+        if self.rights is not None:
+            try:
+                tags = merge_tags(self.rights.tags_of(found.file), tags)
+            except BadInput:
+                # Nobody but the owner learns of a file without a rule.
+                return (
+                    replace(found, root="", file="", is_wanted=False)
+                    if isinstance(found, Skipped)
+                    else found
+                )
+        return replace(found, tags=tags)
+
+    def _sources(self, file: SourceFile, loader: Loader, source: ReadSource) -> Iterator[_Item]:
         if loader.records is None:
-            yield self._file(file, loader)
+            yield self._file(file, loader, source)
             return
+        source = _with_times(source, file.path)
         for record in loader.records(file, self._max_bytes):
             if isinstance(record, Record):
                 if loader.parse_record is None:
-                    yield self._part(
-                        record.file,
-                        record.line,
-                        path=record.display_path,
-                        source_file=file.document_id,
-                    )
+                    yield self._message(file, record, source)
                     continue
                 placed = b"%d:%b" % (record.line_number, record.line.strip())
-                digest = self._source_digest(placed, file.document_id, loader)
-                yield _Source(record.document_id, file, loader, record.line, digest, record)
+                digest = self._source_digest(placed, file.document_id, loader, source)
+                yield _Source(record.document_id, file, loader, record.line, digest, source, record)
             else:
                 yield record
 
-    def _file(self, file: SourceFile, loader: Loader) -> _Source | Skipped:
+    def _message(self, file: SourceFile, record: Record, source: ReadSource) -> _Source:
+        """Return a record that is a file of its own."""
+        rest = record.file.document_id.removeprefix(file.document_id)
+        document_id = self._document_id(file) + rest
+        return self._part(record.file, record.line, source, document_id, path=record.display_path)
+
+    def _file(self, file: SourceFile, loader: Loader, source: ReadSource) -> _Source | Skipped:
         limit = max(self._max_bytes, _MAX_BINARY_BYTES) if loader.is_binary else self._max_bytes
+        source = _with_times(source, file.path)
         data = read_bytes(file.path, limit)
         if not data:
-            return Skipped(path=file.display_path, reason="empty")
-        return self._part(file, data)
+            return Skipped(path=file.display_path, reason="empty", size=0)
+        source = replace(source, digest=file_digest(data))
+        return self._part(file, data, source, source.document_id)
 
     def _part(
         self,
         file: SourceFile,
         data: bytes,
+        source: ReadSource,
+        document_id: str,
         *,
         depth: int = 0,
         path: str = "",
-        source_file: str = "",
     ) -> _Source:
+        """Return a file, or a document inside one, which has a path for display."""
         loader = loader_for(file)
-        digest = self._source_digest(data, file.document_id, loader)
-        return _Source(
-            file.document_id,
-            file,
-            loader,
-            data,
-            digest,
-            depth=depth,
-            part=path,
-            source_file=source_file,
-        )
+        digest = self._source_digest(data, file.document_id, loader, source)
+        return _Source(document_id, file, loader, data, digest, source, depth=depth, part=path)
 
     def _members(self, parent: _Source, parsed: ParsedDocument) -> Iterator[_Item]:
         """Yield the documents inside a document."""
         for member in parsed.members:
-            document_id = f"{parent.document_id}/{member.name}"
-            path = f"{parent.display_path}/{member.name}"
-            try:
-                suffix = suffix_of(member.name)
-                if parent.depth == _MAX_DEPTH:
-                    raise BadInput(f"inside more than {_MAX_DEPTH} others")  # noqa: TRY301
-                validate_id(document_id, "its path")
-                suffixes = loaders_by_suffix().keys()
-                if suffix == ANY_TEXT or suffix not in suffixes:
-                    head, read = member.data[:HEAD_BYTES], member.data
-                    suffix = readable_suffix(suffix, suffixes, head, lambda data=read: data)  # type: ignore[misc]
-            except BadInput as error:
-                yield Skipped(path=path, reason=error.message, document_id=document_id)
-                continue
-            file = replace(parent.file, document_id=document_id, suffix=suffix)
-            if not member.data:
-                yield Skipped(path=path, reason="empty")
-            elif loader_for(file).records is not None:
-                yield Skipped(path=path, reason="a file of records inside a document")
-            else:
-                source = parent.source_file or parent.document_id
-                depth = parent.depth + 1
-                yield self._part(file, member.data, depth=depth, path=path, source_file=source)
+            item = self._member(parent, member)
+            yield _in_file(item, parent.source)
 
-    def _source_digest(self, data: bytes, name: str, loader: Loader) -> str:
+    def _member(self, parent: _Source, member: Member) -> _Item:
+        document_id = f"{parent.document_id}/{member.name}"
+        path = f"{parent.display_path}/{member.name}"
+        try:
+            suffix = suffix_of(member.name)
+            if parent.depth == _MAX_DEPTH:
+                raise BadInput(f"inside more than {_MAX_DEPTH} others")  # noqa: TRY301
+            validate_id(document_id, "its path")
+            suffixes = loaders_by_suffix().keys()
+            if suffix == ANY_TEXT or suffix not in suffixes:
+                head = member.data[:HEAD_BYTES]
+                suffix = readable_suffix(suffix, suffixes, head, lambda: member.data)
+        except BadInput as error:
+            return Skipped(path=path, reason=error.message, document_id=document_id)
+        file = replace(parent.file, document_id=document_id, suffix=suffix)
+        if not member.data:
+            return Skipped(path=path, reason="empty")
+        if loader_for(file).records is not None:
+            return Skipped(path=path, reason="a file of records inside a document")
+        depth = parent.depth + 1
+        return self._part(file, member.data, parent.source, document_id, depth=depth, path=path)
+
+    def _source_digest(self, data: bytes, name: str, loader: Loader, source: ReadSource) -> str:
         if self._known is None:
             return ""
         digest = self._settings_hash.copy()
         digest.update(b"%d:%b" % (len(name), name.encode()))
         if loader.version:
             digest.update(_with_length(loader.version.encode()))
+        if self.rights is not None:
+            digest.update(_with_length(repr(source.tags).encode()))
+        if self.encoding:
+            digest.update(_with_length(self.encoding.encode()))
         digest.update(data)
         return digest.hexdigest()
 
@@ -382,37 +446,46 @@ class _LoadRun:
             if was_sent:
                 self._discard()
             reason = f"the id {document_id!r} is in {self._loaded[document_id]} already"
-            return LoadFailure(path=item.display_path, reason=reason, document_id=document_id)
+            failure = LoadFailure(path=item.display_path, reason=reason, document_id=document_id)
+            return _in_file(failure, item.source)
         is_known = self._is_known(item, stored)
         if not is_known and not item.loader.is_installed:
             reason = f"{kind}, which pip install 'whence[{item.loader.extra}]' reads"
-            return Skipped(path=item.display_path, reason=reason, document_id=document_id)
+            skipped = Skipped(path=item.display_path, reason=reason, document_id=document_id)
+            return _in_file(skipped, item.source)
         try:
             parsed = None if is_known else self._parse(item, was_sent)
-            if parsed is not None and item.source_file:
-                parsed = replace(parsed, source_file=item.source_file)
-            draft = None if parsed is None else self._drafted(parsed, item.digest)
+            draft = None if parsed is None else self._drafted(parsed, item)
             members.extend(self._members(item, parsed) if parsed and parsed.members else ())
         except (ReaderStopped, ModelMissing):
             # Without its model no document can be cut into chunks.
             raise
         except Exception as error:  # noqa: BLE001 - the failure of this document alone
-            return _failure(item.display_path, document_id, error)
+            return _failure(item.display_path, item.source, error, document_id)
         result: LoadResult
         if parsed is None:
-            result = Unchanged(document_id=document_id, kind=kind)
+            result = Unchanged(document_id=document_id, kind=kind, source=item.source)
         elif draft is None:
-            return Skipped(path=item.display_path, reason="contains no text")
+            empty = Skipped(path=item.display_path, reason="contains no text")
+            return _in_file(empty, item.source)
         else:
-            result = LoadedDocument(draft=draft, text=parsed.text, kind=kind)
+            result = LoadedDocument(draft=draft, text=parsed.text, kind=kind, source=item.source)
         self._loaded[document_id] = item.file.document_id
         return result
 
-    def _drafted(self, parsed: ParsedDocument, digest: str) -> DocumentDraft | None:
+    def _drafted(self, parsed: ParsedDocument, item: _Source) -> DocumentDraft | None:
         """Return a document with its chunks; None if it has no text."""
         if not parsed.blocks:
             return None
-        return _draft(parsed, self._chunker, merge_tags(parsed.tags, self._tags), digest)
+        source = item.source
+        if item.record is None and item.document_id != item.file.document_id:
+            # The loader calls a file by its path, which another root of the collection has, too.
+            rest = parsed.document_id.removeprefix(item.file.document_id)
+            parsed = replace(parsed, document_id=item.document_id + rest)
+        if item.part:
+            parsed = replace(parsed, source_file=source.file)
+        tags = merge_tags(parsed.tags, source.tags)
+        return _draft(parsed, self._chunker, tags, item.digest, source.root)
 
     def _discard(self) -> None:
         """Leave out the document that was read for an id that is loaded already."""
@@ -428,8 +501,31 @@ class _LoadRun:
         return read_document(source.file, source.data)
 
 
-def _failure(path: str, document_id: str | None, error: Exception) -> LoadFailure:
-    return LoadFailure(path=path, reason=failure_reason(error), document_id=document_id)
+def _failure(
+    path: str, source: ReadSource, error: Exception, document_id: str | None = None
+) -> LoadFailure:
+    failure = LoadFailure(
+        path=path,
+        reason=failure_reason(error),
+        document_id=document_id or source.document_id or None,
+    )
+    return _in_file(failure, source)
+
+
+_I = TypeVar("_I", bound="_Item")
+
+
+def _in_file(item: _I, source: ReadSource) -> _I:
+    """Return a failure or what was skipped with the file that it is in."""
+    if isinstance(item, _Source):
+        return item
+    return replace(item, root=source.root, file=source.file, tags=source.tags)
+
+
+def _with_times(source: ReadSource, path: str) -> ReadSource:
+    """Return a file with its size and time of change, as they are before it is read."""
+    found = os.stat(path)  # noqa: PTH116 - paths are strings here, see `sources`
+    return replace(source, size=found.st_size, modified=found.st_mtime_ns)
 
 
 def _count_lines(path: str) -> int:
@@ -446,7 +542,7 @@ def _with_length(part: bytes) -> bytes:
 
 
 def _draft(
-    parsed: ParsedDocument, chunker: Chunker, tags: DocumentTags, source_digest: str
+    parsed: ParsedDocument, chunker: Chunker, tags: DocumentTags, source_digest: str, root: str
 ) -> DocumentDraft:
     if len(parsed.text) > MAX_DRAFT_BYTES:
         raise _too_long(len(parsed.text))
@@ -456,7 +552,9 @@ def _draft(
         chunks=chunks,
         gaps=gaps_between(parsed.text, chunks),
         places=parsed.places,
+        root=root,
         date=parsed.date,
+        encoding=parsed.encoding,
         left_out=parsed.left_out,
         title=parsed.title,
         source_file=parsed.source_file,

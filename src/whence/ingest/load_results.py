@@ -4,7 +4,27 @@ from __future__ import annotations
 
 import msgspec
 
+from whence.schema.access import DocumentTags
 from whence.schema.ingest import DocumentDraft
+
+
+class ReadSource(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The file that a document was read from, as it was then."""
+
+    root: str
+    """Name of its root; empty when unknown."""
+    file: str
+    """Path relative to the root, with `/`."""
+    document_id: str = ""
+    """Id of its document; empty for a file of records, whose ids are their own."""
+    tags: DocumentTags = DocumentTags()
+    """Rights that the run gives it."""
+    size: int = -1
+    """Bytes; -1 when it was not read whole."""
+    modified: int = 0
+    """When it was changed, in nanoseconds since 1970."""
+    digest: str = ""
+    """See `sources.file_digest`."""
 
 
 class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,6 +35,7 @@ class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The text that the offsets of the chunks refer to, with newlines as line ends."""
     kind: str = ""
     """Name of the file format, e.g. `PDF`."""
+    source: ReadSource | None = None
 
 
 class Unchanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -22,6 +43,7 @@ class Unchanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     document_id: str
     kind: str = ""
+    source: ReadSource | None = None
 
 
 class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +52,13 @@ class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     reason: str
     document_id: str | None = None
-    """None if it is unknown: then no stored document may be considered deleted."""
+    """None if it is unknown: then no stored document of the file may be considered deleted."""
+    root: str = ""
+    """Root of its file; empty when unknown."""
+    file: str = ""
+    """Path of its file relative to the root; that of a folder ends with `/`, or is empty for the root."""
+    tags: DocumentTags = DocumentTags()
+    """Rights that the run gives its file."""
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +68,16 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     document_id: str | None = None
     """Given if the document may be stored already and must not be considered deleted."""
+    root: str = ""
+    """Root of the file; empty when unknown."""
+    file: str = ""
+    """Path of the file relative to the root."""
+    tags: DocumentTags = DocumentTags()
+    """Rights that the run gives the file."""
+    size: int = -1
+    """Bytes of the file when nothing of it is missing, which is 0; else -1."""
+    is_wanted: bool = True
+    """False for a file that the user excluded, and for a link to another document: it counts as not there."""
 
 
 LoadResult = LoadedDocument | Unchanged | LoadFailure | Skipped

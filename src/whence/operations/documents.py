@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
+import msgspec
 from msgspec import Meta
 
 from whence.operations.operation import PYTHON, Offered, Operation
+from whence.operations.source_roots import is_changed
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
-from whence.schema.errors import NotFound
+from whence.schema.errors import BadInput, NotFound
 from whence.schema.places import DocumentText
 from whence.store.protocols import ListedCollection, ListedDocument
+from whence.store.source_states import SourceRoot, State
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
+    from whence.store.protocols import Store
+
+
+#: Documents whose names are compared with one that was not found, and names that are suggested.
+_MOST_COMPARED = 10_000
+_MOST_SUGGESTED = 3
+#: Least similarity of a suggested name, 0 to 100.
+_LEAST_SIMILAR = 70
+
+
+class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A document, or a file that was not read, in the list of a collection."""
+
+    document_id: str | None
+    """Null for a file without a document."""
+    root: str
+    """Folder or uploads that it came from; empty when unknown."""
+    path: str
+    """Path of its file, relative to the root."""
+    state: State
+    reason: str
+    """Why its file was not read."""
+    title: str
+    source_file: str
+    source_url: str
+    chunks: int
+    vectors: int
+    """Number of its chunks that have a vector."""
+    document_date: str | None
+    """Its own date, ISO 8601."""
+    indexed_at: str | None
+    """When its text was stored, ISO 8601 in UTC."""
+    tried_at: str | None
+    """When its file was tried last, ISO 8601 in UTC."""
+    changed: bool | None
+    """Whether its file is another one now; null when that cannot be known."""
+    encoding: str
+    """Encoding of its file when it was guessed or set."""
+    left_out: dict[str, int]
+    """What its loader saw and did not take, by kind."""
+    key: str
+    """What `after` takes for the next page."""
 
 
 class Show(Operation[DocumentText], frozen=True):
@@ -23,7 +70,7 @@ class Show(Operation[DocumentText], frozen=True):
     NAME: ClassVar[str] = "show"
 
     item: Annotated[str, Offered(metavar="DOCUMENT_OR_CHUNK")]
-    """Id of a document or chunk."""
+    """Id of a document or chunk, or path of a document, with or without its root."""
     access: Access = Access.public()
     """Rights to read with."""
     collection: str = "default"
@@ -34,16 +81,72 @@ class Show(Operation[DocumentText], frozen=True):
 
         Raises:
             NotFound: There is no such item, or the reader may not see it.
+            BadInput: Several documents have that path.
         """
         check_text("the item's id", self.item)
         store = await session.store()
         texts = await store.document_texts(self.collection, [self.item], self.access)
-        if self.item not in texts:
+        if self.item in texts:
+            return texts[self.item]
+        found = await find_named(session, self.collection, self.item, self.access)
+        texts = await store.document_texts(self.collection, [found], self.access) if found else {}
+        if found not in texts:
             raise NotFound(
                 f"there is no document or chunk {self.item!r} in collection {self.collection!r}",
-                hint="ids are in the results of `whence search --json`; give the access options of its reader",
+                hint=await _suggestion(store, self.collection, self.item, self.access)
+                or "ids are in the results of `whence search --json`; give the access options of its reader",
             )
-        return texts[self.item]
+        return texts[found]
+
+
+async def find_named(
+    session: Session, collection: str, name: str, access: Access | None
+) -> str | None:
+    """Return the id of the document that a name means and a reader may see, None for the owner.
+
+    A name is an id, `ROOT/PATH`, or a path that one document has.
+
+    Raises:
+        BadInput: Several documents have that path.
+    """
+    found = await (await session.store()).documents_named(collection, name, access)
+    if len(found) > 1:
+        listed = ", ".join(found[:_MOST_SUGGESTED]) + (
+            ", ..." if len(found) > _MOST_SUGGESTED else ""
+        )
+        raise BadInput(f"{name!r} is the path of several documents", hint=f"name one of {listed}")
+    return found[0] if found else None
+
+
+async def _suggestion(store: Store, collection: str, name: str, access: Access) -> str:
+    """Return a hint with the nearest names of documents and unread files that a reader may see."""
+    listed = await store.visible_documents(collection, access, limit=_MOST_COMPARED, unread=True)
+    known = {one.document_id or one.path: one for one in listed}
+    found = await asyncio.to_thread(nearest_names, name, list(known))
+    parts = [repr(one) for one in found if known[one].document_id is not None]
+    hint = f"did you mean {' or '.join(parts)}?" if parts else ""
+    unread = [one for one in map(known.__getitem__, found) if one.document_id is None]
+    notes = [f"{one.path} was not read: {one.reason}" for one in unread]
+    return "; ".join(filter(None, [hint, *notes]))
+
+
+def nearest_names(name: str, known: Sequence[str]) -> list[str]:
+    """Return the names that resemble one, as whole paths or by their last part, the nearest first."""
+    from rapidfuzz import fuzz, process
+
+    def similarity(one: str, other: str, **_: object) -> float:
+        last = fuzz.ratio(one.rpartition("/")[2], other.rpartition("/")[2])
+        return max(fuzz.ratio(one, other), last)
+
+    found = process.extract(
+        name,
+        known,
+        scorer=similarity,
+        processor=str.casefold,
+        limit=_MOST_SUGGESTED,
+        score_cutoff=_LEAST_SIMILAR,
+    )
+    return [one for one, _, _ in found]
 
 
 class ListCollections(Operation[list[ListedCollection]], frozen=True):
@@ -65,8 +168,8 @@ class ListCollections(Operation[list[ListedCollection]], frozen=True):
         return await (await session.store()).visible_collections(self.access, self.names)
 
 
-class ListDocuments(Operation[list[ListedDocument]], frozen=True):
-    """List documents."""
+class ListDocuments(Operation[list[DocumentEntry]], frozen=True):
+    """List the documents of a collection, and the files of its folders that were not read."""
 
     NAME: ClassVar[str] = "documents"
 
@@ -76,19 +179,46 @@ class ListDocuments(Operation[list[ListedDocument]], frozen=True):
     """Collection to read."""
     limit: Annotated[int, Meta(ge=1)] = 100
     """Maximum number of documents."""
-    after: str = ""
-    """Id of the document before the first one."""
+    after: Annotated[str, Offered(metavar="KEY")] = ""
+    """Key of the document before the first one."""
+    state: Annotated[State | None, Offered(metavar="STATE")] = None
+    """The only state: `read`, `waiting` for vectors, `skipped`, `failed` or `gone`."""
+    unread: Annotated[bool, Offered(on=frozenset({PYTHON}))] = True
+    """Whether files without a document are among them."""
 
-    async def run(self, session: Session) -> list[ListedDocument]:
-        """Return the first documents that the reader may see, of ids after one, by code point."""
+    async def run(self, session: Session) -> list[DocumentEntry]:
+        """Return the first documents that the reader may see, of keys after one, by code point.
+
+        Raises:
+            BadInput: There is no such state.
+        """
+        if self.state not in (None, *get_args(State)):
+            raise BadInput(
+                f"there is no state {self.state!r}", hint=f"use one of {', '.join(get_args(State))}"
+            )
         store = await session.store()
-        return await store.visible_documents(
-            self.collection, self.access, limit=self.limit, after=self.after
+        listed = await store.visible_documents(
+            self.collection,
+            self.access,
+            limit=self.limit,
+            after=self.after,
+            state=self.state,
+            unread=self.unread,
         )
+        roots = await store.source_roots(self.collection)
+        return await asyncio.to_thread(lambda: [_entry(roots, one) for one in listed])
 
-    def count(self, result: list[ListedDocument]) -> int:
+    def count(self, result: list[DocumentEntry]) -> int:
         """Return the number of documents."""
         return len(result)
+
+
+def _entry(roots: Sequence[SourceRoot], one: ListedDocument) -> DocumentEntry:
+    own: dict[str, Any] = {
+        name: getattr(one, name, None) for name in DocumentEntry.__struct_fields__
+    }
+    changed = None if one.document_id is None else is_changed(roots, one)
+    return DocumentEntry(**own | {"changed": changed, "key": one.key})
 
 
 class Remove(Operation[None], frozen=True):
@@ -97,7 +227,7 @@ class Remove(Operation[None], frozen=True):
     NAME: ClassVar[str] = "remove"
 
     document_id: str
-    """Id of the document."""
+    """Id of the document, or its path, with or without its root."""
     access: Access = Access.public()
     """Rights of the one who removes it."""
     collection: str = "default"
@@ -110,12 +240,10 @@ class Remove(Operation[None], frozen=True):
             NotFound: There is no such document, or the caller may not see it.
         """
         store = await session.store()
-        known = (await store.document_states(self.collection, [self.document_id])).get(
-            self.document_id
-        )
-        if known is None or not self.access.allows(known.tags):
+        found = await find_named(session, self.collection, self.document_id, self.access)
+        if found is None:
             raise NotFound(
                 f"there is no document {self.document_id!r} in collection {self.collection!r}",
                 hint="ids are in the list of the collection's documents",
             )
-        await store.remove_documents(self.collection, [self.document_id])
+        await store.remove_documents(self.collection, [found])

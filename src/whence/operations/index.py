@@ -12,6 +12,7 @@ import msgspec
 from whence.operations.operation import CLI, PYTHON, Offered, Operation
 from whence.operations.results import IndexReport
 from whence.schema.access import Access, DocumentTags
+from whence.store.field_boosts import parse_boost_options
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
@@ -20,6 +21,12 @@ Progress = Callable[[int, int | None], None]
 """Takes the number of items done and their total; the total is None until they are counted."""
 
 _PROGRESS = Offered(on=frozenset({PYTHON}), local=True)
+
+
+def _on_or_off(given: str) -> bool:
+    from whence.flow.setting_values import is_on
+
+    return is_on("--token-vectors", given)
 
 
 class _Stores(Operation[IndexReport], frozen=True):
@@ -33,20 +40,36 @@ class _Stores(Operation[IndexReport], frozen=True):
 class Index(_Stores, frozen=True):
     """Index files and folders into a collection; unchanged documents are not stored again."""
 
-    paths: Annotated[Sequence[str | PathLike[str]], Offered(on=frozenset({CLI, PYTHON}))]
+    paths: Annotated[
+        Sequence[str | PathLike[str]],
+        Offered(metavar="PATH...", on=frozenset({CLI, PYTHON})),
+    ]
     """Files and folders."""
     collection: str = "default"
     """Name of the collection; created when missing."""
     tags: DocumentTags = DocumentTags()
     """Rights that readers need, in addition to each document's own."""
+    root: str | None = None
+    """Name for the folder, which documents of equal paths are told apart by; its own name by default."""
     prune: bool = False
-    """Whether documents of the collection that are in no path are removed."""
-    boosts: Annotated[Mapping[str, int] | None, Offered(option="--boost")] = None
+    """Remove documents of these paths whose files are not there any more."""
+    exclude: Annotated[tuple[str, ...], Offered(metavar="GLOB")] = ()
+    """Files to leave out, in the syntax of `.gitignore`."""
+    encoding: Annotated[str, Offered(metavar="NAME")] = ""
+    """Encoding of text that declares none and is not UTF-8, e.g. `cp1255`; empty to detect it."""
+    rights: Annotated[str | PathLike[str] | None, Offered(metavar="FILE")] = None
+    """File of rules that give files tags by their path; a file without a rule is refused."""
+    dry_run: bool = False
+    """Store nothing: list the files, and estimate time and disk."""
+    boosts: Annotated[
+        Mapping[str, int] | None,
+        Offered(option="--boost", metavar="FIELD=N", parse=parse_boost_options),
+    ] = None
     """Weight of words of `title`, `heading` and `path`, 1 for the text; unchanged when null."""
-    token_vectors: bool | None = None
+    token_vectors: Annotated[bool | None, Offered(metavar="on|off", parse=_on_or_off)] = None
     """Whether token vectors are kept for the local reranker; null for the setting."""
-    wait: bool = True
-    """Whether vectors are made before it returns; else the next `index`, or a server, makes them. Words are
+    wait: Annotated[bool, Offered(option="--wait/--no-wait")] = True
+    """Return when the vectors are there; else the next `index`, or a server, makes them, and words are
     searchable meanwhile."""
     progress: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of documents done and their total (None until counted)."""
@@ -57,7 +80,7 @@ class Index(_Stores, frozen=True):
         """Return what was stored.
 
         Raises:
-            BadInput: A path does not exist, or the collection's name or a boost is invalid.
+            BadInput: A path does not exist, or the collection's name, a boost, a pattern or a rule is invalid.
             Unavailable: A service that is needed does not answer; stored documents stay, and words find them.
         """
         from whence.operations.indexing import index_paths
@@ -83,7 +106,7 @@ class StoreFiles(_Stores, frozen=True):
         from whence.operations.indexing import index_paths
 
         index = Index([self.folder], collection=self.collection, tags=self.tags)
-        report = await index_paths(session, index, writer=self.writer, remember=False)
+        report = await index_paths(session, index, writer=self.writer, upload=True)
         report.failures = [
             msgspec.structs.replace(one, path=one.path.removeprefix(f"{self.folder}/"))
             for one in report.failures

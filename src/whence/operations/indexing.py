@@ -7,30 +7,47 @@ are read.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Unchanged
-from whence.operations.results import DocumentCounts, IndexReport, PathFailure
+from whence.ingest.load_results import (
+    LoadedDocument,
+    LoadFailure,
+    LoadResult,
+    ReadSource,
+    Skipped,
+    Unchanged,
+)
+from whence.ingest.sources import display_path
+from whence.operations.results import (
+    DocumentCounts,
+    Estimate,
+    FileReport,
+    IndexReport,
+    PathFailure,
+)
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft, IngestRequest
+from whence.store.source_states import FileState, SourceFileState
 from whence.text.languages import language_code, language_sample
 
 if TYPE_CHECKING:
-    from whence.flow.client import FlowClient
-    from whence.flow.settings import Settings
+    from whence.ingest.catalogue import Catalogue, SourcePlace
+    from whence.ingest.chunking import Chunker
     from whence.ingest.documents import KnownSources
+    from whence.ingest.folder_rights import FolderRights
+    from whence.ingest.reader import DocumentReader
     from whence.models.protocols import Embedder
-    from whence.operations.index import Index, Progress
+    from whence.operations.index import Index
     from whence.operations.session import Session
     from whence.schema.access import Access
-    from whence.store.protocols import ChunkStore
+    from whence.store.protocols import ChunkStore, Store
 
 #: Documents and characters of text in one message. Large enough to fill the encoder's batches and to share the
 #: cost of a transaction; small enough, with overlap and JSON escapes, for a broker's limit of 5 MiB.
@@ -40,6 +57,12 @@ _BATCH_CHARACTERS = 200_000
 _BATCH_OUTCOMES = 512
 #: Messages in flight: one is stored while the next is read and chunked.
 _IN_FLIGHT = 2
+#: States of a file, the worst last: of several documents it counts.
+_ORDER = ("skipped", "unchanged", "read", "failed")
+_GONE = "its file was not found by the last run"
+#: Texts that an estimate embeds, and bytes of a chunk in the database where there is no other measure.
+_SAMPLE = 16
+_CHUNK_BYTES = 8_000
 #: Why a document is not stored for a writer.
 _UNSEEN = "its own access tags hide it from the one who stores it"
 _TAKEN = "its id is not available"
@@ -48,7 +71,7 @@ _BATCH_TIMEOUT_S = 900.0
 
 
 async def index_paths(
-    session: Session, asked: Index, *, writer: Access | None = None, remember: bool = True
+    session: Session, asked: Index, *, writer: Access | None = None, upload: bool = False
 ) -> IndexReport:
     """Index files and folders.
 
@@ -56,61 +79,163 @@ async def index_paths(
         session: Of the engine.
         asked: What is indexed, and how.
         writer: Rights of who stores: documents that these do not see are neither stored nor replaced.
-        remember: Whether the paths are those at which documents are found later.
+        upload: Whether the paths are of a folder that is not kept.
     """
-    from whence.ingest.chunking import Chunker
-    from whence.ingest.documents import count_documents, load_documents
-    from whence.operations.pending_vectors import collection_embedder
-    from whence.operations.source_roots import record_roots
+    from whence.ingest.documents import count_documents
+    from whence.operations.source_roots import open_catalogue, own_store
     from whence.store.field_boosts import parse_field_boosts
 
-    collection, weights = asked.collection, None
-    if asked.boosts is not None:
-        weights = parse_field_boosts(asked.boosts)
-    embedder = await collection_embedder(session, collection)
-    if hasattr(embedder, "prepare"):
-        await embedder.prepare()
-    chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
+    weights = None if asked.boosts is None else parse_field_boosts(asked.boosts)
     wanted = [Path(path) for path in asked.paths]
-    keep = asked.token_vectors
-    if keep is None:
-        keep = session.settings.token_vectors
-    run = _IndexRun(
-        session.client, collection, asked.progress, lambda: count_documents(wanted), keep
-    )
-    run.served = getattr(getattr(embedder, "encoder", None), "languages", ())
-    known = await _known_sources(session, collection, embedder) if writer is None else None
-    if writer is not None:
-        run.guard = partial(_hidden_from, writer, await session.store(), collection)
-    with session.readers.reader() as reader:
-        documents = load_documents(
-            wanted, chunker=chunker, tags=asked.tags, known=known, reader=reader
+    loading = await _Loading.prepare(session, asked)
+    catalogue = None
+    if all(path.exists() for path in wanted):
+        catalogue = await open_catalogue(
+            session, asked.collection, wanted, asked.root, upload=upload, dry_run=asked.dry_run
         )
-        report = await run.run(documents)
-    if asked.prune:
-        store = await session.store()
-        missing = run.missing(await store.document_ids(collection), prune=True)
-        report.documents.removed = await store.remove_documents(collection, missing)
-    elif remember and known is not None:
-        store = await session.store()
-        missing = run.missing(await store.document_ids(collection), prune=False)
-        report.gone = await asyncio.to_thread(_gone, session.settings, collection, wanted, missing)
-        report.elsewhere = len(missing) - report.gone
-    if remember:
-        await asyncio.to_thread(record_roots, session.settings, collection, wanted)
+    store = await own_store(session)
+    run = _IndexRun(session, asked, lambda: count_documents(wanted, asked.exclude))
+    run.upload = upload
+    run.served = getattr(getattr(loading.embedder, "encoder", None), "languages", ())
+    if catalogue is not None:
+        run.store = store
+    known = None
+    if writer is None:
+        known = await _known_sources(session, asked.collection, loading.embedder)
+    else:
+        run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
+    with session.readers.reader() as reader:
+        report = await run.run(loading.documents(wanted, catalogue, known, reader))
+    run.note_named([path for path in wanted if not path.is_dir()])
+    if asked.dry_run:
+        report.estimate = await loading.estimate(run.chunks, run.characters, store)
+        return report
+    if catalogue is not None and store is not None and not upload:
+        await _compare(run, store, catalogue, wanted, prune=asked.prune)
     if weights is not None:
-        await (await session.store()).boost_fields(collection, weights)
+        await (await session.store()).boost_fields(asked.collection, weights)
     await run.make_vectors(session, asked)
     return report
 
 
-def _gone(settings: Settings, collection: str, paths: Iterable[Path], missing: list[str]) -> int:
-    """Return how many of these documents came from folders among the paths."""
-    from whence.operations.source_roots import ids_below
+class _Loading(NamedTuple):
+    """How the documents of a run are read."""
 
-    folders = [str(path) for path in paths if missing and path.is_dir()]
-    found = (ids_below(settings, collection, folder, missing) for folder in folders)
-    return len(set(chain.from_iterable(found)))
+    asked: Index
+    embedder: Any
+    chunker: Chunker
+    rights: FolderRights | None
+
+    @classmethod
+    async def prepare(cls, session: Session, asked: Index) -> _Loading:
+        from whence.ingest.chunking import Chunker
+        from whence.ingest.folder_rights import read_folder_rights
+        from whence.operations.pending_vectors import collection_embedder
+
+        rights = None if asked.rights is None else read_folder_rights(asked.rights)
+        embedder = await collection_embedder(session, asked.collection)
+        if hasattr(embedder, "prepare"):
+            await embedder.prepare()
+        chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
+        return cls(asked, embedder, chunker, rights)
+
+    def documents(
+        self,
+        paths: Sequence[Path],
+        catalogue: Catalogue | None,
+        known: KnownSources | None,
+        reader: DocumentReader,
+    ) -> Iterator[LoadResult]:
+        from whence.ingest.documents import load_documents
+
+        return load_documents(
+            paths,
+            chunker=self.chunker,
+            tags=self.asked.tags,
+            known=known,
+            reader=reader,
+            catalogue=catalogue,
+            exclude=self.asked.exclude,
+            rights=self.rights,
+            encoding=self.asked.encoding,
+        )
+
+    async def estimate(self, chunks: int, characters: int, store: Store | None) -> Estimate:
+        """Return the time of embedding, measured with a sample, and the disk by what is stored already."""
+        begun = time.monotonic()
+        text = ("word " * (characters // (5 * chunks)))[:4000] if chunks else ""
+        sample = [f"{number} {text}" for number in range(min(chunks, _SAMPLE))]
+        if sample:
+            await self.embedder.embed(sample)
+        rate = (time.monotonic() - begun) / max(1, len(sample))
+        each = _CHUNK_BYTES
+        for one in await store.collections() if store else ():
+            if one.name == self.asked.collection and one.chunks and one.bytes:
+                each = one.bytes // one.chunks
+        return Estimate(seconds=round(rate * chunks, 1), bytes=each * chunks)
+
+
+async def _compare(
+    run: _IndexRun, store: Store, catalogue: Catalogue, paths: Sequence[Path], *, prune: bool
+) -> None:
+    """Compare what is stored of some paths with what was found, note what is gone, and remove it if wanted."""
+    collection, report = run.report.collection, run.report
+    places = [catalogue.place(os.fspath(path)) for path in paths]
+    for root in {place.root for place in places}:
+        adopted = [one for one in catalogue.unrooted if run.ids.get(one) == root]
+        if adopted:
+            await store.adopt_documents(collection, root, adopted)
+    missing = {
+        document_id: file
+        for document_id, file in catalogue.documents.items()
+        if document_id not in run.ids
+        and _is_at(places, file)
+        and not run.is_inside_unread(document_id)
+    }
+    if prune:
+        kept = {one: run.protector(*file, one) for one, file in missing.items()}
+        failed = [file for file in kept.values() if file and file[1]]
+        report.kept = len(failed)
+        report.kept_by = sorted({file[0] for file in failed})
+        report.kept_skipped = sum(file is not None and not file[1] for file in kept.values())
+        report.unrooted = sum(one not in run.ids for one in catalogue.unrooted)
+        removed = {one: file for one, file in missing.items() if kept[one] is None}
+        report.documents.removed = await store.remove_documents(collection, list(removed))
+        gone = set(removed.values()) - run.visited
+        report.files += [
+            FileReport(path=path, root=root, state="removed") for root, path in sorted(gone)
+        ]
+    else:
+        removed, gone = {}, set(missing.values()) - run.visited
+        report.gone = sum(run.protector(*file, one) is None for one, file in missing.items())
+    stay = {} if prune else missing
+    states = [
+        SourceFileState(root=file[0], path=file[1], state="gone", reason=_GONE, document_id=one)
+        for one, file in stay.items()
+        if file in gone and run.protector(*file, one) is None
+    ]
+    forgotten = {
+        file
+        for file in catalogue.files
+        if _is_at(places, file)
+        and file not in run.visited
+        and file not in stay.values()
+        and run.protector(*file) is None
+    }
+    await store.note_files(collection, states, forgotten)
+
+
+def _is_at(places: Iterable[SourcePlace], file: tuple[str, str]) -> bool:
+    """Return whether a file, by root and path, is at or below one of some places."""
+    root, path = file
+    return any(
+        root == place.root
+        and (
+            path == place.prefix
+            or (place.prefix[-1:] in ("", "/") and path.startswith(place.prefix))
+        )
+        for place in places
+    )
 
 
 async def _hidden_from(
@@ -154,6 +279,8 @@ class _Batch(msgspec.Struct):
     """Documents read together."""
 
     drafts: list[DocumentDraft]
+    sources: dict[str, ReadSource] = {}
+    """File of each document, by id."""
     outcomes: int = 0
     size: int = 0
     last: bool = True
@@ -170,35 +297,47 @@ class _Batch(msgspec.Struct):
 class _IndexRun:
     """Sends documents and counts outcomes.
 
-    Memory is bounded by a few batches, plus the ids of all documents.
+    Memory is bounded by a few batches, plus the ids and states of all documents and files.
     """
 
-    def __init__(
-        self,
-        client: FlowClient,
-        collection: str,
-        progress: Progress | None,
-        count_documents: Callable[[], int],
-        token_vectors: bool,
-    ) -> None:
-        self._client = client
-        self._progress = progress
+    def __init__(self, session: Session, asked: Index, count_documents: Callable[[], int]) -> None:
+        keep = asked.token_vectors
+        self._token_vectors = session.settings.token_vectors if keep is None else keep
+        self._client = session.client
+        self._progress = asked.progress
         self._count = count_documents
-        self._token_vectors = token_vectors
+        self._dry_run = asked.dry_run
         self._total: int | None = None
         self._done = 0
         self._started = time.monotonic()
-        self._ids: set[str] = set()
-        self._skipped_ids: set[str] = set()
+        self.ids: dict[str, str] = {}
+        """Root of each document that was found, by id."""
+        self.visited: set[tuple[str, str]] = set()
+        """Root and path of each file that was found."""
+        self._files: dict[tuple[str, str], FileReport] = {}
+        #: Of each file that may hold documents that were not found, its path, and whether it failed.
+        self._protected: dict[tuple[str, str], tuple[str, bool]] = {}
+        self._noted: list[SourceFileState] = []
+        #: Reasons by path, as they are shown.
+        self._unread: dict[str, str] = {}
         #: Documents that were not parsed, so that those inside them are not known.
         self._unread_wholes: set[str] = set()
-        self._unidentified_failure = False
         self._stopped = False
+        self.store: Store | None = None
+        """Takes the states of files; None when documents have no roots."""
+        self.upload = False
+        """Whether the files are not kept; then those that are not read are forgotten."""
         self.guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]] | None = None
         """Returns why some documents may not be stored, by id."""
         self.served: Collection[str] = ()
         """Languages that the encoder serves; empty when not known."""
-        self.report = IndexReport(collection=collection, documents=DocumentCounts(), failures=[])
+        self.chunks = 0
+        """Chunks of the documents that are new or changed."""
+        self.characters = 0
+        """Characters of these."""
+        self.report = IndexReport(
+            collection=asked.collection, documents=DocumentCounts(), failures=[]
+        )
 
     async def run(self, documents: Iterator[LoadResult]) -> IndexReport:
         """Send all documents and return the report."""
@@ -212,17 +351,24 @@ class _IndexRun:
                     batch = await asyncio.to_thread(self._next_batch, documents)
                     last = batch.last
                     self._report_progress(batch.outcomes - len(batch.drafts))
-                    if batch.drafts:
+                    if batch.drafts and not self._dry_run:
                         await slots.acquire()
-                        group.create_task(self._send(batch.drafts, slots))
+                        group.create_task(self._send(batch, slots))
+                    else:
+                        await self._note_states()
         except BaseExceptionGroup as errors:  # callers expect the error itself
             raise errors.exceptions[0] from None
         finally:
             # A thread cannot be cancelled; the reading one stops at the next document.
             self._stopped = True
             counting.cancel()
-        self.report.seconds = self._seconds()
+        await self._note_states()
+        self.report.seconds = self._elapsed()
+        self.report.files = [self._files[key] for key in sorted(self._files)]
         return self.report
+
+    def _elapsed(self) -> float:
+        return round(time.monotonic() - self._started, 3)
 
     async def make_vectors(self, session: Session, asked: Index) -> None:
         """Make the vectors that passages wait for, or count these passages when nobody waits."""
@@ -238,30 +384,27 @@ class _IndexRun:
         self.report.waiting, self.report.waiting_reason = made.waiting, made.reason
         for name, outcome in made.refused.items():
             self._fail(name, outcome.reason)
-        self.report.seconds = self._seconds()
+        self.report.seconds = self._elapsed()
 
-    def _seconds(self) -> float:
-        return round(time.monotonic() - self._started, 3)
+    def is_inside_unread(self, document_id: str) -> bool:
+        """Return whether a document is inside one that was not parsed, as an attachment is."""
+        return not self._unread_wholes.isdisjoint(_above(document_id))
 
-    def missing(self, stored: list[str], *, prune: bool) -> list[str]:
-        """Return the stored ids that no path contains; none when a failure may be one of them.
+    def note_named(self, paths: Iterable[Path]) -> None:
+        """Report the files that were named by themselves and not read."""
+        unread = {path for path, why in self._unread.items() if why}
+        self.report.not_read = [str(path) for path in paths if display_path(path) in unread]
 
-        Documents of skipped files stay. What `prune` keeps is counted.
-        """
-        if prune:
-            self.report.kept_skipped = len(self._skipped_ids.intersection(stored))
-        known = self._ids | self._skipped_ids
-        missing = [
-            document_id
-            for document_id in stored
-            if document_id not in known
-            and not self._unread_wholes.intersection(_above(document_id))
-        ]
-        if not self._unidentified_failure:
-            return missing
-        if prune:
-            self.report.kept = len(missing)
-        return []
+    def protector(self, root: str, path: str, document_id: str = "") -> tuple[str, bool] | None:
+        """Return the file or folder that may hold a document of a file, and whether it failed."""
+        # A document that a plug-in stored has the path of its file as id.
+        found = self._protected.get((root, path)) or self._protected.get((root, document_id))
+        if found is not None:
+            return found
+        for (other, folder), one in self._protected.items():
+            if other == root and folder[-1:] in ("", "/") and path.startswith(folder):
+                return one
+        return None
 
     async def _count_all(self) -> None:
         if self._progress is not None:
@@ -273,36 +416,109 @@ class _IndexRun:
         for item in documents:
             batch.outcomes += 1
             if isinstance(item, LoadedDocument):
-                self._note_read(item.draft.document_id, item.kind)
+                self._note_read(item.draft.document_id, item.kind, item.source)
                 self._note_language(item.draft)
+                if item.source is not None:
+                    batch.sources[item.draft.document_id] = item.source
                 batch.drafts.append(item.draft)
                 chunks = item.draft.chunks
-                batch.size += sum(len(one.content) + len(one.embed_text) for one in chunks)
+                self.chunks += len(chunks)
+                length = sum(len(one.content) + len(one.embed_text) for one in chunks)
+                self.characters += length
+                batch.size += length
+                if self._dry_run:
+                    self._set_state(item.source, "read", draft=item.draft)
             elif isinstance(item, Unchanged):
-                self._note_read(item.document_id, item.kind)
+                self._note_read(item.document_id, item.kind, item.source)
                 self._unread_wholes.add(item.document_id)
                 self.report.documents.unchanged += 1
-            elif isinstance(item, LoadFailure):
-                self._fail(item.path, item.reason)
-                if item.document_id is None:
-                    self._unidentified_failure = True
-                else:
-                    self._ids.add(item.document_id)
-                    self._unread_wholes.add(item.document_id)
+                self._set_state(item.source, "unchanged")
             else:
-                self.report.documents.skipped += 1
-                if item.document_id is not None:
-                    self._skipped_ids.add(item.document_id)
-                reasons = self.report.skipped
-                reasons[item.reason] = reasons.get(item.reason, 0) + 1
+                self._note_unread(item)
             if batch.full or self._stopped:
                 batch.last = self._stopped
                 break
         return batch
 
-    def _note_read(self, document_id: str, kind: str) -> None:
-        self._ids.add(document_id)
+    def _note_read(self, document_id: str, kind: str, source: ReadSource | None) -> None:
+        self.ids[document_id] = source.root if source else ""
         self.report.kinds[kind] = self.report.kinds.get(kind, 0) + 1
+
+    def _note_unread(self, item: LoadFailure | Skipped) -> None:
+        """Count a file or record that failed or was skipped."""
+        source = ReadSource(
+            root=item.root, file=item.file, document_id=item.document_id or "", tags=item.tags
+        )
+        if isinstance(item, Skipped):
+            source = msgspec.structs.replace(source, size=item.size)
+        key = item.root, item.file
+        self._unread[item.path] = item.reason
+        if isinstance(item, LoadFailure):
+            self._fail(item.path, item.reason)
+            self._protected[key] = item.file or item.path, True
+            if item.document_id is not None:
+                self.ids.setdefault(item.document_id, item.root)
+            self._set_state(source, "failed", item.reason)
+            return
+        self.report.documents.skipped += 1
+        reasons = self.report.skipped
+        reasons[item.reason] = reasons.get(item.reason, 0) + 1
+        if item.document_id is not None:
+            self._protected.setdefault(key, (item.file, False))
+        self._set_state(source, "skipped", item.reason, is_wanted=item.is_wanted)
+
+    def _set_state(
+        self,
+        source: ReadSource | None,
+        state: Literal["read", "unchanged", "skipped", "failed"],
+        reason: str = "",
+        *,
+        draft: DocumentDraft | None = None,
+        is_wanted: bool = True,
+    ) -> None:
+        """Report the state of a file; of several documents the worst counts."""
+        if source is None or not source.file or source.file.endswith("/"):
+            return
+        key = source.root, source.file
+        if is_wanted:
+            self.visited.add(key)
+        found = self._files.setdefault(
+            key, FileReport(path=source.file, root=source.root, state=state)
+        )
+        if _ORDER.index(state) >= _ORDER.index(found.state):
+            found.state, found.reason = state, reason or found.reason
+        if state in ("read", "unchanged"):
+            found.document_id = source.document_id or None
+        if draft is not None:
+            found.encoding = draft.encoding or found.encoding
+            for kind, count in draft.left_out.items():
+                found.left_out[kind] = found.left_out.get(kind, 0) + count
+        if self.store is None or not source.root or not is_wanted:
+            return
+        stored: FileState = "read"
+        if found.state in ("failed", "skipped"):
+            stored = "failed" if found.state == "failed" else "skipped"
+        if self.upload and stored != "read":
+            return
+        self._noted.append(
+            SourceFileState(
+                root=source.root,
+                path=source.file,
+                state=stored,
+                reason=found.reason,
+                document_id=source.document_id,
+                tags=source.tags,
+                size=source.size,
+                modified=source.modified,
+                digest=source.digest,
+            )
+        )
+
+    async def _note_states(self) -> None:
+        """Store the states that were found out."""
+        noted, self._noted = self._noted, []
+        if noted and self.store is not None and not self._dry_run:
+            await self.store.note_files(self.report.collection, noted)
 
     def _note_language(self, draft: DocumentDraft) -> None:
         if self.served:
@@ -314,46 +530,54 @@ class _IndexRun:
         self.report.documents.failed += 1
         self.report.failures.append(PathFailure(path=path, reason=reason))
 
-    async def _send(self, batch: Sequence[DocumentDraft], slots: asyncio.Semaphore) -> None:
+    async def _send(self, batch: _Batch, slots: asyncio.Semaphore) -> None:
         try:
+            drafts: Sequence[DocumentDraft] = batch.drafts
             if self.guard is not None:
-                batch = await self._guarded(batch, self.guard)
+                drafts = await self._guarded(batch, self.guard)
             request = IngestRequest(
                 collection=self.report.collection,
-                documents=tuple(batch),
+                documents=tuple(drafts),
                 token_vectors=self._token_vectors,
                 vectors_later=True,
             )
             response = await self._client.ingest(request, timeout_s=_BATCH_TIMEOUT_S)
         finally:
             slots.release()
-        if len(response.outcomes) != len(batch):
+        if len(response.outcomes) != len(drafts):
             raise InternalError(
-                f"{len(batch)} documents were sent and {len(response.outcomes)} accounted for"
+                f"{len(drafts)} documents were sent and {len(response.outcomes)} accounted for"
             )
-        if not self.report.seconds_to_first_search:
-            self.report.seconds_to_first_search = self._seconds()
         counts = self.report.documents
-        for outcome in response.outcomes:
+        for outcome, draft in zip(response.outcomes, drafts, strict=True):
+            source = batch.sources.get(outcome.document_id)
             if outcome.outcome == "failed":
                 self._fail(outcome.document_id, outcome.reason)
+                self._set_state(source, "failed", outcome.reason)
                 continue
             setattr(counts, outcome.outcome, getattr(counts, outcome.outcome) + 1)
             self.report.embedded += outcome.embedded
             if outcome.outcome != "unchanged":
                 self.report.chunks += outcome.chunks
-        self._report_progress(len(batch))
+                self.report.seconds_to_first_search = (
+                    self.report.seconds_to_first_search or self._elapsed()
+                )
+            state = "unchanged" if outcome.outcome == "unchanged" else "read"
+            self._set_state(source, state, draft=draft)  # type: ignore[arg-type]
+        await self._note_states()
+        self._report_progress(len(batch.drafts))
 
     async def _guarded(
         self,
-        batch: Sequence[DocumentDraft],
+        batch: _Batch,
         guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]],
     ) -> list[DocumentDraft]:
         """Return the documents that may be stored; the others have failed."""
-        refused = await guard(batch)
+        refused = await guard(batch.drafts)
         for name, reason in refused.items():
             self._fail(name, reason)
-        return [one for one in batch if one.document_id not in refused]
+            self._set_state(batch.sources.get(name), "failed", reason)
+        return [one for one in batch.drafts if one.document_id not in refused]
 
     def _report_progress(self, more: int) -> None:
         self._done += more

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from whence.schema.search import Degradation
 
 _CITATION = (
-    *("marker", "chunk_id", "document_id", "title", "source_file", "source_url"),
+    *("marker", "chunk_id", "document_id", "title", "source_file", "root", "source_url"),
     *("heading", "lead", "quote", "highlights", "outdated"),
 )
 _STAGE = ("stage", "label", "duration_ms", "candidates_in", "candidates_out")
@@ -61,7 +61,7 @@ def _degraded(faults: Iterable[Degradation]) -> list[dict[str, Any]]:
 
 def document_json(document: DocumentText) -> dict[str, Any]:
     """Return the JSON document of a stored document."""
-    names = ("document_id", "source_file", "source_url", "title", "text", "metadata")
+    names = ("document_id", "source_file", "root", "source_url", "title", "text", "metadata")
     chunks = [
         {
             "id": chunk.id,

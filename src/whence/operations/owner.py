@@ -15,6 +15,7 @@ from whence.operations.access_report import (
     explain_access,
     preview_access,
 )
+from whence.operations.documents import find_named
 from whence.operations.erasure import (
     Erasure,
     ErasurePreview,
@@ -26,7 +27,7 @@ from whence.operations.erasure import (
 )
 from whence.operations.index import Progress
 from whence.operations.operation import CLI, PYTHON, Offered, Operation
-from whence.operations.source_roots import ids_below
+from whence.operations.source_roots import documents_below
 from whence.operations.trace_access import check_integrity, wait_for_traces
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
@@ -66,7 +67,7 @@ class Erase(Operation[list[Erasure]], frozen=True):
             NotFound: One does not exist, and no trace contains words of it; then none is erased.
             Unavailable: Other processes use the database for too long; what is erased stays so.
         """
-        names = _document_ids(self.document_ids)
+        names = await _document_ids(session, self.collection, self.document_ids)
         await wait_for_traces(session)
         done = await erase_documents(
             await session.store(),
@@ -108,7 +109,7 @@ class PreviewErasure(Operation[list[ErasurePreview]], frozen=True):
         Raises:
             NotFound: As for `Erase`.
         """
-        names = _document_ids(self.document_ids)
+        names = await _document_ids(session, self.collection, self.document_ids)
         return await preview_erasure(await session.store(), self.collection, names)
 
 
@@ -156,7 +157,7 @@ class ExplainAccess(Operation[AccessExplanation], frozen=True):
         Raises:
             NotFound: There is no such document.
         """
-        (name,) = _document_ids([self.document_id])
+        (name,) = await _document_ids(session, self.collection, [self.document_id])
         return await explain_access(await session.store(), self.collection, name, self.reader)
 
 
@@ -178,7 +179,7 @@ class PreviewAccess(Operation[AccessPreview], frozen=True):
         Raises:
             NotFound: A document does not exist.
         """
-        names = _document_ids(self.document_ids)
+        names = await _document_ids(session, self.collection, self.document_ids)
         return await preview_access(session, self.collection, names, self.change)
 
     def count(self, result: AccessPreview) -> int:
@@ -203,8 +204,7 @@ class ListFolder(Operation[list[str]], frozen=True):
         Raises:
             NotFound: There are none.
         """
-        ids = await (await session.store()).document_ids(self.collection)
-        found = ids_below(session.settings, self.collection, self.folder, ids)
+        found = await documents_below(session, self.collection, self.folder)
         if not found:
             raise NotFound(
                 f"there is no document of the folder {self.folder!r} in collection {self.collection!r}",
@@ -272,10 +272,11 @@ class PruneTraces(Operation[PrunedTraces], frozen=True):
         return result.removed
 
 
-def _document_ids(given: Sequence[str]) -> list[str]:
-    """Return each id once."""
+async def _document_ids(session: Session, collection: str, given: Sequence[str]) -> list[str]:
+    """Return the id that each name means, once; a name without a document as it is."""
     if not given:
         raise BadInput("no document is given", hint="name at least one")
     for one in given:
         check_text("the document's id", one)
-    return list(dict.fromkeys(given))
+    found = [await find_named(session, collection, one, None) or one for one in given]
+    return list(dict.fromkeys(found))

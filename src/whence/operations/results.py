@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -24,6 +26,32 @@ class PathFailure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class FileReport(msgspec.Struct, kw_only=True):
+    """What became of a file in a run."""
+
+    path: str
+    """Relative to its root; as it was given when there is none."""
+    root: str = ""
+    """Name of its root."""
+    state: Literal["read", "unchanged", "skipped", "failed", "removed"]
+    reason: str = ""
+    """Why it was not read."""
+    document_id: str | None = None
+    """Id of its document; null for a file that has several, or none."""
+    encoding: str = ""
+    """Its encoding when that was guessed or set."""
+    left_out: dict[str, int] = {}
+    """What its loader saw and did not take, by kind."""
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What indexing would take, from rates measured on this machine."""
+
+    seconds: float
+    bytes: int
+    """Bytes of the database."""
+
+
 class IndexReport(msgspec.Struct, kw_only=True):
     """Report of one `index` run."""
 
@@ -39,13 +67,21 @@ class IndexReport(msgspec.Struct, kw_only=True):
     """Documents added or updated whose language the encoder does not serve, by its ISO 639-1 code."""
     skipped: dict[str, int] = {}
     kept: int = 0
-    """Documents in no path that `prune` kept, because a failed file may contain them."""
+    """Documents not found any more that `prune` kept, because a file that failed may contain them."""
+    kept_by: list[str] = []
+    """Files that failed and may contain these."""
     kept_skipped: int = 0
     """Documents that `prune` kept although nothing here reads the format of their files."""
     gone: int = 0
-    """Without `prune`: documents that came from these folders earlier and are in no path now."""
-    elsewhere: int = 0
-    """Without `prune`: other documents in no path, which `prune` removes as well."""
+    """Without `prune`: documents of these paths whose files are not there any more."""
+    unrooted: int = 0
+    """With `prune`: documents of a former version that were not found, and of which nobody knows the folder."""
+    not_read: list[str] = []
+    """Files named by themselves that were not read."""
+    files: list[FileReport] = []
+    """Every file below the paths, and those that were removed."""
+    estimate: Estimate | None = None
+    """What storing would take; null when it was done."""
     failures: list[PathFailure]
     waiting: int = 0
     """Passages of the collection that wait for vectors; words find them."""

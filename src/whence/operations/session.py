@@ -131,7 +131,9 @@ class Session:
         request = DocumentRagRequest.of(asked, streaming=chunk_callback is not None)
         send = partial(self.send, request, asked.timeout_s, chunk_callback, explain_callback)
         if asked.as_of is None:
-            return await send()
+            from whence.operations.unread_files import with_unread_files
+
+            return await with_unread_files(self, asked.collection, await send(), asked.access)
         from whence.operations.as_of import client_at, find_moment
 
         at = await find_moment(self, asked.collection, asked.as_of, asked.access)

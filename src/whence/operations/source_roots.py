@@ -1,75 +1,169 @@
-"""Where the documents of a collection lie on disk: the paths that were indexed, noted in the home.
+"""Roots: the folders under which documents are found, and where their files lie on this machine.
 
-The folder `sources` of the home has a file for each collection of each database. It is a convenience of the
-machine that indexed: without it nothing is compared, unless the user names the paths, and sources are no links.
-Stored documents hold names relative to these paths, so that no path of this machine leaves it.
+The store has the roots of each collection with their paths, for its owner alone. A root is known by its path,
+so a run that finds a known folder, or something below it, goes on with the root of before. A path that is on
+another machine is no file here, and nothing is said about it.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
-from contextlib import suppress
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
-import msgspec
+from whence.ingest.catalogue import Catalogue, SourcePlace, check_root_name, normal
+from whence.ingest.sources import display_path, file_digest
+from whence.operations.operation import Operation
+from whence.store.source_states import SourceRoot, numbered
 
-from whence.flow.settings import Settings
-from whence.operations.output_files import write_text
-from whence.schema.errors import BadInput
+if TYPE_CHECKING:
+    from whence.operations.session import Session
+    from whence.store.protocols import ListedDocument, Store
 
-
-def record_roots(settings: Settings, collection: str, paths: Iterable[Path]) -> None:
-    """Add indexed paths to those of a collection. A home that cannot be written is left as it is."""
-    file = _file(settings, collection)
-    known = {str(path) for path in known_roots(settings, collection)}
-    found = known | {str(path.absolute()) for path in paths}
-    if found == known:
-        return
-    with suppress(OSError, BadInput, UnicodeError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_text(file, msgspec.json.encode(sorted(found)).decode())
+#: Name of the root of files that were sent by HTTP, the page or MCP.
+UPLOADS = "uploads"
+#: A larger file of another time counts as changed without being read.
+_MAX_COMPARED_BYTES = 64 * 2**20
 
 
-def known_roots(settings: Settings, collection: str) -> list[Path]:
-    """Return the indexed paths of a collection that exist on this machine, sorted."""
-    try:
-        found = msgspec.json.decode(_file(settings, collection).read_bytes(), type=list[str])
-    except (OSError, msgspec.DecodeError):
-        return []
-    return [path for path in map(Path, found) if path.exists()]
+class ListRoots(Operation[list[SourceRoot]], frozen=True):
+    """List the roots of a collection with their paths; for the owner of the database."""
+
+    NAME: ClassVar[str] = "roots"
+    audited: ClassVar[bool] = False
+
+    collection: str = "default"
+    """The collection."""
+
+    async def run(self, session: Session) -> list[SourceRoot]:
+        """Return the roots by name; none when the store is another process's."""
+        store = await own_store(session)
+        return [] if store is None else await store.source_roots(self.collection)
 
 
-def find_source(settings: Settings, collection: str, source_file: str) -> Path | None:
-    """Return the path of a document's file; None when it is not where it was indexed from."""
-    for root in known_roots(settings, collection) if source_file else ():
-        path = root / source_file if root.is_dir() else root
-        if path.is_file() and (root.is_dir() or root.name == source_file):
-            return path
+async def own_store(session: Session) -> Store | None:
+    """Return the store that the flow writes to; None when only the flow's processes know it."""
+    if session.runs_flow or session.settings.database_url:
+        return await session.store()
     return None
 
 
-def ids_below(settings: Settings, collection: str, folder: str, ids: Iterable[str]) -> list[str]:
-    """Return those of the document ids that belong to a folder: an indexed path, or the beginning of ids.
+async def open_catalogue(
+    session: Session,
+    collection: str,
+    paths: Sequence[Path],
+    root: str | None = None,
+    *,
+    upload: bool = False,
+    dry_run: bool = False,
+) -> Catalogue | None:
+    """Return the roots and ids of a collection, with the roots of some paths added to it.
 
-    Of several indexed paths, a document belongs to those that have its file; a record to all.
+    None when the store is not known here: then documents have no root.
+
+    Args:
+        session: Of the engine.
+        collection: Its name.
+        paths: What is indexed.
+        root: Name for roots of these paths that are new; those of the folders when None.
+        upload: Whether the paths are of a folder that is not kept.
+        dry_run: Whether nothing is stored.
     """
-    roots = known_roots(settings, collection)
-    path = Path(folder).absolute()
-    for root in roots:
-        if path == root or root in path.parents:
-            prefix = "" if path == root else f"{path.relative_to(root).as_posix()}/"
-            found = [one for one in ids if one.startswith(prefix)]
-            others = [other for other in roots if other != root]
-            return [
-                one
-                for one in found
-                if (root / one).exists() or not any((other / one).exists() for other in others)
-            ]
-    return [one for one in ids if one.startswith(f"{folder.rstrip('/')}/")]
+    name = None if root is None else check_root_name(root)
+    store = await own_store(session)
+    if store is None:
+        return None
+    places: dict[str, SourcePlace] = {}
+    for path in paths:
+        known = {one.name: one.path for one in await store.source_roots(collection)}
+        if upload:
+            found = await store.add_root(collection, UPLOADS, "")
+            places[os.fspath(path)] = SourcePlace(os.fspath(path), root=found.name)
+            continue
+        places[os.fspath(path)] = place = _place(path, name, known)
+        if known.get(place.root) != place.base and not dry_run:
+            # A name that was given, of a folder that is gone, is that of a folder that was moved.
+            moved = name == place.root and place.root in known
+            added = await store.add_root(collection, place.root, place.base, moved=moved)
+            places[os.fspath(path)] = place._replace(root=added.name)
+    roots = {one.name: one.path for one in await store.source_roots(collection)}
+    return Catalogue(roots, await store.stored_sources(collection), places)
 
 
-def _file(settings: Settings, collection: str) -> Path:
-    key = msgspec.json.encode([settings.database_url or "", collection])
-    name = hashlib.sha256(key).hexdigest()[:32]
-    return Path(settings.home).expanduser() / "sources" / f"{name}.json"
+def _place(path: Path, name: str | None, known: Mapping[str, str]) -> SourcePlace:
+    """Return where a path stands: in the known root around it, else in one of its own."""
+    is_folder = path.is_dir()
+    whole = path.resolve() if is_folder else path.parent.resolve() / path.name
+    folder = whole if is_folder else whole.parent
+    around = {
+        other: base
+        for other, base in known.items()
+        if base and (Path(base) == folder or Path(base) in folder.parents)
+    }
+    fitting = [one for one, base in around.items() if name in (None, one) or Path(base) == folder]
+    if fitting:
+        root = max(fitting, key=lambda one: (len(around[one]), one))
+        base = Path(around[root])
+    else:
+        base = folder
+        root = name or normal(display_path(folder.name)) or "root"
+        is_moved = root == name and root in known and known[root] and not Path(known[root]).exists()
+        # The name of uploads is theirs, also before the first one.
+        root = root if is_moved else numbered(root, {UPLOADS, *known})
+    inner = whole.relative_to(base).as_posix()
+    prefix = "" if inner == "." else f"{inner}/" if is_folder else inner
+    return SourcePlace(os.fspath(path), os.fspath(base), root, prefix)
+
+
+def source_path(roots: Iterable[SourceRoot], root: str, path: str) -> Path | None:
+    """Return the file of a document on this machine; None when it is not there."""
+    found = _path(roots, root, path)
+    return found if found is not None and found.is_file() else None
+
+
+def _path(roots: Iterable[SourceRoot], root: str, path: str) -> Path | None:
+    base = next((one.path for one in roots if root and path and one.name == root), "")
+    return Path(base, path) if base and Path(base).is_dir() else None
+
+
+def is_changed(roots: Iterable[SourceRoot], document: ListedDocument) -> bool | None:
+    """Return whether the file of a document is another one now; None when that cannot be known."""
+    path = _path(roots, document.root, document.path)
+    if path is None or document.size < 0:
+        return None
+    try:
+        found = path.stat()
+        if (found.st_size, found.st_mtime_ns) == (document.size, document.modified):
+            return False
+        if found.st_size != document.size or found.st_size > _MAX_COMPARED_BYTES:
+            return True
+        if not document.file_digest:
+            return True
+        return file_digest(path.read_bytes()) != document.file_digest
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return None
+
+
+async def documents_below(session: Session, collection: str, folder: str) -> list[str]:
+    """Return the sorted ids of the documents of a folder: a path, or the beginning of ids."""
+    store = await session.store()
+    path = os.path.realpath(folder)  # noqa: ASYNC240 - one look at a path
+    roots = {one.name: one.path for one in await store.source_roots(collection) if one.path}
+    below = {
+        one.document_id
+        for one in await store.stored_sources(collection)
+        if one.document_id
+        and one.root in roots
+        and _is_below(f"{roots[one.root]}/{one.path}", path)
+    }
+    known = set(await store.document_ids(collection))
+    if found := sorted(below & known):
+        return found
+    return await store.document_ids(collection, prefix=f"{folder.rstrip('/')}/")
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder.rstrip('/')}/")

@@ -75,7 +75,11 @@ async def why_not(session: Session, item: str, answer_id: str, access: Access) -
         WhenceError: The ranking cannot be made again, e.g. because a model is missing.
     """
     check_text("the item's id", item)
-    return await outcome_of(session, await load_trace(session, answer_id, access), item, access)
+    loaded = await load_trace(session, answer_id, access)
+    # A name that means several documents is looked for as it is.
+    store = await session.store()
+    named = await store.documents_named(loaded.record.collection, item, access)
+    return await outcome_of(session, loaded, named[0] if len(named) == 1 else item, access)
 
 
 async def outcome_of(session: Session, loaded: ReadableTrace, item: str, access: Access) -> WhyNot:
@@ -137,7 +141,7 @@ class _Lookup:
         listed = await self.store.visible_documents(
             self.collection, self.access, limit=_MOST_COMPARED
         )
-        known = [one.document_id for one in listed]
+        known = [one.document_id for one in listed if one.document_id is not None]
         nearest = await asyncio.to_thread(_similar_ids, item, known, self.collection)
         chunks = await self.store.visible_chunks(self.collection, nearest.chunks, self.access)
         shown = [one for one in nearest.chunks if one in chunks] or nearest.documents

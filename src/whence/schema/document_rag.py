@@ -56,7 +56,9 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     title: str = ""
     """Title of the document, when it has one."""
     source_file: str = ""
-    """File of the document."""
+    """File of the document, relative to its root."""
+    root: str = ""
+    """Folder or uploads that the file came from; empty when unknown."""
     source_url: str = ""
     """URL of the document, when it has one."""
     heading: str = ""
@@ -129,6 +131,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """None when no passage was scored."""
     floor: float | None = None
     """Least score of an answer; None when nothing was compared with it."""
+    unread_files: int = 0
+    """Files of the collection's folders that were not read and that the reader may know of."""
 
 
 class NearestPassage(msgspec.Struct, frozen=True, kw_only=True):

@@ -124,6 +124,8 @@ class DocumentText(msgspec.Struct, frozen=True, kw_only=True):
 
     document_id: str
     source_file: str
+    root: str = ""
+    """Folder or uploads that the file came from; empty when unknown."""
     source_url: str
     title: str
     text: str

@@ -118,6 +118,7 @@ def document_text(
     return DocumentText(
         document_id=draft.document_id,
         source_file=draft.source_file,
+        root=draft.root,
         source_url=draft.source_url,
         title=draft.title,
         text=text,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -55,3 +55,22 @@ def parse_field_boosts(values: Mapping[str, int]) -> FieldBoosts:
         if not _LEAST[name] <= weight <= MAX_BOOST:
             raise BadInput(f"the boost of {name} cannot be {weight}", hint=hint)
     return FieldBoosts(**values)
+
+
+def parse_boost_options(given: Sequence[str]) -> dict[str, int]:
+    """Return the weights of options `FIELD=N`.
+
+    >>> parse_boost_options(["title=3"])
+    {'title': 3}
+
+    Raises:
+        BadInput: One is no such option, or its field or number is invalid.
+    """
+    found: dict[str, int] = {}
+    for one in given:
+        field, _, number = one.partition("=")
+        if not (number.isascii() and number.isdecimal() and len(number) < 10):
+            raise BadInput(f"--boost {one!r} is not FIELD=N", hint="for example --boost title=3")
+        found[field] = int(number)
+    parse_field_boosts(found)
+    return found

@@ -69,6 +69,7 @@ def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[
     A source that the document does not state may be in its metadata.
     """
     sources = {"source_file": draft.source_file, "source_url": draft.source_url}
+    root = {"root": draft.root} if draft.root else {}
     for name, value in sources.items():
         if not value and isinstance(draft.metadata.get(name), str):
             sources[name] = draft.metadata[name]
@@ -78,6 +79,7 @@ def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[
         **draft.metadata,
         **title,
         **sources,
+        **root,
         **page,
         "section_path": chunk.section_path,
         "header_path": chunk.section_path,

@@ -33,14 +33,16 @@ class SourceRoot(msgspec.Struct, frozen=True):
 
 
 class StoredSource(msgspec.Struct, frozen=True):
-    """A document and the file that it came from, or a file without a document."""
+    """A document and the file that it came from, or what is known of a file."""
 
     document_id: str
-    """Empty for a file whose documents have ids of their own."""
+    """Of a file empty when its documents have ids of their own."""
     root: str
     """Empty for a document that a former version stored."""
     path: str
     """Relative to the root."""
+    is_document: bool = True
+    """Whether it is a document; else a file and the id of its document, which may not be stored."""
 
 
 class SourceFileState(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +90,7 @@ class SourceStore(Protocol):
         """
 
     async def stored_sources(self, collection: str) -> list[StoredSource]:
-        """Return the documents with their files, and the files without documents, hidden ones included."""
+        """Return the documents with their files, then the files, hidden ones included."""
 
     async def note_files(
         self,
@@ -110,7 +112,10 @@ class SourceStore(Protocol):
     async def unread_files(
         self, collection: str, access: Access, *, most: int = 1000
     ) -> tuple[int, list[SourceFileState]]:
-        """Return the number of files that were not read and that a reader may see, and the first by path."""
+        """Return the number of files that were not read and that a reader may see, and the first by path.
+
+        Empty files do not count: nothing of them is missing.
+        """
 
     async def documents_named(self, collection: str, name: str, access: Access | None) -> list[str]:
         """Return the ids of documents that a name means and that a reader may see; None for the owner.

@@ -51,7 +51,9 @@ class SourceSuite:
             1,
             [("a.bin", "skipped", "why")],
         )
-        assert await store.stored_sources("states-alone") == [StoredSource("", "r", "a.bin")]
+        assert await store.stored_sources("states-alone") == [
+            StoredSource("", "r", "a.bin", is_document=False)
+        ]
 
     async def test_a_list_has_documents_and_files_that_were_not_read(self, store: Store) -> None:
         """By key; a document has the state of its file, and a file with a visible document is in its line."""
@@ -103,6 +105,7 @@ class SourceSuite:
         """A file has the rights of its document, else those of its run; the owner's list has all."""
         name = await fill_collection(store, make_document("a.md", source_file="a.md", tags=_HIDDEN))
         files = [_file("a.md", document_id="a.md"), _file("b.md", tags=_HIDDEN), _file("c.md")]
+        files.append(_file("nothing.md", "skipped", tags=_HIDDEN, size=0))
         await store.note_files(name, files)
 
         public = await store.unread_files(name, Access.public())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from inspect import Parameter
 from pathlib import Path
@@ -131,7 +131,10 @@ def validate(
             if suggest:
                 return chosen
             run = await _run(target, chosen, known, limits)
-            texts = await _source_texts(run, source, None if store else settings, check_urls)
+            folders = source or await target.folders()
+            texts = await _source_texts(
+                run, folders, None if store else settings, check_urls, bool(source)
+            )
             return await _report(target, run, chosen, origin, thresholds, texts)
 
     done = asyncio.run(work())
@@ -224,23 +227,25 @@ async def _run(target: Target, suite: ValidationSuite, mode: str, limits: dict[s
 
 
 async def _source_texts(
-    run: Run, given: list[Path] | None, settings: Settings | None, check_urls: bool
+    run: Run,
+    folders: Sequence[Path],
+    settings: Settings | None,
+    check_urls: bool,
+    required: bool,
 ) -> SourceTexts:
-    """Read files below the given paths, else the indexed ones, and the pages of results if asked for."""
+    """Read files below some paths, and the pages of results if asked for."""
     from whence.evaluation.validation.source_texts import (
         fetch_pages,
         is_web_address,
         read_source_texts,
     )
-    from whence.operations.source_roots import known_roots
 
     passages = [passage for asked in run.first for passage in asked.passages]
     addresses = dict.fromkeys(passage.source_url or "" for passage in passages)
     pages = await fetch_pages(list(filter(is_web_address, addresses))) if check_urls else {}
-    known = known_roots(settings, settings.collection) if settings else []
     limits = {"limits": settings.document_limits} if settings else {}
     return read_source_texts(
-        passages, given or known, pages, required=bool(given), check_files=check_urls, **limits
+        passages, folders, pages, required=required, check_files=check_urls, **limits
     )
 
 

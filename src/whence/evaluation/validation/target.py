@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -48,6 +49,10 @@ class Target(Searcher, Protocol):
 
     async def sections(self, limit: int) -> Sequence[Passage]:
         """Return a sample of at most `limit` chunks from the whole collection, always the same ones."""
+        ...
+
+    async def folders(self) -> Sequence[Path]:
+        """Return the folders of this machine that the collection was indexed from."""
         ...
 
     async def contains(self, document_ids: Sequence[str]) -> bool:

@@ -54,7 +54,7 @@ class MemorySources(MemoryPart):
         files = [one for one, _ in self._files.get(collection, {}).values()]
         return [
             *(StoredSource(one.document_id, one.root, one.source_file) for one in drafts),
-            *(StoredSource(one.document_id, one.root, one.path) for one in files),
+            *(StoredSource(one.document_id, one.root, one.path, False) for one in files),
         ]
 
     async def note_files(
@@ -91,7 +91,7 @@ class MemorySources(MemoryPart):
         found = [
             one
             for one, _ in self._files.get(collection, {}).values()
-            if one.state in UNREAD and access.allows(one.tags)
+            if one.state in UNREAD and one.size != 0 and access.allows(one.tags)
         ]
         return len(found), sorted(found, key=lambda one: (one.path, one.root))[:most]
 

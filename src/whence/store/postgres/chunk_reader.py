@@ -38,7 +38,7 @@ REQUESTED_CHUNKS = (
 )
 _TEXTS = (
     "SELECT c.chunk_key, d.document_id, c.index, c.content, c.lead, c.digest, c.heading, c.section_path,"
-    f" c.page, d.title, d.source_file, d.source_url, d.metadata, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
+    f" c.page, d.title, d.source_file, d.source_url, d.root, d.metadata, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
 )
 _CODES = f"SELECT c.chunk_key, k.codes, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} JOIN chunk_codes k ON k.ord = c.ord"
 _VISIBLE = f"SELECT c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
@@ -48,7 +48,7 @@ _KNOWN = "SELECT c.chunk_key" + _REQUESTED.format(collection=1, ids=2, indexes=3
 _WANTED: dict[State, str] = {"waiting": "w", **dict(LETTERS.items())}
 
 _DOCUMENTS = f"""
-SELECT d.document_id, d.title, d.source_file, d.source_url, d.metadata, d.gaps, d.places,
+SELECT d.document_id, d.title, d.source_file, d.source_url, d.root, d.metadata, d.gaps, d.places,
     array(SELECT row(c.content, c.span_start, c.span_end, c.heading, c.page)
         FROM chunk c WHERE c.document = d.id ORDER BY c.index) AS chunks, {DOCUMENT_TAGS}
 FROM collection n JOIN document d ON d.collection_id = n.id AND d.document_id = ANY($5::text[])
@@ -236,6 +236,7 @@ def row_document(row: Any) -> DocumentDraft:
         title=row["title"],
         source_file=row["source_file"],
         source_url=row["source_url"],
+        root=row["root"],
         metadata=msgspec.json.decode(row["metadata"]),
     )
 

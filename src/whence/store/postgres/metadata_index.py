@@ -58,7 +58,7 @@ SELECT string_agg(int4send(c.ord) || int4send(coalesce(t.slot, -1)), '')
 FROM document d JOIN chunk c ON c.document = d.id LEFT JOIN chunk_terms t ON t.ord = c.ord
 WHERE {_VISIBLE} AND """  # noqa: S608 - only constants
 _NEXT_DOCUMENTS = """
-SELECT id, document_id, title, source_file, source_url, metadata FROM document
+SELECT id, document_id, title, source_file, source_url, root, metadata FROM document
 WHERE collection_id = $1 AND id > $2 ORDER BY id LIMIT $3
 """
 _UNKNOWN_KEY = f"""

@@ -29,9 +29,10 @@ _ADD_ROOT = """
 INSERT INTO source_root VALUES ($1, $2, $3) ON CONFLICT (collection, name) DO UPDATE SET path = EXCLUDED.path
 """
 _STORED = """
-SELECT d.document_id, d.root, d.source_file AS path FROM collection c JOIN document d ON d.collection_id = c.id
+SELECT d.document_id, d.root, d.source_file AS path, true AS is_document FROM collection c JOIN document d ON d.collection_id = c.id
 WHERE c.name = $1
-UNION ALL SELECT f.document_id, f.root, f.path FROM source_file f WHERE f.collection = $1
+UNION ALL SELECT f.document_id, f.root, f.path, false FROM source_file f WHERE f.collection = $1
+ORDER BY is_document DESC
 """
 # The rights of a stored document have precedence. A file that is unchanged is not written again.
 _NOTE = """
@@ -66,7 +67,7 @@ FILE_TAGS = DOCUMENT_TAGS.replace("d.id", "0::bigint")
 _UNREAD = f"""
 SELECT d.root, d.path, d.state, d.reason, d.document_id, {FILE_TAGS}
 FROM source_file d JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
-WHERE d.collection = $4 AND d.state IN ('s', 'f') ORDER BY d.path, d.root
+WHERE d.collection = $4 AND d.state IN ('s', 'f') AND d.size <> 0 ORDER BY d.path, d.root
 """  # noqa: S608 - only constants
 #: What a name may mean, in the order in which it is tried; all but the first read all documents.
 _MEANINGS = (
@@ -128,7 +129,7 @@ class PostgresSources(PostgresPart):
             return []
         async with self.pool.connection() as connection:
             rows = await connection.fetch(_STORED, collection)
-        return [StoredSource(row["document_id"], row["root"], row["path"]) for row in rows]
+        return [StoredSource(*row.values()) for row in rows]
 
     async def note_files(
         self,

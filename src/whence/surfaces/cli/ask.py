@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.operations.ask import Ask, AskLive
-from whence.operations.source_roots import find_source
+from whence.operations.source_roots import ListRoots, source_path
 from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 from whence.surfaces.cli.options import ChosenSnapshot, TraceFile, state_of
 from whence.surfaces.cli.output import Wrapping, console, note, note_corrections, print_json
-from whence.surfaces.cli.session import as_json, run_with_engine, settings_of
+from whence.surfaces.cli.session import as_json, run_with_engine
 from whence.text.controls import printable
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from whence.flow.settings import Settings
     from whence.schema.document_rag import Answer, Citation
+    from whence.store.source_states import SourceRoot
     from whence.surfaces.python.engine import Engine
 
 _Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is written.")]
@@ -54,12 +55,17 @@ def ask(
     on_text = printer.print_piece if live else None
     about_code = flow == "code-rag" or snapshot is not None
     given = _options_of_code(asked, state_of(context).named) if about_code else {}
+    roots: list[SourceRoot] = []
 
     async def answered(engine: Engine, _: Settings) -> Answer:
+        nonlocal roots
         if about_code:
             choice = snapshot or SnapshotChoice()
             return await engine.code.ask(snapshot=choice, chunk_callback=on_text, **given)
-        return await engine.run(AskLive.of(asked, on_text))
+        found = await engine.run(AskLive.of(asked, on_text))
+        if found.citations and not as_json(context):
+            roots = await engine.run(ListRoots(asked.collection))
+        return found
 
     models = "questions" if asked.rerank and not about_code else True
     answer = run_with_engine(
@@ -70,7 +76,7 @@ def ask(
         flow=flow or ("code-rag" if about_code else "all-in-one"),
         trace=trace,
     )
-    _print(context, answer, printer, live)
+    _print(context, answer, printer, live, partial(source_path, roots))
     return 0 if answer.found else 1
 
 
@@ -91,7 +97,13 @@ def _options_of_code(asked: Ask, named: Container[str]) -> dict[str, Any]:
     return {name: getattr(asked, name) for name in _OF_CODE if name in named}
 
 
-def _print(context: typer.Context, answer: Answer, printer: _StreamPrinter, live: bool) -> None:
+def _print(
+    context: typer.Context,
+    answer: Answer,
+    printer: _StreamPrinter,
+    live: bool,
+    find: Callable[[str, str], Path | None],
+) -> None:
     if as_json(context):
         from whence.operations.json_documents import answer_document
 
@@ -101,8 +113,6 @@ def _print(context: typer.Context, answer: Answer, printer: _StreamPrinter, live
     if printer.text and not complete:
         # A writer failed while streaming, and another one wrote the answer with other words.
         note("note: the answer was restarted while it was written; this is the complete answer")
-    settings = settings_of(context)
-    find = partial(find_source, settings, settings.collection)
     print_answer(answer, console(), text_printed=complete, find=find)
 
 
@@ -154,9 +164,9 @@ def print_answer(
     *,
     text_printed: bool = False,
     hidden_codes: Container[str] = (),
-    find: Callable[[str], Path | None] = lambda _: None,
+    find: Callable[[str, str], Path | None] = lambda *_: None,
 ) -> None:
-    """Print an answer as text; `find` returns the path of a source file, for a link."""
+    """Print an answer as text; `find` returns the path of a file by root and path, for a link."""
     from rich.text import Text
 
     from whence.surfaces.cli.markdown_tables import with_tables
@@ -176,8 +186,9 @@ def print_answer(
         firsts.setdefault(citation.marker, citation)
     for citation in firsts.values():
         line = Text.assemble((f"  [{citation.marker}] ", "cyan"))
-        name, source = citation.document_id, citation.source_file
-        line.append_text(source_link(name, citation.source_url, citation.location, find(source)))
+        path = find(citation.root, citation.source_file)
+        name, place = citation.document_id, citation.location
+        line.append_text(source_link(name, citation.source_url, place, path))
         if citation.heading:
             line.append(f" {citation.heading}", "dim")
         if citation.outdated:

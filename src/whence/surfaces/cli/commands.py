@@ -54,6 +54,7 @@ _BUILT_IN: Mapping[str, Command] = {
         "Documents",
         "whence index docs/",
         "whence index docs/ --prune",
+        "whence index share/ --exclude '*.tmp' --rights rights.toml --dry-run",
         "whence index contracts/ --acl legal --clearance 2",
     ),
     "search": _command(
@@ -76,6 +77,13 @@ _BUILT_IN: Mapping[str, Command] = {
         "whence reembed --embedder bge-small-en-v1.5 --compare",
         "whence reembed --promote",
         "whence reembed --back",
+    ),
+    "documents": _command(
+        "documents:documents",
+        "Documents",
+        "whence documents",
+        "whence documents --state failed",
+        "whence documents --limit 1000 --json",
     ),
     "show": _command(
         "show:show", "Documents", "whence show people/leave.md", "whence show CHUNK_ID --json"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from msgspec.structs import replace
 
-from whence.schema.errors import BadInput
-from whence.surfaces.cli.options import OwnTags
+from whence.operations.index import Index
 from whence.surfaces.cli.output import (
     INTERRUPTED,
     console,
@@ -21,67 +20,34 @@ from whence.surfaces.cli.output import (
     plain_table,
     print_json,
     progress_bars,
+    size,
 )
-from whence.surfaces.cli.session import as_json, run_with_engine
+from whence.surfaces.cli.session import as_json, run_operation
 
 if TYPE_CHECKING:
-    from whence.operations.results import IndexReport
+    from whence.operations.results import Estimate, IndexReport
 
 _COUNTS = ("added", "updated", "unchanged", "removed", "skipped", "failed")
 _MULTILINGUAL = "multilingual-e5-small"
 #: Failures printed as text; JSON lists all.
 _MAX_FAILURES = 20
+#: Files that a dry run prints.
+_MAX_FILES = 200
 
 
-_TokenVectors = Annotated[
-    str | None,
-    typer.Option(
-        metavar="on|off",
-        help="Keep token vectors for the local reranker: WHENCE_TOKEN_VECTORS, else on.",
-    ),
-]
-
-
-def index(
-    context: typer.Context,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.")],
-    *,
-    tags: OwnTags,
-    boost: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--boost",
-            metavar="FIELD=N",
-            help="Weight N for words of title, heading or path in the whole collection; repeatable.",
-        ),
-    ] = None,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Remove documents that are in no PATH.")
-    ] = False,
-    token_vectors: _TokenVectors = None,
-    no_wait: Annotated[
-        bool,
-        typer.Option(
-            "--no-wait",
-            help="Return when words are searchable; the next `index`, or a running `serve`, makes the vectors.",
-        ),
-    ] = False,
-) -> int:
+def index(context: typer.Context, asked: Index) -> int:
     """Index files and folders; unchanged documents are skipped.
 
     Words are searchable first, also for other processes, while vectors follow.
 
     Formats: Markdown, reStructuredText, text, HTML, PDF, Word (.docx), source code (Python, C#, SQL,
     TypeScript, JavaScript, Go, Java, Rust, C, C++) and records (.jsonl). An unreadable file is reported and
-    does not stop the others: exit 1. Without documents nothing is indexed: exit 0. --prune keeps what is stored
-    of a file that failed, or whose format nothing reads any more.
+    does not stop the others: exit 1, as for a file that is named and not read. --prune keeps what is stored
+    of a file that failed, or whose format nothing reads any more. Patterns of files to leave out also stand
+    in .whenceignore, and in a checkout in .gitignore.
 
     For example: whence index wiki/ --acl staff --prune
     """
-    from whence.flow.setting_values import is_on
-
-    keep = None if token_vectors is None else is_on("--token-vectors", token_vectors)
-    boosts = _boosts(boost)
     done = 0
 
     def move(count: int, total: int | None) -> None:
@@ -91,44 +57,24 @@ def index(
 
     try:
         with progress_bars("indexing", "vectors") as (moved, embedded):
-            report = run_with_engine(
-                context,
-                lambda engine, settings: engine.index(
-                    paths,
-                    collection=settings.collection,
-                    tags=tags,
-                    prune=prune,
-                    boosts=boosts,
-                    token_vectors=keep,
-                    wait=not no_wait,
-                    progress=move,
-                    on_vectors=embedded,
-                ),
-            )
+            report = run_operation(context, replace(asked, progress=move, on_vectors=embedded))
     except KeyboardInterrupt:
         message = f"interrupted after {done:,} documents; stored documents are complete and stay"
         hint = "run the same command again: it continues and embeds no document twice"
         return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json(context))
     print_json(report) if as_json(context) else _print_report(report)
-    return 1 if report.documents.failed else 0
-
-
-def _boosts(given: list[str] | None) -> dict[str, int] | None:
-    if not given:
-        return None
-    from whence.store.field_boosts import parse_field_boosts
-
-    found: dict[str, int] = {}
-    for one in given:
-        field, _, number = one.partition("=")
-        if not (number.isascii() and number.isdecimal() and len(number) < 10):
-            raise BadInput(f"--boost {one!r} is not FIELD=N", hint="for example --boost title=3")
-        found[field] = int(number)
-    parse_field_boosts(found)
-    return found
+    return 1 if report.documents.failed or report.not_read else 0
 
 
 def _print_report(report: IndexReport) -> None:
+    if report.estimate is not None:
+        _print_estimate(report, report.estimate)
+    else:
+        _print_counts(report)
+    _note_files(report)
+
+
+def _print_counts(report: IndexReport) -> None:
     counts = report.documents
     table = plain_table(*(f">{name}" for name in _COUNTS))
     table.add_values(*(getattr(counts, name) for name in _COUNTS))
@@ -154,6 +100,10 @@ def _print_report(report: IndexReport) -> None:
     if report.waiting:
         how = report.waiting_reason or "run the same command again, or `whence serve`, to make them"
         note(f"{counted(report.waiting, 'passage')} without vectors, found by words alone: {how}")
+
+
+def _note_files(report: IndexReport) -> None:
+    """Print what needs attention."""
     if report.not_served:
         note(
             f"the encoder does not serve the language of {counted(sum(report.not_served.values()), 'document')}"
@@ -161,11 +111,14 @@ def _print_report(report: IndexReport) -> None:
             f" new collection with --embedder {_MULTILINGUAL}"
         )
     note_some("failed", [f"{one.path}: {one.reason}" for one in report.failures], _MAX_FAILURES)
+    for name in report.not_read:
+        why = next((one.reason for one in report.files if name.endswith(one.path)), "")
+        if why not in {one.reason for one in report.failures}:
+            note(f"not read: {name}: {why}")
     if report.gone:
-        others = f", and {counted(report.elsewhere, 'document')} of other paths"
         note(
             f"not in these paths any more: {counted(report.gone, 'stored document')}; `--prune` removes"
-            f" {'it' if report.gone == 1 else 'them'}{others if report.elsewhere else ''}"
+            f" {'it' if report.gone == 1 else 'them'}"
         )
     if report.kept_skipped:
         note(
@@ -174,6 +127,26 @@ def _print_report(report: IndexReport) -> None:
         )
     if report.kept:
         note(
-            f"not pruned: {counted(report.kept, 'document')} in no path, because a failed file may contain them;"
-            " correct the failures, then run the same command again"
+            f"not pruned: {counted(report.kept, 'document')} that a failed file may contain"
+            f" ({', '.join(report.kept_by)}); correct the failures, then run the same command again"
         )
+    if report.unrooted:
+        note(
+            f"not pruned: {counted(report.unrooted, 'document')} of an earlier version, whose folder is not known;"
+            " `whence erase` removes them"
+        )
+
+
+def _print_estimate(report: IndexReport, estimate: Estimate) -> None:
+    """Print what would be done with each file, and what it would take."""
+    table = plain_table("file", "would be", "because")
+    names = {"read": "read", "unchanged": "left as it is", "skipped": "skipped", "failed": "failed"}
+    for one in report.files[:_MAX_FILES]:
+        table.add_values(one.path, names.get(one.state, one.state), one.reason)
+    out = console()
+    out.print(table)
+    if len(report.files) > _MAX_FILES:
+        note(f"{len(report.files) - _MAX_FILES:,} more files; --json lists all")
+    out.print(
+        f"nothing was stored; it would take about {estimate.seconds:,.0f} s and {size(estimate.bytes)}"
+    )

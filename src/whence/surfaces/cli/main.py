@@ -1,7 +1,7 @@
 """The program `whence`: runs a command, and turns errors into messages and exit codes.
 
 Exit codes: 0 done; 1 done, with a negative result; 2 usage error or bad input; 3 not found or not visible;
-4 a service or model is unavailable; 130 interrupted.
+4 a service or model is unavailable; 130 interrupted; 141 the reader of stdout has gone.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ app = typer.Typer(
 #: Allocations between garbage collections; Python's default is 700.
 _GC_THRESHOLD = 50_000
 _UNAVAILABLE = WhenceError.exit_code
+#: Exit code of a program that writes to a closed pipe, as a shell reports it.
+_READER_GONE = 141
 #: Long-running commands, which multiply large matrices.
 _SERVERS = frozenset({"run", "serve"})
 
@@ -78,6 +80,17 @@ def main() -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Run one command line and return its exit code; raises nothing."""
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of the pipe is gone; flushing stdout at exit must not fail either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _READER_GONE
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     state = State()
     as_json = "--json" in arguments
     try:
@@ -95,9 +108,7 @@ def run_command(arguments: list[str]) -> int:
         hint = "run the same command again"
         return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json and not state.told)
     except BrokenPipeError:
-        # The reader of the pipe is gone; flushing stdout at exit must not fail either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
     except WhenceError as error:
         return _fail(error, arguments, as_json=as_json and not state.told)
     except Exception as error:  # noqa: BLE001 - errors are printed, never raised

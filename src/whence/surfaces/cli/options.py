@@ -294,15 +294,13 @@ def _option_of(one: OperationParameter, known: Mapping[str, OperationParameter])
 
 def _kind(one: OperationParameter) -> Any:
     """Return the type that the command line reads: of an optional value the value's, of a choice `str`."""
-    if one.offered.parse is not None:
-        return list[str]
     options = [each for each in get_args(one.type) if each is not NoneType]
     kind = options[0] if get_origin(one.type) in (Union, UnionType) else one.type
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
-    if get_origin(kind) is Literal:
-        return str
-    return list[str] if get_origin(kind) in (tuple, Sequence, Iterable) else kind
+    if get_origin(kind) in (tuple, Sequence, Iterable, dict, Mapping):
+        return list[str]
+    return str if one.offered.parse is not None or get_origin(kind) is Literal else kind
 
 
 def _read_operation(

@@ -8,25 +8,30 @@ import typer
 
 from whence.operations.documents import Show
 from whence.operations.json_documents import document_json
-from whence.operations.source_roots import find_source
+from whence.operations.source_roots import ListRoots, source_path
 from whence.schema.places import locate
 from whence.surfaces.cli.output import console, print_json
-from whence.surfaces.cli.session import as_json, run_operation, settings_of
+from whence.surfaces.cli.session import as_json, run_with_engine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from whence.flow.settings import Settings
     from whence.schema.places import DocumentText
+    from whence.surfaces.python.engine import Engine
 
 
 def show(context: typer.Context, asked: Show) -> int:
     """Print the stored text of a document; a chunk is set in bold in its document."""
-    document = run_operation(context, asked, reads=f"collection {asked.collection!r}")
-    if as_json(context):
-        print_json(document_json(document))
-    else:
-        path = find_source(settings_of(context), asked.collection, document.source_file)
-        _print(document, asked.item, path)
+    reads = f"collection {asked.collection!r}"
+
+    async def shown(engine: Engine, _: Settings) -> tuple[DocumentText, Path | None]:
+        document = await engine.run(asked)
+        roots = await engine.run(ListRoots(asked.collection))
+        return document, source_path(roots, document.root, document.source_file)
+
+    document, path = run_with_engine(context, shown, reads=reads)
+    print_json(document_json(document)) if as_json(context) else _print(document, asked.item, path)
     return 0
 
 

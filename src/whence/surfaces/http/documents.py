@@ -3,7 +3,7 @@
 | Path | Response |
 |---|---|
 | `GET /v1/collections` | the collections with documents that the caller may see |
-| `GET /v1/collections/{collection}/documents` | its documents, in pages: `?limit=`, `?after=` |
+| `GET /v1/collections/{collection}/documents` | its documents, in pages: `?limit=`, `?after=`, `?state=` |
 | `POST /v1/collections/{collection}/documents` | store files of a form: the document of `whence index --json` |
 | `GET /v1/collections/{collection}/documents/{id}` | a document: as `whence show --json` |
 | `DELETE /v1/collections/{collection}/documents/{id}` | remove a document |
@@ -90,8 +90,10 @@ class DocumentRoutes:
             raise BadInput(f"limit is {text!r}", hint=f"use 1 to {_MOST_LISTED}")
         limit, after = int(text), request.query_params.get("after", "")
         # One more tells whether there is a next page.
-        rows = await self._service.run(caller, ListDocuments(access, collection, limit + 1, after))
-        more = rows[limit - 1].document_id if len(rows) > limit else None
+        state: Any = request.query_params.get("state") or None
+        asked = ListDocuments(access, collection, limit + 1, after, state)
+        rows = await self._service.run(caller, asked)
+        more = rows[limit - 1].key if len(rows) > limit else None
         return JsonResponse({"collection": collection, "documents": rows[:limit], "next": more})
 
     async def show(self, request: Request) -> Response:

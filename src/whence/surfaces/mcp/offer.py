@@ -146,6 +146,7 @@ async def _fetch(
         "collection": collection,
         "document_id": document.document_id,
         "source_file": document.source_file,
+        "root": document.root,
     }
     for chunk in document.chunks:
         if chunk.id == item:
@@ -185,6 +186,14 @@ async def _fetch_node(
     }
 
 
+async def _documents(
+    service: Service, caller: Caller, asked: ListDocuments, _: object = None
+) -> dict[str, Any]:
+    rows = await service.run(caller, asked)
+    more = rows[-1].key if len(rows) == asked.limit else None
+    return {"collection": asked.collection, "documents": rows, "next": more}
+
+
 async def _ask(service: Service, caller: Caller, asked: Ask, progress: Progress) -> dict[str, Any]:
     ended = 0
 
@@ -218,6 +227,7 @@ _BUILT_IN: Final = (
     Tool("ask", "Ask a question", Ask, _ask),
     Tool("explain", "Explain an answer", Explain, _explain),
     Tool("why_not", "Why a passage is not in an answer", ExplainAbsence, _why_not),
+    Tool("documents", "List documents", ListDocuments, _documents),
 )
 
 
@@ -286,12 +296,13 @@ async def _list_resources(service: Service, caller: Caller, cursor: str) -> dict
             continue
         start = after if one.name == reached else ""
         wanted = _PAGE + 1 - len(found)
-        documents = await service.run(caller, ListDocuments(access, one.name, wanted, start))
+        listed = ListDocuments(access, one.name, wanted, start, unread=False)
+        documents = await service.run(caller, listed)
         found += [
             {
-                "uri": resource_uri(one.name, each.document_id),
-                "name": each.document_id,
-                "title": each.title or each.document_id,
+                "uri": resource_uri(one.name, each.key),
+                "name": each.key,
+                "title": each.title or each.key,
                 "mimeType": _TEXT,
             }
             for each in documents
@@ -374,9 +385,8 @@ async def _complete(
     if name != "document" or not isinstance(collection, str):
         return []
     # Ids that begin alike stand together; the one before them is their beginning itself.
-    listed = ListDocuments(access, collection, _COMPLETIONS, begun)
-    documents = await service.run(caller, listed)
-    ids = [one.document_id for one in documents]
+    listed = ListDocuments(access, collection, _COMPLETIONS, begun, unread=False)
+    ids = [one.key for one in await service.run(caller, listed)]
     return [one for one in ids if one.startswith(begun)]
 
 
