@@ -120,6 +120,8 @@ class TextBuilder:
         """First and last line of what is added next without a line of its own."""
         self.left_out: Counter[str] = Counter()
         """What was seen and not taken, by kind in the plural."""
+        self.date = ""
+        """The date that the text states as its own, ISO 8601; empty for none."""
         self._pieces: list[str] = []
         self._length = 0
         self._outline: Outline = []
