@@ -8,8 +8,8 @@ import zipfile
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import build_document, first_heading
+from whence.ingest.html_writer import write_html
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.html import write_html
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder
 from whence.schema.errors import BadInput, error_text
