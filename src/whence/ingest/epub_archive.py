@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from posixpath import dirname, join, normpath
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -22,6 +23,10 @@ _FONT_ALGORITHMS = frozenset(
     ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"]
 )
 _XHTML = frozenset(["application/xhtml+xml", "text/html", "application/html+xml"])
+
+
+class DamagedPart(BadInput):
+    """A part of an archive that cannot be read, while others may."""
 
 
 class Archive:
@@ -44,7 +49,8 @@ class Archive:
         """Return a part.
 
         Raises:
-            BadInput: It is damaged or encrypted, or the parts unpack to more than the limit.
+            DamagedPart: It is damaged.
+            BadInput: It is encrypted, or the parts unpack to more than the limit.
             KeyError: There is none.
         """
         entry = self._archive.getinfo(name)
@@ -53,8 +59,15 @@ class Archive:
         try:
             with self._archive.open(entry) as part:
                 data = part.read(self._left + 1)
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, EOFError) as error:
-            raise BadInput(f"has a damaged part {name}: {error_text(error)[:200]}") from error
+        except (
+            zipfile.BadZipFile,
+            ValueError,
+            OSError,
+            NotImplementedError,
+            EOFError,
+            zlib.error,
+        ) as error:
+            raise DamagedPart(f"has a damaged part {name}: {error_text(error)[:200]}") from error
         self._left -= len(data)
         if self._left < 0:
             raise BadInput(f"unpacks to more than {_MAX_UNPACKED_BYTES:,} bytes, the limit")

@@ -41,7 +41,7 @@ _ARROWS = re.compile(r"[\u2191\u21a9\u21b5\u2b06\ufe0e\ufe0f^\s\[\]]+")
 _MAX_NOTE = 5000
 #: The label that a note begins with, and what is left of it without the link in it.
 _OWN_LABEL = re.compile(r"\s*+[\[(^]{0,2}([^\s\[\](){}.:^]{1,10})[\])]?[.:)]?(?![^\W_])\s*+")
-_EMPTY_LABEL = re.compile(r"[\s\u2191^]*+(?:\[\s*+\]|\(\s*+\))?\s*+")
+_EMPTY_LABEL = re.compile(r"[\s\u2191^]*+(?:\[\s*+\]|\(\s*+\))?[.:]?\s*+")
 _CLIMBED = frozenset(["li", "dd", "aside"])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import build_document
 from whence.ingest.document_dates import iso_date
-from whence.ingest.epub_archive import open_book
+from whence.ingest.epub_archive import Archive, DamagedPart, open_book
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.html_content import remove_tools
 from whence.ingest.html_hidden import read_rules
@@ -37,21 +37,18 @@ def load_epub(file: SourceFile, data: bytes) -> ParsedDocument:
     text = TextBuilder()
     pages: dict[str, LexborHTMLParser] = {}
     for path in package.chapters:
-        if path in package.contents:
-            continue
-        try:
-            pages[path] = parse_page(decode_html(archive.read(path))[0])
-        except BadInput:
-            text.left_out["parts"] += 1
+        page = _page(archive, path) if path not in package.contents else None
+        if page is not None:
+            pages[path] = page
+        text.left_out["parts"] += page is None and path not in package.contents
     bodies = {path: page.body for path, page in pages.items() if page.body is not None}
     if not bodies:
         raise BadInput("has no part with text that can be read")
     notes = Notes()
     notes.collect(bodies)
     for path, body in bodies.items():
-        page = pages[path]
-        rules = read_rules(page)
-        remove_tools(page)
+        rules = read_rules(pages[path])
+        remove_tools(pages[path])
         text.left_out.update(prepare(body, rules))
         if not _has_own_text(body, notes):
             continue
@@ -70,6 +67,18 @@ def load_epub(file: SourceFile, data: bytes) -> ParsedDocument:
         date=iso_date(package.date),
         left_out=text.left_out,
     )
+
+
+def _page(archive: Archive, path: str) -> LexborHTMLParser | None:
+    """Return the tree of a chapter; none if it is damaged."""
+    try:
+        source = archive.read(path)
+    except DamagedPart:
+        return None
+    try:
+        return parse_page(decode_html(source)[0])
+    except BadInput:
+        return None
 
 
 def _has_own_text(body: LexborNode, notes: Notes) -> bool:
