@@ -44,7 +44,7 @@ _BLANK_LINE = "\n\n"
 #: Control characters, surrogates and noncharacters, which damaged files contain, and characters that nobody
 #: sees and that part words for a search, such as soft hyphens. Joiners stay: scripts need them.
 _INVALID = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ud800-\udfff\ufffe\uffff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u200b\u2060-\u2064\ufeff\ud800-\udfff\ufffe\uffff]"
 )
 _LINE_ENDS = re.compile("[\n\x0b]")
 

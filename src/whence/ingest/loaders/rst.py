@@ -366,7 +366,8 @@ class _Writer:
         if note is not None and key not in self._shown:
             self._shown.add(key)
             self._pending.append(note)
-        return f"[{key[1]}]" if key[1] else ""
+        label = key[1] or node.get("refname", "")
+        return f"[{label}]" if label else ""
 
     def _write_after_label(self, node: nodes.Element, line: int) -> None:
         for child in node.children:
