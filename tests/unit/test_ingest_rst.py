@@ -34,7 +34,7 @@ def text_of(source: str) -> str:
         ("`a title` and `a.name`", "a title and `a.name`"),
         ("`.URLSpec`, `.gen.Loop`, `.Loop.run()`, `.env`", "`URLSpec`, `gen.Loop`, `Loop.run()`, .env"),
         ("|x|, |release|\n\n.. |x| replace:: *y*", "y, release"),
-        ("A [#]_ b [9]_\n\n.. [#] One.\n.. [9] Two.", "A (note 1) b (note 9)\n\nNote 1: One.\n\nNote 9: Two."),
+        ("A [#]_ b [9]_\n\n.. [#] One.\n.. [9] Two.", "A [1] b [9]\n\nNote 1: One.\n\nNote 9: Two."),
         ("A lone * and `tick and ``x", "A lone * and `tick and ``x"),
     ],
 )  # fmt: skip

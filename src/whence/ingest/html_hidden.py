@@ -79,6 +79,7 @@ def remove_hidden(root: LexborNode, rules: Rules) -> Counter[str]:
         ):
             struck.append(node)
     hidden = [node for node in hidden if not _stays(node, root, rules.controlled)]
+    struck = [node for node in struck if not _is_page(node, root)]
     kinds = {node.mem_id: HIDDEN for node in hidden} | {node.mem_id: STRUCK for node in struck}
     for node in outermost([*hidden, *struck]):
         kind = kinds[node.mem_id]
@@ -108,9 +109,13 @@ def _matching(root: LexborNode, selectors: Sequence[str]) -> Iterator[LexborNode
         yield from root.css(selector)
 
 
+def _is_page(node: LexborNode, root: LexborNode) -> bool:
+    return node.tag in ("html", "body") or node.mem_id == root.mem_id
+
+
 def _stays(node: LexborNode, root: LexborNode, controlled: frozenset[str]) -> bool:
     """Return whether an element that is hidden now is text all the same."""
-    if node.tag in ("html", "body") or node.mem_id == root.mem_id:
+    if _is_page(node, root):
         return True
     if node.attributes.get("aria-hidden") == "true" and not _is_hidden_otherwise(node):
         return _is_prose(node)

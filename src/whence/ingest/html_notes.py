@@ -41,15 +41,16 @@ _ARROWS = re.compile(r"[\u2191\u21a9\u21b5\u2b06\ufe0e\ufe0f^\s\[\]]+")
 _MAX_NOTE = 5000
 #: The label that a note begins with, and what is left of it without the link in it.
 _OWN_LABEL = re.compile(r"\s*+[\[(^]{0,2}([^\s\[\](){}.:^]{1,10})[\])]?[.:)]?(?![^\W_])\s*+")
-_EMPTY_LABEL = re.compile(r"[\s\u2191^]*+(?:\[\s*+\]|\(\s*+\))?\s*+")
+_EMPTY_LABEL = re.compile(r"[\s\u2191^]*+(?:\[\s*+\]|\(\s*+\))?[.:]?\s*+")
 _CLIMBED = frozenset(["li", "dd", "aside"])
 
 
 class Note(NamedTuple):
-    """A note: its label and its element."""
+    """A note: its label, its element, and the path of its page."""
 
     label: str
     node: LexborNode
+    path: str
 
 
 class Notes:
@@ -74,7 +75,8 @@ class Notes:
         marks: list[tuple[LexborNode, str]] = []
         for path, root in pages.items():
             for link in root.css("a[href*='#']"):
-                target = targets.get(_target(path, attribute(link, "href")))
+                address = _target(path, attribute(link, "href"))
+                target = targets.get(address)
                 if _is_back(link) or (target is not None and has_ancestor(link, self.ids)):
                     back.append(link)
                     continue
@@ -84,7 +86,7 @@ class Notes:
                 block = _note_block(target, link) if target is not None else None
                 if block is not None and block.mem_id not in numbers:
                     numbers[block.mem_id] = len(self.found)
-                    self.found.append(Note(label, block))
+                    self.found.append(Note(label, block, address[0]))
                     self.ids.add(block.mem_id)
                     self.around.update((block.mem_id, *(each.mem_id for each in ancestors(block))))
                 number = numbers.get(block.mem_id, "") if block is not None else ""

@@ -106,13 +106,13 @@ class HtmlWriter:
     Args:
         text: What is written to.
         notes: The notes of the pages.
-        anchor_prefix: Stands before the anchors of elements, such as `chapter.xhtml#`.
+        path: Path of the page among several; anchors begin with it, as in `chapter.xhtml#id`.
     """
 
-    def __init__(self, text: TextBuilder, notes: Notes, anchor_prefix: str = "") -> None:
+    def __init__(self, text: TextBuilder, notes: Notes, path: str = "") -> None:
         self._text = text
         self._notes = notes
-        self._prefix = anchor_prefix
+        self._path = path
         self._pending: list[Note] = []
         self._written: set[int] = set()
         self._depth = 0
@@ -166,16 +166,17 @@ class HtmlWriter:
         return MARK.sub(r"[\1]", words)
 
     def _write_notes(self) -> None:
-        anchor = self._text.anchor
+        anchor, path = self._text.anchor, self._path
         while self._pending:
             note = self._pending.pop(0)
+            self._path = note.path
             self._text.anchor = self._anchor(note.node) or anchor
             self._text.lead_in(f"Note {note.label}")
             self._label = note.label
             self.write(note.node)
             self._label = ""
             self._text.end_lead_in()
-        self._text.anchor = anchor
+        self._text.anchor, self._path = anchor, path
 
     def _anchor(self, node: LexborNode) -> str:
         """Return the id of an element, or for a heading that of the anchor inside it."""
@@ -184,7 +185,7 @@ class HtmlWriter:
             inner = node.css_first("[id], a[name]")
             if inner is not None:
                 found = attribute(inner, "id") or attribute(inner, "name")
-        return self._prefix + found if found else ""
+        return f"{self._path}#{found}" if found and self._path else found
 
     def _block(self, node: LexborNode, tag: str) -> None:
         if tag in HEADINGS and _heads_box(node):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
-_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)([^<>]*)>")
+_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*+)([^<>]*+)>")
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))|([\w-]+)""")
 _CODE_TAGS = frozenset(["code", "kbd", "tt", "samp"])
 _STRUCK_TAGS = frozenset(["del", "s", "strike"])

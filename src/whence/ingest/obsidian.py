@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from whence.text.spans import Span
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -16,7 +19,7 @@ _LINK = re.compile(
 _MARKED = re.compile(r"==(?=[^\s=])([^\n]{1,2000}?)(?<=[^\s=])==(?![\w=])")
 _PICTURE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif)$", re.IGNORECASE)
 #: Where a comment may begin and end; between two words `%%` is text.
-_COMMENT_MARK = re.compile(r"(?<![%\w])%%(?!%)|(?<!%)%%(?![%\w])")
+_COMMENT_MARK = re.compile(r"(?<![%\w])%%(?!%)|(?<!%)%%(?![%\w])|<!--|-->")
 _FENCE = re.compile(r"[ \t>]*(```+|~~~+)")
 _CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]{0,2000}?(?<!`)\1(?!`)")
 #: The id of a block at its end; a sign with one letter or a number is a power.
@@ -40,31 +43,41 @@ def without_block_id(text: str) -> str:
 
 
 def without_comments(text: str) -> tuple[str, int]:
-    """Return Markdown without comments, `%% like this %%`, with as many lines, and how many had words.
+    """Return Markdown without comments, with as many lines, and how many of those of Obsidian had words.
 
-    Code has none. Cost: linear in the text.
+    Comments are `%% like this %%` and `<!-- this -->`; both may contain blocks. Code has none.
+    Cost: linear in the text.
     """
-    if text.count("%%") < 2:
+    if text.count("%%") < 2 and "<!--" not in text:
         return text, 0
-    marks = list(_comment_marks(text))
+    inside = _in_code(text)
     pieces: list[str] = []
-    done = count = at = 0
-    while at < len(marks) - 1:
-        (start, _, opens, _), (_, end, _, closes) = marks[at], marks[at + 1]
-        if not opens or not closes:
-            at += 1
-            continue
+    done = count = 0
+    for start, end in _comments(text, inside):
         hidden = text[start:end]
-        count += any(map(str.isalnum, hidden))
+        count += hidden[0] == "%" and any(map(str.isalnum, hidden))
         pieces += (text[done:start], "\n" * hidden.count("\n"))
         done = end
-        at += 2
     return "".join([*pieces, text[done:]]), count
 
 
-def _comment_marks(text: str) -> list[tuple[int, int, bool, bool]]:
-    """Return the places of marks outside code, and whether each may begin and end a comment."""
-    code = [(found.start(), found.end()) for found in _CODE.finditer(text)]
+def _comments(text: str, inside: bytearray) -> Iterator[Span]:
+    """Yield the places of comments outside code."""
+    marks = [found.span() for found in _COMMENT_MARK.finditer(text) if not inside[found.start()]]
+    opened: Span | None = None
+    for begin, end in marks:
+        sign = text[begin:end]
+        opens = sign == "<!--" or (sign == "%%" and not (begin and text[begin - 1].isalnum()))
+        if opened is not None and sign == ("%%" if text[opened[0]] == "%" else "-->"):
+            yield opened[0], end
+            opened = None
+        elif opened is None and opens:
+            opened = begin, end
+
+
+def _in_code(text: str) -> bytearray:
+    """Return 1 for each character in code, else 0."""
+    code = [found.span() for found in _CODE.finditer(text)]
     fence = ""
     start = 0
     for line in text.split("\n"):
@@ -77,16 +90,7 @@ def _comment_marks(text: str) -> list[tuple[int, int, bool, bool]]:
     inside = bytearray(len(text) + 1)
     for begin, end in code:
         inside[begin:end] = b"\1" * (end - begin)
-    return [
-        (
-            begin,
-            end,
-            begin == 0 or not (text[begin - 1].isalnum()),
-            end == len(text) or not text[end].isalnum(),
-        )
-        for begin, end in (found.span() for found in _COMMENT_MARK.finditer(text))
-        if not inside[begin]
-    ]
+    return inside
 
 
 def _read_link(state: StateInline, silent: bool) -> bool:

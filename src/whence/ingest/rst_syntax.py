@@ -71,6 +71,8 @@ _BODY_ONLY = _names(
     """automodule only ifconfig container cssclass rst-class hlist figure glossary tab-set tabs grid acks columns column
     div"""
 )
+#: Formats of Sphinx whose text no page shows.
+_OTHER_FORMATS = _names("latex latexpdf pdf man text texinfo xml gettext draft")
 #: All of it is text.
 _TEXT_ONLY = _names("compound epigraph highlights pull-quote line-block")
 #: The argument is a title above the body.
@@ -178,7 +180,9 @@ class _Directive:
     def run(self) -> list[nodes.Node]:
         """Return what the directive becomes."""
         name = self._name
-        if name in WITHOUT_TEXT:
+        if name in ("image", "figure"):
+            return [nodes.image(alt=self.options.get("alt", "")), *self._figure()]
+        if name in WITHOUT_TEXT or (name == "only" and self._is_of_other_formats()):
             return []
         if name in _ADMONITIONS:
             has_looks = not self.arguments and self.options and self.options.keys() <= _LOOKS
@@ -201,6 +205,18 @@ class _Directive:
         if name in _TITLED:
             return self._titled()
         return self._object()
+
+    def _figure(self) -> list[nodes.Node]:
+        return self._body() if self._name == "figure" else []
+
+    def _is_of_other_formats(self) -> bool:
+        """Return whether the text is for printed pages and the like only, not for HTML."""
+        words = re.findall(r"\w+", " ".join(self.arguments).lower())
+        names = [word for word in words if word not in ("and", "or", "not")]
+        is_negated = words[:1] == ["not"] and len(words) == 2
+        return bool(names) and (
+            names[0].endswith("html") if is_negated else _OTHER_FORMATS.issuperset(names)
+        )
 
     def _is_style(self) -> bool:
         """Return whether the arguments are names of styles of HTML, which are no text, and no class of code."""
@@ -359,6 +375,7 @@ def _interpreted(
     if is_code:
         return [nodes.literal(rawsource, words)], []
     node = nodes.inline(rawsource, "", nodes.Text(words))
+    node["role"] = (role or "").lower()
     if role in ("ref", "numref", "std:ref") and not has_title(text):
         node["label"] = unescape(text)
     return [node], []

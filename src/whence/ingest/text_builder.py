@@ -44,7 +44,7 @@ _BLANK_LINE = "\n\n"
 #: Control characters, surrogates and noncharacters, which damaged files contain, and characters that nobody
 #: sees and that part words for a search, such as soft hyphens. Joiners stay: scripts need them.
 INVALID = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ud800-\udfff\ufffe\uffff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u200b\u2060-\u2064\ufeff\ud800-\udfff\ufffe\uffff]"
 )
 _LINE_ENDS = re.compile("[\n\x0b]")
 
@@ -120,6 +120,8 @@ class TextBuilder:
         """First and last line of what is added next without a line of its own."""
         self.left_out: Counter[str] = Counter()
         """What was seen and not taken, by kind in the plural."""
+        self.date = ""
+        """The date that the text states as its own, ISO 8601; empty for none."""
         self._pieces: list[str] = []
         self._length = 0
         self._outline: Outline = []

@@ -32,7 +32,7 @@ _BRACKET = re.compile(r"!?\[|\]")
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*+\{:?[ \t]*+(?:#(?P<id>[\w.:-]++))?[^{}`\n]*+\}[ \t]*+$")
 #: A note of GitHub or Obsidian, which may have a title.
 _ALERT = re.compile(r"\[!([\w-]{1,40})(?:\|[^\]\n]*)?\][+-]?[ \t]*([^\n\f]*)\f?(?:\n|$)")
-_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)([^<>]*)>")
+_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*+)([^<>]*+)>")
 _VOID = frozenset(
     [
         "area",

@@ -10,11 +10,13 @@ from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document, lone_heading
 from whence.ingest.document_dates import stated_date
 from whence.ingest.front_matter import read_front_matter
+from whence.ingest.html_elements import PICTURES, picture_text
+from whence.ingest.html_hidden import STRUCK
 from whence.ingest.loaders.base import Loader
 from whence.ingest.roles import without_left_over_roles
 from whence.ingest.source_lines import SourceLines
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
+from whence.ingest.text_builder import LINE_END, TextBuilder, code_span, lowered, raised
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ _NOTHING = frozenset(
         "transition",
         "meta",
         "raw",
-        "image",
         "title",
         "decoration",
     ]
@@ -42,6 +43,12 @@ _FIELDS = {
     "raises": "Raises", "raise": "Raises", "except": "Raises", "exception": "Raises", "var": "", "ivar": "",
     "cvar": "", "vartype": "Type of", "returns": "Returns", "return": "Returns", "rtype": "Return type",
 }  # fmt: skip
+#: Roles of raised, lowered and struck text.
+_RAISED = frozenset(["sup", "superscript"])
+_LOWERED = frozenset(["sub", "subscript"])
+_STRUCK = frozenset(["del", "s", "strike", "strikethrough", "line-through", "struck"])
+#: Signs of footnotes in their order.
+_SYMBOLS = "*\u2020\u2021\u00a7\u00b6#"
 _PAGE_FIELD_NAMES = """orphan tocdepth nocomments nosearch no-search hide-toc hidetoc html_theme og description
     keywords"""
 #: Fields that say how a page is built.
@@ -74,7 +81,7 @@ def load_written(
         title=lone_heading(builder.blocks),
         encoding=decoded.encoding,
         places=builder.places,
-        date=stated_date(front.values),
+        date=stated_date(front.values) or builder.date,
         left_out=decoded.left_out | builder.left_out,
     )
 
@@ -102,7 +109,8 @@ def write_rst_into(builder: TextBuilder, text: str, line: int) -> None:
     whole = "\n" * (line - 1) + text
     try:
         tree = parse(whole)
-        _Writer(builder, tree, SourceLines(whole)).write(tree, line)
+        builder.date = builder.date or _stated_date(tree)
+        _Writer(builder, tree, SourceLines(whole)).write_all(tree, line)
     except RecursionError as error:
         raise BadInput("is nested too deeply") from error
 
@@ -121,6 +129,14 @@ class _Writer:
         #: Text by name and whether it has code; empty while it is made, for one that names itself.
         self._substituted_texts: dict[tuple[str, bool], str] = {}
         self._footnotes = _footnote_numbers(tree)
+        self._notes = {self._note_key(node): node for node in reversed(_all_notes(tree))}
+        self._referred = {
+            self._note_key(node)
+            for node in tree.findall()
+            if type(node).__name__ in ("footnote_reference", "citation_reference")
+        }
+        self._shown: set[tuple[str, str]] = set()
+        self._pending: list[Any] = []
         self._titles = titles_by_label(tree)
         self._level = 0
         self._blocks: dict[str, Callable[[Any, int], None]] = {
@@ -138,12 +154,18 @@ class _Writer:
             "docinfo": self._fields,
             "table": self._table,
             "line_block": self._line_block,
-            "footnote": self._footnote,
-            "citation": self._citation,
+            "footnote": self._note,
+            "citation": self._note,
             "section": self._section,
             "system_message": self._message,
             "Lead": self._lead,
+            "image": self._picture,
         }
+
+    def write_all(self, tree: nodes.document, line: int) -> None:
+        """Write a text that begins on a line, and each note in the section that refers to it first."""
+        self.write(tree, line)
+        self._write_notes()
 
     def write(self, node: nodes.Element, line: int) -> None:
         """Write the blocks below a node; `line` is that of the nearest ancestor with a known line."""
@@ -157,6 +179,7 @@ class _Writer:
     # --- blocks ------------------------------------------------------------------------------------
 
     def _section(self, node: nodes.Element, line: int) -> None:
+        self._write_notes()
         self._level += 1
         title = next((child for child in node.children if type(child).__name__ == "title"), None)
         if title is not None:
@@ -265,12 +288,15 @@ class _Writer:
         rows: list[list[str]] = []
         lines: list[tuple[int, int]] = []
         heads = 0
+        # Cells that go on in the rows below: text and rows that are left, by column.
+        spanning: dict[int, tuple[str, int]] = {}
         for row in node.findall():
             if type(row).__name__ != "row":
                 continue
-            cells = [self._cell(one) for one in row.children if type(one).__name__ == "entry"]
+            entries = [one for one in row.children if type(one).__name__ == "entry"]
+            cells = [self._cell(one) for one in entries]
             lines.append(self._row_lines(row, cells, lines[-1][0] if lines else line))
-            rows.append(cells)
+            rows.append(_spread(entries, cells, spanning))
             heads += type(row.parent).__name__ == "thead"
         self._text.add_table(rows, header_rows=heads, lines=lines)
 
@@ -299,17 +325,49 @@ class _Writer:
         lines = [self._inline(child) for child in node.findall() if type(child).__name__ == "line"]
         self._text.add_lines(lines, line=self._lines.nearest("\n".join(lines).lstrip(), line))
 
-    def _footnote(self, node: nodes.Element, line: int) -> None:
-        number = self._footnotes.get(id(node), "")
-        label = node.children[0] if node.children else None
-        if not number and label is not None and type(label).__name__ == "label":
-            number = label.astext()
-        self._text.lead_in(f"Note {number}".strip(), line=line)
+    def _picture(self, node: nodes.Element, line: int) -> None:
+        words = self._picture_text(node)
+        self._text.add_paragraph(words, line=self._lines.nearest(words, line) if words else line)
+
+    def _picture_text(self, node: nodes.Element) -> str:
+        words = picture_text(node.get("alt", ""))
+        self._text.left_out[PICTURES] += not words
+        return words
+
+    def _note_key(self, node: Any) -> tuple[str, str]:
+        """Return what a note and its marks have in common: the kind and the label."""
+        kind = type(node).__name__.removesuffix("_reference")
+        label = self._footnotes.get(id(node), "") if kind == "footnote" else ""
+        if not label and node.children:
+            first = node.children[0]
+            label = first.astext() if type(first).__name__ in ("label", "Text") else ""
+        return kind, label
+
+    def _note(self, node: nodes.Element, line: int) -> None:
+        """Write a note that nothing refers to, or that has the label of another one, where it stands."""
+        key = self._note_key(node)
+        if key not in self._referred or self._notes[key] is not node:
+            self._write_note(node, line)
+
+    def _write_notes(self) -> None:
+        while self._pending:
+            node = self._pending.pop(0)
+            self._write_note(node, getattr(node, "line", None) or 1)
+
+    def _write_note(self, node: nodes.Element, line: int) -> None:
+        kind, label = self._note_key(node)
+        self._text.lead_in(f"Note {label}" if kind == "footnote" else f"[{label}]", line=line)
         self._write_after_label(node, line)
 
-    def _citation(self, node: nodes.Element, line: int) -> None:
-        self._text.lead_in(f"[{node.children[0].astext()}]" if node.children else "", line=line)
-        self._write_after_label(node, line)
+    def _note_mark(self, node: nodes.Element) -> str:
+        """Return the mark of a note, and let the note be written with the section."""
+        key = self._note_key(node)
+        note = self._notes.get(key)
+        if note is not None and key not in self._shown:
+            self._shown.add(key)
+            self._pending.append(note)
+        label = key[1] or node.get("refname", "")
+        return f"[{label}]" if label else ""
 
     def _write_after_label(self, node: nodes.Element, line: int) -> None:
         for child in node.children:
@@ -335,20 +393,32 @@ class _Writer:
 
     def _inline(self, node: Any, *, has_code: bool = True) -> str:
         """Return the text of a node; line ends are those of the file."""
-        return "".join(self._inline_node(child, has_code=has_code) for child in node.children)
+        pieces = [""]
+        for child in node.children:
+            words = self._inline_node(child, has_code=has_code)
+            role = child.get("role", "") if type(child).__name__ == "inline" else ""
+            if type(child).__name__ == "superscript" or role in _RAISED:
+                words = raised(words, pieces[-1])
+            elif type(child).__name__ == "subscript" or role in _LOWERED:
+                words = lowered(words, pieces[-1])
+            elif role in _STRUCK:
+                self._text.left_out[STRUCK] += 1
+                words = LINE_END * words.count("\n")
+            if words:
+                pieces.append(words)
+        return "".join(pieces)
 
     def _inline_node(self, node: Any, *, has_code: bool) -> str:
         name = type(node).__name__
         if name == "Text":
             return without_left_over_roles(str(node.astext()))
-        if name == "footnote_reference":
-            number = self._footnotes.get(id(node)) or node.astext()
-            return f" (note {number})" if number else ""
-        if name == "citation_reference":
-            return f"[{node.astext()}]"
+        if name in ("footnote_reference", "citation_reference"):
+            return self._note_mark(node)
+        if name == "image":
+            return self._picture_text(node)
         if name == "substitution_reference":
             return self._substituted(node, has_code=has_code)
-        if name in ("image", "raw", "system_message", "label"):
+        if name in ("raw", "system_message", "label"):
             return ""
         if name == "inline" and node.get("label", "").lower() in self._titles:
             words = self._titles[node["label"].lower()]
@@ -372,6 +442,47 @@ class _Writer:
         return self._substituted_texts[key]
 
 
+def _spread(
+    entries: Sequence[Any], cells: Sequence[str], spanning: dict[int, tuple[str, int]]
+) -> list[str]:
+    """Return the texts of a row, those of spanned cells in each of their columns."""
+    texts: list[str] = []
+    pending = list(zip(entries, cells, strict=True))[::-1]
+    while pending or len(texts) in spanning:
+        if len(texts) in spanning:
+            words, left = spanning.pop(len(texts))
+            if left > 1:
+                spanning[len(texts)] = (words, left - 1)
+            texts.append(words)
+            continue
+        entry, words = pending.pop()
+        down = int(entry.get("morerows", 0))
+        for _ in range(int(entry.get("morecols", 0)) + 1):
+            if down:
+                spanning[len(texts)] = (words, down)
+            texts.append(words)
+    return texts
+
+
+def _all_notes(tree: Any) -> list[Any]:
+    return [node for node in tree.findall() if type(node).__name__ in ("footnote", "citation")]
+
+
+def _stated_date(tree: Any) -> str:
+    """Return the date in the fields at the top of a text; empty if they have none."""
+    for node in tree.children[:3]:
+        fields = node if type(node).__name__ == "field_list" else None
+        if fields is None and type(node).__name__ == "section":
+            lists = [child for child in node.children[:3] if type(child).__name__ == "field_list"]
+            fields = lists[0] if lists else None
+        if fields is not None:
+            values = {
+                each.children[0].astext(): each.children[-1].astext() for each in fields.children
+            }
+            return stated_date(values)
+    return ""
+
+
 def _is_text_field(item: Any) -> bool:
     name = item.children[0].astext().partition(":")[0].lower()
     return name not in _PAGE_FIELDS and bool(item.children[-1].astext().strip())
@@ -393,11 +504,20 @@ def _footnote_numbers(tree: Any) -> dict[int, str]:
         if not names:
             anonymous.append(str(number))
         number += 1
+    for at, node in enumerate(tree.symbol_footnotes):
+        numbers[id(node)] = _symbol(at)
+    for at, node in enumerate(tree.symbol_footnote_refs):
+        numbers[id(node)] = _symbol(at)
     pending = iter(anonymous)
     for node in tree.autofootnote_refs:
         name = node.get("refname", "")
         numbers[id(node)] = by_name.get(name, "") if name else next(pending, "")
     return numbers
+
+
+def _symbol(at: int) -> str:
+    """Return the sign of a footnote without a number, by its order."""
+    return _SYMBOLS[at % len(_SYMBOLS)] * (at // len(_SYMBOLS) + 1)
 
 
 LOADERS = (
@@ -406,6 +526,6 @@ LOADERS = (
         suffixes=(".rst", ".rest"),
         parse_file=load_rst,
         is_plain=True,
-        version="6",
+        version="7",
     ),
 )
