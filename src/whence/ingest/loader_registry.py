@@ -78,7 +78,7 @@ _SIGNATURES = {
 }  # fmt: skip
 _ZIP = b"PK\x03\x04"
 #: Binary formats that are recognized by content, so that a wrong suffix does no harm.
-_RECOGNIZED = (".pdf", ".docx", ".pptx")
+_RECOGNIZED = (".pdf", ".docx", ".pptx", ".odt")
 #: A PDF may begin with other bytes (PDF 1.7, appendix H.3.4.1, note 13).
 _PDF_SIGNATURE, _PDF_WITHIN = b"%PDF-", 1024
 _HTML_START = re.compile(
