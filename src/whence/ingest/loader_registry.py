@@ -71,14 +71,13 @@ _SIGNATURES = {
     "a program": (b"\x7fELF", b"MZ\x90\0", b"\xca\xfe\xba\xbe", b"\0asm"),
     "an SQLite database": (b"SQLite format 3\0",),
     "an old Office file, save it in a newer format": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",),
-    "RTF, save it as .docx": (b"{\\rtf",),
     _ARCHIVE: (
         b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x28\xb5\x2f\xfd"
     ),
 }  # fmt: skip
-_ZIP = b"PK\x03\x04"
+_ZIP, _RTF = b"PK\x03\x04", b"{\\rtf"
 #: Binary formats that are recognized by content, so that a wrong suffix does no harm.
-_RECOGNIZED = (".pdf", ".docx", ".pptx", ".odt")
+_RECOGNIZED = (".pdf", ".docx", ".pptx", ".odt", ".rtf")
 #: A PDF may begin with other bytes (PDF 1.7, appendix H.3.4.1, note 13).
 _PDF_SIGNATURE, _PDF_WITHIN = b"%PDF-", 1024
 _HTML_START = re.compile(
@@ -102,6 +101,8 @@ def detect_loader(named: Loader, data: bytes) -> Loader:
     is_pdf = _PDF_SIGNATURE in head[:_PDF_WITHIN]
     if is_pdf and (named.is_binary or head.startswith(_PDF_SIGNATURE)):
         return pdf
+    if head.startswith(_RTF):
+        return by_suffix[".rtf"]
     if head.startswith(_ZIP):
         return _archive_loader(named, data)
     if named.detects_html and _HTML_START.match(head):

@@ -22,7 +22,7 @@ from whence.ingest.loaders.html import write_fragment
 from whence.ingest.office.archive import OfficeArchive, Relation, counted
 from whence.ingest.office.drawings import read_chart, write_diagram
 from whence.ingest.office.lists import Item, nothing, write_items
-from whence.ingest.office.runs import STRUCK
+from whence.ingest.office.runs import BOLD_LEVEL, STRUCK, is_title
 from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
 from whence.ingest.office.word_numbering import Label, WordNumbering
 from whence.ingest.office.word_styles import VAL, Styles, W, is_on, whole_number
@@ -32,9 +32,6 @@ from whence.ingest.text_builder import BREAK, TextBuilder
 from whence.schema.errors import BadInput
 
 _TITLES = {"title": 1, "subtitle": 2}
-#: Level of a heading that is a bold paragraph: below those of styles.
-_BOLD_LEVEL = 10
-_MOST_HEADING_WORDS = 24
 _HEADING_STYLES = {f"heading {level}": level for level in range(1, 10)}
 #: Notes that hold the lines between text and notes.
 _SEPARATORS = frozenset(("separator", "continuationSeparator", "continuationNotice"))
@@ -174,7 +171,11 @@ class _WordReader:
         if _heading_level(paragraph):
             return True
         label = paragraph.label
-        if label is None or not label.text or not _is_bold_heading(paragraph):
+        if (
+            label is None
+            or not label.text
+            or not is_title(paragraph.text, is_bold=paragraph.is_bold)
+        ):
             return False
         return not _is_numbered_like(elements, at, elements[at - 1])
 
@@ -183,8 +184,8 @@ class _WordReader:
         if paragraph.label is not None and paragraph.label.text and words.strip():
             words = f"{paragraph.label.text} {words}"
         level = 0 if self._in_box else _heading_level(paragraph)
-        if not level and _is_bold_heading(paragraph) and not self._in_box:
-            level = _BOLD_LEVEL + (paragraph.label.level if paragraph.label else 0)
+        if not level and is_title(paragraph.text, is_bold=paragraph.is_bold) and not self._in_box:
+            level = BOLD_LEVEL + (paragraph.label.level if paragraph.label else 0)
         if level and words.strip():
             self.text.add_heading(level, words.replace(BREAK, " "))
             if paragraph.style.name == "title" and not self.title:
@@ -380,12 +381,6 @@ def _heading_level(paragraph: Paragraph) -> int:
     if paragraph.outline is not None:
         return paragraph.outline + 1 if paragraph.outline < 9 else 0
     return _HEADING_STYLES.get(name, 0)
-
-
-def _is_bold_heading(paragraph: Paragraph) -> bool:
-    words = paragraph.text.split()
-    is_short = 1 < len(words) <= _MOST_HEADING_WORDS and not words[-1].endswith((".", ":", "!"))
-    return paragraph.is_bold and is_short and BREAK not in paragraph.text.strip()
 
 
 def _is_numbered_like(elements: Sequence[Element], at: int, other: Element) -> bool:
