@@ -87,10 +87,10 @@ def _write_slide(reader: OdfText, page: Element, number: int) -> None:
     if number == 1 and words and any(_kind(each) == "subtitle" for each in rest):
         reader.title = words
     reader.first_title = reader.first_title or words
-    reader.write(rest)
+    reader.write_inside(rest)
     if notes:
         reader.text.lead_in("Notes")
-        reader.write(notes)
+        reader.write_inside(notes)
         reader.text.end_lead_in()
 
 

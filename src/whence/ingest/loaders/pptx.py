@@ -136,13 +136,15 @@ class _SlideReader:
         # Without a heading its text would stand under that of the slide before.
         heading = words or f"Slide {number}"
         rest = [each for each in shapes if each is not title]
-        before = len(self.text.blocks)
-        if words or any(map(self._has_content, rest)) or self._notes() is not None:
+        notes = self._notes()
+        if words or notes is not None or any(map(self._has_content, rest)):
             self.text.add_heading(1, heading)
         self._write_shapes(rest)
-        self._write_notes()
-        if words or len(self.text.blocks) > before + 1:
-            self._count_comments()
+        if notes is not None:
+            self.text.lead_in("Notes")
+            self._write_body(notes, is_bulleted=False)
+            self.text.end_lead_in()
+        self._count_comments()
 
     @staticmethod
     def _has_content(shape: _Shape) -> bool:
@@ -297,13 +299,6 @@ class _SlideReader:
                 if _placeholder(shape) == "body" and body is not None and _has_text(body):
                     return body
         return None
-
-    def _write_notes(self) -> None:
-        notes = self._notes()
-        if notes is not None:
-            self.text.lead_in("Notes")
-            self._write_body(notes, is_bulleted=False)
-            self.text.end_lead_in()
 
 
 def _shapes(tree: Element) -> Iterator[_Shape]:

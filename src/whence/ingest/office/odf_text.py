@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from whence.ingest.line_breaks import add_run
 from whence.ingest.office.archive import OfficeArchive
 from whence.ingest.office.equations import linear
-from whence.ingest.office.lists import Item, nothing, write_items
+from whence.ingest.office.lists import Item, PendingBlocks, nothing
 from whence.ingest.office.odf_styles import DRAW, OFFICE, TABLE, TEXT, OdfStyle, OdfStyles
 from whence.ingest.office.runs import HIDDEN, STRUCK, RunText
 from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
@@ -32,6 +32,10 @@ _SKIPPED = frozenset(
     f"{TEXT}{name}" for name in ("label", "script", "placeholder", "tracked-changes", "page-number")
 )
 _CAPTIONS = frozenset(("Caption", "Table", "Text_20_Table"))
+#: Styles of lines of code.
+_CODE = frozenset(
+    ("Preformatted_20_Text", "Source_20_Text", "Source_20_Code", "Code", "HTML_20_Preformatted")
+)
 _MOST_REPEATED = 100
 _Beside = list[Callable[[], None]]
 
@@ -56,6 +60,8 @@ class OdfText:
         self._archive = archive
         self._styles = styles
         self._lists = styles.new_counts()
+        self._is_shaded = False
+        """Whether there may be a colour behind what is read, so that white text is no sign of anything."""
         self._depth = 0
         """How many boxes and notes are open; headings in them are paragraphs."""
 
@@ -82,29 +88,47 @@ class OdfText:
 
     def write(self, nodes: Iterable[Element]) -> None:
         """Write paragraphs, lists, tables and frames."""
-        items: list[Item] = []
+        pending = PendingBlocks(self.text)
         elements = list(self._flat(nodes, 0, ""))
         at = 0
         while at < len(elements):
             node, item = elements[at]
             at += 1
+            following = elements[at][0] if at < len(elements) else None
             if item is not None:
-                items.append(item)
+                pending.add_item(item)
+            elif _is_paragraph(node) and not _CODE.isdisjoint(self._style_of(node).names):
+                pending.add_code(self._read(node)[0].text)
+            elif node.tag == f"{TEXT}p" and not len(node) and not (node.text or "").strip():
                 continue
-            write_items(self.text, items)
-            items = []
-            if node.tag == f"{TABLE}table":
-                self.write_table(node, "")
-            elif self._is_caption(node) and at < len(elements) and _is_table(elements[at][0]):
-                runs, beside = self._read(node)
-                self.write_table(elements[at][0], runs.text)
-                self._write_all(beside)
-                at += 1
-            elif node.tag in (f"{TEXT}p", f"{TEXT}h"):
-                self._write_paragraph(node)
             else:
-                self._write_frame(node)
-        write_items(self.text, items)
+                pending.end()
+                below = elements[at + 1][0] if at + 1 < len(elements) else None
+                at += self._write_block(node, following, below)
+        pending.end()
+
+    def _write_block(self, node: Element, following: Element | None, below: Element | None) -> int:
+        """Write a block; return 1 if the next one is its caption, or the table that it is the caption of."""
+        if _is_table(node):
+            has_caption = self._is_caption(following) and not _is_table(below)
+            self._write_captioned(node, following if has_caption else None)
+            return int(has_caption)
+        if self._is_caption(node) and following is not None and _is_table(following):
+            self._write_captioned(following, node)
+            return 1
+        if _is_paragraph(node):
+            self._write_paragraph(node)
+        else:
+            self._write_frame(node)
+        return 0
+
+    def _write_captioned(self, table: Element, caption: Element | None) -> None:
+        if caption is None:
+            self.write_table(table, "")
+            return
+        runs, beside = self._read(caption)
+        self.write_table(table, runs.text)
+        self._write_all(beside)
 
     def _flat(
         self, nodes: Iterable[Element], level: int, style: str
@@ -135,7 +159,7 @@ class OdfText:
         goes_on = (
             node.get(f"{TEXT}continue-numbering") == "true" or f"{TEXT}continue-list" in node.attrib
         )
-        self._lists.begin(style, level, goes_on=goes_on or (level > 1 and not outer))
+        self._lists.begin(style, level, goes_on=goes_on or level > 1)
         for child in node:
             blocks = [each for each in child if each.tag != f"{TEXT}list"]
             if blocks and blocks[0].tag == f"{TEXT}h":
@@ -163,7 +187,9 @@ class OdfText:
     def _style_of(self, node: Element) -> OdfStyle:
         return self._styles.style("paragraph", node.get(f"{TEXT}style-name"))
 
-    def _is_caption(self, node: Element) -> bool:
+    def _is_caption(self, node: Element | None) -> bool:
+        if node is None:
+            return False
         return node.tag == f"{TEXT}p" and not _CAPTIONS.isdisjoint(self._style_of(node).names)
 
     def _write_paragraph(self, node: Element, mark: str | None = None) -> None:
@@ -213,11 +239,10 @@ class OdfText:
             self._read_child(child, look, runs, beside)
             self._add(child.tail or "", look, runs)
 
-    @staticmethod
-    def _add(words: str, look: OdfStyle, runs: RunText) -> None:
+    def _add(self, words: str, look: OdfStyle, runs: RunText) -> None:
         if not words:
             return
-        if look.is_hidden or look.is_white:
+        if look.is_hidden or (look.is_white and not self._is_shaded):
             runs.omit(words, HIDDEN)
         elif look.is_struck:
             runs.omit(words, STRUCK)
@@ -267,13 +292,16 @@ class OdfText:
 
     def _write_note(self, mark: str, body: Element) -> None:
         self.text.lead_in(f"[{mark}]")
-        self._write_inside(body)
+        self.write_inside(body)
         self.text.end_lead_in()
 
-    def _write_inside(self, node: Iterable[Element]) -> None:
+    def write_inside(self, node: Iterable[Element]) -> None:
+        """Write a box or a slide: headings in it are paragraphs, and it may have a colour of its own."""
+        outer, self._is_shaded = self._is_shaded, True
         self._depth += 1
         self.write(node)
         self._depth -= 1
+        self._is_shaded = outer
 
     def _object(self, node: Element) -> Element | None:
         """Return the document that a frame shows, if it stands in the file."""
@@ -301,7 +329,7 @@ class OdfText:
         elif node.tag == f"{DRAW}control":
             self.text.add_paragraph(self.controls.get(node.get(f"{DRAW}control", ""), ""))
         else:
-            self._write_inside(each for each in node if each.tag.startswith(TEXT))
+            self.write_inside(each for each in node if each.tag.startswith(TEXT))
 
     def _write_framed(self, node: Element) -> None:
         found = self._object(node)
@@ -315,7 +343,7 @@ class OdfText:
             return
         for child in node:
             if child.tag == f"{DRAW}text-box":
-                self._write_inside(child)
+                self.write_inside(child)
             elif child.tag == f"{TABLE}table":
                 self.write_table(child, "")
             elif child.tag == f"{DRAW}image":
@@ -356,12 +384,14 @@ class OdfText:
                     self.write(cell)
             return
         beside: _Beside = []
-        rows, stated = [], 0
+        outer, self._is_shaded = self._is_shaded, True
+        rows, stated = [], int(table.get(f"{TABLE}use-first-row-styles") == "true")
         for node, is_header in nodes:
             cells = [self._cell(each, beside) for each in _cells(node)]
             times = min(whole_number(node.get(f"{TABLE}number-rows-repeated")) or 1, _MOST_REPEATED)
             stated += is_header
             rows += [cells] * (times if any(cell.text for cell in cells) else 1)
+        self._is_shaded = outer
         texts = grid(rows)
         if texts:
             heads = header_rows(rows, texts, stated)
@@ -434,8 +464,12 @@ def _over(outer: OdfStyle, own: OdfStyle) -> OdfStyle:
     )
 
 
-def _is_table(node: Element) -> bool:
-    return node.tag == f"{TABLE}table"
+def _is_table(node: Element | None) -> bool:
+    return node is not None and node.tag == f"{TABLE}table"
+
+
+def _is_paragraph(node: Element) -> bool:
+    return node.tag in (f"{TEXT}p", f"{TEXT}h")
 
 
 def _rows(table: Element, *, is_header: bool = False) -> Iterator[tuple[Element, bool]]:
