@@ -324,7 +324,7 @@ def test_title_and_date_are_those_of_the_file() -> None:
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le"), "is protected by a password"),
         (word_file(f"{'<w:sdt><w:sdtContent>' * 3000}{'</w:sdtContent></w:sdt>' * 3000}"), "nested too deeply"),
         (word_file(paragraph("<w:ins>" * 3000 + "</w:ins>" * 3000)), "nested too deeply"),
-        (office_file("word/document.xml", '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', {}, {}), "declares a document type"),
+        (office_file("word/document.xml", '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', {}, {}), "declares entities"),
         (office_file("word/document.xml", "<w:document>", {}, {}), "is not a readable Word document"),
         (archive({"readme.txt": "words"}), "no main part is named"),
     ],

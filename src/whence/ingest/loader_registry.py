@@ -74,7 +74,9 @@ def _plugins() -> Iterator[tuple[str, Loader]]:
 
 
 #: Suffixes whose content is known, so that another content under them is found.
-_KNOWN_BY_CONTENT = (".pdf", ".docx", ".pptx", ".xlsx", ".xls", ".ods", ".odt", ".odp", ".epub")
+_KNOWN_BY_CONTENT = (
+    *(".pdf", ".docx", ".pptx", ".xlsx", ".xls", ".ods", ".odt", ".odp", ".rtf", ".epub"),
+)
 
 
 def detect_loader(named: Loader, data: bytes) -> Loader:

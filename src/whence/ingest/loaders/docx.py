@@ -7,6 +7,7 @@ paragraph, list item or table that refers to it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,8 +22,8 @@ from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.html import write_fragment
 from whence.ingest.office.archive import OfficeArchive, Relation, counted
 from whence.ingest.office.drawings import read_chart, write_diagram
-from whence.ingest.office.lists import Item, nothing, write_items
-from whence.ingest.office.runs import STRUCK
+from whence.ingest.office.lists import Item, PendingBlocks, nothing
+from whence.ingest.office.runs import BOLD_LEVEL, STRUCK, is_title
 from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
 from whence.ingest.office.word_numbering import Label, WordNumbering
 from whence.ingest.office.word_styles import VAL, Styles, W, is_on, whole_number
@@ -32,9 +33,7 @@ from whence.ingest.text_builder import BREAK, TextBuilder
 from whence.schema.errors import BadInput
 
 _TITLES = {"title": 1, "subtitle": 2}
-#: Level of a heading that is a bold paragraph: below those of styles.
-_BOLD_LEVEL = 10
-_MOST_HEADING_WORDS = 24
+_CONTENTS = re.compile(r"toc (?:[1-9]|heading)")
 _HEADING_STYLES = {f"heading {level}": level for level in range(1, 10)}
 #: Notes that hold the lines between text and notes.
 _SEPARATORS = frozenset(("separator", "continuationSeparator", "continuationNotice"))
@@ -107,31 +106,18 @@ class _WordReader:
 
     def _write(self, elements: Sequence[Element]) -> None:
         """Write paragraphs and tables; those of a list one after another are one block."""
-        items: list[Item] = []
+        pending = PendingBlocks(self.text)
         caption = ""
         at = 0
         while at < len(elements):
             element = elements[at]
             at += 1
             if element.tag == f"{W}p":
-                if not len(element):
-                    continue
-                paragraph = self._read(element)
-                if paragraph is None:
-                    continue
-                if paragraph.label is not None and not self._is_heading(paragraph, elements, at):
-                    items.append(self._item(paragraph, paragraph.label))
-                    continue
-                write_items(self.text, items)
-                items = []
-                if _is_caption(paragraph) and _tag(elements, at) == f"{W}tbl":
-                    caption = paragraph.text
-                    self._write_beside(paragraph.beside)
-                else:
-                    self._write_paragraph(paragraph)
+                if len(element):
+                    caption = self._write_element(element, elements, at, pending)
                 continue
-            write_items(self.text, items)
-            items = []
+            self._end_joined(pending)
+            pending.end()
             if element.tag == f"{W}tbl":
                 if not caption and self._is_caption_below(elements, at):
                     below = self._read(elements[at])
@@ -143,7 +129,38 @@ class _WordReader:
                 self._write_chunk(element)
             else:
                 self.counts["tables of contents"] += 1
-        write_items(self.text, items)
+        self._end_joined(pending)
+        pending.end()
+
+    def _write_element(
+        self, element: Element, elements: Sequence[Element], at: int, pending: PendingBlocks
+    ) -> str:
+        """Write a paragraph; return the caption of the table that follows, if it is one."""
+        paragraph = self._read(element)
+        if paragraph is None:
+            return ""
+        words = paragraph.text
+        if paragraph.style.is_code and paragraph.label is None:
+            pending.add_code(words)
+            return ""
+        if not (words.strip() or paragraph.beside):
+            return ""
+        if paragraph.label is not None and not self._is_heading(paragraph, elements, at):
+            pending.add_item(self._item(paragraph, paragraph.label))
+            return ""
+        pending.end()
+        if _is_caption(paragraph) and _tag(elements, at) == f"{W}tbl":
+            self._write_beside(paragraph.beside)
+            return words
+        self._write_paragraph(paragraph)
+        return ""
+
+    def _end_joined(self, pending: PendingBlocks) -> None:
+        """Write paragraphs whose end was deleted although none follows."""
+        before, self._joined = self._joined, []
+        for paragraph in before:
+            pending.end()
+            self._write_paragraph(paragraph)
 
     def _is_caption_below(self, elements: Sequence[Element], at: int) -> bool:
         return (
@@ -164,7 +181,7 @@ class _WordReader:
                 text="".join([*(each.text for each in before), paragraph.text]),
                 beside=tuple(b for each in (*before, paragraph) for b in each.beside),
             )
-        if paragraph.style.name.startswith("toc ") and paragraph.style.name[4:].isdecimal():
+        if _CONTENTS.fullmatch(paragraph.style.name):
             self.counts["tables of contents"] = max(1, self.counts["tables of contents"])
             return None
         return paragraph
@@ -174,7 +191,11 @@ class _WordReader:
         if _heading_level(paragraph):
             return True
         label = paragraph.label
-        if label is None or not label.text or not _is_bold_heading(paragraph):
+        if (
+            label is None
+            or not label.text
+            or not is_title(paragraph.text, is_bold=paragraph.is_bold)
+        ):
             return False
         return not _is_numbered_like(elements, at, elements[at - 1])
 
@@ -183,8 +204,8 @@ class _WordReader:
         if paragraph.label is not None and paragraph.label.text and words.strip():
             words = f"{paragraph.label.text} {words}"
         level = 0 if self._in_box else _heading_level(paragraph)
-        if not level and _is_bold_heading(paragraph) and not self._in_box:
-            level = _BOLD_LEVEL + (paragraph.label.level if paragraph.label else 0)
+        if not level and is_title(paragraph.text, is_bold=paragraph.is_bold) and not self._in_box:
+            level = BOLD_LEVEL + (paragraph.label.level if paragraph.label else 0)
         if level and words.strip():
             self.text.add_heading(level, words.replace(BREAK, " "))
             if paragraph.style.name == "title" and not self.title:
@@ -310,7 +331,10 @@ class _WordReader:
             if look is not None and look.find(f"{W}del") is not None:
                 self.counts[STRUCK] += 1
                 continue
-            if look is not None and is_on(look.find(f"{W}tblHeader")) and stated == len(found):
+            is_header = look is not None and is_on(look.find(f"{W}tblHeader"))
+            # A merged cell of the header that goes on makes the row one of the header.
+            goes_on = stated > 0 and any(map(_is_merged_above, _cells(row)))
+            if (is_header or goes_on) and stated == len(found):
                 stated += 1
             is_styled = not found and style.heads_rows and _marks_first_row(table)
             found.append(self._row_cells(row, above, beside, is_styled=is_styled))
@@ -360,6 +384,8 @@ class _WordReader:
                 parts.append(f"{label} {paragraph.text.replace(BREAK, ' ')}")
                 is_bold &= paragraph.is_bold
                 beside += paragraph.beside
+        parts += (each.text for each in self._joined)
+        self._joined = []
         words = cell_text(parts)
         return words, is_bold and bool(words)
 
@@ -382,12 +408,6 @@ def _heading_level(paragraph: Paragraph) -> int:
     return _HEADING_STYLES.get(name, 0)
 
 
-def _is_bold_heading(paragraph: Paragraph) -> bool:
-    words = paragraph.text.split()
-    is_short = 1 < len(words) <= _MOST_HEADING_WORDS and not words[-1].endswith((".", ":", "!"))
-    return paragraph.is_bold and is_short and BREAK not in paragraph.text.strip()
-
-
 def _is_numbered_like(elements: Sequence[Element], at: int, other: Element) -> bool:
     """Return whether the next paragraph has the style and numbering of another one, as items of a list do."""
     if _tag(elements, at) != f"{W}p":
@@ -400,6 +420,11 @@ def _numbering_key(look: Element | None) -> list[tuple[str, str]]:
     names = ("pStyle", "numPr/" + f"{W}numId", "numPr/" + f"{W}ilvl")
     found = (look.find(f"{W}{name}") if look is not None else None for name in names)
     return [(each.tag, each.get(VAL, "")) for each in found if each is not None]
+
+
+def _is_merged_above(cell: Element) -> bool:
+    merge = cell.find(f"{W}tcPr/{W}vMerge")
+    return merge is not None and merge.get(VAL, "continue") != "restart"
 
 
 def _rows(table: Element) -> Iterator[Element]:

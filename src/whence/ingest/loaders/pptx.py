@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.document_builder import build_document, first_heading
+from whence.ingest.document_builder import build_document
 from whence.ingest.line_breaks import add_run
 from whence.ingest.loaders.base import Loader
 from whence.ingest.office.archive import OfficeArchive, Relation, counted
@@ -71,7 +71,7 @@ def load_presentation(file: SourceFile, data: bytes) -> ParsedDocument:
         file,
         text.text,
         text.blocks,
-        title=reader.title or title or first_heading(text.blocks),
+        title=reader.title or title or reader.first_title,
         places=text.places,
         date=date,
         left_out=counted(archive, reader.counts),
@@ -101,6 +101,9 @@ class _SlideReader:
         self.text = TextBuilder()
         self.counts: Counter[str] = Counter()
         self.title = ""
+        """Title of the title slide."""
+        self.first_title = ""
+        """Title of the first slide that has one."""
         self._archive = archive
         self._main = archive.main_part()
         self._relations: dict[str, Relation] = {}
@@ -129,16 +132,19 @@ class _SlideReader:
         words = " ".join(self._words(title.node).split()) if title is not None else ""
         if title is not None and words and number == 1 and title.placeholder == "ctrTitle":
             self.title = words
+        self.first_title = self.first_title or words
         # Without a heading its text would stand under that of the slide before.
         heading = words or f"Slide {number}"
         rest = [each for each in shapes if each is not title]
-        before = len(self.text.blocks)
-        if words or any(map(self._has_content, rest)) or self._notes() is not None:
+        notes = self._notes()
+        if words or notes is not None or any(map(self._has_content, rest)):
             self.text.add_heading(1, heading)
         self._write_shapes(rest)
-        self._write_notes()
-        if words or len(self.text.blocks) > before + 1:
-            self._count_comments()
+        if notes is not None:
+            self.text.lead_in("Notes")
+            self._write_body(notes, is_bulleted=False)
+            self.text.end_lead_in()
+        self._count_comments()
 
     @staticmethod
     def _has_content(shape: _Shape) -> bool:
@@ -293,13 +299,6 @@ class _SlideReader:
                 if _placeholder(shape) == "body" and body is not None and _has_text(body):
                     return body
         return None
-
-    def _write_notes(self) -> None:
-        notes = self._notes()
-        if notes is not None:
-            self.text.lead_in("Notes")
-            self._write_body(notes, is_bulleted=False)
-            self.text.end_lead_in()
 
 
 def _shapes(tree: Element) -> Iterator[_Shape]:

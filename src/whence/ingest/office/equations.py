@@ -44,7 +44,16 @@ def _name(node: Element) -> str:
 
 
 def _joined(nodes: Iterable[Element]) -> str:
-    return "".join(map(linear, nodes))
+    """Return parts one after another; a letter or digit after a raised or lowered part is apart from it."""
+    written = ""
+    was_form = False
+    for node in nodes:
+        piece = linear(node)
+        if was_form and piece[:1].isalnum() and written[-1:].isalnum():
+            written += " "
+        written += piece
+        was_form = _name(node) in _APART
+    return written
 
 
 def _part(node: Element, name: str) -> str:
@@ -93,6 +102,14 @@ def _fraction(over: str, under: str) -> str:
     return f"{_grouped(over)}/{_grouped(under)}"
 
 
+def _omml_fraction(node: Element) -> str:
+    over, under = _part(node, "num"), _part(node, "den")
+    # Without a bar it is a binomial coefficient.
+    if _property(node, "fPr", "type", "bar") == "noBar":
+        return f"{_grouped(over)}\u00a6{_grouped(under)}"
+    return _fraction(over, under)
+
+
 def _root(radicand: str, degree: str = "") -> str:
     return f"{degree.strip()}\u221a{_grouped(radicand)}"
 
@@ -139,10 +156,11 @@ def _mathml(join: Callable[..., str]) -> Callable[[Element], str]:
     return form
 
 
+_APART = frozenset(("sSup", "sSub", "sSubSup", "f", "msup", "msub", "msubsup", "mfrac"))
 #: Elements whose own text is shown.
 _WORDS = frozenset(("t", "mi", "mn", "mo", "mtext", "ms"))
 _FORMS: Mapping[str, Callable[[Element], str]] = {
-    "f": lambda node: _fraction(_part(node, "num"), _part(node, "den")),
+    "f": _omml_fraction,
     "sSup": lambda node: _with(_base(node), above=_part(node, "sup")),
     "sSub": lambda node: _with(_base(node), _part(node, "sub")),
     "sSubSup": lambda node: _with(_base(node), _part(node, "sub"), _part(node, "sup")),

@@ -1,4 +1,4 @@
-"""Write the paragraphs of a list, each with its level and its number or bullet."""
+"""Write lists, each paragraph with its level and its number or bullet, and code of several paragraphs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from whence.ingest.line_breaks import add_run
-from whence.ingest.text_builder import TextBuilder
+from whence.ingest.text_builder import BREAK, TextBuilder
 
 
 def nothing() -> None:
@@ -39,3 +39,35 @@ def write_items(text: TextBuilder, items: Sequence[Item]) -> None:
                 item.write_below()
                 write_items(text, shown[at + 1 : end])
             at = end
+
+
+class PendingBlocks:
+    """Paragraphs of the same list, or lines of the same code, until something else comes.
+
+    Args:
+        text: What they are written to.
+    """
+
+    def __init__(self, text: TextBuilder) -> None:
+        self._text = text
+        self._items: list[Item] = []
+        self._code: list[str] = []
+
+    def add_item(self, item: Item) -> None:
+        """Add a paragraph of a list."""
+        if self._code:
+            self.end()
+        self._items.append(item)
+
+    def add_code(self, words: str) -> None:
+        """Add a paragraph of code; an empty one is a blank line in it."""
+        if self._items:
+            self.end()
+        self._code += words.split(BREAK)
+
+    def end(self) -> None:
+        """Write what was added."""
+        items, self._items = self._items, []
+        code, self._code = self._code, []
+        write_items(self._text, items)
+        self._text.add_code(code)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from whence.ingest.text_builder import raised
+from whence.ingest.text_builder import BREAK, raised
 
+#: Level of a heading that is a bold paragraph: below those of styles.
+BOLD_LEVEL = 10
+_MOST_TITLE_WORDS = 24
 STRUCK, HIDDEN = "struck passages", "hidden passages"
 #: Soft hyphens, zero-width spaces and joiners of words, byte order marks: no reader sees or types them.
 _INVISIBLE = dict.fromkeys((0xAD, 0x200B, 0x2060, 0xFEFF))
@@ -77,3 +80,10 @@ def _with_reading(found: re.Match[str]) -> str:
     pairs = _RUBY_PART.findall(found[0])
     base, reading = ("".join(each) for each in zip(*pairs, strict=True))
     return f"{base}({reading})" if reading else base
+
+
+def is_title(text: str, *, is_bold: bool) -> bool:
+    """Return whether a paragraph is a heading without a style of one: a short bold line, no sentence."""
+    words = text.split()
+    is_short = 1 < len(words) <= _MOST_TITLE_WORDS and not words[-1].endswith((".", ":", "!"))
+    return is_bold and is_short and BREAK not in text.strip()

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 #: Most columns or rows that a cell spans.
 _MAX_SPAN = 100
-#: A longer text is not repeated in the cells that it spans.
-_MAX_REPEATED = 1000
+#: A longer text is not repeated in the rows, or in the columns, that it spans.
+_MAX_REPEATED_DOWN, _MAX_REPEATED_ACROSS = 1000, 100
+#: Most words of a cell of a header that nothing but its text shows to be one.
+_MOST_HEADER_WORDS = 5
 _NUMBER = re.compile(r"[^\w]*\d[\d.,'\u2019\s%\u20ac$\u00a3\u2013-]*\w{0,3}")
 _ENDS = re.compile(r"[.:;,!?)\u3002]$")
 
@@ -41,11 +43,13 @@ def grid(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
                 continue
             cell = pending.pop()
             across, down = _limited(cell.across), _limited(cell.down)
-            words = cell.text if len(cell.text) <= _MAX_REPEATED and across < width else ""
+            size = len(cell.text)
+            beside = cell.text if size <= _MAX_REPEATED_ACROSS and across < width else ""
             for at in range(across):
+                words = beside if at else cell.text
                 if down > 1:
-                    spanning[len(cells)] = (down - 1, words)
-                cells.append(words if at else cell.text)
+                    spanning[len(cells)] = (down - 1, words if size <= _MAX_REPEATED_DOWN else "")
+                cells.append(words)
         found.append(cells)
     return found
 
@@ -58,7 +62,8 @@ def header_rows(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], 
     """Return how many of the first rows are the header.
 
     It is what the file states; else the first row, if all its cells look like a header and not all of those
-    below it, or if it has no number while a column below it has nothing else.
+    below it, or if it has no number while a column below it has nothing else; in wide tables also if it has
+    short texts that are all different and stand nowhere below.
 
     Args:
         rows: The cells of each row.
@@ -69,7 +74,7 @@ def header_rows(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], 
     if not count and len(rows) > 1 and len(texts[0]) > 1:
         looks = [all(cell.is_header or not cell.text for cell in row) for row in rows]
         is_marked = any(texts[0]) and looks[0] and not all(looks)
-        count = int(is_marked or _heads_numbers(texts))
+        count = int(is_marked or _heads_numbers(texts) or _names_columns(texts))
     # A cell of the header that spans rows makes them rows of the header.
     reaches = (at + cell.down for at, row in enumerate(rows[:count]) for cell in row)
     return max(min(max(reaches, default=0), len(rows) - 1), 0)
@@ -83,6 +88,16 @@ def _heads_numbers(texts: Sequence[Sequence[str]]) -> bool:
         all(at < len(row) and _NUMBER.fullmatch(row[at]) for row in body)
         for at in range(1, len(head))
     )
+
+
+def _names_columns(texts: Sequence[Sequence[str]]) -> bool:
+    head, body = texts[0], texts[1:]
+    if len(head) < 3 or len(body) < 2 or len(set(head)) < len(head) or not all(head):
+        return False
+    below = {cell for row in body for cell in row}
+    is_short = all(len(cell.split()) <= _MOST_HEADER_WORDS for cell in head)
+    has_digits = any(any(map(str.isdigit, cell)) for cell in head)
+    return is_short and not has_digits and below.isdisjoint(head)
 
 
 def cell_text(parts: Iterable[str]) -> str:

@@ -23,6 +23,19 @@ _RAISED_BY = 4
 #: Styles that are based on one another more often are damaged.
 _MAX_BASES = 50
 
+#: Styles of lines of code.
+_CODE_STYLES = frozenset(
+    (
+        "source code",
+        "html preformatted",
+        "preformatted text",
+        "code",
+        "code block",
+        "macro text",
+        "verbatim",
+    )
+)
+
 RunProperties = dict[str, Any]
 
 
@@ -44,6 +57,7 @@ class Style(NamedTuple):
     outline: int | None = None
     """Level of a heading, from 0; 9 for text."""
     is_shaded: bool = False
+    is_code: bool = False
     heads_rows: bool = False
     """Whether it is a style of tables with a first row that looks like a header."""
 
@@ -130,10 +144,10 @@ class Styles:
     def _resolve(self, key: str) -> Style:
         chain = list(self._chain(key))
         if not chain:
-            return Style(name=_spaced(key))
+            return Style(name=_spaced(key), is_code=key.lower() in _CODE_STYLES)
         run: RunProperties = {}
         numbering, outline = Numbering(), None
-        is_shaded = heads_rows = False
+        is_shaded = heads_rows = is_code = False
         for style_id, node in reversed(chain):
             run = run | run_properties(node.find(f"{W}rPr"))
             look = node.find(f"{W}pPr")
@@ -141,14 +155,14 @@ class Styles:
                 numbering = numbering_of(look, numbering, style_id)
                 stated = outline_of(look)
                 outline = outline if stated is None else stated
+            is_code |= _name_of(node, style_id) in _CODE_STYLES
             is_shaded |= any(_is_filled(each) for each in node.iter(f"{W}shd"))
             heads_rows |= any(
                 each.get(f"{W}type") == "firstRow" and _stands_out(each)
                 for each in node.iter(f"{W}tblStylePr")
             )
-        named = chain[0][1].find(f"{W}name")
-        name = (named.get(VAL, "") if named is not None else key).lower()
-        return Style(name, run, numbering, outline, is_shaded, heads_rows)
+        name = _name_of(chain[0][1], key)
+        return Style(name, run, numbering, outline, is_shaded, is_code, heads_rows)
 
     def _chain(self, key: str) -> Iterator[tuple[str, Element]]:
         for _ in range(_MAX_BASES):
@@ -198,6 +212,11 @@ def outline_of(look: Element) -> int | None:
     """Return the level of a heading, from 0, that a `pPr` states."""
     stated = look.find(f"{W}outlineLvl")
     return whole_number(stated.get(VAL)) if stated is not None else None
+
+
+def _name_of(node: Element, key: str) -> str:
+    named = node.find(f"{W}name")
+    return (named.get(VAL, "") if named is not None else key).lower()
 
 
 def _is_filled(shade: Element) -> bool:
