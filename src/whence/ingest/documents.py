@@ -33,6 +33,7 @@ from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
 from whence.ingest.reader import DocumentReader, ReaderStopped
 from whence.ingest.reading_process import failure_reason, read_document
+from whence.ingest.selection import Selection
 from whence.ingest.sources import (
     Found,
     SourceFile,
@@ -155,6 +156,7 @@ def load_documents(
     catalogue: Catalogue | None = None,
     exclude: Sequence[str] = (),
     rights: FolderRights | None = None,
+    only: Selection | None = None,
 ) -> Iterator[LoadResult]:
     """Load all files below some paths; a file that cannot be read does not affect the others.
 
@@ -174,6 +176,7 @@ def load_documents(
         catalogue: Knows roots and ids of what is stored; without it an id is a path relative to a folder.
         exclude: Patterns of files to leave out.
         rights: Further tags of files by their path; files without a rule fail.
+        only: What is looked at of folders; None for all.
 
     Raises:
         BadInput: A path does not exist, is inside another, or two files would have one id.
@@ -183,7 +186,7 @@ def load_documents(
         _refuse_equal_ids(roots)
     run = _LoadRun(chunker, tags, max_bytes, known, reader)
     run.catalogue = catalogue or Catalogue()
-    run.exclude, run.rights = exclude, rights
+    run.exclude, run.rights, run.only = exclude, rights, only
     run.encoding = check_encoding(encoding) if encoding else ""
     return run.run(roots)
 
@@ -204,11 +207,14 @@ def _refuse_equal_ids(roots: Sequence[Path]) -> None:
 
 
 def _files(
-    roots: Sequence[Path], catalogue: Catalogue | None = None, exclude: Sequence[str] = ()
+    roots: Sequence[Path],
+    catalogue: Catalogue | None = None,
+    exclude: Sequence[str] = (),
+    only: Selection | None = None,
 ) -> Iterator[Found]:
     suffixes = loaders_by_suffix().keys()
     for root in roots:
-        yield from find_files(root, suffixes, catalogue=catalogue, exclude=exclude)
+        yield from find_files(root, suffixes, catalogue=catalogue, exclude=exclude, only=only)
 
 
 _Item = _Source | LoadFailure | Skipped
@@ -230,6 +236,7 @@ class _LoadRun:
         self._reader = reader
         self.catalogue = Catalogue()
         self.exclude: Sequence[str] = ()
+        self.only: Selection | None = None
         self.rights: FolderRights | None = None
         self.encoding = ""
         #: File of each document id that was loaded.
@@ -269,7 +276,7 @@ class _LoadRun:
             yield window
 
     def _items(self, roots: Sequence[Path]) -> Iterator[_Item]:
-        for found in _files(roots, self.catalogue, self.exclude):
+        for found in _files(roots, self.catalogue, self.exclude, self.only):
             if not isinstance(found, SourceFile):
                 yield self._with_rights(found)
                 continue

@@ -16,6 +16,7 @@ from whence.ingest.decoding import read_bytes
 from whence.ingest.exclusions import Exclusions
 from whence.ingest.field_validation import validate_id
 from whence.ingest.load_results import LoadFailure, Skipped
+from whence.ingest.selection import Selection
 from whence.schema.errors import BadInput
 
 #: A shorter ASCII path is always a valid id.
@@ -77,6 +78,7 @@ def find_files(
     *,
     catalogue: Catalogue | None = None,
     exclude: Sequence[str] | None = None,
+    only: Selection | None = None,
 ) -> Iterator[Found]:
     """Yield the files at or below a path, by name within each folder.
 
@@ -89,10 +91,11 @@ def find_files(
         suffixes: Of the formats that are read.
         catalogue: Knows the roots of a collection.
         exclude: Patterns of files to leave out; None also ignores the files with patterns that folders have.
+        only: What is looked at of a folder; None for all of it.
     """
     catalogue = catalogue or Catalogue()
     place = catalogue.place(os.fspath(root))
-    walk = _Walk(place, catalogue, suffixes)
+    walk = _Walk(place, catalogue, suffixes, only)
     if not root.is_dir():
         yield walk.single(root)
     elif exclude is None:
@@ -107,7 +110,14 @@ def find_files(
 class _Walk:
     """Walks a folder with `os.scandir`, which knows the type of an entry without a system call."""
 
-    def __init__(self, place: SourcePlace, catalogue: Catalogue, suffixes: Collection[str]) -> None:
+    def __init__(
+        self,
+        place: SourcePlace,
+        catalogue: Catalogue,
+        suffixes: Collection[str],
+        only: Selection | None,
+    ) -> None:
+        self._only = only
         self._place = place
         self._catalogue = catalogue
         self._suffixes = suffixes
@@ -145,6 +155,8 @@ class _Walk:
             if is_left_out(entry.name):
                 continue
             name, is_folder = prefix + entry.name, entry.is_dir(follow_symlinks=False)
+            if self._only and not self._only.leads_to(f"{self._base.rstrip('/')}/{name}"):
+                continue
             why = excluded
             if exclusions is not None and not why:
                 whole = os.path.join(self._base, name)  # noqa: PTH118 - paths are strings here

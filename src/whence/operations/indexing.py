@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from whence.ingest.documents import KnownSources
     from whence.ingest.folder_rights import FolderRights
     from whence.ingest.reader import DocumentReader
+    from whence.ingest.selection import Selection
     from whence.models.protocols import Embedder
     from whence.operations.index import Index
     from whence.operations.session import Session
@@ -71,7 +72,12 @@ _BATCH_TIMEOUT_S = 900.0
 
 
 async def index_paths(
-    session: Session, asked: Index, *, writer: Access | None = None, upload: bool = False
+    session: Session,
+    asked: Index,
+    *,
+    writer: Access | None = None,
+    upload: bool = False,
+    only: Selection | None = None,
 ) -> IndexReport:
     """Index files and folders.
 
@@ -80,6 +86,7 @@ async def index_paths(
         asked: What is indexed, and how.
         writer: Rights of who stores: documents that these do not see are neither stored nor replaced.
         upload: Whether the paths are of a folder that is not kept.
+        only: What is looked at of folders, and what may be gone; None for all.
     """
     from whence.ingest.documents import count_documents
     from whence.operations.source_roots import open_catalogue, own_store
@@ -105,13 +112,13 @@ async def index_paths(
     else:
         run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
     with session.readers.reader() as reader:
-        report = await run.run(loading.documents(wanted, catalogue, known, reader))
+        report = await run.run(loading.documents(wanted, catalogue, known, reader, only))
     run.note_named([path for path in wanted if not path.is_dir()])
     if asked.dry_run:
         report.estimate = await loading.estimate(run.chunks, run.characters, store)
         return report
     if catalogue is not None and store is not None and not upload:
-        await _compare(run, store, catalogue, wanted, prune=asked.prune)
+        await _compare(run, store, catalogue, wanted, only, prune=asked.prune)
     if weights is not None:
         await (await session.store()).boost_fields(asked.collection, weights)
     await run.make_vectors(session, asked)
@@ -145,6 +152,7 @@ class _Loading(NamedTuple):
         catalogue: Catalogue | None,
         known: KnownSources | None,
         reader: DocumentReader,
+        only: Selection | None,
     ) -> Iterator[LoadResult]:
         from whence.ingest.documents import load_documents
 
@@ -158,6 +166,7 @@ class _Loading(NamedTuple):
             exclude=self.asked.exclude,
             rights=self.rights,
             encoding=self.asked.encoding,
+            only=only,
         )
 
     async def estimate(self, chunks: int, characters: int, store: Store | None) -> Estimate:
@@ -176,7 +185,13 @@ class _Loading(NamedTuple):
 
 
 async def _compare(
-    run: _IndexRun, store: Store, catalogue: Catalogue, paths: Sequence[Path], *, prune: bool
+    run: _IndexRun,
+    store: Store,
+    catalogue: Catalogue,
+    paths: Sequence[Path],
+    only: Selection | None,
+    *,
+    prune: bool,
 ) -> None:
     """Compare what is stored of some paths with what was found, note what is gone, and remove it if wanted."""
     collection, report = run.report.collection, run.report
@@ -189,7 +204,7 @@ async def _compare(
         document_id: file
         for document_id, file in catalogue.documents.items()
         if document_id not in run.ids
-        and _is_at(places, file)
+        and _is_at(places, file, only)
         and not run.is_inside_unread(document_id)
     }
     if prune:
@@ -217,7 +232,7 @@ async def _compare(
     forgotten = {
         file
         for file in catalogue.files
-        if _is_at(places, file)
+        if _is_at(places, file, only)
         and file not in run.visited
         and file not in stay.values()
         and run.protector(*file) is None
@@ -225,8 +240,8 @@ async def _compare(
     await store.note_files(collection, states, forgotten)
 
 
-def _is_at(places: Iterable[SourcePlace], file: tuple[str, str]) -> bool:
-    """Return whether a file, by root and path, is at or below one of some places."""
+def _is_at(places: Iterable[SourcePlace], file: tuple[str, str], only: Selection | None) -> bool:
+    """Return whether a file, by root and path, is at or below one of some places, and is looked at."""
     root, path = file
     return any(
         root == place.root
@@ -234,6 +249,7 @@ def _is_at(places: Iterable[SourcePlace], file: tuple[str, str]) -> bool:
             path == place.prefix
             or (place.prefix[-1:] in ("", "/") and path.startswith(place.prefix))
         )
+        and (only is None or only.has(f"{place.base.rstrip('/')}/{path}"))
         for place in places
     )
 

@@ -57,6 +57,12 @@ _BUILT_IN: Mapping[str, Command] = {
         "whence index share/ --exclude '*.tmp' --rights rights.toml --dry-run",
         "whence index contracts/ --acl legal --clearance 2",
     ),
+    "watch": _command(
+        "watch:watch",
+        "Documents",
+        "whence watch docs/",
+        "whence watch share/ --rights rights.toml --prune",
+    ),
     "search": _command(
         "search:search",
         "Documents",

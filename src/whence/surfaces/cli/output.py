@@ -48,6 +48,13 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json_text(document))
 
 
+def print_json_line(document: Any) -> None:
+    """Print one JSON document as one line to stdout, at once."""
+    wire = msgspec.json.encode(document, order="deterministic").decode("utf-8", "replace")
+    sys.stdout.write(escape_controls(wire) + "\n")
+    sys.stdout.flush()
+
+
 def json_text(document: Any) -> str:
     """Return the text of a JSON document as `print_json` prints it."""
     wire = msgspec.json.encode(document, order="deterministic")
