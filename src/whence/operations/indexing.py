@@ -84,7 +84,9 @@ async def index_paths(
     from whence.ingest.documents import count_documents
     from whence.operations.source_roots import open_catalogue, own_store
     from whence.store.field_boosts import parse_field_boosts
+    from whence.store.validation import check_name
 
+    check_name(asked.collection)
     weights = None if asked.boosts is None else parse_field_boosts(asked.boosts)
     wanted = [Path(path) for path in asked.paths]
     loading = await _Loading.prepare(session, asked)
