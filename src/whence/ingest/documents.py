@@ -282,13 +282,16 @@ class _LoadRun:
                 continue
             file = replace(found, encoding=self.encoding) if self.encoding else found
             loader = loader_for(file)
-            source = ReadSource(root=file.root, file=file.document_id, tags=self._tags)
+            source = ReadSource(root=file.root, file=file.document_id)
+            try:
+                source = replace(source, tags=self._tags_of(file.document_id))
+            except BadInput as error:
+                failure = _failure(file.display_path, source, error)
+                yield replace(failure, tags=None)
+                continue
             try:
                 if loader.records is None:
                     source = replace(source, document_id=self._document_id(file))
-                if self.rights is not None:
-                    tags = merge_tags(self.rights.tags_of(file.document_id), self._tags)
-                    source = replace(source, tags=tags)
                 for item in self._sources(file, loader, source):
                     yield _in_file(item, source)
             except Exception as error:  # noqa: BLE001 - the failure of this file alone
@@ -298,20 +301,18 @@ class _LoadRun:
         written = file.written or file.document_id
         return self.catalogue.document_id(file.root, file.document_id, written)
 
+    def _tags_of(self, path: str) -> DocumentTags:
+        """Return the tags that the run gives a file; `BadInput` when the rules have none for it."""
+        if self.rights is None:
+            return self._tags
+        return merge_tags(self.rights.tags_of(path), self._tags)
+
     def _with_rights(self, found: LoadFailure | Skipped) -> LoadFailure | Skipped:
         """Return a file that is not read with the tags of those who may know of it."""
-        tags = self._tags
-        if self.rights is not None:
-            try:
-                tags = merge_tags(self.rights.tags_of(found.file), tags)
-            except BadInput:
-                # Nobody but the owner learns of a file without a rule.
-                return (
-                    replace(found, root="", file="", is_wanted=False)
-                    if isinstance(found, Skipped)
-                    else found
-                )
-        return replace(found, tags=tags)
+        try:
+            return replace(found, tags=self._tags_of(found.file))
+        except BadInput:
+            return replace(found, tags=None)
 
     def _sources(self, file: SourceFile, loader: Loader, source: ReadSource) -> Iterator[_Item]:
         if loader.records is None:

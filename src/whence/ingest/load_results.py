@@ -57,8 +57,8 @@ class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Root of its file; empty when unknown."""
     file: str = ""
     """Path of its file relative to the root; that of a folder ends with `/`, or is empty for the root."""
-    tags: DocumentTags = DocumentTags()
-    """Rights that the run gives its file."""
+    tags: DocumentTags | None = DocumentTags()
+    """Rights that the run gives its file; None when it has none, and nobody but the owner may know of it."""
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +72,8 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     """Root of the file; empty when unknown."""
     file: str = ""
     """Path of the file relative to the root."""
-    tags: DocumentTags = DocumentTags()
-    """Rights that the run gives the file."""
+    tags: DocumentTags | None = DocumentTags()
+    """As of `LoadFailure`."""
     size: int = -1
     """Bytes of the file when nothing of it is missing, which is 0; else -1."""
     is_wanted: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
 import msgspec
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_COMPARED = 10_000
 _MOST_SUGGESTED = 3
 #: Least similarity of a suggested name, 0 to 100.
-_LEAST_SIMILAR = 70
+_LEAST_SIMILAR = 80
 
 
 class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,12 +132,16 @@ async def _suggestion(store: Store, collection: str, name: str, access: Access) 
 
 
 def nearest_names(name: str, known: Sequence[str]) -> list[str]:
-    """Return the names that resemble one, as whole paths or by their last part, the nearest first."""
+    """Return the names that resemble one, as whole paths or by their last part, the nearest first.
+
+    Suffixes are not compared: that two files are `.md` says nothing.
+    """
     from rapidfuzz import fuzz, process
 
     def similarity(one: str, other: str, **_: object) -> float:
-        last = fuzz.ratio(one.rpartition("/")[2], other.rpartition("/")[2])
-        return max(fuzz.ratio(one, other), last)
+        pair = PurePosixPath(one), PurePosixPath(other)
+        whole = fuzz.ratio(*(str(path.with_suffix("")) if path.name else "" for path in pair))
+        return max(whole, fuzz.ratio(pair[0].stem, pair[1].stem))
 
     found = process.extract(
         name,

@@ -91,7 +91,9 @@ async def index_paths(
     from whence.ingest.documents import count_documents
     from whence.operations.source_roots import open_catalogue, own_store
     from whence.store.field_boosts import parse_field_boosts
+    from whence.store.validation import check_name
 
+    check_name(asked.collection)
     weights = None if asked.boosts is None else parse_field_boosts(asked.boosts)
     wanted = [Path(path) for path in asked.paths]
     loading = await _Loading.prepare(session, asked)
@@ -217,9 +219,7 @@ async def _compare(
         removed = {one: file for one, file in missing.items() if kept[one] is None}
         report.documents.removed = await store.remove_documents(collection, list(removed))
         gone = set(removed.values()) - run.visited
-        report.files += [
-            FileReport(path=path, root=root, state="removed") for root, path in sorted(gone)
-        ]
+        _report_removed(report, gone)
     else:
         removed, gone = {}, set(missing.values()) - run.visited
         report.gone = sum(run.protector(*file, one) is None for one, file in missing.items())
@@ -237,7 +237,17 @@ async def _compare(
         and file not in stay.values()
         and run.protector(*file) is None
     }
-    await store.note_files(collection, states, forgotten)
+    await store.note_files(collection, states, forgotten | run.secret)
+
+
+def _report_removed(report: IndexReport, files: Collection[tuple[str, str]]) -> None:
+    """Report files that were removed; one that was excluded is in the report already."""
+    known = {(one.root, one.path): one for one in report.files}
+    for file in sorted(files):
+        if file in known:
+            known[file].state = "removed"
+        else:
+            report.files.append(FileReport(path=file[1], root=file[0], state="removed"))
 
 
 def _is_at(places: Iterable[SourcePlace], file: tuple[str, str], only: Selection | None) -> bool:
@@ -330,6 +340,8 @@ class _IndexRun:
         """Root of each document that was found, by id."""
         self.visited: set[tuple[str, str]] = set()
         """Root and path of each file that was found."""
+        self.secret: set[tuple[str, str]] = set()
+        """Files of which nobody but the owner may know."""
         self._files: dict[tuple[str, str], FileReport] = {}
         #: Of each file that may hold documents that were not found, its path, and whether it failed.
         self._protected: dict[tuple[str, str], tuple[str, bool]] = {}
@@ -462,9 +474,11 @@ class _IndexRun:
 
     def _note_unread(self, item: LoadFailure | Skipped) -> None:
         """Count a file or record that failed or was skipped."""
-        source = ReadSource(
-            root=item.root, file=item.file, document_id=item.document_id or "", tags=item.tags
-        )
+        source = ReadSource(root=item.root, file=item.file, document_id=item.document_id or "")
+        if item.tags is None:
+            self.secret.add((item.root, item.file))
+        else:
+            source = msgspec.structs.replace(source, tags=item.tags)
         if isinstance(item, Skipped):
             source = msgspec.structs.replace(source, size=item.size)
         key = item.root, item.file
@@ -509,7 +523,7 @@ class _IndexRun:
             found.encoding = draft.encoding or found.encoding
             for kind, count in draft.left_out.items():
                 found.left_out[kind] = found.left_out.get(kind, 0) + count
-        if self.store is None or not source.root or not is_wanted:
+        if self.store is None or not source.root or not is_wanted or key in self.secret:
             return
         stored: FileState = "read"
         if found.state in ("failed", "skipped"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
+import msgspec
+
 from whence.schema.access import Access, DocumentTags
 from whence.store.protocols import ListedDocument, Store
 from whence.store.source_states import SourceFileState, SourceRoot, StoredSource
@@ -100,6 +102,20 @@ class SourceSuite:
         assert after == listed[2:]
         alone = await store.visible_documents(name, Access.public(), limit=9)
         assert alone == listed[:2]
+
+    async def test_a_document_without_vectors_is_waiting(self, store: Store) -> None:
+        """Until all of its chunks have a vector; the list may be limited to such documents."""
+        document = make_document("late.md", source_file="late.md")
+        late = msgspec.structs.replace(document, vectors=None)
+        name = await fill_collection(store, make_document("now.md"), late)
+
+        waiting = await _listed(store, name, Access.public(), state="waiting")
+        read = await _listed(store, name, Access.public(), state="read")
+
+        assert [(one.document_id, one.chunks, one.vectors) for one in waiting] == [
+            ("late.md", 1, 0)
+        ]
+        assert [one.document_id for one in read] == ["now.md"]
 
     async def test_hidden_files_are_neither_listed_nor_counted(self, store: Store) -> None:
         """A file has the rights of its document, else those of its run; the owner's list has all."""

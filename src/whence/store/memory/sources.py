@@ -164,17 +164,19 @@ class MemorySources(MemoryPart):
 def _listed(document: StoredDocument, noted: tuple[SourceFileState, str] | None) -> ListedDocument:
     draft = document.draft
     file, tried_at = noted or (SourceFileState(root="", path="", state="read"), "")
+    vectors = sum(chunk.has_vector for chunk in document.chunks)
+    is_waiting = file.state == "read" and vectors < len(document.chunks)
     return ListedDocument(
         document_id=draft.document_id,
         root=draft.root,
         path=draft.source_file,
-        state=file.state,
+        state="waiting" if is_waiting else file.state,
         reason=file.reason,
         title=draft.title,
         source_file=draft.source_file,
         source_url=draft.source_url,
         chunks=len(document.chunks),
-        vectors=len(document.chunks),
+        vectors=vectors,
         document_date=draft.date or None,
         indexed_at=document.stored_at or None,
         tried_at=tried_at or None,

@@ -64,7 +64,8 @@ LEFT JOIN LATERAL (
 ) f ON true
 """  # noqa: S608 - only constants
 _VECTORS = (
-    "(SELECT count(*) FROM chunk k JOIN chunk_vec v ON v.ord = k.ord WHERE k.document = d.id)"
+    "(d.chunks - (SELECT count(*) FROM chunk k JOIN vector_pending p ON p.collection_id = n.id"
+    " AND p.number = n.vector_set AND p.ord = k.ord WHERE k.document = d.id))"
 )
 _LISTED = f"""
 SELECT d.document_id AS key, d.document_id, d.root, d.source_file AS path, coalesce(f.state, 'r') AS state,

@@ -39,11 +39,11 @@ _PRUNED_AT_ONCE = 1_000
 _KEEP = """
 WITH kept AS (
     INSERT INTO former_document (collection_id, document_id, valid_from, valid_to, replaced_at, digest, title,
-        source_file, source_url, metadata, gaps, places, vector_set)
+        source_file, root, source_url, metadata, gaps, places, vector_set)
     SELECT d.collection_id, d.document_id, (
             SELECT max(o.version) FROM document_change o WHERE o.collection_id = $1
                 AND o.document_id = d.document_id AND o.version < $2 AND o.kind IN ('a', 'c')),
-        $2, $3, d.digest, d.title, d.source_file, d.source_url, d.metadata, d.gaps, d.places,
+        $2, $3, d.digest, d.title, d.source_file, d.root, d.source_url, d.metadata, d.gaps, d.places,
         n.vector_set
     FROM document_change x JOIN collection n ON n.id = x.collection_id
     JOIN document d ON d.collection_id = $1 AND d.document_id = x.document_id
@@ -86,14 +86,14 @@ JOIN sec_class s ON s.id = o.class_id AND {ALLOWED}
 _DOCUMENTS = f"""
 WITH visible AS MATERIALIZED ({_THEN}),
 d AS (
-    SELECT d.id, false AS former, d.document_id, v.class_id, d.digest, d.title, d.source_file, d.source_url,
-        d.metadata, d.gaps, d.places, d.chunks
+    SELECT d.id, false AS former, d.document_id, v.class_id, d.digest, d.title, d.source_file, d.root,
+        d.source_url, d.metadata, d.gaps, d.places, d.chunks
     FROM visible v JOIN document d ON d.collection_id = $4 AND d.document_id = v.document_id
     WHERE NOT EXISTS (SELECT FROM document_change x WHERE x.collection_id = $4
         AND x.document_id = d.document_id AND x.version > $5 AND x.kind IN ('a', 'c'))
     UNION ALL
-    SELECT f.id, true, f.document_id, v.class_id, f.digest, f.title, f.source_file, f.source_url,
-        f.metadata, f.gaps, f.places, (SELECT count(*)::int FROM former_chunk c WHERE c.document = f.id)
+    SELECT f.id, true, f.document_id, v.class_id, f.digest, f.title, f.source_file, f.root,
+        f.source_url, f.metadata, f.gaps, f.places, (SELECT count(*)::int FROM former_chunk c WHERE c.document = f.id)
     FROM visible v JOIN former_document f ON f.collection_id = $4 AND f.document_id = v.document_id
     WHERE f.valid_from <= $5 AND $5 < f.valid_to
 )
@@ -207,6 +207,7 @@ def _document(row: Any, chunks: Sequence[Any], dimension: int) -> EmbeddedDocume
         ),
         title=row["title"],
         source_file=row["source_file"],
+        root=row["root"],
         source_url=row["source_url"],
         tags=DocumentTags(tuple(row["own_acl"]), tuple(row["own_labels"]), row["own_clearance"]),
         metadata=msgspec.json.decode(row["metadata"]),

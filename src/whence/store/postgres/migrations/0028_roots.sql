@@ -32,6 +32,7 @@ CREATE INDEX source_file_unread ON source_file (collection, path) WHERE state <>
 
 -- Empty for documents of former versions, until their file is found again.
 ALTER TABLE document ADD COLUMN root text COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE former_document ADD COLUMN root text COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE document ADD COLUMN date text NOT NULL DEFAULT '';
 ALTER TABLE document ADD COLUMN encoding text NOT NULL DEFAULT '';
 ALTER TABLE document ADD COLUMN left_out jsonb NOT NULL DEFAULT '{}';
