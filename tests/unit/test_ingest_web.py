@@ -145,7 +145,7 @@ def test_notes_of_markdown_have_several_forms() -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("<table><tr><th>Item<th>Rule<tr><td>Laptop<td><p>Ask.</p><p>Wait</p><tr><td>Phone<td><ul><li>a<li>b</ul></table>",
+        ("<table><tr><th>Item<th>Rule<tr><td>Laptop<td><p>Ask.</p><p>Wait</p><tr><td>Phone<td><ul>\n<li>a\n</li>\n<li>b</li></ul></table>",
          "| Item | Rule |\n|---|---|\n| Laptop | Ask. Wait |\n| Phone | a; b |"),
         ("<table><tr><td>a<td><p>b</p><p>c</p><tr><td>d<td>e</table>", "| a | b c |\n| d | e |"),
         ("<table><caption>Sales in 1,000</caption><thead><tr><th rowspan=2>Region<th colspan=2>2023<tr><th>Q1<th>Q2</thead><tbody><tr><th scope=row>North<td>1<td>2<tr><th scope=row>South<td colspan=2>none</table>",
@@ -172,6 +172,9 @@ def test_tables_stay_rows(source: str, expected: str) -> None:
         ("<p>By <math><mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mi>b</mi></mfrac></math>.", "By (a + 1)/b."),
         ("<p>By <math><msup><mi>x</mi><mn>2</mn></msup></math>.", "By x^2."),
         ("<p>By <math><semantics><mi>x</mi><annotation encoding='application/x-tex'>x_1</annotation></semantics></math>.", "By x_1."),
+        ("<p>By <span><span style='display:none'><math><semantics><mi>x</mi><annotation encoding='application/x-tex'>{\\displaystyle x_1}</annotation></semantics></math></span><img class=mwe-math-fallback-image-inline src=x alt='x_1'></span>.", "By x_1."),
+        ("<p>By <math alttext='not available'><mi>x</mi></math>.", "By x."),
+        ("<p>By <span class=MathJax_Preview>x</span><script type='math/tex'>x_1</script>.", "By x_1."),
         ("<pre>a = 1<br>b = 2</pre>", "```\na = 1\nb = 2\n```"),
         ("<pre><code><div>a</div><div>b</div></code></pre>", "```\na\nb\n```"),
         ("<address>Mill Lane 3<br>Aston</address>", "Mill Lane 3\nAston"),

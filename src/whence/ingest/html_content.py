@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 #: Elements without content; buttons are no text, what they show is.
-_NO_CONTENT = "script, style, canvas, button, datalist, dialog:not([open])"
+_NO_CONTENT = "script:not([type^='math/tex']), style, canvas, button, datalist, dialog:not([open])"
 #: Parts of generated pages that are no text: links to headings and sources, line numbers, contents, buttons.
 _TOOLS = (
     "a.headerlink, a.anchor-link, a.hash-link, a.header-anchor, a.anchorjs-link, a.heading-anchor, .viewcode-link,"

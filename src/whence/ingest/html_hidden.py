@@ -83,7 +83,7 @@ def remove_hidden(root: LexborNode, rules: Rules) -> Counter[str]:
     kinds = {node.mem_id: HIDDEN for node in hidden} | {node.mem_id: STRUCK for node in struck}
     for node in outermost([*hidden, *struck]):
         kind = kinds[node.mem_id]
-        if has_words(node) and node.css_first("math") is None and not _is_sign(node):
+        if has_words(node) and not _is_sign(node):
             left_out[kind] += 1
         node.decompose()
     for node in outermost(root.css(_NEVER_SHOWN)):

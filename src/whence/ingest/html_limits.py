@@ -21,11 +21,11 @@ _MAX_ATTRIBUTES = 1000
 #: A tag with its attributes; comments and what is no markup are passed over.
 _WHOLE_TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(script|style)\b.*?(?:</\1|\Z)"
-    r"""|<[a-z][^\s/>]*+((?:[\s/]*+[^\s/>=]=?+[^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?)?)*+)""",
+    r"""|<[a-z][^\s/>]*+((?:[\s/]*+(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?)?)*+)""",
     re.IGNORECASE | re.DOTALL,
 )
 _ATTRIBUTE = re.compile(
-    r"""[^\s/>=]=?+[^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?)?"""
+    r"""(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?)?"""
 )
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9-]*)", re.IGNORECASE)
 #: Elements that need no closing tag.

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 #: What scripts draw from a formula that stands beside it.
 _DRAWN = (
-    ".katex-html, .MathJax, .MathJax_Preview, .MathJax_Display, .MathJax_SVG, .MJX_Assistive_MathML"
+    ".katex-html, .mwe-math-fallback-image-inline, .mwe-math-fallback-image-display"
+    ", .MathJax, .MathJax_Preview, .MathJax_Display, .MathJax_SVG, .MJX_Assistive_MathML"
 )
 _TEX = "annotation[encoding='application/x-tex'], annotation[encoding='TeX'], annotation[encoding='LaTeX']"
 _TEX_SCRIPT = "script[type^='math/tex']"
@@ -32,9 +33,9 @@ def write_formulas(root: LexborNode) -> None:
             if node.css_first("math") is None or scripts:
                 node.decompose()
     for script in root.css(_TEX_SCRIPT):
-        script.replace_with(f" {script.text()} ")
+        script.replace_with(script.text())
     for math in outermost(root.css("math")):
-        math.replace_with(_formula(math))
+        _around(math).replace_with(_formula(math))
 
 
 def without_display_style(tex: str) -> str:
@@ -47,10 +48,20 @@ def without_display_style(tex: str) -> str:
     return found[1].strip() if found else tex
 
 
+def _around(math: LexborNode) -> LexborNode:
+    """Return the element that contains nothing but a formula: often hidden, beside a picture of it."""
+    outer, words = math, words_of(math)
+    parent = math.parent
+    while parent is not None and parent.tag == "span" and words_of(parent) == words:
+        outer, parent = parent, parent.parent
+    return outer
+
+
 def _formula(math: LexborNode) -> str:
     stated = math.css_first(_TEX)
-    tex = words_of(stated) if stated is not None else attribute(math, "alttext")
-    return without_display_style(tex) if tex else collapse_spaces(_linear(math, 0))
+    if stated is not None and words_of(stated):
+        return without_display_style(words_of(stated))
+    return collapse_spaces(_linear(math, 0)) or attribute(math, "alttext")
 
 
 def _linear(node: LexborNode, depth: int) -> str:
@@ -91,7 +102,8 @@ _ROWS = {
 
 def _row(tag: str, parts: list[str]) -> str:
     before, between, behind = _ROWS.get(tag, ("", "", ""))
-    words = before + between.join(parts) + behind
+    kept = filter(None, parts) if between else parts
+    words = before + between.join(kept) + behind
     return f" {words} " if tag == "mo" and words in _SPACED else words
 
 

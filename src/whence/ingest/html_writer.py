@@ -70,6 +70,8 @@ _BOXES = frozenset(
 )
 #: Quotes as TeX and manual pages write them.
 _TEX_QUOTES = re.compile(r"``([^`\n]{1,80}?)''")
+#: White space that is no line break.
+_SPACES = " \t\r\n"
 #: What stands between items of a list and cells of a table that are in a line.
 _SEPARATORS = {"li": "; ", "tr": "; ", "dd": ": ", "td": ", ", "th": ", "}
 #: Blocks in code that are a line each.
@@ -382,7 +384,9 @@ def _joined(nodes: Iterable[LexborNode], *, has_code: bool = True) -> str:
         if after_code and not is_text and piece.startswith("`"):
             pieces[-1], piece = pieces[-1][:-1], piece[1:]
         if node.tag in _SEPARATORS and piece.strip():
-            pieces[-1] = pieces[-1].rstrip(" ")
+            while len(pieces) > 1 and not pieces[-1].strip(_SPACES):
+                pieces.pop()
+            pieces[-1] = pieces[-1].rstrip(_SPACES)
             pieces.append(_separator(pieces, _SEPARATORS[node.tag]))
         if piece:
             pieces.append(piece)
