@@ -105,7 +105,14 @@ def office_file(
         core: Elements of the properties of the file.
     """
     folder, _, name = main.rpartition("/")
+    kind = (
+        "wordprocessingml.document" if content.startswith("<w:") else "presentationml.presentation"
+    )
     files: dict[str, str | bytes] = {
+        "[Content_Types].xml": (
+            f'<Types xmlns="{_SCHEMAS}package/2006/content-types"><Override PartName="/{main}"'
+            f' ContentType="application/vnd.openxmlformats-officedocument.{kind}.main+xml"/></Types>'
+        ),
         "_rels/.rels": relations(main=f"officeDocument {main}"),
         main: content,
         f"{folder}/_rels/{name}.rels": relations(**links),

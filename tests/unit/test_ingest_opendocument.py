@@ -166,7 +166,7 @@ def test_title_and_date_are_those_of_the_file() -> None:
     meta = "<dc:title>House rules</dc:title><meta:creation-date>2019-01-01T08:00:00</meta:creation-date><dc:date>2021-07-04T10:00:00</dc:date>"
     document = parsed(odf_file("text", p("x"), meta=meta))
 
-    assert (document.title, document.date) == ("House rules", "2021-07-04")
+    assert (document.title, document.date) == ("House rules", "2021-07-04T10:00:00")
 
 
 @pytest.mark.parametrize(

@@ -309,13 +309,19 @@ def test_title_and_date_are_those_of_the_file() -> None:
     stated = with_core(
         "<dc:title>Rules of the house</dc:title><dcterms:modified>2021-07-04T10:00:00Z</dcterms:modified>"
     )
-    assert (stated.title, stated.date) == ("Rules of the house", "2021-07-04")
+    assert (stated.title, stated.date) == ("Rules of the house", "2021-07-04T10:00:00Z")
     assert (
         with_core(
             "<dc:title>Document1</dc:title><dcterms:created>2020-02-30</dcterms:created>"
         ).title
         == "Scope"
     )
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.txt"])
+def test_the_main_part_may_have_any_name(name: str) -> None:
+    """What a file is and which part is read is what the file states, not its name or a usual path."""
+    assert parsed(word_file(words("Text."), main="parts/text.xml"), name).text == "Text."
 
 
 @pytest.mark.parametrize(

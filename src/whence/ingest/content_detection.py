@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Final
 
 from whence.ingest.decoding import decode_text, has_controls
@@ -82,12 +82,18 @@ _MAIL_FIELD = re.compile(
 )
 _FIELD_LINE = re.compile(rb"[!-9;-~]+:|[ \t]")
 _LEAST_MAIL_FIELDS = 3
-#: Formats in zip files, by the name of a part that each has.
-_ZIP_PARTS = (
-    (re.compile(r"word/document\d*\.xml"), ".docx"),
-    (re.compile(r"xl/workbook\.(?:xml|bin)"), ".xlsx"),
-    (re.compile(r"ppt/presentation\.xml"), ".pptx"),
+#: Formats in zip files, by the type of their main part whatever its name, or by its usual name.
+_TYPES_PART = "[Content_Types].xml"
+_MAIN_PARTS = (
+    (re.compile(rb"(?:wordprocessingml|ms-word)\.[\w.]*main\+xml"), "word/document.xml", ".docx"),
+    (re.compile(rb"(?:spreadsheetml|ms-excel)\.[\w.]*\.main[+\"]"), "xl/workbook.xml", ".xlsx"),
+    (
+        re.compile(rb"(?:presentationml|ms-powerpoint)\.[\w.]*main\+xml"),
+        "ppt/presentation.xml",
+        ".pptx",
+    ),
 )
+_MOST_TYPES = 2**20
 #: Formats in zip files, by their part `mimetype`.
 _ZIP_TYPES = {
     b"application/vnd.oasis.opendocument.text": ".odt",
@@ -220,20 +226,17 @@ def _format_of_zip(data: bytes) -> str:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = archive.namelist()
+            is_small = _TYPES_PART in names and archive.getinfo(_TYPES_PART).file_size < _MOST_TYPES
+            types = archive.read(_TYPES_PART) if is_small else b""
             if "mimetype" in names and archive.getinfo("mimetype").file_size < HEAD_BYTES:
                 kind = archive.read("mimetype").strip().removesuffix(b"-template")
                 if kind in _ZIP_TYPES:
                     return _ZIP_TYPES[kind]
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RuntimeError, KeyError):
         return ""
-    return _format_of_parts(names)
-
-
-def _format_of_parts(names: Sequence[str]) -> str:
-    for pattern, suffix in _ZIP_PARTS:
-        if any(pattern.fullmatch(name) for name in names):
-            return suffix
-    return ""
+    found = (suffix for kind, _, suffix in _MAIN_PARTS if kind.search(types))
+    usual = (suffix for _, name, suffix in _MAIN_PARTS if name in names)
+    return next(found, next(usual, ""))
 
 
 def _format_of_compound(data: bytes) -> str:

@@ -12,8 +12,9 @@ from xml.etree.ElementTree import Element
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import build_document, first_heading
+from whence.ingest.document_dates import iso_date
 from whence.ingest.loaders.base import Loader
-from whence.ingest.office.archive import OfficeArchive, counted, iso_date, telling_title
+from whence.ingest.office.archive import OfficeArchive, counted, telling_title
 from whence.ingest.office.odf_styles import DRAW, OFFICE, PRESENTATION, TEXT, OdfStyles
 from whence.ingest.office.odf_text import OdfText
 from whence.ingest.sources import SourceFile

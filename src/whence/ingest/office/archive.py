@@ -8,12 +8,12 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from datetime import date
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
+from whence.ingest.document_dates import iso_date
 from whence.schema.errors import BadInput, error_text
 
 #: Largest unpacked size of the parts that are read, in bytes.
@@ -47,27 +47,13 @@ _STRICT = {
         )
     },
 }
-_MAIN_KINDS = {
-    "wordprocessingml": ".docx",
-    "ms-word": ".docx",
-    "presentationml": ".pptx",
-    "ms-powerpoint": ".pptx",
-    "spreadsheetml": ".xlsx",
-    "ms-excel": ".xlsx",
-}
-_ODF_KIND = re.compile(
-    r"application/vnd\.oasis\.opendocument\.(text|presentation|spreadsheet)(?:-\w+)*"
-)
-_ODF_SUFFIXES = {"text": ".odt", "presentation": ".odp", "spreadsheet": ".ods"}
-#: Parts of a program's own choosing that stand where a title would.
+#: What programs write where a title would stand.
 _NO_TITLE = re.compile(
     r"(?:untitled|title|document|presentation|word document|powerpoint presentation|slide)?[\s\d_-]*"
     r"|microsoft (?:word|powerpoint)\b.*|\w*[- ]?powerpoint[- ]?\w*|.*\.(?:docx?|dotx?|rtf|odt|odp|pptx?|pdf|tmp)",
     re.IGNORECASE,
 )
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DECLARATIONS = re.compile(rb"<!DOCTYPE[^>\[]*\[")
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 class Relation(NamedTuple):
@@ -226,56 +212,6 @@ def telling_title(title: str) -> str:
     line = " ".join(title.split())
     says_nothing = _NO_TITLE.fullmatch(line) or not any(map(str.isalpha, line))
     return "" if says_nothing else line
-
-
-def iso_date(stamp: str) -> str:
-    """Return the day of a time stamp in ISO 8601, or nothing if there is none.
-
-    >>> iso_date("2024-03-01T10:00:00Z"), iso_date("2024-13-01")
-    ('2024-03-01', '')
-    """
-    found = _DATE.match(stamp.strip())
-    try:
-        return date.fromisoformat(found[0]).isoformat() if found else ""
-    except ValueError:
-        return ""
-
-
-def kind_of_archive(data: bytes) -> str:
-    """Return the suffix of the format of an archive, such as `.docx`, by what its parts say.
-
-    Empty for other archives.
-
-    Raises:
-        BadInput: It cannot be opened.
-    """
-    archive = OfficeArchive(data, "archive")
-    if "mimetype" in archive:
-        found = _ODF_KIND.match(archive.read("mimetype")[:200].decode("latin-1"))
-        return _ODF_SUFFIXES[found[1]] if found else ""
-    try:
-        main = archive.main_part()
-    except BadInput:
-        return ""
-    types = archive.optional_xml("[Content_Types].xml")
-    stated = {
-        each.get("PartName", "").lstrip("/").lower(): each.get("ContentType", "")
-        for each in (types if types is not None else ())
-    }
-    kind = stated.get(main.lower(), "")
-    named = (suffix for word, suffix in _MAIN_KINDS.items() if word in kind)
-    folders = {"word": ".docx", "ppt": ".pptx", "xl": ".xlsx"}
-    return next(named, folders.get(main.partition("/")[0], ""))
-
-
-def refuse_encrypted(data: bytes) -> None:
-    """Refuse an encrypted Office file, which is no archive but a container of another kind.
-
-    Raises:
-        BadInput: It is one.
-    """
-    if data.startswith(_OLE) and "EncryptedPackage".encode("utf-16-le") in data:
-        raise BadInput("is protected by a password")
 
 
 def counted(archive: OfficeArchive, counts: Counter[str]) -> dict[str, int]:

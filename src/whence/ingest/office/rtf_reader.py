@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from whence.ingest.office.archive import iso_date
+from whence.ingest.document_dates import iso_date
 from whence.ingest.office.rtf_flow import RtfFlow
 from whence.ingest.office.runs import HIDDEN, STRUCK
 from whence.ingest.office.symbols import in_font, is_symbol_font
