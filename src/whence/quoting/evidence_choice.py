@@ -80,6 +80,8 @@ _NEWS, _POINTER, _ECHO, _DEPTH = 0.09, 0.3, 0.47, 0.00018
 _KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
 #: Weight of the row of a table that is asked for by its name. Chosen by hand.
 _ROW = 0.15
+#: Part of the doubt that goes when a question names a cell by its row and its column. Chosen by hand.
+_CELL = 0.35
 #: Weight of a definition where the whole question is the name that it defines. Chosen by hand.
 _ALONE = 0.2
 #: Weight of a sentence that defines what the question asks about. Chosen by hand: few questions do.
@@ -246,9 +248,10 @@ def _weigh(
                 said = span.terms | span.above
                 share = overlap(question.terms, said, question.weights, question.default)
                 order[place] += _ROW * share
-                # Its first cell and the header of a column name all that a cell is about.
+                # Row and column name what a cell is about, unless other words make it another thing.
                 if cells.names_a_cell:
-                    scores[place] = round((1 + scores[place]) / 2, 6)
+                    rest = 1 - scores[place]
+                    scores[place] = round(scores[place] + _CELL * rest * share**2, 6)
         weighed.append((scores, order))
     return weighed
 
