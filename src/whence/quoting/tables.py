@@ -244,6 +244,24 @@ def _is_row(line: str) -> bool:
     return _ROW.match(line) is not None
 
 
+def header_for(question: str, words: Words, above: str) -> str:
+    """Return the header of a table with the line below it; empty when it has none.
+
+    Of a table whose file marks no header the first row is one if the question names a column by it.
+
+    Args:
+        question: The question.
+        words: Reads both.
+        above: Header or first row of the table.
+    """
+    if (header := header_of(above)) or "\n" in above:
+        return header
+    cells = [_terms(words, above[slice(*cell)]) for row in read_rows(above) for cell in row.cells]
+    if not _named_columns(frozenset(words.of_question(question)), cells):
+        return ""
+    return f"{above}\n|{'---|' * len(cells)}"
+
+
 def header_of(text: str) -> str:
     """Return the header of the first table of a text with the line below it; empty when it has none."""
     lines = text.split("\n")
