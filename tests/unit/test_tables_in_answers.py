@@ -414,3 +414,18 @@ def test_a_trace_has_every_place() -> None:
         (found,) = read_trace(triples).citations
 
         assert found.location == location
+
+
+async def test_the_first_row_is_a_header_when_the_question_names_a_column_by_it() -> None:
+    """Many files mark no header; a first row that the question does not speak of is no header."""
+    rows = (
+        "| Tool | Day rate | Deposit |\n| Saw | 35 euro | 200 euro |\n| Ladder | 8 euro | 40 euro |"
+    )
+    text = f"{rows}\n" + "\n".join(f"| Item {n} | {n} euro | {n} euro |" for n in range(10, 40))
+    named = await written(request_of("What is the deposit for the ladder?", passage("", text)))
+    other = await written(request_of("What is said of the ladder?", passage("", text)))
+
+    row = "| Ladder | 8 euro | 40 euro |"
+    assert named.text == f"| Tool | Day rate | Deposit |\n|---|---|---|\n{row}\n[1]"
+    assert [named.quotes[0].text[slice(*one)] for one in named.quotes[0].highlights] == ["40 euro"]
+    assert other.text == f"{row}\n[1]"

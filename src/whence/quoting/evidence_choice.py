@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from math import exp
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,7 +39,7 @@ from whence.quoting.identifiers import (
     names_value,
     neighbours_in_path,
 )
-from whence.quoting.tables import row_in_words
+from whence.quoting.tables import AskedCells, row_in_words
 from whence.quoting.units import UnitKind
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.text.normalization import fold
@@ -80,6 +80,8 @@ _NEWS, _POINTER, _ECHO, _DEPTH = 0.09, 0.3, 0.47, 0.00018
 _KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
 #: Weight of the row of a table that is asked for by its name. Chosen by hand.
 _ROW = 0.15
+#: Part of the doubt that goes when a question names a cell by its row and its column. Chosen by hand.
+_CELL = 0.35
 #: Weight of a definition where the whole question is the name that it defines. Chosen by hand.
 _ALONE = 0.2
 #: Weight of a sentence that defines what the question asks about. Chosen by hand: few questions do.
@@ -170,13 +172,15 @@ async def choose_evidence(
         what = " and ".join(f"`{one}`" for one in named)
         reason = f"None of the {len(request.documents)} best passages names {what}."
         return Choice((), 0, 0.0, FLOOR, reason)
+    rows = asked_rows(split_questions(request.query), found, words)
     examined = await examine(request.query, spans, words, embedder, reader)
-    asked_for = asked_rows(split_questions(request.query), spans, words)
-    rows = [one for one in spans if _key(one) in asked_for]
     vectors = examined.reading.vectors if examined.reading else None
     best: list[tuple[float, int]] = []
     picked: list[list[_Picked]] = []
+    strength: defaultdict[tuple[int, int, int], float] = defaultdict(float)
     for scores, order in _weigh(examined, request, rows):
+        for span, value in zip(examined.spans, order, strict=True):
+            strength[span.key] = max(value, strength[span.key])
         chosen = _pick(examined.spans, order, vectors)
         nearest = max(range(len(scores)), key=lambda i: (scores[i], -i))
         best.append((scores[nearest], examined.spans[nearest].document))
@@ -184,7 +188,8 @@ async def choose_evidence(
             picked.append(chosen)
     score, document = max(best, key=lambda pair: pair[0])
     reason = f"The best passage scores {score:.2f}; an answer needs {FLOOR:.2f}."
-    chosen_spans = _within_words(picked, examined.spans, spans, rows)
+    table_rows = [one for one in spans if one.key in rows]
+    chosen_spans = _within_words(picked, examined.spans, spans, table_rows, strength)
     return Choice(chosen_spans, document, score, FLOOR, reason)
 
 
@@ -228,7 +233,7 @@ async def examine(
 
 
 def _weigh(
-    found: Examined, request: WriteRequest, rows: Sequence[Span] = ()
+    found: Examined, request: WriteRequest, rows: Mapping[tuple[int, int, int], AskedCells]
 ) -> list[tuple[list[float], list[float]]]:
     """Return score and order of each span, for each question in one; `rows` are the rows that it asks for."""
     weighed = []
@@ -237,11 +242,16 @@ def _weigh(
         nearness = _nearness(question, found.spans, found.reading, row)
         alike = found.reading.cosines[row] if found.reading else [0.0] * len(found.spans)
         order = _order(question, found.spans, nearness, alike, request)
-        asked = {_key(one) for one in rows}
-        order = [
-            value + _ROW * (_key(span) in asked)
-            for span, value in zip(found.spans, order, strict=True)
-        ]
+        for place, span in enumerate(found.spans):
+            cells = rows.get(span.key)
+            if cells is not None:
+                said = span.terms | span.above
+                share = overlap(question.terms, said, question.weights, question.default)
+                order[place] += _ROW * share
+                # Row and column name what a cell is about, unless other words make it another thing.
+                if cells.names_a_cell:
+                    rest = 1 - scores[place]
+                    scores[place] = round(scores[place] + _CELL * rest * share**2, 6)
         weighed.append((scores, order))
     return weighed
 
@@ -275,9 +285,9 @@ async def weigh_document(
     """
     asked = read_question(request.query, _texts_of(request))
     words = words_of(request.query, request.documents)
-    everything = [
-        one for one in all_spans(request, words) if _names_what_is_asked(asked, one, request)
-    ]
+    spans = all_spans(request, words)
+    rows = asked_rows(split_questions(request.query), spans, words)
+    everything = [one for one in spans if _names_what_is_asked(asked, one, request)]
     found = await examine(request.query, everything, words, embedder, reader)
     if all(one.document != document for one in found.spans):
         own = [one for one in everything if one.document == document]
@@ -286,7 +296,7 @@ async def weigh_document(
     if not places:
         return None
     best = []
-    for scores, _ in _weigh(found, request):
+    for scores, _ in _weigh(found, request, rows):
         first = max(places, key=lambda i: (scores[i], -i))
         best.append((scores[first], found.spans[first].text))
     score, sentence = max(best, key=lambda pair: pair[0])
@@ -302,6 +312,7 @@ def _within_words(
     spans: Sequence[Span],
     everything: Sequence[Span],
     rows: Sequence[Span],
+    strength: Mapping[tuple[int, int, int], float],
 ) -> tuple[Span, ...]:
     """Return the best span of each part of the question, then others while a reader wants to read them.
 
@@ -312,7 +323,7 @@ def _within_words(
     for rank, found in enumerate(zip_longest(*parts)):
         for one in filter(None, found):
             allowed = _LONG if one.sure < _LIKELY else _SHORT
-            for quoted in _quotable(spans[one.place], everything, rows):
+            for quoted in _quotable(spans[one.place], everything, rows, strength):
                 count = sum(_words_shown(span, kept) for span in quoted)
                 fits = rank == 0 or words + count <= allowed
                 if fits and not any(overlaps(span, other) for span in quoted for other in kept):
@@ -326,22 +337,32 @@ def _within_words(
 
 
 def _quotable(
-    one: Span, everything: Sequence[Span], rows: Sequence[Span]
+    one: Span,
+    everything: Sequence[Span],
+    rows: Sequence[Span],
+    strength: Mapping[tuple[int, int, int], float],
 ) -> Sequence[tuple[Span, ...]]:
-    """Return what may be quoted for a span, the best first."""
+    """Return what may be quoted for a span, the best first.
+
+    A section with a table gives way to the row that is asked for when nothing in it comes nearer.
+    """
     asked = tuple(
         row
         for row in rows
         if row.document == one.document
         and (overlaps(row, one) or row.unit.context == one.unit.context)
     )
+    if asked and one.unit.kind == "section":
+        inside = (
+            strength.get(other.key, 0.0)
+            for other in everything
+            if overlaps(other, one) and other.key != one.key and not overlaps(other, asked[0])
+        )
+        if strength.get(asked[0].key, 0.0) > max(inside, default=0.0):
+            return (asked,)
     if asked and one.unit.kind in ("row", "table"):
         return (asked,)
     return (whole_around(everything, one),), (one,)
-
-
-def _key(span: Span) -> tuple[int, int, int]:
-    return span.document, span.unit.start, span.unit.end
 
 
 def _words_shown(span: Span, before: Sequence[Span]) -> int:

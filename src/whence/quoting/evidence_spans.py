@@ -43,6 +43,11 @@ class Span(NamedTuple):
     """What is known of its document beside the text: its id, version and date."""
 
     @property
+    def key(self) -> tuple[int, int, int]:
+        """Passage, start and end."""
+        return self.document, self.unit.start, self.unit.end
+
+    @property
     def scopes(self) -> tuple[str, ...]:
         """The text, then what stands above it, the nearest first."""
         return (self.text, *reversed(self.unit.context), self.section)

@@ -10,7 +10,7 @@ from whence.models.protocols import Embedder, SpanReading, WritePiece, WriteRequ
 from whence.quoting.asked import value_spans
 from whence.quoting.evidence_choice import Support, choose_evidence, weigh_document
 from whence.quoting.evidence_spans import Span
-from whence.quoting.tables import asked_cells, header_of, read_rows
+from whence.quoting.tables import asked_cells, header_for, header_of, read_rows
 from whence.quoting.units import FENCE_LINE, begins_in_code
 from whence.schema.prompt import PromptResult, Quote, Shortfall
 from whence.text.overlap import (
@@ -83,7 +83,7 @@ class ExtractiveWriter:
                 )
                 for one in spans
             ]
-            pieces = list(_pieces(spans)) or [NOTHING_FOUND]
+            pieces = list(_pieces(spans, request.query, words)) or [NOTHING_FOUND]
             score = choice.score if choice else None
             if choice and not spans:
                 best = choice.document + 1
@@ -109,10 +109,10 @@ class ExtractiveWriter:
         """Do nothing: the caller closes the embedder."""
 
 
-def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:
+def _pieces(spans: tuple[Span, ...], question: str, words: Words) -> Iterator[str]:
     """Yield each span under the path of its headings; a path that the span before had is not repeated."""
     before = ""
-    for number, (span, text) in enumerate(_shown(spans)):
+    for number, (span, text) in enumerate(_shown(spans, question, words)):
         path = _path(span)
         lines = [path, ""] if path and path != before else []
         before = path
@@ -123,12 +123,14 @@ def _pieces(spans: tuple[Span, ...]) -> Iterator[str]:
         yield ("\n\n" if number else "") + "\n".join(lines)
 
 
-def _shown(spans: Sequence[Span]) -> Iterator[tuple[Span, str]]:
+def _shown(spans: Sequence[Span], question: str, words: Words) -> Iterator[tuple[Span, str]]:
     """Yield each span with its text as it is shown: rows below their header, those of one table together."""
     place = 0
     while place < len(spans):
         span = spans[place]
-        header = header_of(span.unit.context[-1]) if _is_table(span) and span.unit.context else ""
+        header = ""
+        if _is_table(span) and span.unit.context:
+            header = header_for(question, words, span.unit.context[-1])
         lines = [header, _dedented(span)] if header else [_dedented(span)]
         place += 1
         while header and place < len(spans) and _continues(span, spans[place]):
@@ -233,7 +235,7 @@ def _highlights(question: str, words: Words, span: Span) -> Iterator[tuple[int, 
 
 def _asked_cells(question: str, words: Words, span: Span) -> Iterator[tuple[int, int]]:
     """Yield the offsets of the cells that a question asks for; of their row when it names no column."""
-    above = header_of(span.unit.context[-1]) if span.unit.context else ""
+    above = header_for(question, words, span.unit.context[-1]) if span.unit.context else ""
     header = above or header_of(span.text)
     rows = read_rows(span.text)[0 if above or not header else 1 :]
     named = [header[slice(*cell)] for row in read_rows(header)[:1] for cell in row.cells]

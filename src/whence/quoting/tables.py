@@ -14,10 +14,12 @@ from itertools import accumulate, dropwhile, takewhile, zip_longest
 from typing import NamedTuple
 
 from whence.quoting.answer_kinds import holds_kind
+from whence.text.normalization import fold
 from whence.text.overlap import Words, inverse_document_frequencies, overlap, words_of
 from whence.text.question_words import asked_kind
 from whence.text.spans import Span
 
+_WORD = re.compile(r"\w+")
 _LINE = re.compile(r"[^\n]+")
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
 #: The line below a header.
@@ -30,8 +32,10 @@ _LABEL = 1.0
 
 #: Most rows that answer a question together.
 _MOST_ROWS = 5
-#: Least letters of a beginning that stands for a word.
-_BEGINNING = 4
+#: Least letters with which two forms of a word begin, and their least share of the longer one.
+_BEGINNING, _BEGINNING_SHARE = 4, 0.6
+#: A time of day, a date or the like, which is one word of a table.
+_JOINED_NUMBER = re.compile(r"\d+(?:[.:,/-]\d+)+")
 
 
 class Row(NamedTuple):
@@ -90,6 +94,8 @@ class AskedCells(NamedTuple):
     """Rows that have all that any row has of the question, which others have not; empty when many have."""
     columns: tuple[int, ...]
     """Columns after the first whose header the question names; empty when it names none, or all alike."""
+    names_a_cell: bool
+    """Whether the question has all words of the row's first cell, and some of the column's header."""
 
 
 def asked_cells(
@@ -103,25 +109,32 @@ def asked_cells(
         header: Texts of the header's cells; empty without a header.
         rows: Texts of the cells of the other rows.
     """
-    wanted = frozenset(words.of_question(question))
-    named = [frozenset(words.of_text(cell)) for cell in header]
+    wanted = frozenset((*words.of_question(question), *_JOINED_NUMBER.findall(question)))
+    named = [_terms(words, cell) for cell in header]
     columns = _named_columns(wanted, named)
-    of_rows = [
-        (frozenset(words.of_text(" ".join(row[:1]))), frozenset(words.of_text(" ".join(row))))
-        for row in rows
-    ]
+    of_rows = [(_terms(words, " ".join(row[:1])), _terms(words, " ".join(row))) for row in rows]
     found = _named_rows(wanted, of_rows)
+    names_a_cell = False
+    if len(found) == 1 and columns and (label := of_rows[found[0]][0]):
+        # Stems of two languages differ where the words are the same.
+        said = set(_WORD.findall(fold(rows[found[0]][0])))
+        names_a_cell = label <= wanted or said <= set(_WORD.findall(fold(question)))
     if len(rows) == 1:
         found = (0,)
+    if len(header) == 2:
+        columns = (1,)
     if not columns and len(found) == 1 and asked_kind(question, words.asked) == "date":
         dates = [holds_kind("date", cell, question, words.language) for cell in rows[found[0]]]
         columns = tuple(at for at, is_date in enumerate(dates) if at and is_date)
-    return AskedCells(found, columns if len(columns) < max(2, len(header) - 1) else ())
+    columns = columns if len(columns) < max(2, len(header) - 1) else ()
+    return AskedCells(found, columns, names_a_cell)
+
+
+def _terms(words: Words, text: str) -> frozenset[str]:
+    return frozenset((*words.of_text(text), *_JOINED_NUMBER.findall(text)))
 
 
 def _named_columns(wanted: frozenset[str], named: Sequence[frozenset[str]]) -> tuple[int, ...]:
-    if len(named) == 2:
-        return (1,)
     weights = inverse_document_frequencies(named)
     for alike in (_same, _begin_alike):
         known = [
@@ -139,9 +152,11 @@ def _same(one: str, other: str) -> bool:
 
 
 def _begin_alike(one: str, other: str) -> bool:
-    """Return whether one word is the beginning of the other: `weigh` asks for `Weight`."""
-    short, long = sorted((one, other), key=len)
-    return len(short) >= _BEGINNING and long.startswith(short)
+    """Return whether two words have most of their letters in common: `weigh` asks for `Weight`."""
+    shared = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    )
+    return shared >= max(_BEGINNING, _BEGINNING_SHARE * max(len(one), len(other)))
 
 
 def _named_rows(
@@ -227,6 +242,24 @@ def header_above(lead: str, text: str, quote: str) -> str:
 
 def _is_row(line: str) -> bool:
     return _ROW.match(line) is not None
+
+
+def header_for(question: str, words: Words, above: str) -> str:
+    """Return the header of a table with the line below it; empty when it has none.
+
+    Of a table whose file marks no header the first row is one if the question names a column by it.
+
+    Args:
+        question: The question.
+        words: Reads both.
+        above: Header or first row of the table.
+    """
+    if (header := header_of(above)) or "\n" in above:
+        return header
+    cells = [_terms(words, above[slice(*cell)]) for row in read_rows(above) for cell in row.cells]
+    if not _named_columns(frozenset(words.of_question(question)), cells):
+        return ""
+    return f"{above}\n|{'---|' * len(cells)}"
 
 
 def header_of(text: str) -> str:
