@@ -286,7 +286,7 @@ class _TextReader:
         self._drawing, self._crop = drawing, crop
         self.groups: dict[int, list[Piece]] = {}
         self.hidden = 0
-        self._was_hidden = False
+        self._hidden_at: int | None = None
         self._fonts: dict[Any, tuple[bool, bool]] = {}
         self._styles: dict[int, _Style] = {}
 
@@ -354,10 +354,11 @@ class _TextReader:
             # Fonts of drawn letters have sizes that say nothing.
             size = height
         if not self._is_visible(style, size, box, run.owner):
-            self.hidden += not self._was_hidden
-            self._was_hidden = True
+            # A passage is what is hidden in a line.
+            self.hidden += self._hidden_at != round(box.bottom)
+            self._hidden_at = round(box.bottom)
             return
-        self._was_hidden = False
+        self._hidden_at = None
         base = self._base(run.start, style.angle) if style.angle >= 0 else box.bottom + DESCENT * size  # fmt: skip
         pieces = self.groups.setdefault(style.angle, [])
         for text, begin, stop in _split_leaders(words):
