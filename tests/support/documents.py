@@ -26,14 +26,14 @@ def make_pdf(pages: Sequence[Sequence[Line]], *, title: str = "") -> bytes:
     ]
     for number, lines in enumerate(pages):
         content = "\n".join(
-            f"BT /F1 {size} Tf 72 {y} Td ({_escaped(words)}) Tj ET" for size, y, words in lines
+            f"BT /F1 {size} Tf 72 {y} Td ({escape_pdf(words)}) Tj ET" for size, y, words in lines
         ).encode("latin-1")
         objects.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R"
             f" /Resources << /Font << /F1 {font} 0 R >> >> >>".encode()
         )
         objects.append(b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content))
-    objects.append(f"<< /Title ({_escaped(title)}) >>".encode("latin-1"))
+    objects.append(f"<< /Title ({escape_pdf(title)}) >>".encode("latin-1"))
     return pdf_file(objects)
 
 
@@ -54,7 +54,8 @@ def pdf_file(objects: Sequence[bytes]) -> bytes:
     return out.getvalue()
 
 
-def _escaped(words: str) -> str:
+def escape_pdf(words: str) -> str:
+    """Return words as they stand in a string of a PDF."""
     return words.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
 
 

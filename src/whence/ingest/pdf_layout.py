@@ -28,11 +28,12 @@ _COLUMN_FILL = 0.6
 
 BULLET_SIGN = re.compile(r"[\u2022\u2023\u25aa\u25a0\u25a1\u25cf\u25cb\u25e6\u2043\uf0b7\uf0a7\u2013\u2014*-]")  # fmt: skip
 _MARK = re.compile(
-    rf"{BULLET_SIGN.pattern}|\(?(?:\d{{1,3}}|[A-Za-z]|[ivxlIVXL]{{1,6}})[.)]|\d{{1,2}}(?:\.\d{{1,3}}){{1,4}}\.?"
+    rf"{BULLET_SIGN.pattern}|\[[ x]\]|\(?(?:\d{{1,3}}|[A-Za-z]|[ivxlIVXL]{{1,6}})[.)]|\d{{1,2}}(?:\.\d{{1,3}}){{1,4}}\.?"
 )
 CURRENCY = re.compile(r"[$\u00a2-\u00a5\u20a0-\u20cf\ufdfc]|[A-Z]{1,2}[$\u00a3]|[A-Z]{3}")
 _SUFFIX = re.compile(r"[%\u2030)\]]{1,3}|\)\s*%|%\s*\)|x|bps|pp|pts?\.?|[*\u2020\u2021]{1,3}")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_DOT = re.compile(r"\.|\u00b7|_")
 _DASHES = re.compile(r"[-\u2010-\u2015\u2212]+")
 
 
@@ -160,7 +161,7 @@ def segments_of(
     leads = False
     led: set[int] = set()
     for piece in row:
-        if piece.is_leader or (piece.text in ".\u00b7_" and _dots_around(row, piece)):
+        if is_leader(row, piece):
             leads = True
             continue
         is_new = not parts or leads or _is_apart(parts[-1][-1], piece, piece.left - edge, keep)
@@ -196,13 +197,18 @@ def marks_of_notes(rows: Iterable[Sequence[Piece]]) -> set[str]:
     }
 
 
-def _dots_around(row: Sequence[Piece], piece: Piece) -> bool:
-    """Whether a piece is one of many dots with spaces."""
-    near = [
-        one for one in row
-        if one.text == piece.text and abs(one.left - piece.left) < 3.5 * piece.size
-    ]  # fmt: skip
-    return len(near) >= 4
+def is_leader(row: Sequence[Piece], piece: Piece) -> bool:
+    """Whether a piece of a line is dots that lead to the next cell, or one of many such dots with spaces."""
+    if piece.is_leader:
+        return True
+    if not _DOT.fullmatch(piece.text):
+        return False
+    near = (
+        one
+        for one in row
+        if _DOT.fullmatch(one.text) and abs(one.left - piece.left) < 3.5 * piece.size
+    )
+    return sum(1 for _ in near) >= 4
 
 
 def _is_apart(last: Piece, piece: Piece, gap: float, keep: bool) -> bool:
@@ -337,25 +343,30 @@ def _zones(
 
 def _are_columns(left: Sequence[Segment], right: Sequence[Segment]) -> bool:
     """Whether two groups of segments are columns of text, not of a table."""
-    if not (_is_text(left) and _is_text(right)):
+    fills = [_fill(left), _fill(right)]
+    if min(fills) < _COLUMN_FILL and not (min(fills) >= 0.5 * _COLUMN_FILL and _are_apart(left, right)):  # fmt: skip
         return False
     return not _share_breaks(left, right)
 
 
-def _is_text(side: Sequence[Segment]) -> bool:
+def _are_apart(left: Sequence[Segment], right: Sequence[Segment]) -> bool:
+    """Whether the lines of two groups stand at heights of their own."""
+    bases = [each.base for each in left]
+    same = sum(any(abs(each.base - base) < 0.1 * each.size for base in bases) for each in right)
+    return same < 0.4 * min(len(left), len(right))
+
+
+def _fill(side: Sequence[Segment]) -> float:
+    """Return the share of its width that most lines of a column of text fill; 0 if it is not text."""
     numbers = sum(each.is_number for each in side)
-    if numbers > 0.25 * len(side):
-        return False
-    low, high = min(each.left for each in side), max(each.right for each in side)
     rows = _rows(side)
+    if numbers > 0.25 * len(side) or len(rows) < _COLUMN_LINES:
+        return 0.0
+    low, high = min(each.left for each in side), max(each.right for each in side)
     widths = sorted((row[-1].right - row[0].left) / max(1.0, high - low) for row in rows)
     letters = sorted(sum(len(each.text) for each in row) for row in rows)
-    middle = len(rows) // 2
-    return (
-        len(rows) >= _COLUMN_LINES
-        and widths[middle] >= _COLUMN_FILL
-        and letters[middle] >= _COLUMN_LETTERS
-    )
+    most = len(rows) * 3 // 5
+    return widths[most] if letters[most] >= _COLUMN_LETTERS else 0.0
 
 
 def _share_breaks(left: Sequence[Segment], right: Sequence[Segment]) -> bool:

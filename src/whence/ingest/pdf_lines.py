@@ -93,14 +93,20 @@ def _stand_in(table: Table) -> Segment:
 
 
 def _with_names(row: list[Segment]) -> list[Segment]:
-    """Write the names of fields before their values where no other text of the line says what they are."""
-    if not any(piece.field for each in row for piece in each.pieces):
+    """Write the names of fields before their values where no text beside them says what they are."""
+    pieces = [piece for each in row for piece in each.pieces]
+    if not any(piece.field for piece in pieces):
         return row
-    fields = [piece for each in row for piece in each.pieces if piece.field]
-    if any(piece for each in row for piece in each.pieces if not piece.field and any(map(str.isalpha, piece.text))):  # fmt: skip
-        return row
-    for piece in fields:
-        piece.text = f"{piece.field}: {piece.text}"
+    has_label = False
+    for at, piece in enumerate(pieces):
+        if not piece.field:
+            has_label = has_label or any(map(str.isalpha, piece.text))
+            continue
+        after = pieces[at + 1] if at + 1 < len(pieces) else None
+        is_box = piece.text in ("[x]", "[ ]") and after is not None and not after.field
+        if not has_label and not is_box:
+            piece.text = f"{piece.field}: {piece.text}"
+        has_label = has_label and piece.text in ("[x]", "[ ]")
     return [Segment(each.pieces) for each in row]
 
 

@@ -37,7 +37,9 @@ DESCENT, ASCENT = 0.22, 0.78
 _MAX_OBJECTS = 20_000
 _MAX_RULES = 4_000
 _MAX_SEGMENTS = 2_000
-_MAX_FILLS = 500
+_MAX_FILLS = 2_000
+#: Filled areas are kept by bands of so many points.
+_BAND, _MAX_BAND = 24.0, 300
 _MAX_DEPTH = 5
 #: A drawn line is at most so thick, in points.
 _THICK = 2.5
@@ -188,10 +190,22 @@ class _Drawing:
 
     def __init__(self) -> None:
         self.rules: list[Box] = []
-        self.fills: list[_Painted] = []
+        self.fills = 0
         self.pictures: list[Box] = []
         self.orders: dict[int, int] = {}
         self.count = 0
+        self._bands: dict[int, list[_Painted]] = {}
+
+    def fill(self, painted: _Painted) -> None:
+        """Add an area."""
+        self.fills += 1
+        low, high = (round(edge / _BAND) for edge in (painted.box.bottom, painted.box.top))
+        for band in range(max(low, -_MAX_BAND), min(high, _MAX_BAND) + 1):
+            self._bands.setdefault(band, []).append(painted)
+
+    def fills_at(self, x: float, y: float) -> list[_Painted]:
+        """Return the areas that hold a point, in the order in which they were drawn."""
+        return [one for one in self._bands.get(round(y / _BAND), ()) if _holds(one.box, x, y)]
 
 
 def read_page(
@@ -286,7 +300,7 @@ class _TextReader:
         self._drawing, self._crop = drawing, crop
         self.groups: dict[int, list[Piece]] = {}
         self.hidden = 0
-        self._was_hidden = False
+        self._hidden_at: int | None = None
         self._fonts: dict[Any, tuple[bool, bool]] = {}
         self._styles: dict[int, _Style] = {}
 
@@ -354,10 +368,11 @@ class _TextReader:
             # Fonts of drawn letters have sizes that say nothing.
             size = height
         if not self._is_visible(style, size, box, run.owner):
-            self.hidden += not self._was_hidden
-            self._was_hidden = True
+            # A passage is what is hidden in a line.
+            self.hidden += self._hidden_at != round(box.bottom)
+            self._hidden_at = round(box.bottom)
             return
-        self._was_hidden = False
+        self._hidden_at = None
         base = self._base(run.start, style.angle) if style.angle >= 0 else box.bottom + DESCENT * size  # fmt: skip
         pieces = self.groups.setdefault(style.angle, [])
         for text, begin, stop in _split_leaders(words):
@@ -435,9 +450,7 @@ class _TextReader:
         ground = (255, 255, 255)
         is_painted = any(_holds(picture, x, y) for picture in drawing.pictures)
         slack = 0.2 * size
-        for fill in drawing.fills:
-            if not _holds(fill.box, x, y):
-                continue
+        for fill in drawing.fills_at(x, y):
             if not fill.is_plain:
                 is_painted = True
             elif order < 0 or fill.order < order:
@@ -546,7 +559,7 @@ def _draw(raw: Any, items: Iterator[Any], drawing: _Drawing, matrix: _Matrix, de
                 drawing.pictures.append(box)
         elif kind == raw.FPDF_PAGEOBJ_SHADING:
             if box := _bounds(raw, item, matrix):
-                drawing.fills.append(_Painted(box, drawing.count, (0, 0, 0), False))
+                drawing.fill(_Painted(box, drawing.count, (0, 0, 0), False))
         elif kind == raw.FPDF_PAGEOBJ_FORM and depth < _MAX_DEPTH:
             inner = raw.FS_MATRIX()
             raw.FPDFPageObj_GetMatrix(item, inner)
@@ -599,13 +612,13 @@ def _draw_path(raw: Any, item: Any, drawing: _Drawing, matrix: _Matrix) -> None:
             drawing.rules.append(box)
         return
     segments = raw.FPDFPath_CountSegments(item)
-    if fill.value and len(drawing.fills) < _MAX_FILLS:
+    if fill.value and drawing.fills < _MAX_FILLS:
         red, green, blue, alpha = c_uint(), c_uint(), c_uint(), c_uint()
         raw.FPDFPageObj_GetFillColor(item, red, green, blue, alpha)
         colour = (red.value, green.value, blue.value)
         is_plain = segments <= 6 and alpha.value == 255 and not raw.FPDFPageObj_HasTransparency(item)  # fmt: skip
         if alpha.value:
-            drawing.fills.append(_Painted(box, drawing.count, colour, is_plain))
+            drawing.fill(_Painted(box, drawing.count, colour, is_plain))
     if stroke.value and segments <= _MAX_SEGMENTS:
         own = raw.FS_MATRIX()
         raw.FPDFPageObj_GetMatrix(item, own)

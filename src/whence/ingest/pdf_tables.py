@@ -8,7 +8,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from whence.ingest.pdf_layout import CURRENCY, Row, Segment, rows_of
+from whence.ingest.pdf_layout import (
+    CURRENCY,
+    Row,
+    Segment,
+    is_leader,
+    is_number,
+    rows_of,
+    segments_of,
+)
 from whence.ingest.pdf_pieces import Box, PageText, Piece
 
 #: Lines that meet within so many points touch.
@@ -158,7 +166,7 @@ def _read_grid(
         row = max(at for at, edge in enumerate(ys[:-1]) if edge >= y)
         cells.setdefault(owner[row, column], []).append(piece)
     texts = {key: _lines(own, notes) for key, own in cells.items()}
-    if not _is_table(texts):
+    if not _is_table(texts) or _has_columns(cells.values()):
         return None, pieces
     table = _grid_table(texts, owner, xs, ys, box, page)
     if max(len(cell) for row in table.rows for cell in row) > _MAX_CELL:
@@ -188,7 +196,19 @@ def _joined_cells(
 
 def _lines(pieces: list[Piece], notes: Collection[str]) -> list[Segment]:
     """Return the lines of a cell."""
-    return [Segment(row, notes) for row in rows_of(pieces)]
+    rows = ([each for each in row if not is_leader(row, each)] for row in rows_of(pieces))
+    return [Segment(row, notes) for row in rows if row]
+
+
+def _has_columns(cells: Iterable[list[Piece]]) -> bool:
+    """Whether the cells of a grid have columns of numbers themselves, between which no lines are drawn."""
+    several = whole = 0
+    for pieces in cells:
+        for row in rows_of(pieces):
+            numbers = sum(each.is_number for each in segments_of(row))
+            several += numbers > 1
+            whole += numbers > 0
+    return several > 2 and several > _MIN_NUMBERS * whole
 
 
 def _is_table(texts: dict[tuple[int, int], list[Segment]]) -> bool:
@@ -294,8 +314,6 @@ def tidy(cell: str) -> str:
 
 def is_value(text: str) -> bool:
     """Whether the text of a cell is a number, not a year or a date that heads a column."""
-    from whence.ingest.pdf_layout import is_number
-
     return is_number(text) and not YEAR.fullmatch(text)
 
 
@@ -360,8 +378,16 @@ def _run_end(rows: Sequence[Row], at: int) -> int:
         if _bottom(above) - _top(row) > _MAX_ROW_GAP * size:
             break
         if len(row) == 1:
-            labels += 1
             one = row[0]
+            if (
+                _bottom(above) - _top(row) < 0.5 * size
+                and not one.is_number
+                and any(one.left < right and left < one.right for left, right in spans)
+            ):
+                # The next line of a cell.
+                end = index + 1 if end == index else end
+                continue
+            labels += 1
             is_label = one.left < edge and (one.right <= edge + one.size or len(one.text) <= 60)
             if labels > _MAX_LABELS or not is_label:
                 break

@@ -18,6 +18,8 @@ HEADING_SIZE = 1.15
 _MAX_HEADING_LENGTH = 150
 #: If a larger share of the text has the size of a heading, size does not indicate headings; nor does bold.
 MAX_HEADING_SHARE = 0.3
+#: A text of fewer characters may have more headings than text.
+_SHORT = 600
 #: A line of bold letters is a heading up to this share of the width of the text, and so many words.
 _MAX_BOLD_WIDTH, _MAX_BOLD_WORDS = 0.8, 14
 #: Largest space between two lines of one paragraph, in line heights: at least, and beyond the usual one.
@@ -248,6 +250,11 @@ class PdfWriter:
             return False
         if last.bottom - line.top > self._leading * max(last.height, line.height):
             return False
+        first = paragraph[0]
+        hangs = len(paragraph) > 1 and paragraph[1].left > first.left + 0.3 * first.height
+        if hangs and _BULLET.match(first.text) and line.left < first.left + 0.3 * first.height:
+            # What stands to the left of the lines of an item does not belong to it.
+            return False
         return not (is_end and line.left > last.left + _INDENT * line.height)
 
     def _join(self, lines: Sequence[Line]) -> str:
@@ -300,7 +307,8 @@ def heading_levels(sizes: Counter[float], lines: Sequence[Line]) -> dict[float, 
         return {}
     body = body_size(sizes)
     tall = sorted((height for height in own if height >= HEADING_SIZE * body), reverse=True)
-    if sum(own[height] for height in tall) > MAX_HEADING_SHARE * own.total():
+    most = MAX_HEADING_SHARE if own.total() > _SHORT else 2 * MAX_HEADING_SHARE
+    if sum(own[height] for height in tall) > most * max(own.total(), sizes.total()):
         return {}
     return {height: min(level, 6) for level, height in enumerate(tall, 1)}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import (
@@ -32,6 +34,9 @@ from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder, collapse_spaces
 from whence.schema.errors import BadInput
 
+if TYPE_CHECKING:
+    from pypdfium2 import PdfDocument, PdfFormEnv
+
 #: PDFium is not thread-safe.
 _PDFIUM = threading.Lock()
 
@@ -51,8 +56,10 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
     Cost: fifty to a hundred pages a second.
     """
     with _PDFIUM:
-        properties, pages = _read_pages(data)
+        properties, pages, damaged = _read_pages(data)
     empty = sum(not page.letters and page.pictures > 0 for page in pages)
+    if not pages:
+        raise BadInput("is not a readable PDF: all pages are damaged")
     if not any(page.letters for page in pages):
         raise BadInput(f"has {len(pages):,} pages without text (scanned?): run OCR on it first")
     left_out = {
@@ -61,6 +68,7 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
         "hidden passages": sum(page.hidden for page in pages),
         "struck passages": sum(page.struck for page in pages),
         "pages without text": empty,
+        "parts": damaged,
     }
     text = TextBuilder()
     _write(pages, text)
@@ -92,28 +100,46 @@ def _write(pages: Sequence[Page], text: TextBuilder) -> None:
     PdfWriter(text, continued_tables(items), sizes).write()
 
 
-def _read_pages(data: bytes) -> tuple[Mapping[str, str], list[Page]]:
+def _read_pages(data: bytes) -> tuple[Mapping[str, str], list[Page], int]:
+    """Return the properties of a document, its pages, and how many pages are damaged."""
     from pypdfium2 import PdfDocument, PdfiumError
 
     try:
         with closing(PdfDocument(data)) as document:
-            document.init_forms()
+            form = _form(document)
             pages: list[Page] = []
-            length = 0
+            length = damaged = 0
             for number in range(1, len(document) + 1):
-                with closing(document[number - 1]) as page:
-                    notes = read_notes(page, document.formenv)
+                try:
+                    page = document[number - 1]
+                except PdfiumError:
+                    damaged += 1
+                    continue
+                with closing(page):
+                    notes = read_notes(page, form)
                     found = read_page(page, number, notes.pieces, notes.strikes)
                 pages.append(found._replace(remarks=notes.remarks))
                 length += found.letters
                 # The tree of pages may name one page thousands of times.
                 if length > MAX_TEXT:
                     raise BadInput(f"has more than {MAX_TEXT:,} characters of text; split it")
-            return document.get_metadata_dict(), pages
+            return document.get_metadata_dict(), pages, damaged
     except PdfiumError as error:
         if "password" in str(error).lower():
             raise BadInput("is protected by a password") from error
         raise BadInput(f"is not a readable PDF: {collapse_spaces(str(error))}") from error
+
+
+def _form(document: PdfDocument) -> PdfFormEnv | None:
+    """Return the form of a document, if it has one."""
+    from pypdfium2 import raw
+
+    if document.get_formtype() == raw.FORMTYPE_NONE:
+        return None
+    # PDFium reads the plain fields of a form of the kind that it does not support; its warning says no more.
+    logging.getLogger("pypdfium2").setLevel(logging.ERROR)
+    document.init_forms()
+    return document.formenv
 
 
 def _title(properties: Mapping[str, str]) -> str:
