@@ -70,6 +70,10 @@ def find_files(
     Names that begin with `.` or `~$`, `Thumbs.db`, `node_modules` and `__pycache__` are ignored. Links to
     files are followed; links to folders are skipped, so there are no loops. Memory holds the names of one
     folder per level.
+
+    Args:
+        root: A file or a folder.
+        suffixes: Those of the files that are read. With `ANY_TEXT` other files are found by their content.
     """
     if root.is_dir():
         yield from _walk(os.fspath(root), "", suffixes)
@@ -138,6 +142,8 @@ def _source(
     path: str, document_id: str, suffix: str, suffixes: Collection[str]
 ) -> SourceFile | LoadFailure | Skipped:
     if suffix == ANY_TEXT or suffix not in suffixes:
+        if ANY_TEXT not in suffixes:
+            return Skipped(path=display_path(path), reason="unknown file format")
         try:
             suffix = _suffix_by_content(path, suffix, suffixes)
         except (BadInput, OSError) as error:
