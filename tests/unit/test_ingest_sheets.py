@@ -137,9 +137,8 @@ def test_a_title_above_a_table_is_its_caption() -> None:
     book, sheet = sheet_of()
     sheet["B2"], sheet["B3"] = "Budget of the harbour office", "in thousand euro"
     sheet.merge_cells("B2:D2")
-    for row, cells in enumerate(
-        [["Region", "Plan", "Actual"], ["North", 1, 2], ["South", 5, 6.5]], 5
-    ):
+    rows: list[list[Any]] = [["Region", "Plan", "Actual"], ["North", 1, 2], ["South", 5, 6.5]]
+    for row, cells in enumerate(rows, 5):
         for column, value in enumerate(cells, 2):
             sheet.cell(row, column, value)
     document = parsed("a.xlsx", saved(book))
@@ -283,15 +282,14 @@ def test_rows_that_a_filter_hides_are_read() -> None:
 
 def test_formulas_have_the_value_that_was_stored() -> None:
     """No formula is run: one without a stored value is counted."""
-    book, sheet = sheet_of(["Item", "Price"], ["Bolt", "=1+1"], ["Nut", 2])
+    book, _ = sheet_of(["Item", "Price"], ["Bolt", "=1+1"], ["Nut", 2])
     stored = changed(
         saved(book), lambda _, part: part.replace(b"<f>1+1</f><v />", b"<f>1+1</f><v>2.50</v>")
     )
 
     assert parsed("a.xlsx", saved(book)).left_out == {"formulas without a value": 1}
     assert "| Bolt | 2.5 |" in parsed("a.xlsx", stored).text
-    assert load_workbook(io.BytesIO(stored), data_only=True).active["B2"].value == 2.5
-    assert sheet["B2"].value == "=1+1"
+    assert load_workbook(io.BytesIO(stored), data_only=True)["Plan"]["B2"].value == 2.5
 
 
 def test_a_table_that_the_author_declared_is_one() -> None:
