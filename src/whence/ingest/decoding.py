@@ -64,6 +64,8 @@ _ASCII_PAIR = re.compile(rb"[\n -~]{2}")
 _MAX_ASCII_PAIRS = 0.6
 #: Zero bytes at one parity for each at the other, from which bytes are UTF-16.
 _PARITY = 20
+#: Share of characters of UTF-32 whose upper two bytes are zero.
+_MOSTLY = 0.9
 UNDECODABLE = "undecodable bytes"
 
 
@@ -233,14 +235,15 @@ def _decode_damaged(data: bytes) -> DecodedText:
 def _decode_wide(data: bytes, given: str) -> DecodedText:
     """Return the text of bytes with zeros: UTF-16 or UTF-32, or it is none."""
     sample = data[: _SAMPLE_BYTES // 4 * 4]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    zeros = [sample[at::4].count(0) for at in range(4)]
+    even, odd = zeros[0] + zeros[2], zeros[1] + zeros[3]
     if 2 * len(_ASCII_PAIR.findall(sample)) > _MAX_ASCII_PAIRS * len(sample):
         raise _nul_error(data)
+    most = _MOSTLY * len(sample) / 4
     names = [
         given if given.startswith(("utf-16", "utf-32")) else "",
-        # The highest byte of four is always zero, the next one nearly always.
-        "utf-32-le" if not len(data) % 4 and sample[3::4].count(0) == len(sample[3::4]) else "",
-        "utf-32-be" if not len(data) % 4 and sample[::4].count(0) == len(sample[::4]) else "",
+        "utf-32-le" if min(zeros[2:]) >= most and not len(data) % 4 else "",
+        "utf-32-be" if min(zeros[:2]) >= most and not len(data) % 4 else "",
         "utf-16-le" if odd > _PARITY * even else "",
         "utf-16-be" if even > _PARITY * odd else "",
     ]

@@ -88,7 +88,7 @@ def find_files(
 
     Args:
         root: A folder or file.
-        suffixes: Of the formats that are read.
+        suffixes: Of the formats that are read. With `ANY_TEXT` other files are found by their content.
         catalogue: Knows the roots of a collection.
         exclude: Patterns of files to leave out; None also ignores the files with patterns that folders have.
         only: What is looked at of a folder; None for all of it.
@@ -218,6 +218,8 @@ class _Walk:
         root, document_id = self._owner(written)
         suffix = suffix_of(written)
         if suffix == ANY_TEXT or suffix not in self._suffixes:
+            if ANY_TEXT not in self._suffixes:
+                return self._skipped(path, written, "unknown file format")
             try:
                 suffix = _suffix_by_content(path, suffix, self._suffixes)
             except BadInput as error:

@@ -252,7 +252,7 @@ def _decoded(value: str) -> str:
         decode_text(piece, declared=charset or "").text if isinstance(piece, bytes) else piece
         for piece, charset in pieces
     )
-    return "".join(words)
+    return "".join(words) or value
 
 
 def _date(value: str) -> str:
@@ -306,14 +306,19 @@ def _messages(path: str, limit: int) -> Iterator[bytes]:
         while line := stream.readline(2**20):
             if is_blank and line.startswith(_FROM_LINE):
                 if lines:
-                    yield _ESCAPED_FROM.sub(rb"\1", b"".join(lines))
+                    yield _joined(lines)
                 lines, size = [], 0
             elif size <= limit:
                 lines.append(line)
                 size += len(line)
             is_blank = not line.strip()
-    if b"".join(lines).strip():
-        yield _ESCAPED_FROM.sub(rb"\1", b"".join(lines))
+    if any(line.strip() for line in lines):
+        yield _joined(lines)
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    """Return a message without the blank line that parts it from the next one, which the last has not."""
+    return _ESCAPED_FROM.sub(rb"\1", b"".join(lines)).rstrip(b"\r\n")
 
 
 def _message_name(data: bytes) -> str:

@@ -54,6 +54,8 @@ _CERTAIN = frozenset({"directive", "target", "role", "fields"})
 #: It has a blank line before it; a line of backticks below a title underlines that.
 _MARKDOWN_FENCE = re.compile(r"(?:\A|\n[ \t]*\n)```(?!`)[\w+-]*[ \t]*\n")
 _SAMPLE = 200_000
+#: Fewest words of a line of prose, on average.
+_LEAST_WORDS = 4
 #: Kinds of files in which line ends mean something.
 _LINE_SUFFIXES = (
     *(".log", ".conf", ".cfg", ".cnf", ".ini", ".properties", ".env", ".service", ".tf"),
@@ -89,10 +91,15 @@ def load_any_text(file: SourceFile, data: bytes) -> ParsedDocument:
     if has_controls(decoded.text):
         raise BadInput("is not text: it is full of control characters")
     paragraphs = list(_paragraphs(decoded.text[:_SAMPLE], 0))
-    prose = sum(len(each.lines) for each in paragraphs if _is_prose(each.lines))
+    prose = sum(len(each.lines) for each in paragraphs if _has_sentences(each.lines))
     if 2 * prose > sum(len(each.lines) for each in paragraphs):
         return load_text(file, data)
     return load_lines(file, data)
+
+
+def _has_sentences(lines: Sequence[str]) -> bool:
+    words = sum(len(line.split()) for line in lines)
+    return words >= _LEAST_WORDS * len(lines) and _is_prose(lines)
 
 
 def load_lines(file: SourceFile, data: bytes) -> ParsedDocument:

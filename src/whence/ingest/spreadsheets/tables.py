@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -20,6 +21,10 @@ _MAX_HEADER = 4
 _SAMPLE_ROWS = 50
 #: A column of longer cells is text, not a table.
 _PARAGRAPH = 60
+#: Share of the cells of a column that are of one kind.
+_ONE_KIND = 0.75
+#: Longest text that stands for a missing number.
+_MAX_SIGN = 4
 #: Empty rows inside a table whose rows go on below them.
 _MAX_GAP = 2
 #: Most lines of a title, and most characters of one.
@@ -142,12 +147,11 @@ def _may_be_header(row: Sequence[Cell | None]) -> bool:
 
 def _recurs(rows: Sequence[Sequence[Cell | None]]) -> bool:
     """Return whether a text of the first row stands in its column again, but for a header that is repeated."""
-    first = [cell.text if cell else "" for cell in rows[0]]
+    first = [cell.text if cell and not cell.source[0] else "" for cell in rows[0]]
     for row in rows[1:_SAMPLE_ROWS]:
         texts = [cell.text if cell else "" for cell in row]
-        if texts != first and any(
-            text and text == other for text, other in zip(first, texts, strict=False)
-        ):
+        same = [text == other for text, other in zip(first, texts, strict=False) if text]
+        if any(same) and not all(same):
             return True
     return False
 
@@ -172,15 +176,18 @@ def _is_form(rows: Sequence[Sequence[Cell | None]]) -> bool:
     names = [row[0].text for row in rows if row[0]]
     if all(name.rstrip().endswith((":", "\uff1a")) for name in names):
         return True
-    values = [row[1] for row in rows if row[1]]
-    first, below = values[:1], values[1:]
-    # The values of one column are of one kind, but for its name.
-    is_mixed = len({value.kind for value in below}) > 1 or (
-        bool(first) and first[0].kind != "text" and len({value.kind for value in values}) > 1
-    )
+    # The values of one column are of one kind, but for its name and short signs such as `n/a`.
+    values = [row[1] for row in rows if row[1] and not _is_sign(row[1])]
+    below = Counter(value.kind for value in values[1:])
+    is_mixed = bool(below) and max(below.values()) < _ONE_KIND * below.total()
+    is_mixed |= len(below) > 0 and values[0].kind != "text" and values[0].kind not in below
     has_numbers = any(row[0] and (row[0].kind != "text" or _is_number(row[0].text)) for row in rows)
     bold_names = all(row[0] and row[0].bold and not (row[1] and row[1].bold) for row in rows)
     return len(set(names)) == len(names) and not has_numbers and (is_mixed or bold_names)
+
+
+def _is_sign(cell: Cell) -> bool:
+    return cell.kind == "text" and len(cell.text) <= _MAX_SIGN
 
 
 def _is_number(text: str) -> bool:
