@@ -61,7 +61,7 @@ class IngestProcessor(Processor):
         """
         store, collection, message_id = self._store, message.collection, context.message_id
         model = await store.collection_model(collection)
-        batch = DocumentBatch(message.documents)
+        batch = DocumentBatch(message.documents, vectors_later=message.vectors_later)
         if model is not None:
             ids = [document.document_id for document in batch.valid]
             batch.compare(await store.document_states(collection, ids))
@@ -98,7 +98,7 @@ class IngestProcessor(Processor):
             return model
         if model is None:
             first = text_to_embed(batch.changed[0].chunks[0])
-            model = await model_of_service(context, first)
+            model = message.model or await model_of_service(context, first)
             await self._store.ensure_collection(message.collection, model)
         documents = [
             EmbeddedDocument(draft=one, vectors=None, token_codes_wanted=message.token_vectors)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from whence.models.encoders import find_encoder
 from whence.retrieval.calibration import calibrate, not_served
 from whence.retrieval.fusion import (
     FUSIONS,
@@ -34,7 +35,6 @@ from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
     ModelMismatch,
-    ModelMissing,
     NotFound,
     Unavailable,
     WhenceError,
@@ -428,7 +428,7 @@ class SearchService:
             BadInput: Limit, threshold, vector or a filter is invalid, no visible document has a key of the
                 filters, or there are more than 100 queries.
             NotFound: The collection does not exist.
-            ModelMissing: Mode is `dense`, and the vector comes from another model than the collection's.
+            ModelMismatch: Mode is `dense`, and the vector comes from another model than the collection's.
             Unavailable: The store does not answer, or no retriever of a hybrid search does.
         """
         response = await self._answer(request, remaining_s)
@@ -496,7 +496,7 @@ class SearchService:
             other = await self._other_model(request.collection, request.model)
         if request.mode == "dense":
             if other is not None:
-                raise ModelMissing(other.message, hint=other.hint)
+                raise other
             ranking = await self.store.search_dense(
                 request.collection,
                 _vector(request),
@@ -641,10 +641,11 @@ class SearchService:
             )
         if stored == model:
             return None
+        known = find_encoder(stored.name)
+        install = f"`whence models install {known.name}` brings it, " if known else ""
         return ModelMismatch(
             f"collection {collection!r} was made with {_model_name(stored)}, which is not here, and the query"
-            f" with {_model_name(model)}; `whence reembed` makes vectors of an encoder that is here",
-            hint="run `whence reembed --embedder NAME`, or use the collection's own model (WHENCE_EMBEDDER)",
+            f" with {_model_name(model)}; {install}`whence reembed` makes vectors of an encoder that is here",
         )
 
     async def _model(self, collection: str) -> EmbeddingModel | None:
