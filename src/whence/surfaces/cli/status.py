@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
 
 from whence.broker.connect import in_process
+from whence.operations.watch import WatchState, watch_states
 from whence.surfaces.cli.options import ReaderAccess
 from whence.surfaces.cli.output import console, facts_table, note, plain_table, print_json, size
 from whence.surfaces.cli.session import as_json, run_with_engine, settings_of, start_logging
@@ -47,6 +50,7 @@ def status(
         return fleet, await _store(settings, access)
 
     fleet, (overview, collections, calibrations) = asyncio.run(collect())
+    watches = watch_states(Path(settings.home).expanduser())
     if as_json(context):
         stored = {
             "collections": len(collections),
@@ -62,11 +66,23 @@ def status(
             "notes": [_NO_BROKER] if fleet is None else fleet.notes,
         }
         stored |= msgspec.structs.asdict(overview)
-        print_json({"store": stored, "calibration": calibrations, **running})
+        print_json({"store": stored, "calibration": calibrations, "watches": watches, **running})
         return 0
     _print_store(overview, collections, calibrations)
+    _print_watches(watches)
     _print_fleet(fleet)
     return 0
+
+
+def _print_watches(watches: Sequence[WatchState]) -> None:
+    if not watches:
+        return
+    table = plain_table("watched for", "folder", "state", "last equal", ">changes")
+    for one in watches:
+        state = one.fault or ("watching" if one.is_running else "ended")
+        synced = (one.synced_at or "never")[:16].replace("T", " ")
+        table.add_values(one.collection, ", ".join(one.paths), state, synced, one.changes)
+    console().print(table)
 
 
 async def _fleet(settings: Settings, flow: str) -> FlowStatus:
