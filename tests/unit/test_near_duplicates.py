@@ -161,3 +161,25 @@ async def test_copies_count_where_that_is_asked_for() -> None:
     hits = await found(services, top_k=3, distinct=False)
     assert hits == [("c0-0", []), ("c0-1", []), ("c1-0", [])]
     assert services.limits == [3]
+
+
+def test_a_short_text_of_two_files_is_one_passage() -> None:
+    """The very same text under several names is found once; records of one file are listed each."""
+
+    def passage(number: int, file: str, text: str, root: str = "") -> Passage:
+        metadata = {"source_file": file, "root": root} if root else {"source_file": file}
+        return Passage(chunk_id=str(number), document_id=f"d{number}", text=text, metadata=metadata)
+
+    rows = [
+        passage(0, "a.md", "Park here."),
+        passage(1, "b.md", "Park  here.\n"),
+        passage(2, "b.md", "Park there."),
+        passage(3, "b.md", "Park there."),
+        passage(4, "b.md", "Park there.", root="other"),
+        passage(5, "", "Park here."),
+    ]
+
+    kept, originals = without_duplicates(rows, least_words=20)
+
+    assert [one.chunk_id for one in kept] == ["0", "2", "3", "5"]
+    assert originals == {"1": "0", "4": "2"}

@@ -72,15 +72,21 @@ def without_duplicates(
 
     Args:
         passages: Best first, each readable by the one reader that the search is for.
-        least_words: A passage of fewer words is always kept, as a short record may equal another.
+        least_words: A passage of fewer words is kept unless another file has the very same text: a short record
+            may equal another.
     """
     near = NearDuplicates()
+    short: dict[str, Passage] = {}
     compared: list[str] = []
     kept: list[Passage] = []
     originals: dict[str, str] = {}
     for passage in passages:
         if len(_WORD.findall(passage.text)) < least_words:
-            kept.append(passage)
+            first = short.setdefault(" ".join(passage.text.split()), passage)
+            if first is not passage and _of_two_files(first, passage):
+                originals[passage.chunk_id] = first.chunk_id
+            else:
+                kept.append(passage)
             continue
         number = near.original(passage.text)
         if number is None:
@@ -89,3 +95,9 @@ def without_duplicates(
         else:
             originals[passage.chunk_id] = compared[number]
     return kept, originals
+
+
+def _of_two_files(one: Passage, other: Passage) -> bool:
+    """Return whether two passages come from different files, which are known."""
+    files = [(each.metadata.get("root"), each.metadata.get("source_file")) for each in (one, other)]
+    return all(file[1] for file in files) and files[0] != files[1]

@@ -1,4 +1,4 @@
-"""`whence access explain` and `preview`: who sees a document, by which rule, and what other tags would change.
+"""`whence access`: rights of files before they are stored, who sees a document, what other tags would change.
 
 These commands open the database themselves, so they are for its owner; no server offers them.
 """
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.operations.owner import ExplainAccess
-from whence.schema.access import Access
+from whence.operations.rights_preview import PreviewRights
+from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput
 from whence.surfaces.cli.output import console, plain_table, print_json
 from whence.surfaces.cli.session import as_json, run_operation, run_with_engine
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from whence.flow.settings import Settings
     from whence.operations.access_report import AccessExplanation, AccessPreview, TagChange
-    from whence.schema.access import DocumentTags
     from whence.surfaces.python.engine import Engine
 
 #: Documents and answers printed; JSON lists all.
@@ -73,6 +73,25 @@ def _rights(access: Access) -> str:
     parts += [f"--label {label}" for label in sorted(access.labels)]
     parts += [f"--clearance {access.clearance}"] if access.clearance else []
     return " ".join(parts) or "no rights"
+
+
+def paths(context: typer.Context, asked: PreviewRights) -> int:
+    """Show the rights that files would have: by rules of folders, options, and what they state themselves.
+
+    Nothing is stored. `whence access explain` and `preview` are about stored documents.
+    """
+    found = run_operation(context, asked)
+    if as_json(context):
+        print_json({"files": found})
+        return 0
+    table = plain_table("file", "readers need", "rule", "note")
+    for one in found:
+        tags = DocumentTags(one.acl, one.labels, one.clearance)
+        needed = "" if one.document_id is None else _tags_text(tags)
+        note = f"not stored: {one.reason}" if one.document_id is None else ""
+        table.add_values(one.path, needed, one.rule, note)
+    console().print(table)
+    return 0
 
 
 def preview(

@@ -36,6 +36,8 @@ class Command(NamedTuple):
     """`module:function` by name, of a group."""
     help: str = ""
     """Help of a group without a function."""
+    bare: str = ""
+    """Member that is meant when a word is the name of none."""
     after: str = ""
     """Command that `whence --help` lists before it; without it the command comes last."""
 
@@ -105,11 +107,13 @@ _BUILT_IN: Mapping[str, Command] = {
     "access": _command(
         "",
         "Documents",
+        "whence access share/ --rights rights.toml",
         "whence access explain people/salaries.md --acl finance",
         "whence access preview people/salaries.md --acl board",
         "whence access preview --source people --acl staff",
-        members={"explain": "access:explain", "preview": "access:preview"},
-        help="Who sees a document, and what other tags would change.",
+        members={"explain": "access:explain", "preview": "access:preview", "paths": "access:paths"},
+        help="Who sees a document or file, and what other tags would change.",
+        bare="paths",
     ),
     "ask": _command(
         "ask:ask",
@@ -311,7 +315,7 @@ def _build(name: str, one: Command) -> Any:
     if not one.members:
         _add_command(app, name, one.function, **page)
         return get_command(app)
-    group = typer.Typer(no_args_is_help=not one.function)
+    group = typer.Typer(no_args_is_help=not one.function, cls=_group_class(one.bare))
     if one.function:
         own = with_common_options(_function(one.function))
         group.callback(invoke_without_command=True, help=_help_of(own))(own)
@@ -321,6 +325,24 @@ def _build(name: str, one: Command) -> Any:
         _add_command(group, member, place)
     app.add_typer(group, name=name, **page)
     return get_group(app).commands[name]
+
+
+def _group_class(bare: str) -> type[TyperGroup]:
+    """Return the class of a group that passes words to a member when they begin with no other's name."""
+
+    class Group(TyperGroup):
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            if bare and args and args[0] not in self.commands:
+                args = [bare, *args]
+            return super().resolve_command(ctx, args)
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            # An option may come before the first path.
+            if bare and args and args[0].startswith("--") and args[0] != "--help":
+                args = [bare, *args]
+            return super().parse_args(ctx, args)
+
+    return Group
 
 
 def _add_command(app: typer.Typer, name: str, place: str, **page: Any) -> None:
