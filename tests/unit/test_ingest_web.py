@@ -77,6 +77,7 @@ def test_hidden_text_is_left_out(name: str, source: str) -> None:
         "<body style='display:none'><p>Seen.",
         "<style>.tab { display: none } .tab.on { display: block }</style><p class='tab on'>Seen.",
         "<p style='font-size:em'>Seen.",
+        "<style>..x, #1, .x > { display: none }</style><p class=x>Seen.",
         "<div style='color:white'><p style='background:navy'>Seen.</div>",
     ],
 )

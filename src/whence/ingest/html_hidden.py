@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.ingest.html_nodes import (
@@ -114,8 +115,11 @@ def is_struck_style(style: str) -> bool:
 
 
 def _matching(root: LexborNode, selectors: Sequence[str]) -> Iterator[LexborNode]:
+    from selectolax.lexbor import SelectolaxError
+
     for selector in selectors:
-        yield from root.css(selector)
+        with suppress(SelectolaxError):
+            yield from root.css(selector)
 
 
 def _is_most(hidden: Sequence[LexborNode], root: LexborNode) -> bool:
