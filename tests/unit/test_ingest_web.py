@@ -75,6 +75,9 @@ def test_hidden_text_is_left_out(name: str, source: str) -> None:
         "<style>@media print { .x { display: none } }</style><p class=x>Seen.",
         "<p aria-hidden=true>Seen. <span aria-hidden=false></span>",
         "<body style='display:none'><p>Seen.",
+        "<style>.tab { display: none } .tab.on { display: block }</style><p class='tab on'>Seen.",
+        "<p style='font-size:em'>Seen.",
+        "<style>..x, #1, .x > { display: none }</style><p class=x>Seen.",
         "<div style='color:white'><p style='background:navy'>Seen.</div>",
     ],
 )
@@ -83,6 +86,17 @@ def test_what_a_reader_may_see_stays(source: str) -> None:
     text = source.replace("Seen.", "Seen on the page.")
 
     assert parsed("a.html", text).text == "Seen on the page."
+
+
+def test_a_page_that_hides_most_of_its_text_keeps_it() -> None:
+    """A script shows the parts of such a page one after another."""
+    sections = "".join(
+        f"<div style='display:none'><p>Part {at} {'of words ' * 20}</div>" for at in range(9)
+    )
+    document = parsed("a.html", f"<p>Seen.</p>{sections}")
+
+    assert "Part 8" in document.text
+    assert not document.left_out
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.ingest.html_nodes import (
+    BLOCKS,
     ancestors,
     attribute,
     classes,
@@ -23,7 +25,7 @@ STRUCK = "struck passages"
 HIDDEN = "hidden passages"
 _STRUCK_TAGS = "del, s, strike"
 _NEVER_SHOWN = "noscript, template"
-_NOTHING = re.compile(r"0*+\.?0*+(?:px|pt|r?em|%)?")
+_NOTHING = re.compile(r"(?:0++(?:\.0*+)?|\.0++)(?:px|pt|r?em|%)?")
 _OFF_SCREEN = re.compile(r"-\d{3,}(?:\.\d+)?(?:px|pt|r?em)?")
 _TEMPLATE_WORDS = re.compile(r">[^<>\w]*\w")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -31,6 +33,10 @@ _BRACKETS = re.compile("[{};]")
 _SELECTOR = re.compile(r"[\w\s.#>-]+")
 #: Characters of the style sheets of a page that are read, and selectors that are looked for.
 _MOST_STYLES, _MOST_SELECTORS = 2**20, 200
+#: Properties of which a rule may show what another one hides.
+_SHOWING = frozenset(["display", "visibility"])
+#: Characters of a long page.
+_LONG = 1000
 #: Classes of what a control of the page shows, and of boxes that a script opens.
 _PANEL = re.compile(
     r"(?:^|[\s_-])(?:tab|tabs|accordion|collapse|panel|pane|slide|carousel)(?:$|[\s_-])"
@@ -49,6 +55,7 @@ class Rules(NamedTuple):
 
     hidden: Sequence[str] = ()
     struck: Sequence[str] = ()
+    shown: Sequence[str] = ()
     controlled: frozenset[str] = frozenset()
 
 
@@ -57,8 +64,7 @@ NO_RULES = Rules()
 
 def read_rules(page: LexborHTMLParser) -> Rules:
     """Return the rules of a page, before its style sheets and buttons are removed."""
-    hidden, struck = _style_selectors(page)
-    return Rules(hidden, struck, _controlled_ids(page))
+    return _style_selectors(page)._replace(controlled=_controlled_ids(page))
 
 
 def remove_hidden(root: LexborNode, rules: Rules) -> Counter[str]:
@@ -68,7 +74,9 @@ def remove_hidden(root: LexborNode, rules: Rules) -> Counter[str]:
     such as the panel of a tab. Cost: linear in the page, and in the selectors of its hidden classes.
     """
     left_out: Counter[str] = Counter()
-    hidden = [*root.css("[hidden], [aria-hidden=true]"), *_matching(root, rules.hidden)]
+    shown = {node.mem_id for node in _matching(root, rules.shown)} if rules.hidden else set()
+    by_class = [node for node in _matching(root, rules.hidden) if node.mem_id not in shown]
+    hidden = [*root.css("[hidden], [aria-hidden=true]"), *by_class]
     struck = [*root.css(_STRUCK_TAGS), *_matching(root, rules.struck)]
     for node in root.css("[style]"):
         style = _declarations(attribute(node, "style"))
@@ -79,6 +87,8 @@ def remove_hidden(root: LexborNode, rules: Rules) -> Counter[str]:
         ):
             struck.append(node)
     hidden = [node for node in hidden if not _stays(node, root, rules.controlled)]
+    if _is_most(hidden, root):
+        hidden = [node for node in hidden if node.tag not in BLOCKS]
     struck = [node for node in struck if not _is_page(node, root)]
     kinds = {node.mem_id: HIDDEN for node in hidden} | {node.mem_id: STRUCK for node in struck}
     for node in outermost([*hidden, *struck]):
@@ -105,8 +115,17 @@ def is_struck_style(style: str) -> bool:
 
 
 def _matching(root: LexborNode, selectors: Sequence[str]) -> Iterator[LexborNode]:
+    from selectolax.lexbor import SelectolaxError
+
     for selector in selectors:
-        yield from root.css(selector)
+        with suppress(SelectolaxError):
+            yield from root.css(selector)
+
+
+def _is_most(hidden: Sequence[LexborNode], root: LexborNode) -> bool:
+    """Return whether hidden elements are most of a long page, which a script shows one after another."""
+    length = sum(len(words_of(node)) for node in outermost(hidden))
+    return length > _LONG and 2 * length > len(words_of(root))
 
 
 def _is_page(node: LexborNode, root: LexborNode) -> bool:
@@ -197,10 +216,11 @@ def _color(value: str) -> str:
     return "#ffffff" if bare in _WHITE_NAMES else bare
 
 
-def _style_selectors(page: LexborHTMLParser) -> tuple[list[str], list[str]]:
-    """Return the selectors of the page's style sheets that hide elements, and those that strike their text."""
+def _style_selectors(page: LexborHTMLParser) -> Rules:
+    """Return the selectors of the page's style sheets that hide elements, strike their text, or show them."""
     hidden: list[str] = []
     struck: list[str] = []
+    shown: list[str] = []
     for sheet in page.css("style"):
         media = attribute(sheet, "media")
         source = sheet.text()
@@ -208,16 +228,17 @@ def _style_selectors(page: LexborHTMLParser) -> tuple[list[str], list[str]]:
             continue
         for names, body in _rules(_COMMENT.sub(" ", source)):
             style = _declarations(body)
-            if not style:
-                continue
             simple = [each.strip() for each in names.split(",") if _SELECTOR.fullmatch(each)]
+            special = [each for each in simple if "." in each or "#" in each]
             if _is_hidden_by(style):
-                hidden += filter(_is_special, simple)
+                hidden += special
             elif "line-through" in style.get("text-decoration", "") + style.get(
                 "text-decoration-line", ""
             ):
-                struck += filter(_is_special, simple)
-    return hidden[:_MOST_SELECTORS], struck[:_MOST_SELECTORS]
+                struck += special
+            elif style.keys() & _SHOWING:
+                shown += special
+    return Rules(hidden[:_MOST_SELECTORS], struck[:_MOST_SELECTORS], shown[: 5 * _MOST_SELECTORS])
 
 
 def _rules(sheet: str) -> Iterator[tuple[str, str]]:
@@ -233,8 +254,3 @@ def _rules(sheet: str) -> Iterator[tuple[str, str]]:
             if names and not names.startswith("@"):
                 yield names, sheet[body : found.start()]
             start = found.end() if not depth else start
-
-
-def _is_special(selector: str) -> bool:
-    """Return whether a selector names a class or an id, not all elements of a kind."""
-    return "." in selector or "#" in selector
