@@ -11,7 +11,7 @@ import pytest
 
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema import Access, Candidate, EmbeddingModel, SearchQuery, SearchRequest
-from whence.schema.errors import BadInput, ModelMissing, NotFound, Unavailable
+from whence.schema.errors import BadInput, ModelMismatch, NotFound, Unavailable
 from whence.store.protocols import VectorShare
 from whence.testing.stub_context import StubContext
 
@@ -277,7 +277,7 @@ async def test_a_vector_of_another_model_is_refused(other: EmbeddingModel) -> No
     """Name, revision, precision and dimension must be those of the collection where vectors alone rank."""
     store = FixedStore()
 
-    with pytest.raises(ModelMissing, match="books") as caught:
+    with pytest.raises(ModelMismatch, match="books") as caught:
         await SearchProcessor(store=store).handle(request(model=other), StubContext())
 
     assert "reembed" in caught.value.hint
@@ -321,7 +321,7 @@ async def test_the_model_of_a_collection_is_cached() -> None:
 
     store.model = EmbeddingModel(name="new", dimension=2)
     now[0] = 2.0
-    with pytest.raises(ModelMissing):
+    with pytest.raises(ModelMismatch):
         await processor.handle(request(model=MODEL), StubContext())
 
 

@@ -24,7 +24,7 @@ from whence.retrieval.services import (
 )
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
-from whence.schema.errors import DeadlineExceeded, ModelMissing, Unavailable
+from whence.schema.errors import DeadlineExceeded, ModelMismatch, Unavailable
 from whence.schema.passages import Passage
 from whence.schema.rerank import RerankItem, RerankRequest
 from whence.schema.search import Candidate, Degradation, GraphUse, SearchRequest, SearchResponse
@@ -245,7 +245,7 @@ async def test_two_models_are_told_apart_by_all_that_is_known_of_them() -> None:
     request = SearchRequest(
         access=Access.public(), collection="c", limit=1, model=EmbeddingModel(name="b", dimension=3)
     )
-    with pytest.raises(ModelMissing) as caught:
+    with pytest.raises(ModelMismatch) as caught:
         await SearchService(Store(), SearchParameters()).search(request)  # type: ignore[arg-type]
     assert "made with a, 0123456789ab, w8, dimension 2" in caught.value.message
     assert "the query with b, float32, dimension 3" in caught.value.message

@@ -282,7 +282,8 @@ async def _known_sources(
     if not session.runs_flow:
         return None
     store = await session.store()
-    model = embedder.model
+    # Files that did not change stay as they are where the encoder of the collection is not here.
+    model = await store.collection_model(collection) or embedder.model
     loop = asyncio.get_running_loop()
 
     def find(ids: Sequence[str]) -> Callable[[], Mapping[str, str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.schema.errors import ModelMismatch, WhenceError
+from whence.schema.errors import WhenceError
 from whence.schema.ingest import DocumentOutcome, IngestRequest
 
 if TYPE_CHECKING:
@@ -64,20 +64,20 @@ async def make_vectors(
             made.embedded += reply.embedded
             made.stored += reply.stored
             made.waiting = reply.waiting
+            if reply.reason:
+                made.reason = reply.reason
             made.refused |= {one.document_id: one for one in reply.refused}
             if progress is not None and (made.stored or reply.waiting):
                 progress(made.stored, made.stored + reply.waiting)
             if not reply.waiting:
                 return
-            if not reply.stored and not reply.refused:
+            if not (reply.stored or reply.refused or reply.reason):
                 await asyncio.sleep(_POLL_S)
 
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(in_flight):
                 group.create_task(work())
-    except* ModelMismatch as errors:
-        made.reason = _first(errors).message
     except* WhenceError as errors:
         raise _first(errors) from None
     return made

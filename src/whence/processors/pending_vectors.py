@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from whence.processors.document_batch import SERVICE_ERRORS, TEXT_ERRORS
 from whence.retrieval.services import Caller, embed_texts
-from whence.schema.errors import NotFound
+from whence.schema.errors import ModelMismatch, NotFound
 from whence.schema.ingest import DocumentOutcome, IngestResponse
 from whence.store.protocols import PassageVector, PendingPassage
 from whence.store.validation import other_vectors
@@ -52,16 +52,18 @@ class PendingVectors:
         """Embed at most `most` passages, those of equal texts once; return what was done.
 
         Raises:
-            ModelMismatch: The embedding service has not the model of the collection.
             Unavailable: The store or the embedding service does not answer.
         """
-        before = await self._progress()
+        before, reason = await self._progress(), ""
         if before is None or not before.pending:
             return IngestResponse(outcomes=())
         async with self._store.claim_passages(
             self._collection, most, other=self._other
         ) as passages:
-            await self._embed_claimed(passages, before.model)
+            try:
+                await self._embed_claimed(passages, before.model)
+            except ModelMismatch as error:
+                reason = error.message
         after = await self._progress()
         return IngestResponse(
             outcomes=(),
@@ -69,6 +71,7 @@ class PendingVectors:
             embedded=self._embedded,
             stored=self._stored,
             waiting=0 if after is None else after.pending,
+            reason=reason,
             refused=tuple(self._refused.values()),
         )
 

@@ -34,7 +34,6 @@ from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
     ModelMismatch,
-    ModelMissing,
     NotFound,
     Unavailable,
     WhenceError,
@@ -428,7 +427,7 @@ class SearchService:
             BadInput: Limit, threshold, vector or a filter is invalid, no visible document has a key of the
                 filters, or there are more than 100 queries.
             NotFound: The collection does not exist.
-            ModelMissing: Mode is `dense`, and the vector comes from another model than the collection's.
+            ModelMismatch: Mode is `dense`, and the vector comes from another model than the collection's.
             Unavailable: The store does not answer, or no retriever of a hybrid search does.
         """
         response = await self._answer(request, remaining_s)
@@ -496,7 +495,7 @@ class SearchService:
             other = await self._other_model(request.collection, request.model)
         if request.mode == "dense":
             if other is not None:
-                raise ModelMissing(other.message, hint=other.hint)
+                raise other
             ranking = await self.store.search_dense(
                 request.collection,
                 _vector(request),
@@ -644,7 +643,6 @@ class SearchService:
         return ModelMismatch(
             f"collection {collection!r} was made with {_model_name(stored)}, which is not here, and the query"
             f" with {_model_name(model)}; `whence reembed` makes vectors of an encoder that is here",
-            hint="run `whence reembed --embedder NAME`, or use the collection's own model (WHENCE_EMBEDDER)",
         )
 
     async def _model(self, collection: str) -> EmbeddingModel | None:

@@ -89,9 +89,8 @@ class ModelMismatch(BadInput):
     """A vector was made with another model, precision or dimension than its collection."""
 
     code = "model_mismatch"
-    default_hint = (
-        "use the collection's own model (WHENCE_EMBEDDER), or index into a new collection"
-    )
+    exit_code = 4
+    default_hint = "make vectors of an encoder that is here: whence reembed --embedder NAME"
 
 
 class HomeTooNew(BadInput):

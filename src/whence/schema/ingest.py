@@ -131,5 +131,7 @@ class IngestResponse(Message, frozen=True, kw_only=True):
     """Passages that got a vector by `embed`."""
     waiting: int = 0
     """With `embed`: passages that still wait."""
+    reason: str = ""
+    """With `embed`: why none was embedded: the embedding service has not the model of the collection."""
     refused: tuple[DocumentOutcome, ...] = ()
     """With `embed`: documents with a text that the model does not take; they are found by words."""

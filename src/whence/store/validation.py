@@ -268,8 +268,8 @@ def other_vectors(
     """Return the error for passages that wait for vectors of a model that is not here."""
     return ModelMismatch(
         f"passages of collection {collection!r} wait for vectors of {describe_model(model)}, which is not"
-        f" here; the embedder is {describe_model(available)}",
-        hint="words find them meanwhile; run `whence reembed --embedder NAME`, or install the model",
+        f" here; `whence reembed` makes vectors of {describe_model(available)}",
+        hint="words find them meanwhile; run `whence reembed`, or install the model",
     )
 
 
