@@ -31,7 +31,7 @@ def test_settings_have_defaults(tmp_path: Path) -> None:
 
     assert settings.broker == "memory://"
     assert (settings.embedder, settings.writer, settings.reranker) == (
-        "local",
+        "auto",
         "extractive",
         "auto",
     )

@@ -25,7 +25,8 @@ MOST = 3
 #: Fields that stand in more files, and why.
 EXCEPTIONS = {
     "words of the field that mean other things elsewhere": (
-        "access", "active", "after", "answer_id", "budget", "change", "collection", "direction",
+        "access", "active", "after", "answer_id", "back", "budget", "change", "collection", "compare",
+        "direction", "embedder",
         "distinct", "diversity", "document_id", "document_ids", "exact", "exclude", "explain", "filters",
         "folder", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
         "nodes", "paths", "progress", "prune", "query", "question", "reader", "record", "references",

@@ -76,9 +76,10 @@ SETTINGS: Final = (
     Setting(
         "embedder",
         "WHENCE_EMBEDDER",
-        "`local`, an encoder of `whence models list`, `onnx:FOLDER`, `openai:MODEL` of any server that speaks OpenAI's"
-        " API, `ollama:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of a plug-in.",
-        "local",
+        "`auto`, `local`, an encoder of `whence models list`, `onnx:FOLDER`, `openai:MODEL` of any server that speaks"
+        " OpenAI's API, `ollama:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of a plug-in. `auto` is `local`, or an installed"
+        " multilingual encoder for a new collection whose first documents are not in English.",
+        "auto",
     ),
     Setting(
         "writer",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from whence.models.local_embedder import LocalEmbedder, Precision
 
 _PRECISIONS: Final[dict[str, Precision]] = {
+    "auto": "w8",
     "local": "w8",
     "local:w8": "w8",
     "local:float32": "float32",
@@ -120,9 +121,9 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
     """Return the embedder that a setting names; nothing is loaded or requested yet.
 
     Args:
-        setting: `local` or `local:w8` (8 bit weights, equal results on all processors), `local:float32`,
-            the name of an encoder of `encoders.ENCODERS`, `onnx:FOLDER`, `openai:MODEL`, `ollama:MODEL`,
-            `cohere:MODEL`, or `NAME:MODEL` of an entry point.
+        setting: `auto`, `local` or `local:w8` (8 bit weights, equal results on all processors),
+            `local:float32`, the name of an encoder of `encoders.ENCODERS`, `onnx:FOLDER`, `openai:MODEL`,
+            `ollama:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
         settings: Folders, keys and addresses.
     """
     settings = settings or ModelSettings()

@@ -9,6 +9,7 @@ from whence.models.encoders import MINILM, find_encoder
 from whence.models.factory import ModelSettings
 from whence.models.installed import find_model
 from whence.models.local_embedder import EncoderEmbedder, LocalEmbedder
+from whence.models.weights import DIMENSION
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMissing, Unavailable
 
@@ -57,6 +58,16 @@ class ModelLibrary:
                 self._models.clear()
             known = self._models[collection] = (self._monotonic() + _MEMORY_S, found)
         return known[1]
+
+    def installed(self, name: str) -> EncoderEmbedder | None:
+        """Return an encoder of the table by its name, where it is installed."""
+        encoder = find_encoder(name)
+        if encoder is None:
+            return None
+        model = EmbeddingModel(
+            name=name, revision=encoder.revision, precision="w8", dimension=DIMENSION
+        )
+        return self.find(model)
 
     def find(self, model: EmbeddingModel) -> EncoderEmbedder | None:
         """Return the installed encoder that makes the vectors of a model; nothing is loaded yet."""

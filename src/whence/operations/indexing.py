@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from whence.operations.index import Index
     from whence.operations.session import Session
     from whence.schema.access import Access
+    from whence.schema.embedding import EmbeddingModel
     from whence.store.protocols import ChunkStore, Store
 
 #: Documents and characters of text in one message. Large enough to fill the encoder's batches and to share the
@@ -105,15 +106,15 @@ async def index_paths(
     store = await own_store(session)
     run = _IndexRun(session, asked, lambda: count_documents(wanted, asked.exclude))
     run.upload = upload
-    run.served = getattr(getattr(loading.embedder, "encoder", None), "languages", ())
     if catalogue is not None:
         run.store = store
-    known = None
-    if writer is None:
-        known = await _known_sources(session, asked.collection, loading.embedder)
-    else:
-        run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
     with session.readers.reader() as reader:
+        loading = await loading.with_chosen_encoder(session, run, wanted, reader)
+        known = None
+        if writer is None:
+            known = await _known_sources(session, asked.collection, loading.embedder)
+        else:
+            run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
         report = await run.run(loading.documents(wanted, catalogue, known, reader, only))
     run.note_named([path for path in wanted if not path.is_dir()])
     if asked.dry_run:
@@ -147,6 +148,26 @@ class _Loading(NamedTuple):
             await embedder.prepare()
         chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
         return cls(asked, embedder, chunker, rights)
+
+    async def with_chosen_encoder(
+        self, session: Session, run: _IndexRun, paths: Sequence[Path], reader: DocumentReader
+    ) -> _Loading:
+        """Return this with the encoder of a new collection, and tell the run which it is."""
+        from whence.ingest.chunking import Chunker
+        from whence.operations.encoder_choice import choose_encoder
+
+        chosen = await choose_encoder(
+            session, self.asked.collection, lambda: self.documents(paths, None, None, reader)
+        )
+        found = self
+        if chosen is not None:
+            embedder = chosen.embedder
+            chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
+            found = self._replace(embedder=embedder, chunker=chunker)
+            run.model = embedder.model
+            run.report.encoder, run.report.encoder_reason = embedder.model.name, chosen.reason
+        run.served = getattr(getattr(found.embedder, "encoder", None), "languages", ())
+        return found
 
     def documents(
         self,
@@ -358,6 +379,8 @@ class _IndexRun:
         """Whether the files are not kept; then those that are not read are forgotten."""
         self.guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]] | None = None
         """Returns why some documents may not be stored, by id."""
+        self.model: EmbeddingModel | None = None
+        """Model of a new collection, when it was chosen."""
         self.served: Collection[str] = ()
         """Languages that the encoder serves; empty when not known."""
         self.chunks = 0
@@ -571,6 +594,7 @@ class _IndexRun:
                 documents=tuple(drafts),
                 token_vectors=self._token_vectors,
                 vectors_later=True,
+                model=self.model,
             )
             response = await self._client.ingest(request, timeout_s=_BATCH_TIMEOUT_S)
         finally:

@@ -99,7 +99,7 @@ class Reembed(Operation[ReembedReport], frozen=True):
     """Whether vectors that were made and compared before are used from now on."""
     back: bool = False
     """Whether the former vectors are used again."""
-    on_vectors: Annotated[Progress | None, _PROGRESS] = None
+    progress: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of passages that have the new vectors and their total."""
 
     async def run(self, session: Session) -> ReembedReport:
@@ -114,7 +114,7 @@ class Reembed(Operation[ReembedReport], frozen=True):
             raise BadInput("give one of compare, promote and back")
         started = time.monotonic()
         work = _Reembedding(await session.store(), self.collection)
-        before = await work.progress()
+        before = await work.state()
         comparison, embedded = None, 0
         if self.back:
             await work.switch_back(before)
@@ -123,7 +123,7 @@ class Reembed(Operation[ReembedReport], frozen=True):
         else:
             embedder, given = await self._embedder(session)
             try:
-                embedded = await work.make(embedder, self.on_vectors)
+                embedded = await work.make(embedder, self.progress)
                 if self.compare:
                     used = await collection_embedder(session, self.collection)
                     comparison = await work.compare(used, embedder)
@@ -132,7 +132,7 @@ class Reembed(Operation[ReembedReport], frozen=True):
             finally:
                 if not given:
                     await embedder.aclose()
-        after = await work.progress()
+        after = await work.state()
         return ReembedReport(
             collection=self.collection,
             encoder=describe_model(after.model),
@@ -161,7 +161,7 @@ class _Reembedding:
         self._store = store
         self._collection = collection
 
-    async def progress(self) -> VectorProgress:
+    async def state(self) -> VectorProgress:
         found = await self._store.vector_progress(self._collection)
         if found is None:
             raise missing_collection(self._collection)
@@ -170,7 +170,7 @@ class _Reembedding:
     async def make(self, embedder: Embedder, report: Progress | None) -> int:
         """Make the vectors of an encoder beside those that searches use, or what is missing of these."""
         model = await model_of(embedder)
-        before = await self.progress()
+        before = await self.state()
         other = model != before.model
         if other:
             await self._store.begin_vectors(self._collection, model)
@@ -191,7 +191,7 @@ class _Reembedding:
 
     async def use(self, model: EmbeddingModel) -> None:
         """Have searches use the vectors that were made."""
-        now = await self.progress()
+        now = await self.state()
         if now.model != model:
             await self._store.switch_vectors(self._collection)
 
@@ -223,7 +223,7 @@ class _Reembedding:
         """Ask both encoders for passages by their headings or first sentences."""
         sample = await self._store.sample_passages(self._collection, _QUESTIONS)
         questions = own_questions(sample)
-        progress = await self.progress()
+        progress = await self.state()
         figures = None
         if await model_of(used) == progress.model:
             figures = await self._figures(used, questions, other=False)

@@ -83,6 +83,10 @@ class IndexReport(msgspec.Struct, kw_only=True):
     estimate: Estimate | None = None
     """What storing would take; null when it was done."""
     failures: list[PathFailure]
+    encoder: str = ""
+    """The encoder that was chosen for a new collection; empty when nothing was to be chosen."""
+    encoder_reason: str = ""
+    """Why it was chosen."""
     waiting: int = 0
     """Passages of the collection that wait for vectors; words find them."""
     waiting_reason: str = ""

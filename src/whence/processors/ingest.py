@@ -98,7 +98,7 @@ class IngestProcessor(Processor):
             return model
         if model is None:
             first = text_to_embed(batch.changed[0].chunks[0])
-            model = await model_of_service(context, first)
+            model = message.model or await model_of_service(context, first)
             await self._store.ensure_collection(message.collection, model)
         documents = [
             EmbeddedDocument(draft=one, vectors=None, token_codes_wanted=message.token_vectors)

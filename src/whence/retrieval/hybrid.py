@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from whence.models.encoders import find_encoder
 from whence.retrieval.calibration import calibrate, not_served
 from whence.retrieval.fusion import (
     FUSIONS,
@@ -640,9 +641,11 @@ class SearchService:
             )
         if stored == model:
             return None
+        known = find_encoder(stored.name)
+        install = f"`whence models install {known.name}` brings it, " if known else ""
         return ModelMismatch(
             f"collection {collection!r} was made with {_model_name(stored)}, which is not here, and the query"
-            f" with {_model_name(model)}; `whence reembed` makes vectors of an encoder that is here",
+            f" with {_model_name(model)}; {install}`whence reembed` makes vectors of an encoder that is here",
         )
 
     async def _model(self, collection: str) -> EmbeddingModel | None:

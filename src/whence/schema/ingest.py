@@ -97,6 +97,8 @@ class IngestRequest(Message, frozen=True, kw_only=True):
     """Whether token vectors of the chunks are kept, as codes, for a reranker that reads them."""
     vectors_later: bool = False
     """Whether the documents are stored without vectors; requests with `embed` make them."""
+    model: EmbeddingModel | None = None
+    """Model of a new collection whose vectors are made later; by default that of the embedding service."""
     embed: int = 0
     """Most passages of the collection that wait for vectors and are embedded after the documents are stored."""
 

@@ -183,7 +183,7 @@ async def _run_suite(
         document_ids = await store.document_ids(settings.collection)
         search = EngineSearcher(engine, settings.collection, access)
         statement = store.reference if isinstance(store, SupportsReference) else None
-        work = ReferenceWork(statement) if settings.embedder == "local" else None
+        work = ReferenceWork(statement) if settings.embedder in ("auto", "local") else None
         with progress("suite") as moved:
             queries = await run_suite(search, suite, mode=mode, k=k, reference=work, progress=moved)
         # In a degraded run the retrievers would only repeat what the run reports.

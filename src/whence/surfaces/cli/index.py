@@ -97,6 +97,8 @@ def _print_counts(report: IndexReport) -> None:
         "time": time,
     }
     out.print(facts_table(facts))
+    if report.encoder:
+        note(f"the vectors are those of {report.encoder}: {report.encoder_reason}")
     if report.waiting:
         how = report.waiting_reason or "run the same command again, or `whence serve`, to make them"
         note(f"{counted(report.waiting, 'passage')} without vectors, found by words alone: {how}")
@@ -107,8 +109,8 @@ def _note_files(report: IndexReport) -> None:
     if report.not_served:
         note(
             f"the encoder does not serve the language of {counted(sum(report.not_served.values()), 'document')}"
-            f" ({counts_text(report.not_served)}): run `whence models install {_MULTILINGUAL}`, then index into a"
-            f" new collection with --embedder {_MULTILINGUAL}"
+            f" ({counts_text(report.not_served)}): run `whence models install {_MULTILINGUAL}`, then"
+            f" `whence reembed --embedder {_MULTILINGUAL}`"
         )
     note_some("failed", [f"{one.path}: {one.reason}" for one in report.failures], _MAX_FAILURES)
     for name in report.not_read:

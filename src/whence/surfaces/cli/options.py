@@ -83,7 +83,7 @@ _SETTINGS = {
     "broker": ("URL", "Message broker: memory:// or pulsar://HOST:PORT."),
     "embedder": (
         "MODEL",
-        "Embedding model: local, one of `models list`, openai:MODEL, ollama:MODEL or cohere:MODEL.",
+        "Embedding model: auto, local, one of `models list`, openai:MODEL, ollama:MODEL or cohere:MODEL.",
     ),
     "writer": ("MODEL", "Model that writes answers: extractive, openai:MODEL or ollama:MODEL."),
     "reranker": (

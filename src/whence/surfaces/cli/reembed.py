@@ -41,7 +41,7 @@ def reembed(
                 compare=compare,
                 promote=promote,
                 back=back,
-                on_vectors=moved,
+                progress=moved,
             ),
         )
     print_json(report) if as_json(context) else _print_report(report)
