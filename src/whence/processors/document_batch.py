@@ -70,8 +70,9 @@ def draft_digest(draft: DocumentDraft) -> str:
 class DocumentBatch:
     """The documents of one request, sorted by what must be done with them."""
 
-    def __init__(self, documents: Sequence[DocumentDraft]) -> None:
+    def __init__(self, documents: Sequence[DocumentDraft], *, vectors_later: bool = False) -> None:
         self._documents = documents
+        self._vectors_later = vectors_later
         self._faults: dict[int, str] = {}
         self._states: Mapping[str, DocumentState] = {}
         self._failed: dict[str, str] = {}
@@ -141,10 +142,9 @@ class DocumentBatch:
         if reason:
             return DocumentOutcome(document_id=document_id, outcome="failed", reason=reason)
         chunks = len(draft.chunks)
-        later = document_id in self.stored
-        acted = later or document_id in self.vectors or document_id in self.retagged
+        acted = any(document_id in one for one in (self.stored, self.vectors, self.retagged))
         effect = self._effect(document_id) if acted else self.earlier.get(document_id)
-        embedded = 0 if later or effect in (None, "tagged") else chunks
+        embedded = 0 if self._vectors_later or effect in (None, "tagged") else chunks
         outcome: Any = {None: "unchanged", "tagged": "updated"}.get(effect, effect)
         return DocumentOutcome(
             document_id=document_id, outcome=outcome, chunks=chunks, embedded=embedded

@@ -61,7 +61,7 @@ class IngestProcessor(Processor):
         """
         store, collection, message_id = self._store, message.collection, context.message_id
         model = await store.collection_model(collection)
-        batch = DocumentBatch(message.documents)
+        batch = DocumentBatch(message.documents, vectors_later=message.vectors_later)
         if model is not None:
             ids = [document.document_id for document in batch.valid]
             batch.compare(await store.document_states(collection, ids))
