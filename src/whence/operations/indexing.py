@@ -157,7 +157,7 @@ class _Loading(NamedTuple):
         from whence.operations.encoder_choice import choose_encoder
 
         chosen = await choose_encoder(
-            session, self.asked.collection, lambda: self.documents(paths, None, None, reader)
+            session, self.asked.collection, lambda: self.documents(paths, None, None, reader, None)
         )
         found = self
         if chosen is not None:
