@@ -50,7 +50,7 @@ async def claimed(store: Store, name: str, **options: Any) -> list[PendingPassag
 
 
 async def embed_all(store: Store, name: str, vector: Any = QUERY, **options: Any) -> list[str]:
-    """Give all passages that wait one vector; return their texts."""
+    """Store one vector for all passages that wait; return their texts."""
     texts: list[str] = []
     while passages := await claimed(store, name, **options):
         texts += [one.text for one in passages]

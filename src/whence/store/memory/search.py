@@ -212,7 +212,7 @@ class MemoryCollection:
     def add_vector(
         self, number: int, claimed: StoredChunk, vector: NDArray[np.float32], codes: bytes
     ) -> bool:
-        """Give a chunk its vector; return False when it was replaced, or has one by now."""
+        """Store the vector of a chunk; return False when it was replaced, or has one by now."""
         name = claimed.text.chunk_id
         chunk = self.chunks.get(name)
         if chunk is None or chunk.embedded_text != claimed.embedded_text:
