@@ -48,6 +48,8 @@ RULES: dict[str, tuple[str, Any]] = {
     "repeats the question": ("_ECHO", 0.0),
     "depth in the passage": ("_DEPTH", 0.0),
     "kind of unit": ("_KINDS", {}),
+    "row that is asked for": ("_ROW", 0.0),
+    "cell that is named": ("_CELL", 0.0),
     "definition of the only word": ("_ALONE", 0.0),
     "sentence defines the subject": ("_DEFINES", 0.0),
     "older editions": ("_OUTDATED", 1.0),

@@ -14,9 +14,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from math import exp
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.models.token_codes import cosines
@@ -31,7 +29,7 @@ from whence.quoting.answerability import (
     values_of,
 )
 from whence.quoting.asked import Asked, is_news, read_question, subject_of
-from whence.quoting.evidence_spans import Span, all_spans, asked_rows, overlaps, whole_around
+from whence.quoting.evidence_spans import Span, all_spans, asked_rows
 from whence.quoting.identifiers import (
     Identifier,
     defines_key,
@@ -39,6 +37,7 @@ from whence.quoting.identifiers import (
     names_value,
     neighbours_in_path,
 )
+from whence.quoting.span_picking import Picked, pick_spans, quoted_spans
 from whence.quoting.tables import AskedCells, row_in_words
 from whence.quoting.units import UnitKind
 from whence.schema.errors import ModelMissing, Unavailable
@@ -51,14 +50,8 @@ from whence.text.overlap import (
     words_of,
 )
 from whence.text.question_words import asked_kind
-from whence.text.scripts import count_words
 from whence.text.values import find_values
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-MAX_SPANS = 3
 #: Most units that are read for a question: those that share most words with it.
 _MAX_READ = 32
 #: Longest text that is read, in characters.
@@ -94,19 +87,6 @@ _NAME_WORDS = 3
 _NAMED_ITEM = re.compile(
     r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(\S+(?:\s\S+){0,3}?)(?:\s[-\u2013\u2014]\s|:(?=\s|\Z)|\s[(`]|\n)"
 )
-#: Most words of an answer of several spans, headings included: when the spans chosen so far are likely to
-#: answer, and when they are not.
-_SHORT, _LONG = 90, 220
-#: Probability, 0 to 1, that the chosen spans answer: from the first value on they are likely to; from the
-#: second on no span is added. The third is the least probability of an added span.
-_LIKELY, _SURE, _MIN_CHANCE = 0.55, 0.75, 0.08
-#: Factor of a unit's score in the logit of the probability that it answers; it comes from the fit of the
-#: weights. On sets left out of the fit, first units with a probability of .2, .5 and .9 answer in 66, 76 and
-#: 98 %.
-_CERTAINTY = 10.0
-#: Spans that are tried until the answer is long enough.
-_MAX_PICKED = 8
-_DUPLICATE = 0.9
 #: Factor for older editions than the question asks for.
 _OUTDATED = 0.8
 #: Factor for units that name the identifier asked for, in a section about another one.
@@ -176,12 +156,12 @@ async def choose_evidence(
     examined = await examine(request.query, spans, words, embedder, reader)
     vectors = examined.reading.vectors if examined.reading else None
     best: list[tuple[float, int]] = []
-    picked: list[list[_Picked]] = []
+    picked: list[list[Picked]] = []
     strength: defaultdict[tuple[int, int, int], float] = defaultdict(float)
     for scores, order in _weigh(examined, request, rows):
         for span, value in zip(examined.spans, order, strict=True):
             strength[span.key] = max(value, strength[span.key])
-        chosen = _pick(examined.spans, order, vectors)
+        chosen = pick_spans(examined.spans, order, vectors)
         nearest = max(range(len(scores)), key=lambda i: (scores[i], -i))
         best.append((scores[nearest], examined.spans[nearest].document))
         if scores[nearest] >= FLOOR:
@@ -189,7 +169,7 @@ async def choose_evidence(
     score, document = max(best, key=lambda pair: pair[0])
     reason = f"The best passage scores {score:.2f}; an answer needs {FLOOR:.2f}."
     table_rows = [one for one in spans if one.key in rows]
-    chosen_spans = _within_words(picked, examined.spans, spans, table_rows, strength)
+    chosen_spans = quoted_spans(picked, examined.spans, spans, table_rows, strength)
     return Choice(chosen_spans, document, score, FLOOR, reason)
 
 
@@ -305,71 +285,6 @@ async def weigh_document(
 
 def _texts_of(request: WriteRequest) -> list[str]:
     return [*request.documents, *request.sections, *request.sources]
-
-
-def _within_words(
-    parts: Sequence[Sequence[_Picked]],
-    spans: Sequence[Span],
-    everything: Sequence[Span],
-    rows: Sequence[Span],
-    strength: Mapping[tuple[int, int, int], float],
-) -> tuple[Span, ...]:
-    """Return the best span of each part of the question, then others while a reader wants to read them.
-
-    Each is quoted with what its author wrote around it, if that fits; of a table the rows that are asked for.
-    """
-    kept: list[Span] = []
-    words = chosen = 0
-    for rank, found in enumerate(zip_longest(*parts)):
-        for one in filter(None, found):
-            allowed = _LONG if one.sure < _LIKELY else _SHORT
-            for quoted in _quotable(spans[one.place], everything, rows, strength):
-                count = sum(_words_shown(span, kept) for span in quoted)
-                fits = rank == 0 or words + count <= allowed
-                if fits and not any(overlaps(span, other) for span in quoted for other in kept):
-                    kept += quoted
-                    words += count
-                    chosen += 1
-                    break
-            if chosen == MAX_SPANS:
-                return tuple(kept)
-    return tuple(kept)
-
-
-def _quotable(
-    one: Span,
-    everything: Sequence[Span],
-    rows: Sequence[Span],
-    strength: Mapping[tuple[int, int, int], float],
-) -> Sequence[tuple[Span, ...]]:
-    """Return what may be quoted for a span, the best first.
-
-    A section with a table gives way to the row that is asked for when nothing in it comes nearer.
-    """
-    asked = tuple(
-        row
-        for row in rows
-        if row.document == one.document
-        and (overlaps(row, one) or row.unit.context == one.unit.context)
-    )
-    if asked and one.unit.kind == "section":
-        inside = (
-            strength.get(other.key, 0.0)
-            for other in everything
-            if overlaps(other, one) and other.key != one.key and not overlaps(other, asked[0])
-        )
-        if strength.get(asked[0].key, 0.0) > max(inside, default=0.0):
-            return (asked,)
-    if asked and one.unit.kind in ("row", "table"):
-        return (asked,)
-    return (whole_around(everything, one),), (one,)
-
-
-def _words_shown(span: Span, before: Sequence[Span]) -> int:
-    """Return the words of a span and of the headings above it, which are not repeated."""
-    above = (span.section, *span.unit.context[-1:])
-    repeats = before and before[-1].section == span.section
-    return count_words(span.text) + (0 if repeats else sum(map(count_words, above)))
 
 
 def _absent_symbols(asked: Asked, request: WriteRequest) -> list[str]:
@@ -588,43 +503,3 @@ def _head(span: Span) -> str:
 
 def _names(head: str, symbol: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(symbol)}(?![\w-])", head) is not None
-
-
-class _Picked(NamedTuple):
-    """A span that may be quoted."""
-
-    place: int
-    sure: float
-    """Chance that one of those before it answers, 0 to 1."""
-
-
-def _pick(
-    spans: Sequence[Span], order: Sequence[float], vectors: NDArray[np.float32] | None
-) -> list[_Picked]:
-    """Return the best span and others while it is not sure that they answer; ties go to the earlier one."""
-    ranked = sorted(range(len(spans)), key=lambda i: (-order[i], i))
-    odds = [exp(_CERTAINTY * (one - order[ranked[0]])) for one in order]
-    total = sum(odds)
-    picked: list[_Picked] = []
-    sure = 0.0
-    for i in ranked:
-        if picked and (
-            len(picked) == _MAX_PICKED or sure >= _SURE or odds[i] < _MIN_CHANCE * total
-        ):
-            break
-        if any(_repeats(spans, vectors, i, one.place) for one in picked):
-            continue
-        picked.append(_Picked(i, sure))
-        around = (j for j in range(len(spans)) if overlaps(spans[i], spans[j]))
-        sure += sum(odds[j] for j in around) / total
-    return picked
-
-
-def _repeats(spans: Sequence[Span], vectors: NDArray[np.float32] | None, i: int, j: int) -> bool:
-    """Return whether a span overlaps another one or says the same."""
-    a, b = spans[i], spans[j]
-    if overlaps(a, b):
-        return True
-    common = len(a.terms & b.terms) / max(1, min(len(a.terms), len(b.terms)))
-    alike = 0.0 if vectors is None else float(cosines(vectors[i : i + 1], vectors[j : j + 1])[0, 0])
-    return max(common, alike) >= _DUPLICATE
