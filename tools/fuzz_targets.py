@@ -21,9 +21,11 @@ from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
 from whence.evaluation.validation.suite_file import parse_suite
 from whence.flow.loader import parse_flow
 from whence.flow.settings import Settings
+from whence.ingest.content_detection import HEAD_BYTES, readable_suffix
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.load_results import LoadFailure
 from whence.ingest.loader_registry import detect_loader, loaders_by_suffix
+from whence.ingest.reading_process import read_document
 from whence.ingest.sources import SourceFile
 from whence.operations.ask import Ask
 from whence.operations.evidence_verifier import faults
@@ -88,16 +90,25 @@ def _document(suffix: str) -> Callable[[bytes], object]:
 
 
 def _records(path: Path) -> None:
-    loader = loaders_by_suffix()[".jsonl"]
+    loader = loaders_by_suffix()[path.suffix]
     assert loader.records is not None
-    assert loader.parse_record is not None
-    file = SourceFile(path=str(path), document_id=path.name, suffix=".jsonl")
+    file = SourceFile(path=str(path), document_id=path.name, suffix=path.suffix)
     for record in loader.records(file, 2**20):
-        if not isinstance(record, LoadFailure):
-            try:
+        if isinstance(record, LoadFailure):
+            continue
+        try:
+            if loader.parse_record is not None:
                 loader.parse_record(record)
-            except WhenceError:
-                continue
+            else:
+                read_document(record.file, record.line)
+        except WhenceError:
+            continue
+
+
+def _any_file(data: bytes) -> object:
+    """Read a file without a suffix, whose format is found."""
+    suffix = readable_suffix("", loaders_by_suffix().keys(), data[:HEAD_BYTES], lambda: data)
+    return read_document(SourceFile(path="/nowhere/a", document_id="a", suffix=suffix), data)
 
 
 _MESSAGES = [kind for _, kind in sorted(message_types().items())]
@@ -262,6 +273,16 @@ TARGETS = (
     Target("pdf", _document(".pdf")),
     *(Target(name, _document(suffix), most_bytes=_MOST_CODE) for name, suffix in _CODE.items()),
     Target("sql", _document(".sql")),
+    Target("xlsx", _document(".xlsx")),
+    Target("xls", _document(".xls")),
+    Target("ods", _document(".ods")),
+    Target("csv", _document(".csv")),
+    Target("mail", _document(".eml")),
+    Target("mailbox", _file(_records, ".mbox")),
+    Target("json", _document(".json")),
+    Target("xml", _document(".xml")),
+    Target("lines", _document(".conf")),
+    Target("anyfile", _any_file),
     Target("records", _file(_records, ".jsonl")),
     Target("frontmatter", _front_matter),
     Target("filters", _filters),

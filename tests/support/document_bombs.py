@@ -135,6 +135,26 @@ BOMBS: Final[Mapping[str, Bomb]] = {
     "js-parens": _code(".js", "("),
     "js-less": _code(".js", "a<"),
     "ts-less": _code(".ts", "a<"),
+    "csv-rows": Bomb(".csv", 300_000, _repeated("a,%d\n")),
+    "csv-quotes": Bomb(".csv", 300_000, _repeated('a,"b\n')),
+    "csv-cells": Bomb(".csv", 2_000_000, _repeated("a,", after="\n1,2\n")),
+    "json-records": Bomb(
+        ".json", 300_000, _repeated('{"a": %d},\n', before="[", after='{"a": 1}]')
+    ),
+    "json-arrays": Bomb(".json", 500_000, _repeated("[1],", before="[", after="1]")),
+    "json-members": Bomb(
+        ".json", 300_000, _repeated('"k%d": {"a": 1}, ', before="{", after='"b": 1}')
+    ),
+    "xml-elements": Bomb(".xml", 500_000, _repeated("<b>x</b>", before="<a>", after="</a>")),
+    "xml-attributes": Bomb(".xml", 100_000, _repeated(" a%d='1'", before="<a", after="/>")),
+    "xml-mixed": Bomb(".xml", 300_000, _repeated("x<b/>", before="<a>", after="</a>")),
+    "yaml-lines": Bomb(".yaml", 500_000, _repeated("  a: 1\n")),
+    "mail-quotes": Bomb(".eml", 300_000, _repeated("a:\n\n> b\n", before="Subject: x\n\n")),
+    "mail-fields": Bomb(".eml", 300_000, _repeated("X-%d: y\n", after="\nx")),
+    "mail-words": Bomb(
+        ".eml", 100_000, _repeated("=?utf-8?Q?a?= ", before="Subject: ", after="\n\nx")
+    ),
+    "text-unknown": Bomb("", 1_000_000, _repeated("a b\n")),
     "sql-begin": Bomb(".sql", 100_000, _repeated("begin ")),
     "sql-semicolons": Bomb(".sql", 200_000, _repeated("create procedure p as begin x; ")),
     "sql-dollars": Bomb(".sql", 100_000, _repeated("$a%d$ ")),

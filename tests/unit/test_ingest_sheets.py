@@ -7,6 +7,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -368,6 +369,18 @@ def test_a_workbook_of_open_document_has_what_its_cells_show() -> None:
     }
 
 
+def test_a_workbook_of_the_older_excel_is_read() -> None:
+    """Its cells, merged cells and hidden sheets are those of the newer format."""
+    path = Path(__file__).resolve().parents[1] / "fuzz" / "corpus" / "xls" / "a.xls"
+    document = parsed("a.xls", path.read_bytes())
+
+    assert document.text == (
+        "Plan\n\n| Item | Price |\n|---|---|\n| Bolt | 1.5 |\n| Nut | |\n| Nut | |\n\n"
+        "Hidden sheets, not read: H"
+    )
+    assert where(document, "| Bolt").row_end == 2
+
+
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
@@ -380,7 +393,7 @@ def test_a_workbook_of_open_document_has_what_its_cells_show() -> None:
         (
             "a.xls",
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"Workbook".decode().encode("utf-16-le"),
-            "damaged",
+            "not a readable workbook",
         ),
         (
             "a.xlsx",

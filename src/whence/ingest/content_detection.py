@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import lzma
 import re
 import zipfile
-from collections.abc import Callable, Collection
+import zlib
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from whence.ingest.decoding import decode_text, has_controls
@@ -63,6 +65,11 @@ _PICTURES = frozenset(
         ".psd",
         ".svg",
     ]
+)
+#: What the library raises for a zip file that is damaged, or packed in a way that it does not know.
+DAMAGED_ZIP = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, KeyError, ValueError),
+    *(RuntimeError, NotImplementedError),
 )
 _ZIP = b"PK\x03\x04"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -232,7 +239,7 @@ def _format_of_zip(data: bytes) -> str:
                 kind = archive.read("mimetype").strip().removesuffix(b"-template")
                 if kind in _ZIP_TYPES:
                     return _ZIP_TYPES[kind]
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RuntimeError, KeyError):
+    except DAMAGED_ZIP:
         return ""
     found = (suffix for kind, _, suffix in _MAIN_PARTS if kind.search(types))
     usual = (suffix for _, name, suffix in _MAIN_PARTS if name in names)

@@ -37,6 +37,8 @@ _SHOWN = ("From", "To", "Cc", "Date", "Subject")
 _MAX_PARTS, _MAX_MEMBERS = 1000, 200
 _MAX_DEPTH = 30
 _MAX_NAME = 120
+#: Characters of a field that are read: the library takes their square to decode it.
+_MAX_FIELD = 20_000
 _UNSAFE = re.compile(r"[^\w.@+= ()\[\]-]")
 _ENCRYPTED = "is encrypted ({}), decrypt it first"
 _PGP = b"-----BEGIN PGP MESSAGE-----"
@@ -55,6 +57,8 @@ def load_mail(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a message; its title is its subject, and its date that which it was sent."""
     try:
         message = BytesParser().parsebytes(data)
+        if not message.keys():
+            raise BadInput("is not a mail: it has no fields")
         return _Reader(file, message).document()
     except (MessageError, RecursionError, LookupError, ValueError) as error:
         if isinstance(error, BadInput):
@@ -235,7 +239,7 @@ def _field(message: Message, name: str) -> str:
     """Return a field of a message, decoded, as one line."""
     for key, value in message.raw_items():
         if key.lower() == name.lower():
-            return collapse_spaces(_decoded(str(value)))
+            return collapse_spaces(_decoded(str(value)[:_MAX_FIELD]))
     return ""
 
 
@@ -330,6 +334,6 @@ def _message_name(data: bytes) -> str:
 
 
 LOADERS = (
-    Loader(name="mail", suffixes=(".eml",), parse_file=load_mail),
+    Loader(name="mail", suffixes=(".eml",), parse_file=load_mail, is_binary=True),
     Loader(name="mailbox", suffixes=(".mbox", ".mbx"), records=read_messages),
 )

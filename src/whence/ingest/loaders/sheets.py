@@ -16,10 +16,11 @@ from whence.ingest.spreadsheets.binary import read_binary
 from whence.ingest.spreadsheets.cells import Workbook
 from whence.ingest.spreadsheets.opendocument import read_ods
 from whence.ingest.spreadsheets.tables import write_sheet
+from whence.ingest.spreadsheets.xls import read_xls
 from whence.ingest.spreadsheets.xlsx import read_xlsx
 from whence.ingest.text_builder import TextBuilder
 
-_READERS: dict[str, Callable[[bytes], Workbook]] = {".ods": read_ods, ".xls": read_binary}
+_READERS: dict[str, Callable[[bytes], Workbook]] = {".ods": read_ods, ".xls": read_xls}
 _BINARY_PART = b"xl/workbook.bin"
 
 

@@ -1,4 +1,4 @@
-"""Read workbooks of the older and of the binary Excel (`.xls`, `.xlsb`), which hold no XML."""
+"""Read workbooks of the binary form of Excel (`.xlsb`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from whence.ingest.spreadsheets.cells import Cell, Sheet, TextLimit, Workbook, r
 from whence.ingest.spreadsheets.number_formats import general
 from whence.schema.errors import BadInput, error_text
 
+#: What the library raises, outside the classes of Python, when a file is not what it expects.
+_PANIC = "PanicException"
 _Value = int | float | str | bool | time | date | datetime | timedelta
 
 
@@ -33,9 +35,11 @@ def read_binary(data: bytes) -> Workbook:
     except calamine.PasswordError as error:
         raise BadInput("is protected by a password") from error
     except calamine.CalamineError as error:
-        raise BadInput(
-            f"is damaged or protected by a password: {error_text(error)[:200]}"
-        ) from error
+        raise BadInput(f"is not a readable workbook: {error_text(error)[:200]}") from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise BadInput("is not a readable workbook: it is damaged") from error
     return book
 
 

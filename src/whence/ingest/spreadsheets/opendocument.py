@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections import Counter
 from xml.parsers.expat import ExpatError
 
+from whence.ingest.content_detection import DAMAGED_ZIP
 from whence.ingest.spreadsheets.cells import (
     Area,
     Cell,
@@ -34,10 +34,7 @@ _MAX_REPEATED = 10_000
 _MAX_COLUMN = 16_384
 _COUNTED = {"annotation": "comments", "image": "pictures", "object": "charts"}
 _STYLES = frozenset({"style", "table-properties", "text-properties"})
-_DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, ExpatError, RuntimeError),
-    *(OSError, EOFError, KeyError, ValueError),
-)
+_DAMAGE = (*DAMAGED_ZIP, ExpatError)
 
 
 def read_ods(data: bytes) -> Workbook:

@@ -9,10 +9,10 @@ import io
 import posixpath
 import re
 import zipfile
-import zlib
 from collections.abc import Callable
 from xml.parsers import expat
 
+from whence.ingest.content_detection import DAMAGED_ZIP
 from whence.ingest.spreadsheets.cells import (
     Area,
     Cell,
@@ -40,7 +40,7 @@ _NO_STYLE = (GENERAL, False, False)
 _Style = tuple[str, bool, bool]
 _MAX_COLUMN = 16_384
 #: Errors of a part that is damaged; what was read of it before stays.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, expat.ExpatError)
+_DAMAGE = (*DAMAGED_ZIP, expat.ExpatError)
 
 
 class _Parts:
@@ -50,7 +50,7 @@ class _Parts:
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(data))
             infos = self._archive.infolist()
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+        except DAMAGED_ZIP as error:
             raise BadInput(f"is not a readable workbook: {error_text(error)[:200]}") from error
         if any(info.flag_bits & 1 for info in infos):
             raise BadInput("is protected by a password")
