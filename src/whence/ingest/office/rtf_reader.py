@@ -25,9 +25,9 @@ _CHARSETS = {
     238: "cp1250", 255: "cp437",
 }  # fmt: skip
 _CHARACTERS = {
-    "tab": " ", "cell_": " ", "emdash": "\u2014", "endash": "\u2013", "lquote": "\u2018", "rquote": "\u2019",
+    "tab": " ", "emdash": "\u2014", "endash": "\u2013", "lquote": "\u2018", "rquote": "\u2019",
     "ldblquote": "\u201c", "rdblquote": "\u201d", "bullet": "\u2022", "emspace": " ", "enspace": " ",
-    "qmspace": " ", "line": BREAK, "lbr": BREAK,
+    "qmspace": " ", "line": BREAK, "lbr": BREAK, "page": " ", "column": " ",
 }  # fmt: skip
 _SYMBOLS = {"~": " ", "_": "-", "-": "", "\\": "\\", "{": "{", "}": "}", "\n": BREAK, "\r": BREAK}
 #: Groups without text of the document.
