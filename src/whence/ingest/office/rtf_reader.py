@@ -13,6 +13,7 @@ from whence.ingest.office.rtf_flow import RtfFlow
 from whence.ingest.office.runs import HIDDEN, STRUCK
 from whence.ingest.office.symbols import in_font, is_symbol_font
 from whence.ingest.text_builder import BREAK
+from whence.schema.errors import BadInput
 
 _TOKEN = re.compile(
     r"\\(?:([a-zA-Z]{1,32})(-?\d{1,10})?\ ?|'([0-9a-fA-F]{2})|([^a-zA-Z]))|([{}])|([^\\{}\r\n\0]+)",
@@ -40,6 +41,8 @@ _SKIPPED = frozenset(
 )  # fmt: skip
 #: Groups that are marked as ignorable and have text.
 _SHOWN = frozenset(("shppict", "shpinst", "shptxt"))
+#: Nested groups; word processors write a few dozen.
+_MAX_DEPTH = 1000
 _SURROGATES = range(0xD800, 0xE000)
 
 
@@ -99,7 +102,11 @@ class RtfReader:
         self._handlers = self._all_handlers()
 
     def read(self) -> None:
-        """Read the whole file."""
+        """Read the whole file.
+
+        Raises:
+            BadInput: Its groups are nested deeper than 1,000.
+        """
         at, size = 0, len(self._source)
         while at < size:
             found = _TOKEN.match(self._source, at)
@@ -127,6 +134,8 @@ class RtfReader:
 
     def _open(self) -> None:
         self._flush()
+        if len(self._stack) >= _MAX_DEPTH:
+            raise BadInput(f"has groups nested deeper than {_MAX_DEPTH:,}")
         self._stack.append(self._group)
         self._group = copy.copy(self._group)
         self._group.is_ignorable = False
