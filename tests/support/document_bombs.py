@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tests.support.documents import docx_file, pdf_file
+from tests.support.office_files import odf_file
 
 _MIB: Final = 2**20
 
@@ -75,9 +76,23 @@ def _substitutions(width: int) -> bytes:
     return "\n".join(["|s0|", "", *lines, ".. |s8| replace:: word", ""]).encode()
 
 
+_CELL = "<w:tc><w:tcPr><w:gridSpan w:val='63'/></w:tcPr><w:p><w:r><w:t>x</w:t></w:r></w:p></w:tc>"
+_RAISED = "<w:r><w:rPr><w:vertAlign w:val='superscript'/></w:rPr><w:t>x</w:t></w:r><w:r><w:t>y</w:t></w:r>"
+_ODF_ITEM = "<text:list-item><text:p>x</text:p></text:list-item>"
 #: By name. The sizes are those of an attack: each took 10 s or a gigabyte, or more, when it was found.
 BOMBS: Final[Mapping[str, Bomb]] = {
     "docx-paragraphs": Bomb(".docx", 2_500_000, lambda count: docx_file("<w:p/>" * count)),
+    "docx-cells": Bomb(
+        ".docx", 100_000, lambda count: docx_file(f"<w:tbl><w:tr>{_CELL * count}</w:tr></w:tbl>")
+    ),
+    "docx-raised": Bomb(".docx", 100_000, lambda count: docx_file(f"<w:p>{_RAISED * count}</w:p>")),
+    "odt-items": Bomb(
+        ".odt",
+        100_000,
+        lambda count: odf_file("text", f"<text:list>{_ODF_ITEM * count}</text:list>"),
+    ),
+    "rtf-cells": Bomb(".rtf", 400_000, _repeated(r"\intbl a\cell\row", before=r"{\rtf1 ")),
+    "rtf-notes": Bomb(".rtf", 200_000, _repeated(r"{\footnote a}", before=r"{\rtf1 ")),
     "pdf-deflated-twice": Bomb(".pdf", 1_700, _deflated_twice),
     "pdf-one-page": Bomb(".pdf", 5_000, _one_page_many_times),
     "html-ruby": Bomb(".html", 40_000, _repeated("<rb></i>")),

@@ -7,6 +7,7 @@ import pytest
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.loader_registry import detect_loader, loader_for
 from whence.ingest.sources import SourceFile
+from whence.schema.errors import BadInput
 
 FONTS = r"{\fonttbl{\f0\fcharset0 Arial;}{\f1\fcharset204 Arial;}{\f2\fcharset2 Symbol;}{\f3\fcharset128 Mincho;}}"
 
@@ -81,8 +82,14 @@ def test_title_and_date_are_those_of_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["{" * 100_000, "}" * 99, r"\u", r"\cell\row\trowd\row x", "\\", r"{\bin99999999 x"]
+    "body", ["{" * 500, "}" * 99, r"\u", r"\cell\row\trowd\row x", "\\", r"{\bin99999999 x"]
 )
 def test_damaged_files_are_read_as_far_as_they_go(body: str) -> None:
     """Groups and numbers that make no sense end nothing."""
     assert parsed(r"before\par " + body).text.startswith("before")
+
+
+def test_deeply_nested_groups_are_refused() -> None:
+    """Each open group takes memory."""
+    with pytest.raises(BadInput, match="nested deeper"):
+        parsed("{" * 5000)

@@ -25,7 +25,9 @@ from whence.schema.errors import BadInput
 
 #: Share of the attack's size at which a bomb is read here; the other reading is of twice the size.
 SHARES = {
+    "docx-cells": 0.002,
     "docx-paragraphs": 0.002,
+    "docx-raised": 0.005,
     "html-comments": 0.005,
     "html-headings": 0.003,
     "html-inline": 0.03,
@@ -36,10 +38,12 @@ SHARES = {
     "markdown-headings": 0.001,
     "markdown-newlines": 0.0005,
     "markdown-quotes": 0.003,
+    "odt-items": 0.005,
     "rst-different-sections": 0.01,
     "rst-items": 0.005,
     "rst-newlines": 0.0005,
     "rst-sections": 0.005,
+<<<<<<< HEAD
     "csv-rows": 0.005,
     "csv-quotes": 0.005,
     "csv-cells": 0.001,
@@ -54,6 +58,10 @@ SHARES = {
     "mail-fields": 0.003,
     "mail-words": 0.01,
     "text-unknown": 0.002,
+=======
+    "rtf-cells": 0.002,
+    "rtf-notes": 0.003,
+>>>>>>> office
     "sql-begin": 0.01,
     "sql-dollars": 0.01,
     "sql-semicolons": 0.003,

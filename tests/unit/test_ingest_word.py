@@ -200,6 +200,16 @@ def test_rows_stay_rows() -> None:
         (("Part", "Weight"), (("Bolt", "20"), ("Nut", "4")), True),
         (("Name", "Ida"), (("Age", "42"), ("Town", "Bern")), False),
         (("2019", "2020"), (("1", "2"), ("3", "4")), False),
+        (
+            ("Port", "Country", "Language"),
+            (("Riga", "Latvia", "Latvian"), ("Oslo", "Norway", "Norwegian")),
+            True,
+        ),
+        (
+            ("Riga", "Latvia", "red"),
+            (("Oslo", "Norway", "red"), ("Kiel", "Germany", "blue")),
+            False,
+        ),
     ],
 )
 def test_a_first_row_above_numbers_is_the_header(
@@ -211,15 +221,17 @@ def test_a_first_row_above_numbers_is_the_header(
     assert ("|---|" in parsed(word_file(table(*rows))).text) is has_header
 
 
-def test_a_deleted_row_is_left_out() -> None:
-    """Rows that tracked changes delete are counted."""
+def test_deleted_and_hidden_rows_are_left_out() -> None:
+    """Rows that tracked changes delete, or that are hidden, are counted."""
     rows = table(
         cell(words("a")) + cell(words("b")),
         "<w:trPr><w:del/></w:trPr>" + cell(words("c")) + cell(words("d")),
+        "<w:trPr><w:hidden/></w:trPr>" + cell(words("e")) + cell(words("f")),
     )
     document = parsed(word_file(rows))
 
-    assert (document.text, document.left_out) == ("| a | b |", {"struck passages": 1})
+    assert document.text == "| a | b |"
+    assert document.left_out == {"struck passages": 1, "hidden passages": 1}
 
 
 def test_a_box_is_read_once() -> None:
@@ -293,10 +305,71 @@ def test_contents_and_running_titles_are_no_text() -> None:
 
 
 def test_a_deleted_end_of_a_paragraph_joins_two() -> None:
-    """As Word shows them when the change is accepted."""
+    """As Word shows them when the change is accepted; so do large first letters. The last one is not lost."""
     first = paragraph(run("The fee is "), "<w:rPr><w:del/></w:rPr>")
+    initial = paragraph(run("O"), '<w:framePr w:dropCap="drop"/>')
 
     assert parsed(word_file(first + words("ten euro."))).text == "The fee is ten euro."
+    assert parsed(word_file(initial + words("nce upon."))).text == "Once upon."
+    assert parsed(word_file(words("Last.") + first)).text == "Last.\n\nThe fee is"
+    assert parsed(word_file(table(cell(first) + cell(words("x"))))).text == "| The fee is | x |"
+
+
+def test_alternatives_within_a_line_are_read_once() -> None:
+    """The first of several forms of the same content is read, whatever it stands in."""
+    either = f"<mc:AlternateContent><mc:Choice>{run('new')}</mc:Choice><mc:Fallback>{run('old')}</mc:Fallback></mc:AlternateContent>"
+
+    assert text_of(either) == "new"
+    assert (
+        parsed(
+            word_file(either.replace("<w:r>", "<w:p><w:r>").replace("</w:r>", "</w:r></w:p>"))
+        ).text
+        == "new"
+    )
+
+
+def test_lines_of_code_stay_lines() -> None:
+    """Paragraphs of a style of code, or one that is based on it, are one block; their indent is kept."""
+    styles = (
+        '<w:style w:type="paragraph" w:styleId="C"><w:name w:val="HTML Preformatted"/></w:style>'
+        '<w:style w:type="paragraph" w:styleId="D"><w:name w:val="Mine"/><w:basedOn w:val="C"/></w:style>'
+    )
+    body = (
+        styled("C", "if x:")
+        + styled("D", "    y = 1")
+        + styled("C", "")
+        + styled("C", "z()")
+        + words("So.")
+    )
+
+    assert parsed(word_file(body, styles=styles)).text == (
+        "```\nif x:\n    y = 1\n\nz()\n```\n\nSo."
+    )
+
+
+def test_a_numbered_bold_line_is_a_heading() -> None:
+    """A short bold paragraph of a list heads what follows, unless another item of the list stands beside it."""
+
+    def bold(text: str) -> str:
+        return item(text, 0).replace("<w:rPr>", "<w:rPr><w:b/>")
+
+    body = bold("The Parties") + words("They are two.") + bold("One thing") + bold("Another thing")
+    document = parsed(word_file(body, numbering=NUMBERING))
+
+    assert document.text == ("1 The Parties\n\nThey are two.\n\n2 One thing\n3 Another thing")
+    assert [block.kind for block in document.blocks] == ["heading", "prose", "atomic"]
+
+
+def test_embedded_pages_are_read() -> None:
+    """A document may hold HTML that Word would show as part of it."""
+    data = office_file(
+        "word/document.xml",
+        root("w:document", f'<w:body>{words("Before.")}<w:altChunk r:id="h"/></w:body>'),
+        {"h": "aFChunk page.html"},
+        {"word/page.html": "<p>In the <b>page</b>.</p>"},
+    )
+
+    assert parsed(data).text == "Before.\n\nIn the page."
 
 
 def test_title_and_date_are_those_of_the_file() -> None:

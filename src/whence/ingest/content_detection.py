@@ -7,7 +7,7 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Final
 
 from whence.ingest.decoding import decode_text, has_controls

@@ -23,7 +23,7 @@ from whence.ingest.loaders.html import write_fragment
 from whence.ingest.office.archive import OfficeArchive, Relation, counted
 from whence.ingest.office.drawings import read_chart, write_diagram
 from whence.ingest.office.lists import Item, PendingBlocks, nothing
-from whence.ingest.office.runs import BOLD_LEVEL, STRUCK, is_title
+from whence.ingest.office.runs import BOLD_LEVEL, HIDDEN, STRUCK, is_title
 from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
 from whence.ingest.office.word_numbering import Label, WordNumbering
 from whence.ingest.office.word_styles import VAL, Styles, W, is_on, whole_number
@@ -76,7 +76,7 @@ class _WordReader:
         self._paragraphs = ParagraphReader(styles, numbering, self.counts)
         self._notes: dict[str, dict[str, Element]] = {}
         self._joined: list[Paragraph] = []
-        """Paragraphs whose end was deleted, which the next one continues."""
+        """Paragraphs that the next one continues."""
         self._in_box = False
 
     def read(self) -> None:
@@ -145,7 +145,7 @@ class _WordReader:
             return ""
         if not (words.strip() or paragraph.beside):
             return ""
-        if paragraph.label is not None and not self._is_heading(paragraph, elements, at):
+        if paragraph.label is not None and self._is_list_item(paragraph, elements, at, pending):
             pending.add_item(self._item(paragraph, paragraph.label))
             return ""
         pending.end()
@@ -156,7 +156,7 @@ class _WordReader:
         return ""
 
     def _end_joined(self, pending: PendingBlocks) -> None:
-        """Write paragraphs whose end was deleted although none follows."""
+        """Write paragraphs that another would continue, if none follows."""
         before, self._joined = self._joined, []
         for paragraph in before:
             pending.end()
@@ -186,18 +186,17 @@ class _WordReader:
             return None
         return paragraph
 
-    def _is_heading(self, paragraph: Paragraph, elements: Sequence[Element], at: int) -> bool:
-        """Return whether a numbered paragraph is a heading; a bold one, unless another of its list follows."""
-        if _heading_level(paragraph):
-            return True
-        label = paragraph.label
-        if (
-            label is None
-            or not label.text
-            or not is_title(paragraph.text, is_bold=paragraph.is_bold)
-        ):
+    @staticmethod
+    def _is_list_item(
+        paragraph: Paragraph, elements: Sequence[Element], at: int, pending: PendingBlocks
+    ) -> bool:
+        """Return whether a paragraph belongs to a list; a short bold one alone is a heading with a number."""
+        if paragraph.label is None or _heading_level(paragraph):
             return False
-        return not _is_numbered_like(elements, at, elements[at - 1])
+        is_bold = is_title(paragraph.text, is_bold=paragraph.is_bold)
+        if not paragraph.label.text or not is_bold or pending.has_items:
+            return True
+        return _is_numbered_like(elements, at, elements[at - 1])
 
     def _write_paragraph(self, paragraph: Paragraph) -> None:
         words = paragraph.text
@@ -330,6 +329,9 @@ class _WordReader:
             look = row.find(f"{W}trPr")
             if look is not None and look.find(f"{W}del") is not None:
                 self.counts[STRUCK] += 1
+                continue
+            if look is not None and is_on(look.find(f"{W}hidden")):
+                self.counts[HIDDEN] += 1
                 continue
             is_header = look is not None and is_on(look.find(f"{W}tblHeader"))
             # A merged cell of the header that goes on makes the row one of the header.

@@ -53,6 +53,11 @@ class PendingBlocks:
         self._items: list[Item] = []
         self._code: list[str] = []
 
+    @property
+    def has_items(self) -> bool:
+        """Whether a list is open."""
+        return bool(self._items)
+
     def add_item(self, item: Item) -> None:
         """Add a paragraph of a list."""
         if self._code:

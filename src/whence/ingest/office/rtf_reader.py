@@ -13,6 +13,7 @@ from whence.ingest.office.rtf_flow import RtfFlow
 from whence.ingest.office.runs import HIDDEN, STRUCK
 from whence.ingest.office.symbols import in_font, is_symbol_font
 from whence.ingest.text_builder import BREAK
+from whence.schema.errors import BadInput
 
 _TOKEN = re.compile(
     r"\\(?:([a-zA-Z]{1,32})(-?\d{1,10})?\ ?|'([0-9a-fA-F]{2})|([^a-zA-Z]))|([{}])|([^\\{}\r\n\0]+)",
@@ -25,9 +26,9 @@ _CHARSETS = {
     238: "cp1250", 255: "cp437",
 }  # fmt: skip
 _CHARACTERS = {
-    "tab": " ", "cell_": " ", "emdash": "\u2014", "endash": "\u2013", "lquote": "\u2018", "rquote": "\u2019",
+    "tab": " ", "emdash": "\u2014", "endash": "\u2013", "lquote": "\u2018", "rquote": "\u2019",
     "ldblquote": "\u201c", "rdblquote": "\u201d", "bullet": "\u2022", "emspace": " ", "enspace": " ",
-    "qmspace": " ", "line": BREAK, "lbr": BREAK,
+    "qmspace": " ", "line": BREAK, "lbr": BREAK, "page": " ", "column": " ",
 }  # fmt: skip
 _SYMBOLS = {"~": " ", "_": "-", "-": "", "\\": "\\", "{": "{", "}": "}", "\n": BREAK, "\r": BREAK}
 #: Groups without text of the document.
@@ -40,6 +41,8 @@ _SKIPPED = frozenset(
 )  # fmt: skip
 #: Groups that are marked as ignorable and have text.
 _SHOWN = frozenset(("shppict", "shpinst", "shptxt"))
+#: Nested groups; word processors write a few dozen.
+_MAX_DEPTH = 1000
 _SURROGATES = range(0xD800, 0xE000)
 
 
@@ -99,7 +102,11 @@ class RtfReader:
         self._handlers = self._all_handlers()
 
     def read(self) -> None:
-        """Read the whole file."""
+        """Read the whole file.
+
+        Raises:
+            BadInput: Its groups are nested deeper than 1,000.
+        """
         at, size = 0, len(self._source)
         while at < size:
             found = _TOKEN.match(self._source, at)
@@ -127,6 +134,8 @@ class RtfReader:
 
     def _open(self) -> None:
         self._flush()
+        if len(self._stack) >= _MAX_DEPTH:
+            raise BadInput(f"has groups nested deeper than {_MAX_DEPTH:,}")
         self._stack.append(self._group)
         self._group = copy.copy(self._group)
         self._group.is_ignorable = False

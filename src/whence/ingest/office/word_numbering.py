@@ -77,10 +77,10 @@ class WordNumbering:
                 counts.pop(other, None)
         if level.kind == "bullet":
             return Label("", at)
-        return Label(
-            _PLACEHOLDER.sub(lambda found: self._number(found, level, levels, counts), level.text),
-            at,
-        )
+        text = _PLACEHOLDER.sub(
+            lambda found: self._number(found, level, levels, counts), level.text
+        ).strip()
+        return Label(text, at) if text else None
 
     @staticmethod
     def _level_of(numbering: Numbering, levels: dict[int, Level]) -> int:

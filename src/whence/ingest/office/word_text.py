@@ -90,7 +90,7 @@ class Paragraph(NamedTuple):
     is_bold: bool
     """Whether it has text and all of it is bold."""
     joins_next: bool
-    """Whether its end was deleted, so that the next paragraph goes on."""
+    """Whether the next paragraph goes on: its end was deleted, or it is a large first letter."""
     beside: tuple[Beside, ...]
 
 
@@ -150,8 +150,10 @@ class ParagraphReader:
             self._paragraph = self._paragraph | {"shd": True}
         self._read_inline(node)
         text = self._runs.text
-        joins = mark is not None and any(
-            mark.find(f"{W}{n}") is not None for n in ("del", "moveFrom")
+        frame = look.find(f"{W}framePr") if look is not None else None
+        is_initial = frame is not None and frame.get(f"{W}dropCap", "none") != "none"
+        joins = is_initial or (
+            mark is not None and any(mark.find(f"{W}{n}") is not None for n in ("del", "moveFrom"))
         )
         is_hidden = not text.strip() and bool(run_properties(mark).get("vanish"))
         label = None

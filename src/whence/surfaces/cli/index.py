@@ -40,11 +40,12 @@ def index(context: typer.Context, asked: Index) -> int:
 
     Words are searchable first, also for other processes, while vectors follow.
 
-    Formats: Markdown, reStructuredText, text, HTML, PDF, Word (.docx), source code (Python, C#, SQL,
-    TypeScript, JavaScript, Go, Java, Rust, C, C++) and records (.jsonl). An unreadable file is reported and
-    does not stop the others: exit 1, as for a file that is named and not read. --prune keeps what is stored
-    of a file that failed, or whose format nothing reads any more. Patterns of files to leave out also stand
-    in .whenceignore, and in a checkout in .gitignore.
+    Formats: Markdown, reStructuredText, HTML, saved pages, e-books, notebooks, PDF, Word, PowerPoint, Excel,
+    OpenDocument, RTF, CSV, mail (.eml, .mbox), JSON, YAML, TOML, XML, logs and any other text, source code, and
+    records (.jsonl). An unreadable file
+    is reported and does not stop the others: exit 1, as for a file that is named and not read. --prune keeps
+    what is stored of a file that failed, or whose format nothing reads any more. Patterns of files to leave
+    out also stand in .whenceignore, and in a checkout in .gitignore.
 
     For example: whence index wiki/ --acl staff --prune
     """
