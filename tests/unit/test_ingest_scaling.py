@@ -43,7 +43,6 @@ SHARES = {
     "rst-items": 0.005,
     "rst-newlines": 0.0005,
     "rst-sections": 0.005,
-<<<<<<< HEAD
     "csv-rows": 0.005,
     "csv-quotes": 0.005,
     "csv-cells": 0.001,
@@ -58,10 +57,8 @@ SHARES = {
     "mail-fields": 0.003,
     "mail-words": 0.01,
     "text-unknown": 0.002,
-=======
     "rtf-cells": 0.002,
     "rtf-notes": 0.003,
->>>>>>> office
     "sql-begin": 0.01,
     "sql-dollars": 0.01,
     "sql-semicolons": 0.003,
