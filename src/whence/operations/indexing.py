@@ -108,13 +108,13 @@ async def index_paths(
     run.upload = upload
     if catalogue is not None:
         run.store = store
+    loading = await loading.with_chosen_encoder(session, run, wanted)
+    known = None
+    if writer is None:
+        known = await _known_sources(session, asked.collection, loading.embedder)
+    else:
+        run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
     with session.readers.reader() as reader:
-        loading = await loading.with_chosen_encoder(session, run, wanted, reader)
-        known = None
-        if writer is None:
-            known = await _known_sources(session, asked.collection, loading.embedder)
-        else:
-            run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
         report = await run.run(loading.documents(wanted, catalogue, known, reader, only))
     run.note_named([path for path in wanted if not path.is_dir()])
     if asked.dry_run:
@@ -150,15 +150,19 @@ class _Loading(NamedTuple):
         return cls(asked, embedder, chunker, rights)
 
     async def with_chosen_encoder(
-        self, session: Session, run: _IndexRun, paths: Sequence[Path], reader: DocumentReader
+        self, session: Session, run: _IndexRun, paths: Sequence[Path]
     ) -> _Loading:
         """Return this with the encoder of a new collection, and tell the run which it is."""
         from whence.ingest.chunking import Chunker
         from whence.operations.encoder_choice import choose_encoder
 
-        chosen = await choose_encoder(
-            session, self.asked.collection, lambda: self.documents(paths, None, None, reader, None)
-        )
+        # A reader of its own: the choice reads a few documents of those that were sent to it.
+        with session.readers.reader() as reader:
+            chosen = await choose_encoder(
+                session,
+                self.asked.collection,
+                lambda: self.documents(paths, None, None, reader, None),
+            )
         found = self
         if chosen is not None:
             embedder = chosen.embedder
