@@ -394,6 +394,26 @@ def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
     assert count_documents([tmp_path]) == 4
 
 
+def test_what_is_read_again_is_known(tmp_path: Path) -> None:
+    """A file with equal bytes is read again by another version; one that changed, or is new, is just read."""
+    for name in ("a.md", "b.md", "c.md"):
+        (tmp_path / name).write_text(f"Words of {name}.")
+
+    def read(stored: dict[str, str], reading: str = "") -> dict[str, LoadedDocument]:
+        known = KnownSources(lookup=lambda _: lambda: stored, tokenizer=reading)
+        found = load_documents([tmp_path], chunker=Chunker(words), known=known)
+        return {one.draft.document_id: one for one in found if isinstance(one, LoadedDocument)}
+
+    stored = {name: one.draft.source_digest for name, one in read({}).items()}
+    # Versions before stored no digest of the bytes alone.
+    stored["b.md"] = stored["b.md"].partition("-")[0]
+    (tmp_path / "c.md").write_text("Other words.")
+    (tmp_path / "d.md").write_text("New words.")
+    again = {name: one.is_again for name, one in read(stored, "other").items()}
+
+    assert again == {"a.md": True, "b.md": True, "c.md": False, "d.md": False}
+
+
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that needs an absent extra is skipped, and the reason names the extra; others are read."""
     base._is_installed.cache_clear()

@@ -400,7 +400,8 @@ class _LoadRun:
         if self.encoding:
             digest.update(_with_length(self.encoding.encode()))
         digest.update(data)
-        return digest.hexdigest()
+        # The bytes stand apart: with the same ones only the way of reading has changed.
+        return f"{digest.hexdigest()}-{file_digest(data)}"
 
     def _results(self, items: Iterable[_Item], stored: Mapping[str, str]) -> Iterator[LoadResult]:
         """Yield the results of some items in order; a few files are sent to the reader ahead of theirs."""
@@ -444,6 +445,11 @@ class _LoadRun:
     def _is_known(self, source: _Source, stored: Mapping[str, str]) -> bool:
         return bool(source.digest) and stored.get(source.document_id) == source.digest
 
+    def _is_again(self, source: _Source, stored: Mapping[str, str]) -> bool:
+        """Return whether a source is read again though its bytes are stored, as far as is known."""
+        known = stored.get(source.document_id, "")
+        return bool(known) and known.partition("-")[2] in ("", source.digest.partition("-")[2])
+
     def _result(
         self, item: _Item, stored: Mapping[str, str], was_sent: bool, members: list[_Item]
     ) -> LoadResult:
@@ -477,7 +483,13 @@ class _LoadRun:
             empty = Skipped(path=item.display_path, reason="contains no text")
             return _in_file(empty, item.source)
         else:
-            result = LoadedDocument(draft=draft, text=parsed.text, kind=kind, source=item.source)
+            result = LoadedDocument(
+                draft=draft,
+                text=parsed.text,
+                kind=kind,
+                source=item.source,
+                is_again=self._is_again(item, stored),
+            )
         self._loaded[document_id] = item.file.document_id
         return result
 

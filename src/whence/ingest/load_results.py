@@ -36,6 +36,8 @@ class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = ""
     """Name of the file format, e.g. `PDF`."""
     source: ReadSource | None = None
+    is_again: bool = False
+    """Whether its source is stored, and was read with other settings or by another version."""
 
 
 class Unchanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):

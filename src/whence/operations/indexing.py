@@ -474,6 +474,7 @@ class _IndexRun:
             if isinstance(item, LoadedDocument):
                 self._note_read(item.draft.document_id, item.kind, item.source)
                 self._note_language(item.draft)
+                self.report.read_again += item.is_again
                 if item.source is not None:
                     batch.sources[item.draft.document_id] = item.source
                 batch.drafts.append(item.draft)

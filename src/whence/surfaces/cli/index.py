@@ -98,6 +98,10 @@ def _print_counts(report: IndexReport) -> None:
         "time": time,
     }
     out.print(facts_table(facts))
+    if report.read_again:
+        note(
+            f"read again: {counted(report.read_again, 'document')} that another version stored, or other settings"
+        )
     if report.encoder:
         note(f"the vectors are those of {report.encoder}: {report.encoder_reason}")
     if report.waiting:
