@@ -31,6 +31,7 @@ def parsed(body: str, name: str = "a.rtf") -> ParsedDocument:
         (r"{\field{\*\fldinst HYPERLINK x}{\fldrslt here}}{\pict 89ab}{\*\other gone}", "here", {"pictures": 1}),
         (r"{\header title}text\par{\*\annotation why}", "text", {"comments": 1}),
         ("\\bin6 }}}}}}text", "text", {}),
+        (r"so {\*\moMath{\mf{\mnum a}{\mden b}}}", "so", {"equations": 1}),
         (r"{\object{\*\objdata 01}{\result shown}}", "shown", {"objects": 1}),
     ],
 )  # fmt: skip
