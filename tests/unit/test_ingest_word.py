@@ -171,22 +171,26 @@ def test_levels_above_are_in_digits_where_the_list_says_so() -> None:
 
 
 def test_a_note_stands_in_the_section_that_refers_to_it() -> None:
-    """Its mark is apart from the number before it; later sections do not contain it."""
+    """Its mark is apart from the number before it and no part of a heading; later sections lack it."""
     reference = '<w:r><w:footnoteReference w:id="4"/></w:r>'
     notes = (
         '<w:footnote w:id="0" w:type="separator"><w:p><w:r><w:separator/></w:r></w:p></w:footnote>'
         f'<w:footnote w:id="4">{paragraph(run("Without breakfast."))}</w:footnote>'
+        f'<w:footnote w:id="5">{paragraph(run("In towns."))}</w:footnote>'
+    )
+    heading = paragraph(
+        run("Hotels") + reference.replace('"4"', '"5"'), '<w:pStyle w:val="Heading1"/>'
     )
     body = (
-        styled("Heading1", "Hotels") + paragraph(run("At most 90") + reference) + styled("Heading1", "Trains")
+        heading + paragraph(run("At most 90") + reference) + styled("Heading1", "Trains")
         + paragraph(run("Second class."))
     )  # fmt: skip
     document = parsed(word_file(body, footnotes=notes))
 
     assert document.text == (
-        "Hotels\n\nAt most 90[1]\n\n[1]: Without breakfast.\n\nTrains\n\nSecond class."
+        "Hotels\n\n[1]: In towns.\n\nAt most 90[2]\n\n[2]: Without breakfast.\n\nTrains\n\nSecond class."
     )
-    assert document.blocks[2].path == ("Hotels",)
+    assert document.blocks[3].path == ("Hotels",)
 
 
 def cell(content: str, look: str = "") -> str:
