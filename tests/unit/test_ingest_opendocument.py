@@ -128,11 +128,16 @@ def test_notes_stand_in_their_section_and_tables_are_rows() -> None:
         f"<table:table><table:table-header-rows><table:table-row>{head}</table:table-row></table:table-header-rows>"
         f"<table:table-row>{row}</table:table-row></table:table>"
     )
-    body = h(1, "Rent") + p("At 90" + note) + p("Table 1", 'text:style-name="Table"') + table
+    body = (
+        h(1, "Rent" + note.replace("7", "6"))
+        + p("At 90" + note)
+        + p("Table 1", 'text:style-name="Table"')
+        + table
+    )
     document = parsed(odf_file("text", body, styles=LIST))
 
     assert document.text == (
-        "Rent\n\nAt 90[7]\n\n[7]: Net.\n\nTable 1\n\n| Room | Price | Price |\n|---|---|---|\n"
+        "Rent\n\n[6]: Net.\n\nAt 90[7]\n\n[7]: Net.\n\nTable 1\n\n| Room | Price | Price |\n|---|---|---|\n"
         "| Single; Shared | 1. May; 2. June | 4 |"
     )
 

@@ -31,6 +31,7 @@ def parsed(body: str, name: str = "a.rtf") -> ParsedDocument:
         (r"{\field{\*\fldinst HYPERLINK x}{\fldrslt here}}{\pict 89ab}{\*\other gone}", "here", {"pictures": 1}),
         (r"{\header title}text\par{\*\annotation why}", "text", {"comments": 1}),
         ("\\bin6 }}}}}}text", "text", {}),
+        (r"so {\*\moMath{\mf{\mnum a}{\mden b}}}", "so", {"equations": 1}),
         (r"{\object{\*\objdata 01}{\result shown}}", "shown", {"objects": 1}),
     ],
 )  # fmt: skip
@@ -44,13 +45,13 @@ def test_text_is_what_is_shown(body: str, text: str, left_out: dict[str, int]) -
 def test_headings_lists_and_notes_are_kept() -> None:
     """Headings are those of outlines and styles; numbers are those that the file writes."""
     document = parsed(
-        r"{\stylesheet{\s5 heading 2;}}\pard\outlinelevel0 Rent\par\pard\s5 Rooms\par"
+        r"{\stylesheet{\s5 heading 2;}}\pard\outlinelevel0 Rent{\footnote Of 2031.}\par\pard\s5 Rooms\par"
         r"\pard\plain At 90{\footnote\pard\plain\chftn  Net.} a month.\par"
         r"{\listtext (a)\tab}\ls1\ilvl0 First\par{\listtext i.\tab}\ls1\ilvl1 deep\par{\listtext\f2\'b7\tab}\ilvl0 last\par"
     )
 
     assert document.text == (
-        "Rent\n\nRooms\n\nAt 90[1] a month.\n\n[1]: Net.\n\n(a) First\n    i. deep\n- last"
+        "Rent\n\n[1]: Of 2031.\n\nRooms\n\nAt 90[2] a month.\n\n[2]: Net.\n\n(a) First\n    i. deep\n- last"
     )
     assert document.blocks[-1].path == ("Rent", "Rooms")
 

@@ -144,23 +144,53 @@ def test_numbers_are_those_that_word_shows() -> None:
     assert document.blocks[-1].path == ("2 Terms", "2.2 Dates")
 
 
+def test_levels_above_are_in_digits_where_the_list_says_so() -> None:
+    """Articles have Roman numbers, their sections Arabic ones with a zero; a level may never restart."""
+    levels = (
+        '<w:lvl w:ilvl="0"><w:start w:val="4"/><w:numFmt w:val="upperRoman"/><w:lvlText w:val="Article %1."/></w:lvl>'
+        '<w:lvl w:ilvl="1"><w:start w:val="1"/><w:numFmt w:val="decimalZero"/><w:isLgl/><w:lvlText w:val="Section %1.%2"/></w:lvl>'
+        '<w:lvl w:ilvl="2"><w:start w:val="1"/><w:numFmt w:val="upperLetter"/><w:lvlRestart w:val="0"/><w:lvlText w:val="%3)"/></w:lvl>'
+    )
+    numbering = (
+        f'<w:abstractNum w:abstractNumId="1">{levels}</w:abstractNum>'
+        '<w:num w:numId="1"><w:abstractNumId w:val="1"/></w:num>'
+    )
+    body = (
+        item("Pay", 0)
+        + item("Wages", 1)
+        + item("x", 2)
+        + item("Leave", 0)
+        + item("Days", 1)
+        + item("y", 2)
+    )
+
+    assert parsed(word_file(body, numbering=numbering)).text == (
+        "Article IV. Pay\n            Section 4.01 Wages\n                         A) x\n"
+        "Article V. Leave\n           Section 5.01 Days\n                        B) y"
+    )
+
+
 def test_a_note_stands_in_the_section_that_refers_to_it() -> None:
-    """Its mark is apart from the number before it; later sections do not contain it."""
+    """Its mark is apart from the number before it and no part of a heading; later sections lack it."""
     reference = '<w:r><w:footnoteReference w:id="4"/></w:r>'
     notes = (
         '<w:footnote w:id="0" w:type="separator"><w:p><w:r><w:separator/></w:r></w:p></w:footnote>'
         f'<w:footnote w:id="4">{paragraph(run("Without breakfast."))}</w:footnote>'
+        f'<w:footnote w:id="5">{paragraph(run("In towns."))}</w:footnote>'
+    )
+    heading = paragraph(
+        run("Hotels") + reference.replace('"4"', '"5"'), '<w:pStyle w:val="Heading1"/>'
     )
     body = (
-        styled("Heading1", "Hotels") + paragraph(run("At most 90") + reference) + styled("Heading1", "Trains")
+        heading + paragraph(run("At most 90") + reference) + styled("Heading1", "Trains")
         + paragraph(run("Second class."))
     )  # fmt: skip
     document = parsed(word_file(body, footnotes=notes))
 
     assert document.text == (
-        "Hotels\n\nAt most 90[1]\n\n[1]: Without breakfast.\n\nTrains\n\nSecond class."
+        "Hotels\n\n[1]: In towns.\n\nAt most 90[2]\n\n[2]: Without breakfast.\n\nTrains\n\nSecond class."
     )
-    assert document.blocks[2].path == ("Hotels",)
+    assert document.blocks[3].path == ("Hotels",)
 
 
 def cell(content: str, look: str = "") -> str:

@@ -23,7 +23,7 @@ from whence.ingest.loaders.html import write_fragment
 from whence.ingest.office.archive import OfficeArchive, Relation, counted
 from whence.ingest.office.drawings import read_chart, write_diagram
 from whence.ingest.office.lists import Item, PendingBlocks, nothing
-from whence.ingest.office.runs import BOLD_LEVEL, HIDDEN, STRUCK, is_title
+from whence.ingest.office.runs import BOLD_LEVEL, HIDDEN, STRUCK, is_title, without_marks
 from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
 from whence.ingest.office.word_numbering import Label, WordNumbering
 from whence.ingest.office.word_styles import VAL, Styles, W, is_on, whole_number
@@ -206,12 +206,17 @@ class _WordReader:
         if not level and is_title(paragraph.text, is_bold=paragraph.is_bold) and not self._in_box:
             level = BOLD_LEVEL + (paragraph.label.level if paragraph.label else 0)
         if level and words.strip():
-            self.text.add_heading(level, words.replace(BREAK, " "))
+            words = without_marks(words.replace(BREAK, " "), self._marks(paragraph))
+            self.text.add_heading(level, words)
             if paragraph.style.name == "title" and not self.title:
                 self.title = " ".join(words.split())
         else:
             add_run(self.text, words)
         self._write_beside(paragraph.beside)
+
+    def _marks(self, paragraph: Paragraph) -> list[str]:
+        notes = ((each.kind, each.words) for each in paragraph.beside)
+        return [self._paragraphs.note_marks.get(key, "") for key in notes]
 
     def _item(self, paragraph: Paragraph, label: Label) -> Item:
         below = partial(self._write_beside, paragraph.beside) if paragraph.beside else nothing

@@ -13,7 +13,7 @@ from whence.ingest.office.archive import telling_title
 from whence.ingest.office.lists import Item, nothing, write_items
 from whence.ingest.office.rtf_flow import RtfFlow, RtfParagraph, RtfRow
 from whence.ingest.office.rtf_reader import RtfReader
-from whence.ingest.office.runs import BOLD_LEVEL, is_title
+from whence.ingest.office.runs import BOLD_LEVEL, is_title, without_marks
 from whence.ingest.office.tables import grid, header_rows
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import BREAK, TextBuilder
@@ -62,7 +62,8 @@ def _write_paragraph(text: TextBuilder, paragraph: RtfParagraph, *, is_inside: b
     if not level and is_title(paragraph.text, is_bold=paragraph.is_bold):
         level = BOLD_LEVEL
     if level and not is_inside and paragraph.text.strip():
-        words = paragraph.text.replace(BREAK, " ")
+        marks = (flow.mark for flow in paragraph.beside)
+        words = without_marks(paragraph.text.replace(BREAK, " "), marks)
         text.add_heading(level, f"{paragraph.mark} {words}".removeprefix("- "))
     else:
         add_run(text, paragraph.text)

@@ -12,7 +12,7 @@ from whence.ingest.office.archive import OfficeArchive
 from whence.ingest.office.equations import linear
 from whence.ingest.office.lists import Item, PendingBlocks, nothing
 from whence.ingest.office.odf_styles import DRAW, OFFICE, TABLE, TEXT, OdfStyle, OdfStyles
-from whence.ingest.office.runs import HIDDEN, STRUCK, RunText
+from whence.ingest.office.runs import HIDDEN, STRUCK, RunText, without_marks
 from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
 from whence.ingest.office.word_styles import whole_number
 from whence.ingest.text_builder import BREAK, TextBuilder
@@ -206,7 +206,8 @@ class OdfText:
         if "Subtitle" in style.names:
             level = 2
         if (node.tag == f"{TEXT}h" or is_title or "Subtitle" in style.names) and not self._depth:
-            self.text.add_heading(max(level, 1), words.replace(BREAK, " "))
+            words = without_marks(words.replace(BREAK, " "), runs.marks)
+            self.text.add_heading(max(level, 1), words)
         else:
             add_run(self.text, words)
         self._write_all(beside)

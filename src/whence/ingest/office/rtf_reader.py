@@ -294,6 +294,10 @@ class RtfReader:
         self.counts["objects"] += 1
         self._group.destination = "object"
 
+    def _equation(self, _number: int) -> None:
+        self.counts["equations"] += 1
+        self._group.destination = "skip"
+
     def _code_page(self, number: int) -> None:
         self._encoding = _encoding(number) or self._encoding
 
@@ -380,6 +384,7 @@ class RtfReader:
             "annotation": self._comment,
             "pict": self._picture,
             "object": self._object,
+            "moMath": self._equation,
             "result": self._begin(""),
             "fonttbl": self._begin("fonttbl"),
             "stylesheet": self._begin("stylesheet"),

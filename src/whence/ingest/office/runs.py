@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 from whence.ingest.text_builder import BREAK, raised
 
@@ -30,6 +31,8 @@ class RunText:
         self._pieces: list[str] = []
         self._raised = ""
         self._omitted = ""
+        self.marks: list[str] = []
+        """Marks of notes in it."""
         self.is_bold = True
         """Whether all that is visible is bold."""
 
@@ -57,6 +60,7 @@ class RunText:
         """Add the mark of a note, apart from a number before it."""
         self._end_raised()
         self._pieces.append(f"[{mark}]")
+        self.marks.append(mark)
 
     def add_ruby(self, base: str, reading: str) -> None:
         """Add characters with their reading, which follows the word in brackets."""
@@ -87,3 +91,14 @@ def is_title(text: str, *, is_bold: bool) -> bool:
     words = text.split()
     is_short = 1 < len(words) <= _MOST_TITLE_WORDS and not words[-1].endswith((".", ":", "!"))
     return is_bold and is_short and BREAK not in text.strip()
+
+
+def without_marks(text: str, marks: Iterable[str]) -> str:
+    """Return a heading without the marks of notes, which would look like citations.
+
+    >>> without_marks("Hotels[1]", ["1"])
+    'Hotels'
+    """
+    for mark in filter(None, marks):
+        text = text.replace(f"[{mark}]", "", 1)
+    return text

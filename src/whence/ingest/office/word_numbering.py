@@ -10,6 +10,7 @@ from whence.ingest.office.numbering import format_number
 from whence.ingest.office.word_styles import VAL, Numbering, Styles, W, is_on, whole_number
 
 _LEVELS = 9
+_DIGITS = ("decimal", "decimalZero", "none")
 _PLACEHOLDER = re.compile("%([1-9])")
 #: Lists that lead to one another through styles more often are damaged.
 _MAX_LINKS = 10
@@ -97,7 +98,9 @@ class WordNumbering:
         at = int(found[1]) - 1
         if at not in levels or at not in counts:
             return ""
-        return format_number(counts[at], "decimal" if level.is_legal else levels[at].kind)
+        kind = levels[at].kind
+        in_digits = level.is_legal and kind not in _DIGITS
+        return format_number(counts[at], "decimal" if in_digits else kind)
 
     def _list(self, list_id: str) -> tuple[str, dict[int, Level], dict[int, int]]:
         """Return the id of the numbers that a list shares with others, its levels, and where it begins anew."""

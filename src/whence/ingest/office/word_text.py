@@ -49,7 +49,7 @@ _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}pic"
 _VML = "{urn:schemas-microsoft-com:vml}"
 _OFFICE = "{urn:schemas-microsoft-com:office:office}"
 _PAGE_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
-#: Characters of a run that are elements; a page or column break is one of the page alone.
+#: Characters of a run that are elements.
 _CHARACTERS = {
     f"{W}tab": " ", f"{W}ptab": " ", f"{W}br": BREAK, f"{W}cr": BREAK, f"{W}noBreakHyphen": "-",
 }  # fmt: skip
@@ -212,6 +212,8 @@ class ParagraphReader:
             font = look.get("rFonts", "")
             text = node.text or ""
             return in_font(text, font) if is_symbol_font(font) else text
+        if node.tag == f"{W}br" and node.get(f"{W}type") in ("page", "column"):
+            return " "
         if node.tag == f"{W}sym":
             code = node.get(f"{W}char", "")
             try:
