@@ -21,7 +21,7 @@ from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.idempotency import Effects
 from whence.schema.ingest import DocumentDraft
 from whence.store.memory.store import MemoryStore
-from whence.store.protocols import CollectionInfo, EmbeddedDocument
+from whence.store.protocols import CollectionInfo, EmbeddedDocument, PassageVector
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS collection (name TEXT PRIMARY KEY, model BLOB NOT NULL);
@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS document (
 CREATE TABLE IF NOT EXISTS trace (answer_id TEXT PRIMARY KEY, record BLOB NOT NULL);
 """
 ADD_COLLECTION = "INSERT OR IGNORE INTO collection VALUES (?, ?)"
+SET_MODEL = "UPDATE collection SET model = ? WHERE name = ?"
 PUT_DOCUMENT = "INSERT OR REPLACE INTO document VALUES (?, ?, ?, ?)"
 GET_DOCUMENT = "SELECT draft FROM document WHERE collection = ? AND id = ?"
 SET_DRAFT = "UPDATE document SET draft = ? WHERE collection = ? AND id = ?"
@@ -58,7 +59,10 @@ class SqliteStore(MemoryStore):
             dimension = msgspec.json.decode(model, type=EmbeddingModel).dimension
             document = EmbeddedDocument(
                 draft=msgspec.json.decode(draft, type=DocumentDraft),
-                vectors=np.frombuffer(vectors, dtype="<f4").reshape(-1, dimension),
+                # A document that waits for vectors has no bytes here, and waits again.
+                vectors=np.frombuffer(vectors, dtype="<f4").reshape(-1, dimension)
+                if vectors
+                else None,
             )
             await super().replace_documents(name, [document])
         for (record,) in self._database.execute("SELECT record FROM trace"):
@@ -79,15 +83,29 @@ class SqliteStore(MemoryStore):
     ) -> None:
         """Store documents in one transaction."""
         await super().replace_documents(collection, documents, effects=effects)
-        rows = [
-            (
-                collection,
-                one.draft.document_id,
-                msgspec.json.encode(one.draft),
-                np.asarray(one.vectors, dtype="<f4").tobytes(),
-            )
-            for one in documents
-        ]
+        self._put(collection, [one.draft.document_id for one in documents])
+
+    async def store_vectors(self, collection: str, vectors: Sequence[PassageVector]) -> int:
+        """Store vectors of passages that waited."""
+        stored = await super().store_vectors(collection, vectors)
+        known = set(await self.document_ids(collection))
+        self._put(collection, known.intersection(one.passage.document_id for one in vectors))
+        return stored
+
+    async def switch_vectors(self, collection: str) -> None:
+        """Have searches use the second set of vectors, which alone is kept in the file."""
+        await super().switch_vectors(collection)
+        model = await self.collection_model(collection)
+        self._write(SET_MODEL, [(msgspec.json.encode(model), collection)])
+        self._put(collection, await self.document_ids(collection))
+
+    def _put(self, collection: str, document_ids: Iterable[str]) -> None:
+        """Write documents as they are in memory."""
+        rows = []
+        for name in document_ids:
+            one = self.stored_document(collection, name)
+            vectors = b"" if one.vectors is None else np.asarray(one.vectors, "<f4").tobytes()
+            rows.append((collection, name, msgspec.json.encode(one.draft), vectors))
         self._write(PUT_DOCUMENT, rows)
 
     async def retag_documents(

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 #: cost of a transaction; small enough, with overlap and JSON escapes, for a broker's limit of 5 MiB.
 _BATCH_DOCUMENTS = 128
 _BATCH_CHARACTERS = 200_000
+#: Characters of the first message, so that something can be searched soon.
+_FIRST_CHARACTERS = 20_000
 #: Documents, changed or not, after which a batch is sent and progress is reported.
 _BATCH_OUTCOMES = 512
 #: Messages in flight: one is stored while the next is read and chunked.
@@ -336,12 +338,14 @@ class _Batch(msgspec.Struct):
     outcomes: int = 0
     size: int = 0
     last: bool = True
+    most: int = _BATCH_CHARACTERS
+    """Characters of text from which on it is full."""
 
     @property
     def full(self) -> bool:
         return (
             len(self.drafts) >= _BATCH_DOCUMENTS
-            or self.size >= _BATCH_CHARACTERS
+            or self.size >= self.most
             or self.outcomes >= _BATCH_OUTCOMES
         )
 
@@ -361,6 +365,7 @@ class _IndexRun:
         self._dry_run = asked.dry_run
         self._total: int | None = None
         self._done = 0
+        self._batches = 0
         self._started = time.monotonic()
         self.ids: dict[str, str] = {}
         """Root of each document that was found, by id."""
@@ -468,7 +473,9 @@ class _IndexRun:
             self._report_progress(0)
 
     def _next_batch(self, documents: Iterator[LoadResult]) -> _Batch:
-        batch = _Batch([])
+        first = self._batches == 0
+        self._batches += 1
+        batch = _Batch([], most=_FIRST_CHARACTERS if first else _BATCH_CHARACTERS)
         for item in documents:
             batch.outcomes += 1
             if isinstance(item, LoadedDocument):

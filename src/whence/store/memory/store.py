@@ -57,6 +57,15 @@ class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryTraces):
             held.put(one.draft, vectors, one.token_codes)
         held.log.version = version
 
+    def stored_document(self, collection: str, document_id: str) -> EmbeddedDocument:
+        """Return a document as it is stored; without vectors when a passage of it waits for one."""
+        found = self._find(collection)
+        whole = all(chunk.has_vector for chunk in found.documents[document_id].chunks)
+        document = found.embedded(document_id)
+        return (
+            document if whole else msgspec.structs.replace(document, vectors=None, token_codes=())
+        )
+
     async def store_at(
         self, collection: str, access: Access, version: int, moment: datetime
     ) -> MemoryStore:
