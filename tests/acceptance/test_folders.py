@@ -243,7 +243,7 @@ def test_a_named_file_that_is_not_read_ends_with_1(
     named = cli("index", folder / "plan.sketch", *collection)
 
     assert named.code == 1
-    assert "plan.sketch: unknown file format" in named.err
+    assert "plan.sketch: is not text" in named.err
     assert cli("index", folder, *collection).code == 0
     assert cli("index", folder / "a.md", *collection).code == 0
 
@@ -345,3 +345,21 @@ def test_a_name_that_is_not_found_suggests_near_ones(
         assert missed.code == 3
         assert "'policies/Travel policy.md'" in missed.err
     assert "did you mean" not in cli("show", "zebra.md", *collection).err
+
+
+def test_a_file_that_becomes_readable_replaces_no_other(
+    cli: Any, tmp_path: Path, collection: tuple[str, str]
+) -> None:
+    """Its path is the id of another root's document: it gets an id of its own when it can be read."""
+    first = _write(tmp_path / "first", a_md="# First\n\nThe first text.\n")
+    second = _write(tmp_path / "second", a_md="---\nacl: 5\n---\n# Second\n")
+    cli("index", first, *collection)
+    unread = cli("index", second, *collection, "--json").json
+    (second / "a.md").write_text("# Second\n\nThe second text.\n")
+    cli("index", second, *collection)
+
+    assert _states(unread) == {"a.md": "failed"}
+    assert _listed(cli, *collection).keys() == {"a.md", "second/a.md"}
+    assert "first text" in cli("show", "a.md", *collection).out
+    cli("erase", "a.md", *collection)
+    assert _listed(cli, *collection).keys() == {"second/a.md"}

@@ -52,8 +52,8 @@ class Catalogue:
         self._taken: set[str] = set()
         self.documents: dict[str, tuple[str, str]] = {}
         """Root and path of each stored document with a root."""
-        self.files: set[tuple[str, str]] = set()
-        """Root and path of each file that is known."""
+        self.files: dict[tuple[str, str], tuple[str, tuple[int, int, str]] | None] = {}
+        """Files that are known, by root and path; of one that was read document id, size, time and digest."""
         for one in stored:
             self._add(one)
 
@@ -62,13 +62,16 @@ class Catalogue:
         if one.document_id:
             self._taken.add(normal(one.document_id))
         if one.root:
-            self.files.add((one.root, path))
+            known = None if one.read_as is None else (one.document_id, one.read_as)
+            self.files[one.root, path] = known or self.files.get((one.root, path))
         if one.root and one.is_document:
             self.documents[one.document_id] = one.root, path
         if one.root and one.document_id:
-            # Of several documents of a file none is the file's own; its state says which one is.
             self._ids[one.root, path] = one.document_id
-        elif one.is_document:
+        elif one.root:
+            # Its documents have ids of their own: none is that of the file.
+            self._ids.pop((one.root, path), None)
+        else:
             self.unrooted[one.document_id] = path
 
     def place(self, path: str) -> SourcePlace:
@@ -92,6 +95,10 @@ class Catalogue:
                 if (name, relative) in self._ids:
                     return name, relative
         return root, path
+
+    def known_id(self, root: str, path: str) -> str:
+        """Return the id of a file's document; empty when it has none."""
+        return self._ids.get((root, path), "")
 
     def document_id(self, root: str, path: str, written: str) -> str:
         """Return the id of a file's document.

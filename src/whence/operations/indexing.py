@@ -109,7 +109,8 @@ async def index_paths(
     run = _IndexRun(session, asked, lambda: count_documents(wanted, asked.exclude))
     run.upload = upload
     if catalogue is not None:
-        run.store = store
+        run.store, run.known_files = store, catalogue.files
+        run.known_id = catalogue.known_id
     loading = await loading.with_chosen_encoder(session, run, wanted)
     known = None
     if writer is None:
@@ -384,6 +385,10 @@ class _IndexRun:
         self._stopped = False
         self.store: Store | None = None
         """Takes the states of files; None when documents have no roots."""
+        self.known_id: Callable[[str, str], str] = lambda *_: ""
+        """Returns the id of a file's document, by root and path; empty when it has none."""
+        self.known_files: Mapping[tuple[str, str], tuple[str, tuple[int, int, str]] | None] = {}
+        """As of `Catalogue.files`: what is stored of a file that is unchanged is not stored again."""
         self.upload = False
         """Whether the files are not kept; then those that are not read are forgotten."""
         self.guard: Callable[[Sequence[DocumentDraft]], Awaitable[dict[str, str]]] | None = None
@@ -510,7 +515,9 @@ class _IndexRun:
 
     def _note_unread(self, item: LoadFailure | Skipped) -> None:
         """Count a file or record that failed or was skipped."""
-        source = ReadSource(root=item.root, file=item.file, document_id=item.document_id or "")
+        source = ReadSource(
+            root=item.root, file=item.file, document_id=self.known_id(item.root, item.file)
+        )
         if item.tags is None:
             self.secret.add((item.root, item.file))
         else:
@@ -559,7 +566,14 @@ class _IndexRun:
             found.encoding = draft.encoding or found.encoding
             for kind, count in draft.left_out.items():
                 found.left_out[kind] = found.left_out.get(kind, 0) + count
-        if self.store is None or not source.root or not is_wanted or key in self.secret:
+        if self.store is not None and source.root and is_wanted and key not in self.secret:
+            self._note_state(source, found)
+
+    def _note_state(self, source: ReadSource, found: FileReport) -> None:
+        """Keep the state of a file for the store, unless it has it."""
+        key = source.root, source.file
+        read_as = source.document_id, (source.size, source.modified, source.digest)
+        if found.state == "unchanged" and self.known_files.get(key) == read_as:
             return
         stored: FileState = "read"
         if found.state in ("failed", "skipped"):

@@ -43,6 +43,8 @@ class StoredSource(msgspec.Struct, frozen=True):
     """Relative to the root."""
     is_document: bool = True
     """Whether it is a document; else a file and the id of its document, which may not be stored."""
+    read_as: tuple[int, int, str] | None = None
+    """Size, time of change and digest of a file that was read; see `SourceFileState`."""
 
 
 class SourceFileState(msgspec.Struct, frozen=True, kw_only=True):

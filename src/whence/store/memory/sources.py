@@ -54,7 +54,16 @@ class MemorySources(MemoryPart):
         files = [one for one, _ in self._files.get(collection, {}).values()]
         return [
             *(StoredSource(one.document_id, one.root, one.source_file) for one in drafts),
-            *(StoredSource(one.document_id, one.root, one.path, False) for one in files),
+            *(
+                StoredSource(
+                    one.document_id,
+                    one.root,
+                    one.path,
+                    is_document=False,
+                    read_as=(one.size, one.modified, one.digest) if one.state == "read" else None,
+                )
+                for one in files
+            ),
         ]
 
     async def note_files(

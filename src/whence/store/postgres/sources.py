@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from whence.schema.access import Access
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
@@ -29,9 +30,10 @@ _ADD_ROOT = """
 INSERT INTO source_root VALUES ($1, $2, $3) ON CONFLICT (collection, name) DO UPDATE SET path = EXCLUDED.path
 """
 _STORED = """
-SELECT d.document_id, d.root, d.source_file AS path, true AS is_document FROM collection c JOIN document d ON d.collection_id = c.id
+SELECT d.document_id, d.root, d.source_file AS path, true AS is_document, NULL::"char" AS state, 0::bigint AS size,
+    0::bigint AS modified, '' AS digest FROM collection c JOIN document d ON d.collection_id = c.id
 WHERE c.name = $1
-UNION ALL SELECT f.document_id, f.root, f.path, false FROM source_file f WHERE f.collection = $1
+UNION ALL SELECT f.document_id, f.root, f.path, false, f.state, f.size, f.modified, f.digest FROM source_file f WHERE f.collection = $1
 ORDER BY is_document DESC
 """
 # The rights of a stored document have precedence. A file that is unchanged is not written again.
@@ -95,6 +97,17 @@ async def forget_documents(
     await connection.execute(_FORGET_DOCUMENTS, collection, list(document_ids))
 
 
+def _stored(row: Any) -> StoredSource:
+    is_read = not row["is_document"] and row["state"] == b"r"
+    return StoredSource(
+        row["document_id"],
+        row["root"],
+        row["path"],
+        is_document=row["is_document"],
+        read_as=(row["size"], row["modified"], row["digest"]) if is_read else None,
+    )
+
+
 class PostgresSources(PostgresPart):
     """Implements `SourceStore`."""
 
@@ -129,7 +142,7 @@ class PostgresSources(PostgresPart):
             return []
         async with self.pool.connection() as connection:
             rows = await connection.fetch(_STORED, collection)
-        return [StoredSource(*row.values()) for row in rows]
+        return [_stored(row) for row in rows]
 
     async def note_files(
         self,
