@@ -80,7 +80,11 @@ def find_files(
         return
     name = root.name or root.resolve().name
     path = os.fspath(root)
-    yield _skip_special(path) or _source(path, name, suffix_of(name), suffixes)
+    found = _skip_special(path) or _source(path, name, suffix_of(name), suffixes)
+    if isinstance(found, Skipped):
+        # A file that a user names is to be read.
+        found = LoadFailure(path=found.path, reason=found.reason, document_id=found.document_id)
+    yield found
 
 
 def _walk(
