@@ -61,6 +61,15 @@ KINDS: dict[str, tuple[str | bytes, str]] = {
     "point.rs": ("impl Point {\n    fn norm() {\n    }\n}\n", "Point::norm"),
     "sort.c": ("int quicksort(int *a)\n{\n    return 0;\n}\n", "quicksort"),
     "tree.cpp": ("namespace tree {\nint height() {\n  return 1;\n}\n}\n", "tree::height"),
+    "prices.csv": ("Kiln;Preis\nOstrava;1,50\n", "prices"),
+    "note.eml": (
+        "From: ida@example.org\nSubject: Ferry tickets\n\nThe ferry costs 12 euro.\n",
+        "Ferry tickets",
+    ),
+    "shop.json": ('{\n  "harbour": "closed"\n}\n', "shop"),
+    "town.xml": ("<town><mayor>Ruza</mayor></town>", "town"),
+    "app.log": ("ERROR disk full\n", "app"),
+    "Dockerfile": ("FROM python:3.11\nRUN make\n", "Dockerfile"),
     "records.jsonl": (
         '{"_id": "r1", "text": "A record about whales."}\n',
         "A record about whales.",
@@ -203,8 +212,8 @@ def test_prune_keeps_documents_of_files_that_are_not_read_now(cli: Any, tmp_path
     large.write_text("# Large\n\nWords.\n")
     cli("index", tmp_path, "--collection", "unread")
     records.write_text("")
-    (tmp_path / "plan.mine").write_text("A plan.")
-    (tmp_path / "never.mine").write_text("Never stored.")
+    (tmp_path / "plan.mine").write_bytes(b"\0A plan.")
+    (tmp_path / "never.mine").write_bytes(b"\0Never stored.")
     large.write_text("word " * 2**22)
     told = cli("index", tmp_path, "--collection", "unread", "--prune")
     large.unlink()
@@ -217,11 +226,11 @@ def test_prune_keeps_documents_of_files_that_are_not_read_now(cli: Any, tmp_path
     assert (after["documents"]["removed"], after["kept_skipped"]) == (2, 0)
 
 
-@pytest.mark.parametrize("name", ["", "mail.eml"])
+@pytest.mark.parametrize("name", ["", "data.bin"])
 def test_nothing_to_index_makes_no_collection(cli: Any, tmp_path: Path, name: str) -> None:
     """Without a document the command says so, names no collection, and exits 0."""
     if name:
-        (tmp_path / name).write_text("From: someone\n")
+        (tmp_path / name).write_bytes(bytes(range(256)))
     done = cli("index", tmp_path, "--collection", "nothing-there")
 
     assert done.code == 0

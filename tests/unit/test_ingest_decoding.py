@@ -31,6 +31,7 @@ _JAPANESE = [
     "次の会議は火曜日の午前十時に行われます。",
     "千円以上の購入には部長の承認が必要です。",
     "送料は五百円です。",
+    "ドアを閉めてください",
 ]
 #: Sentences as people write them, by encoding.
 SENTENCES = {

@@ -38,6 +38,15 @@ _WESTERN = re.compile(
     "\u2018\u2019\u201c\u201d\u201a\u201e\u2013\u2014\u2022\u2026\u20ac\u2122\xa3\xa7\xa9\xab\xae\xb0\xb7\xbb\xa1\xbf\xaa\xba]*"
 )
 _SIGN_IN_WORD = re.compile(r"[^\W\d_][\xa1\xa3\xa7\xaa\xb0\xb7\xba\xbf\u20ac\u2022][^\W\d_]")
+#: The detection leaves these out for texts of one sentence.
+_JAPANESE = ("cp932", "euc_jis_2004")
+_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fc]")
+_LEAST_KANA = 0.3
+#: What no word has: frames of old screens and other signs between letters, letters of two alphabets.
+_ODD = re.compile(
+    "[^\\W\\d_][\u2500-\u25ff\xa4\xa6\xa8\xa9\xac\xae\xaf\xb1-\xb3\xb8\xb9\xbc-\xbe\u2020\u2021\u02c6\u2030\u2122][^\\W\\d_]"
+    "|[A-Za-z][\u0370-\u05ff]|[\u0370-\u05ff][A-Za-z]"
+)
 #: Fewer bytes beyond ASCII identify no encoding.
 _LEAST_BYTES = 3
 #: Encodings of Latin letters, in which a character of UTF-8 is hardly ever a word's.
@@ -48,7 +57,7 @@ _MULTIBYTE = re.compile(
 )
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 #: ISO 2022 switches character sets by these, in bytes that are ASCII.
-_ISO_2022 = re.compile(rb"\x1b(?:\$[@AB]|\$\([A-D]|\([BIJ])")
+_ISO_2022 = re.compile(rb"\x1b(?:\$[@AB]|\$[()][A-D]|\([BIJ])")
 #: An XML declaration, or the comment of an editor in one of the first two lines.
 _XML_DECLARED = re.compile(rb"""\s*<\?xml[^>]{0,100}?\sencoding\s*=\s*["']([\w.:-]{1,40})""")
 _EDITOR_DECLARED = re.compile(
@@ -276,18 +285,22 @@ def _detected(data: bytes) -> DecodedText:
     import chardet
 
     sample = data[:_SAMPLE_BYTES]
+    for name in _JAPANESE:
+        if _has_kana(sample, name):
+            return decode_as(data, name)
     guesses = chardet.detect_all(
         sample, ignore_threshold=True, include_encodings=_ENCODINGS, compat_names=False
     )
     ranked = [(guess["encoding"] or _FALLBACK, guess["confidence"]) for guess in guesses]
-    best, confidence = ranked[0]
+    best, confidence = next(
+        (guess for guess in ranked if not _ODD.search(sample.decode(guess[0], "replace"))),
+        ranked[0],
+    )
     shown = sample.decode(best, "replace")
     western = sample.decode(_FALLBACK, "replace")
     if western == shown or (best not in _LATIN and _is_western(western)):
         best, shown = _FALLBACK, western
-    other = next(
-        (part for name, part in ranked[1:] if sample.decode(name, "replace") != shown), 0.0
-    )
+    other = next((part for name, part in ranked if sample.decode(name, "replace") != shown), 0.0)
     is_close = other >= _CLOSE * confidence
     is_unsure = is_close or len(_BEYOND_ASCII.findall(sample)) < _LEAST_BYTES
     if best in _LATIN and (some := _MULTIBYTE.findall(data)):
@@ -296,6 +309,14 @@ def _detected(data: bytes) -> DecodedText:
             return _decode_damaged(data)
     found = decode_as(data, best)
     return found._replace(encoding=f"{found.encoding}?") if is_unsure else found
+
+
+def _has_kana(sample: bytes, name: str) -> bool:
+    """Return whether a sample is Japanese, whose syllables no other encoding has by chance in such number."""
+    # Its last character may be cut.
+    text = sample.decode(name, "replace")[:-1]
+    signs = sum(not sign.isascii() for sign in text)
+    return "\ufffd" not in text and len(_KANA.findall(text)) > _LEAST_KANA * signs
 
 
 def _is_western(text: str) -> bool:

@@ -76,7 +76,7 @@ def _refuse_entity(name: str, *_: object) -> None:
 
 
 def feed(reader: XmlReader, stream: IO[bytes]) -> None:
-    """Give all of a stream to a reader.
+    """Feed all of a stream to a reader.
 
     Raises:
         BadInput: It defines entities, or is nested too deeply.

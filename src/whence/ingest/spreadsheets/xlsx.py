@@ -59,7 +59,7 @@ class _Parts:
         self._names = {info.filename.lower(): info.filename for info in infos}
 
     def read(self, name: str, reader: XmlReader) -> bool:
-        """Give a part to a reader; return whether there is such a part that can be read."""
+        """Feed a part to a reader; return whether there is such a part that can be read."""
         found = self._names.get(name.lower().lstrip("/"))
         if found is None:
             return False
