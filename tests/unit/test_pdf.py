@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 
 import pytest
 from tests.support.pdf_canvas import Canvas, canvas_pdf, width_of
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.loader_registry import loader_for
+from whence.ingest.pdf_layout import Segment, rows_of
+from whence.ingest.pdf_lines import Line
+from whence.ingest.pdf_pieces import Piece, take_vertical
+from whence.ingest.pdf_writer import PdfWriter
 from whence.ingest.sources import SourceFile
+from whence.ingest.text_builder import TextBuilder
 from whence.schema.errors import BadInput
 from whence.schema.places import place_of
 
@@ -457,3 +463,40 @@ def test_code_keeps_its_spaces() -> None:
         page.text(72 + 6 * (len(line) - len(bare)), 500 - 13 * at, bare, font="F3")
 
     assert "```\ndef f(x):\n    a = 1      # one\n    return a\n```" in read_page(page)
+
+
+def test_east_asian_text_reads_downwards_and_without_spaces() -> None:
+    """Columns of letters go from the right to the left; lines of such scripts are joined without a space."""
+    columns = ("送料是五", "百元整。")
+    groups = {
+        0: [
+            Piece(letter, 500 - 24 * column, 512 - 24 * column, 700 - 12 * at, 12, 10 * column + at)
+            for column, word in enumerate(columns)
+            for at, letter in enumerate(word)
+        ]
+    }
+    take_vertical(groups)
+    lines = [Segment(row) for row in rows_of(groups[270])]
+    assert [line.text for line in lines] == list(columns)
+    assert groups[0] == []
+
+    text = TextBuilder()
+    items = [
+        Line(line.text, 72, 710 - 14 * at, 700 - 14 * at, 200) for at, line in enumerate(lines)
+    ]
+    PdfWriter(text, items, Counter({10.0: 8})).write()
+    assert text.text == "送料是五百元整。"
+
+
+def test_a_page_that_cannot_be_read_is_counted() -> None:
+    """The other pages are read; a document without any is refused."""
+    page = Canvas()
+    page.lines(72, 700, LEFT)
+    data = canvas_pdf([page, page])
+    assert b"/Kids [6 0 R 8 0 R]" in data
+    document = read(data.replace(b"[6 0 R 8 0 R]", b"[6 0 R      ]"))
+
+    assert document.text == " ".join(LEFT)
+    assert document.left_out == {"parts": 1}
+    with pytest.raises(BadInput, match="all pages are damaged"):
+        read(data.replace(b"[6 0 R 8 0 R]", b"[           ]"))

@@ -57,7 +57,8 @@ _FIXED_FONT = re.compile(
 _BOLD_FONT = re.compile(r"bold|black|heavy|-bd|cmbx|sfbx|demi", re.IGNORECASE)
 _FIXED_PITCH, _FORCE_BOLD = 1, 1 << 18
 _LEADER = re.compile(r"\.{4,}|\u2026{2,}|_{4,}|\u00b7{4,}")
-_EAST_ASIAN = re.compile(
+#: Letters of scripts that have no spaces between words and may be written downwards.
+EAST_ASIAN = re.compile(
     "[\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]"
 )
 _WORDS = re.compile(r"[^\s\u200b\0]+")
@@ -128,6 +129,8 @@ class Page(NamedTuple):
     struck: int
     """Passages that a line crosses out."""
     number: int
+    characters: int
+    """How many characters it has, with those that cannot be seen."""
     remarks: int = 0
     """Remarks that readers left on it."""
 
@@ -222,11 +225,12 @@ def read_page(
     with closing(page.get_textpage()) as text:
         drawing = _drawing(page)
         crop = Box(*_visible_box(page))
+        count = max(0, text.count_chars())
         groups, hidden = _read_text(text, drawing, crop)
     turned = page.get_rotation() % 360
     for piece in extra:
         groups.setdefault(turned, []).append(_turn_piece(piece, turned))
-    _take_vertical(groups)
+    take_vertical(groups)
     drawing.rules.extend(strikes)
     struck = 0
     texts = []
@@ -238,7 +242,7 @@ def read_page(
         struck += crossed
         texts.append(PageText(kept, across, down, number, angle))
     pictures = sum(min(box.right - box.left, box.top - box.bottom) >= _PICTURE for box in drawing.pictures)  # fmt: skip
-    return Page(texts, pictures, hidden, struck, number)
+    return Page(texts, pictures, hidden, struck, number, count)
 
 
 def _letters(pieces: Sequence[Piece]) -> int:
@@ -364,6 +368,9 @@ class _TextReader:
             words = words.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             is_whole = False
         size, height = style.size, box.top - box.bottom
+        if style.angle == 0 and height > 1.6 * size > box.right - box.left and EAST_ASIAN.search(words):  # fmt: skip
+            self._add_vertical(words, run, size)
+            return
         if size < _TINY or size < 0.3 * height:
             # Fonts of drawn letters have sizes that say nothing.
             size = height
@@ -381,6 +388,14 @@ class _TextReader:
             one = Piece(text, left, right, base, size, run.start + begin)
             one.bold, one.fixed, one.glued = style.bold, style.fixed, run.glued or begin > 0
             pieces.append(one)
+
+    def _add_vertical(self, words: str, run: _Run, size: float) -> None:
+        """Add letters that stand below one another."""
+        if self._is_visible(run.style, size, run.box, run.owner):
+            box = _turn(run.box, 270)
+            one = Piece(words, box.left, box.right, box.bottom + DESCENT * size, size, run.start)
+            one.bold, one.glued = run.style.bold, run.glued
+            self.groups.setdefault(270, []).append(one)
 
     def _left(self, run: _Run, at: int) -> float:
         rect = self._calls.raw.FS_RECTF()
@@ -650,7 +665,7 @@ def _path_rules(raw: Any, item: Any, segments: int, matrix: _Matrix) -> Iterator
             last = end
 
 
-def _take_vertical(groups: dict[int, list[Piece]]) -> None:
+def take_vertical(groups: dict[int, list[Piece]]) -> None:
     """Move East Asian letters that stand below one another to the text that goes down."""
     pieces = groups.get(0, [])
     at = 0
@@ -677,7 +692,7 @@ def _is_below(one: Piece, other: Piece) -> bool:
         len(one.text) == len(other.text) == 1
         and abs(one.left + one.right - other.left - other.right) < 0.4 * one.size
         and 0.6 < step < 1.6
-        and bool(_EAST_ASIAN.match(one.text) and _EAST_ASIAN.match(other.text))
+        and bool(EAST_ASIAN.match(one.text) and EAST_ASIAN.match(other.text))
     )
 
 

@@ -33,6 +33,8 @@ _MAX_LABELS = 4
 #: Least share of numbers among the values of a table; words of a cell in one of words.
 _MIN_NUMBERS, _MAX_WORDS = 0.3, 8
 _MAX_HEADER = 5
+#: More columns are not those of a table without lines.
+_MAX_COLUMNS = 40
 
 YEAR = re.compile(r"(?:19|20|21)\d\d(?:[/\u2013-]\d{2,4})?[AEF*]?")
 _SPACED_SIGN = re.compile(
@@ -333,7 +335,7 @@ def unruled_table(rows: Sequence[Row], at: int, page: int, rules: Sequence[Box])
         return None
     run = list(rows[at:end])
     columns = _columns(run)
-    if len(columns) < 2 or not _is_aligned(run, columns):
+    if not 2 <= len(columns) <= _MAX_COLUMNS or not _is_aligned(run, columns):
         return None
     start = at
     while start > 0 and at - start < 3 and _heads(rows[start - 1], rows[start], columns):
