@@ -233,6 +233,56 @@ def test_cells_of_several_lines_are_one_row() -> None:
     ]
 
 
+def test_words_that_are_set_apart_to_fill_a_line_are_one_line() -> None:
+    """Narrow columns with wide spaces between words are text, not a table."""
+    page = Canvas()
+    for column, text in enumerate((LEFT, RIGHT)):
+        words = iter(" ".join(text).split())
+        y = 700.0 - 6 * column
+        while line := [word for _, word in zip(range(4), words, strict=False)]:
+            space = (160 - sum(width_of(word, 10) for word in line)) / max(1, len(line) - 1)
+            x = 72.0 + 200 * column
+            for word in line:
+                page.text(x, y, word)
+                x += width_of(word, 10) + (space if len(line) == 4 else 3)
+            y -= 13
+
+    assert read_page(page) == f"{' '.join(LEFT)}\n\n{' '.join(RIGHT)}"
+
+
+def test_labels_and_values_are_rows_and_lists_of_goods_have_their_header() -> None:
+    """A table of labels has no header; a cell of two lines whose row is centred stays in its row."""
+    page = Canvas()
+    for at, row in enumerate(
+        (("Order no.", "B-2291"), ("Date", "3 May 2024"), ("Due", "2 June 2024"))
+    ):
+        page.text(72, 740 - 16 * at, row[0])
+        page.text(160, 740 - 16 * at, row[1])
+    places = ((72, "left"), (120, "left"), (400, "right"), (500, "right"))
+    for y, row in (
+        (600, ("Pos", "Goods", "Number", "Amount")),
+        (580, ("1", "Roof tiles, fired twice", "1,200", "960.00 EUR")),
+        (560, ("", "Transport to the harbour", "", "")),
+        (554, ("2", "", "1", "140.00 EUR")),
+        (548, ("", "by boat, on the lower deck", "", "")),
+        (528, ("3", "Rope", "7", "21.00 EUR")),
+    ):
+        for (x, align), words in zip(places, row, strict=True):
+            if words:
+                page.text(x, y, words, align=align)
+    text = read_page(page)
+
+    assert text.split("\n\n")[0] == (
+        "| Order no. | B-2291 |\n| Date | 3 May 2024 |\n| Due | 2 June 2024 |"
+    )
+    assert rows(text)[3:] == [
+        ["Pos", "Goods", "Number", "Amount"],
+        ["1", "Roof tiles, fired twice", "1,200", "960.00 EUR"],
+        ["2", "Transport to the harbour by boat, on the lower deck", "1", "140.00 EUR"],
+        ["3", "Rope", "7", "21.00 EUR"],
+    ]
+
+
 def test_bold_text_is_no_heading_by_itself() -> None:
     """Bullets, dates, signs for nothing and notes in bold letters are text; numbers and size make headings."""
     page = Canvas()

@@ -391,6 +391,7 @@ def _run_end(rows: Sequence[Row], at: int) -> int:
                 continue
             labels += 1
             is_label = one.left < edge and (one.right <= edge + one.size or len(one.text) <= 60)
+            is_label = is_label or _is_within(one, spans)
             if labels > _MAX_LABELS or not is_label:
                 break
             continue
@@ -409,6 +410,12 @@ def _run_end(rows: Sequence[Row], at: int) -> int:
         edge = min(edge, *(each.left for each in values))
         labels, end = 0, index + 1
     return end
+
+
+def _is_within(one: Segment, spans: Sequence[tuple[float, float]]) -> bool:
+    """Whether a text stands in one column of values."""
+    over = [span for span in spans if one.left < span[1] and span[0] < one.right]
+    return len(over) == 1 and abs(one.left - over[0][0]) < 0.5 * one.size and not one.is_number
 
 
 def _united(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -596,7 +603,7 @@ def _header_rows(run: Sequence[Row], cells: Sequence[Sequence[str]]) -> int:
     for row, own in zip(run, cells, strict=True):
         if header == _MAX_HEADER or not any(own[1:]):
             break
-        if any(is_value(cell) for cell in own[1:]):
+        if any(is_value(cell) for cell in own[1:]) or (len(own) == 2 and _is_fact(own[1])):
             break
         header += 1
         if not has_numbers:
@@ -604,6 +611,11 @@ def _header_rows(run: Sequence[Row], cells: Sequence[Sequence[str]]) -> int:
             is_bold = all(each.bold for each in row) and not all(each.bold for each in rest)
             return int(is_bold)
     return header if header < len(run) else 0
+
+
+def _is_fact(cell: str) -> bool:
+    """Whether a cell beside a label has digits and no year, such as the number of an order."""
+    return any(map(str.isdigit, cell)) and not YEAR.search(cell)
 
 
 def _merge_wrapped(
