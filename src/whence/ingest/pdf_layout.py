@@ -10,9 +10,11 @@ import itertools
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from whence.ingest.pdf_pieces import Box, Piece
+from whence.ingest.pdf_drawing import Box
+from whence.ingest.pdf_pieces import Piece
 from whence.ingest.text_builder import raised
 
 #: Least space between two segments, in font sizes: of words, and of numbers.
@@ -37,6 +39,7 @@ _DOT = re.compile(r"\.|\u00b7|_")
 _DASHES = re.compile(r"[-\u2010-\u2015\u2212]+")
 
 
+@lru_cache(maxsize=2**14)
 def is_number(text: str) -> bool:
     """Whether a text is a number with its signs and unit, or the dash that stands for none.
 
