@@ -182,7 +182,7 @@ def test_a_page_that_is_named_many_times_ends_with_the_longest_text(
     """Pages are read until their text is longer than a document may be."""
     read = []
     text = PageText([Piece("word " * (MAX_TEXT // 50), 0, 10, 0, 10)], [], [], 1)
-    page = Page([text], 0, 0, 0, 1)
+    page = Page([text], 0, 0, 0, 1, characters=MAX_TEXT // 10)
     monkeypatch.setattr(
         pdf_loader, "read_page", lambda _page, number, *_: read.append(number) or page
     )

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 
 import pytest
 from tests.support.pdf_canvas import Canvas, canvas_pdf, width_of
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.loader_registry import loader_for
+from whence.ingest.pdf_layout import Segment, rows_of
+from whence.ingest.pdf_lines import Line
+from whence.ingest.pdf_pieces import Piece, take_vertical
+from whence.ingest.pdf_writer import PdfWriter
 from whence.ingest.sources import SourceFile
+from whence.ingest.text_builder import TextBuilder
 from whence.schema.errors import BadInput
 from whence.schema.places import place_of
 
@@ -224,6 +230,56 @@ def test_cells_of_several_lines_are_one_row() -> None:
         ["Bolt", "made of steel, with a nut", "Hall 4"],
         ["Rope", "of hemp, which must stay dry", "Hall 7"],
         ["Sail", "of linen", "Loft"],
+    ]
+
+
+def test_words_that_are_set_apart_to_fill_a_line_are_one_line() -> None:
+    """Narrow columns with wide spaces between words are text, not a table."""
+    page = Canvas()
+    for column, text in enumerate((LEFT, RIGHT)):
+        words = iter(" ".join(text).split())
+        y = 700.0 - 6 * column
+        while line := [word for _, word in zip(range(4), words, strict=False)]:
+            space = (160 - sum(width_of(word, 10) for word in line)) / max(1, len(line) - 1)
+            x = 72.0 + 200 * column
+            for word in line:
+                page.text(x, y, word)
+                x += width_of(word, 10) + (space if len(line) == 4 else 3)
+            y -= 13
+
+    assert read_page(page) == f"{' '.join(LEFT)}\n\n{' '.join(RIGHT)}"
+
+
+def test_labels_and_values_are_rows_and_lists_of_goods_have_their_header() -> None:
+    """A table of labels has no header; a cell of two lines whose row is centred stays in its row."""
+    page = Canvas()
+    for at, row in enumerate(
+        (("Order no.", "B-2291"), ("Date", "3 May 2024"), ("Due", "2 June 2024"))
+    ):
+        page.text(72, 740 - 16 * at, row[0])
+        page.text(160, 740 - 16 * at, row[1])
+    places = ((72, "left"), (120, "left"), (400, "right"), (500, "right"))
+    for y, row in (
+        (600, ("Pos", "Goods", "Number", "Amount")),
+        (580, ("1", "Roof tiles, fired twice", "1,200", "960.00 EUR")),
+        (560, ("", "Transport to the harbour", "", "")),
+        (554, ("2", "", "1", "140.00 EUR")),
+        (548, ("", "by boat, on the lower deck", "", "")),
+        (528, ("3", "Rope", "7", "21.00 EUR")),
+    ):
+        for (x, align), words in zip(places, row, strict=True):
+            if words:
+                page.text(x, y, words, align=align)
+    text = read_page(page)
+
+    assert text.split("\n\n")[0] == (
+        "| Order no. | B-2291 |\n| Date | 3 May 2024 |\n| Due | 2 June 2024 |"
+    )
+    assert rows(text)[3:] == [
+        ["Pos", "Goods", "Number", "Amount"],
+        ["1", "Roof tiles, fired twice", "1,200", "960.00 EUR"],
+        ["2", "Transport to the harbour by boat, on the lower deck", "1", "140.00 EUR"],
+        ["3", "Rope", "7", "21.00 EUR"],
     ]
 
 
@@ -457,3 +513,40 @@ def test_code_keeps_its_spaces() -> None:
         page.text(72 + 6 * (len(line) - len(bare)), 500 - 13 * at, bare, font="F3")
 
     assert "```\ndef f(x):\n    a = 1      # one\n    return a\n```" in read_page(page)
+
+
+def test_east_asian_text_reads_downwards_and_without_spaces() -> None:
+    """Columns of letters go from the right to the left; lines of such scripts are joined without a space."""
+    columns = ("送料是五", "百元整。")
+    groups = {
+        0: [
+            Piece(letter, 500 - 24 * column, 512 - 24 * column, 700 - 12 * at, 12, 10 * column + at)
+            for column, word in enumerate(columns)
+            for at, letter in enumerate(word)
+        ]
+    }
+    take_vertical(groups)
+    lines = [Segment(row) for row in rows_of(groups[270])]
+    assert [line.text for line in lines] == list(columns)
+    assert groups[0] == []
+
+    text = TextBuilder()
+    items = [
+        Line(line.text, 72, 710 - 14 * at, 700 - 14 * at, 200) for at, line in enumerate(lines)
+    ]
+    PdfWriter(text, items, Counter({10.0: 8})).write()
+    assert text.text == "送料是五百元整。"
+
+
+def test_a_page_that_cannot_be_read_is_counted() -> None:
+    """The other pages are read; a document without any is refused."""
+    page = Canvas()
+    page.lines(72, 700, LEFT)
+    data = canvas_pdf([page, page])
+    assert b"/Kids [6 0 R 8 0 R]" in data
+    document = read(data.replace(b"[6 0 R 8 0 R]", b"[6 0 R      ]"))
+
+    assert document.text == " ".join(LEFT)
+    assert document.left_out == {"parts": 1}
+    with pytest.raises(BadInput, match="all pages are damaged"):
+        read(data.replace(b"[6 0 R 8 0 R]", b"[           ]"))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ctypes import c_ushort
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from whence.ingest.pdf_pieces import DESCENT, Box, Piece
+from whence.ingest.pdf_drawing import Box
+from whence.ingest.pdf_pieces import DESCENT, Piece
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfFormEnv, PdfPage

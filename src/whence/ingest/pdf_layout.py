@@ -10,9 +10,11 @@ import itertools
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from whence.ingest.pdf_pieces import Box, Piece
+from whence.ingest.pdf_drawing import Box
+from whence.ingest.pdf_pieces import Piece
 from whence.ingest.text_builder import raised
 
 #: Least space between two segments, in font sizes: of words, and of numbers.
@@ -37,6 +39,7 @@ _DOT = re.compile(r"\.|\u00b7|_")
 _DASHES = re.compile(r"[-\u2010-\u2015\u2212]+")
 
 
+@lru_cache(maxsize=2**14)
 def is_number(text: str) -> bool:
     """Whether a text is a number with its signs and unit, or the dash that stands for none.
 
@@ -262,7 +265,37 @@ def blocks_of(segments: Sequence[Segment], solid: Sequence[Segment] = ()) -> lis
         segments: All segments of a page.
         solid: Segments among them that stand for what is not cut, such as tables with lines.
     """
-    return [Block(_rows(part)) for part in _cut(list(segments), set(map(id, solid)), 0) if part]
+    parts = _cut(list(segments), set(map(id, solid)), 0)
+    return [Block(_without_gaps(_rows(part))) for part in parts if part]
+
+
+def _without_gaps(rows: list[Row]) -> list[Row]:
+    """Return the rows of a column; words that are set apart to fill its width are one."""
+    low = min(each.left for row in rows for each in row)
+    high = max(each.right for row in rows for each in row)
+
+    def fills(row: Row) -> bool:
+        size = row[0].size
+        return row[0].left - low < 2 * size and high - row[-1].right < 0.2 * size
+
+    full = sum(len(row) == 1 and fills(row) for row in rows)
+    is_justified = full >= 3 and full >= 0.4 * len(rows)
+    return [
+        [Segment([piece for each in row for piece in each.pieces])]
+        if len(row) > 1 and fills(row) and _is_spread(row, is_justified)
+        else row
+        for row in rows
+    ]
+
+
+def _is_spread(row: Row, is_justified: bool) -> bool:
+    """Whether a line of several segments is one of words with equal spaces."""
+    if any(each.is_number for each in row):
+        return False
+    gaps = [right.left - left.right for left, right in itertools.pairwise(row)]
+    words = [len(each.pieces) for each in row]
+    is_even = max(gaps) - min(gaps) < 0.05 * max(gaps) + 0.2
+    return is_even and (is_justified or (len(gaps) > 1 and max(words) == 1 and len(row) > 3))
 
 
 def _rows(segments: Sequence[Segment]) -> list[Row]:

@@ -17,7 +17,8 @@ from whence.ingest.pdf_layout import (
     segments_of,
 )
 from whence.ingest.pdf_pieces import Page, PageText, Piece
-from whence.ingest.pdf_tables import Table, ruled_tables, unruled_table
+from whence.ingest.pdf_ruled_tables import ruled_tables
+from whence.ingest.pdf_tables import Table, unruled_table
 
 #: Lines above a table that name it, their length in characters and the space between them, in font sizes.
 _CAPTION_LINES, _CAPTION_LENGTH, _CAPTION_GAP = 4, 110, 2.2
@@ -213,7 +214,7 @@ def _are_contents(numbers: Sequence[str], pages: int) -> bool:
 
 
 def _with_captions(items: list[Item]) -> list[Item]:
-    """Give each table the lines above it that name it."""
+    """Move the lines above a table that name it into its caption."""
     found: list[Item] = []
     for item in items:
         if isinstance(item, Table):

@@ -18,7 +18,6 @@ from ctypes import (
     byref,
     c_char,
     c_double,
-    c_float,
     c_int,
     c_uint,
     c_ulong,
@@ -28,21 +27,13 @@ from ctypes import (
 )
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from whence.ingest.pdf_drawing import THICK, Box, Drawing, holds, read_drawing
+
 if TYPE_CHECKING:
     from pypdfium2 import PdfPage, PdfTextPage
 
 #: Share of the font size below and above the base line.
 DESCENT, ASCENT = 0.22, 0.78
-#: Parts of a page that are looked at; a drawing of more has no tables.
-_MAX_OBJECTS = 20_000
-_MAX_RULES = 4_000
-_MAX_SEGMENTS = 2_000
-_MAX_FILLS = 2_000
-#: Filled areas are kept by bands of so many points.
-_BAND, _MAX_BAND = 24.0, 300
-_MAX_DEPTH = 5
-#: A drawn line is at most so thick, in points.
-_THICK = 2.5
 #: Pictures of fewer points on a side are ornaments.
 _PICTURE = 24.0
 #: Text of fewer points cannot be read.
@@ -57,22 +48,14 @@ _FIXED_FONT = re.compile(
 _BOLD_FONT = re.compile(r"bold|black|heavy|-bd|cmbx|sfbx|demi", re.IGNORECASE)
 _FIXED_PITCH, _FORCE_BOLD = 1, 1 << 18
 _LEADER = re.compile(r"\.{4,}|\u2026{2,}|_{4,}|\u00b7{4,}")
-_EAST_ASIAN = re.compile(
+#: Letters of scripts that have no spaces between words and may be written downwards.
+EAST_ASIAN = re.compile(
     "[\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]"
 )
 _WORDS = re.compile(r"[^\s\u200b\0]+")
 #: PDFium has signs of its own for a hyphen at the end of a line.
 _HYPHENS = {0x02: "-", 0xFFFE: "-"}
 _HALF = re.compile("[\ud800-\udfff]")
-
-
-class Box(NamedTuple):
-    """A rectangle, in points."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
 
 
 class Piece:
@@ -128,6 +111,8 @@ class Page(NamedTuple):
     struck: int
     """Passages that a line crosses out."""
     number: int
+    characters: int
+    """How many characters it has, with those that cannot be seen."""
     remarks: int = 0
     """Remarks that readers left on it."""
 
@@ -177,37 +162,6 @@ def _are_one(one: _Run, other: _Run) -> bool:
     )
 
 
-class _Painted(NamedTuple):
-    box: Box
-    order: int
-    colour: tuple[int, int, int]
-    is_plain: bool
-    """Whether it is a rectangle without transparency."""
-
-
-class _Drawing:
-    """What is drawn on a page besides text."""
-
-    def __init__(self) -> None:
-        self.rules: list[Box] = []
-        self.fills = 0
-        self.pictures: list[Box] = []
-        self.orders: dict[int, int] = {}
-        self.count = 0
-        self._bands: dict[int, list[_Painted]] = {}
-
-    def fill(self, painted: _Painted) -> None:
-        """Add an area."""
-        self.fills += 1
-        low, high = (round(edge / _BAND) for edge in (painted.box.bottom, painted.box.top))
-        for band in range(max(low, -_MAX_BAND), min(high, _MAX_BAND) + 1):
-            self._bands.setdefault(band, []).append(painted)
-
-    def fills_at(self, x: float, y: float) -> list[_Painted]:
-        """Return the areas that hold a point, in the order in which they were drawn."""
-        return [one for one in self._bands.get(round(y / _BAND), ()) if _holds(one.box, x, y)]
-
-
 def read_page(
     page: PdfPage, number: int, extra: Sequence[Piece] = (), strikes: Sequence[Box] = ()
 ) -> Page:
@@ -220,13 +174,14 @@ def read_page(
         strikes: Further lines on it that cross out text.
     """
     with closing(page.get_textpage()) as text:
-        drawing = _drawing(page)
+        drawing = read_drawing(page)
         crop = Box(*_visible_box(page))
+        count = max(0, text.count_chars())
         groups, hidden = _read_text(text, drawing, crop)
     turned = page.get_rotation() % 360
     for piece in extra:
         groups.setdefault(turned, []).append(_turn_piece(piece, turned))
-    _take_vertical(groups)
+    take_vertical(groups)
     drawing.rules.extend(strikes)
     struck = 0
     texts = []
@@ -238,7 +193,7 @@ def read_page(
         struck += crossed
         texts.append(PageText(kept, across, down, number, angle))
     pictures = sum(min(box.right - box.left, box.top - box.bottom) >= _PICTURE for box in drawing.pictures)  # fmt: skip
-    return Page(texts, pictures, hidden, struck, number)
+    return Page(texts, pictures, hidden, struck, number, count)
 
 
 def _letters(pieces: Sequence[Piece]) -> int:
@@ -284,7 +239,7 @@ class _Calls:
 
 
 def _read_text(
-    text: PdfTextPage, drawing: _Drawing, crop: Box
+    text: PdfTextPage, drawing: Drawing, crop: Box
 ) -> tuple[dict[int, list[Piece]], int]:
     """Return the visible pieces by their angle, and how many passages are hidden."""
     reader = _TextReader(text, drawing, crop)
@@ -293,7 +248,7 @@ def _read_text(
 
 
 class _TextReader:
-    def __init__(self, text: PdfTextPage, drawing: _Drawing, crop: Box) -> None:
+    def __init__(self, text: PdfTextPage, drawing: Drawing, crop: Box) -> None:
         self._calls = _Calls()
         self._handle = cast(text.raw, c_void_p)
         self._page_text = text
@@ -364,6 +319,9 @@ class _TextReader:
             words = words.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             is_whole = False
         size, height = style.size, box.top - box.bottom
+        if style.angle == 0 and height > 1.6 * size > box.right - box.left and EAST_ASIAN.search(words):  # fmt: skip
+            self._add_vertical(words, run, size)
+            return
         if size < _TINY or size < 0.3 * height:
             # Fonts of drawn letters have sizes that say nothing.
             size = height
@@ -381,6 +339,14 @@ class _TextReader:
             one = Piece(text, left, right, base, size, run.start + begin)
             one.bold, one.fixed, one.glued = style.bold, style.fixed, run.glued or begin > 0
             pieces.append(one)
+
+    def _add_vertical(self, words: str, run: _Run, size: float) -> None:
+        """Add letters that stand below one another."""
+        if self._is_visible(run.style, size, run.box, run.owner):
+            box = _turn(run.box, 270)
+            one = Piece(words, box.left, box.right, box.bottom + DESCENT * size, size, run.start)
+            one.bold, one.glued = run.style.bold, run.glued
+            self.groups.setdefault(270, []).append(one)
 
     def _left(self, run: _Run, at: int) -> float:
         rect = self._calls.raw.FS_RECTF()
@@ -445,10 +411,10 @@ class _TextReader:
             return False
         if style.mode == _INVISIBLE_MODE:
             # Invisible text on a picture is what was recognised in it.
-            return any(_holds(picture, x, y) for picture in drawing.pictures)
+            return any(holds(picture, x, y) for picture in drawing.pictures)
         order = drawing.orders.get(owner, -1)
         ground = (255, 255, 255)
-        is_painted = any(_holds(picture, x, y) for picture in drawing.pictures)
+        is_painted = any(holds(picture, x, y) for picture in drawing.pictures)
         slack = 0.2 * size
         for fill in drawing.fills_at(x, y):
             if not fill.is_plain:
@@ -526,131 +492,7 @@ def _utf16(units: Array[c_ushort]) -> str:
     return bytes(units).decode("utf-16-le", "replace").partition("\0")[0]
 
 
-def _holds(box: Box, x: float, y: float) -> bool:
-    return box.left <= x <= box.right and box.bottom <= y <= box.top
-
-
-def _drawing(page: PdfPage) -> _Drawing:
-    from pypdfium2 import raw
-
-    drawing = _Drawing()
-    count = max(0, raw.FPDFPage_CountObjects(page.raw))
-    items = (raw.FPDFPage_GetObject(page.raw, at) for at in range(min(count, _MAX_OBJECTS)))
-    _draw(raw, items, drawing, (1.0, 0.0, 0.0, 1.0, 0.0, 0.0), 0)
-    return drawing
-
-
-_Matrix = tuple[float, float, float, float, float, float]
-
-
-def _draw(raw: Any, items: Iterator[Any], drawing: _Drawing, matrix: _Matrix, depth: int) -> None:
-    """Add what some objects draw; `matrix` leads from their coordinates to those of the page."""
-    for item in items:
-        drawing.count += 1
-        if drawing.count > _MAX_OBJECTS or not item:
-            return
-        kind = raw.FPDFPageObj_GetType(item)
-        if kind == raw.FPDF_PAGEOBJ_TEXT:
-            drawing.orders[cast(item, c_void_p).value or 0] = drawing.count
-        elif kind == raw.FPDF_PAGEOBJ_PATH:
-            _draw_path(raw, item, drawing, matrix)
-        elif kind == raw.FPDF_PAGEOBJ_IMAGE:
-            if box := _bounds(raw, item, matrix):
-                drawing.pictures.append(box)
-        elif kind == raw.FPDF_PAGEOBJ_SHADING:
-            if box := _bounds(raw, item, matrix):
-                drawing.fill(_Painted(box, drawing.count, (0, 0, 0), False))
-        elif kind == raw.FPDF_PAGEOBJ_FORM and depth < _MAX_DEPTH:
-            inner = raw.FS_MATRIX()
-            raw.FPDFPageObj_GetMatrix(item, inner)
-            count = min(max(0, raw.FPDFFormObj_CountObjects(item)), _MAX_OBJECTS)
-            parts = (raw.FPDFFormObj_GetObject(item, at) for at in range(count))
-            own = (inner.a, inner.b, inner.c, inner.d, inner.e, inner.f)
-            _draw(raw, parts, drawing, _product(own, matrix), depth + 1)
-
-
-def _product(one: _Matrix, other: _Matrix) -> _Matrix:
-    a, b, c, d, e, f = one
-    g, h, i, j, k, m = other
-    return (
-        a * g + b * i,
-        a * h + b * j,
-        c * g + d * i,
-        c * h + d * j,
-        e * g + f * i + k,
-        e * h + f * j + m,
-    )
-
-
-def _moved(matrix: _Matrix, x: float, y: float) -> tuple[float, float]:
-    a, b, c, d, e, f = matrix
-    return a * x + c * y + e, b * x + d * y + f
-
-
-def _bounds(raw: Any, item: Any, matrix: _Matrix) -> Box | None:
-    left, bottom, right, top = c_float(), c_float(), c_float(), c_float()
-    if not raw.FPDFPageObj_GetBounds(item, left, bottom, right, top):
-        return None
-    return _box(_moved(matrix, left.value, bottom.value), _moved(matrix, right.value, top.value))
-
-
-def _box(one: tuple[float, float], other: tuple[float, float]) -> Box:
-    (a, b), (c, d) = one, other
-    return Box(min(a, c), min(b, d), max(a, c), max(b, d))
-
-
-def _draw_path(raw: Any, item: Any, drawing: _Drawing, matrix: _Matrix) -> None:
-    """Add the straight lines of a path, or the area that it fills."""
-    box = _bounds(raw, item, matrix)
-    if box is None or len(drawing.rules) > _MAX_RULES:
-        return
-    fill, stroke = c_int(), c_int()
-    raw.FPDFPath_GetDrawMode(item, fill, stroke)
-    width, height = box.right - box.left, box.top - box.bottom
-    if min(width, height) <= _THICK:
-        if max(width, height) > _THICK and (fill.value or stroke.value):
-            drawing.rules.append(box)
-        return
-    segments = raw.FPDFPath_CountSegments(item)
-    if fill.value and drawing.fills < _MAX_FILLS:
-        red, green, blue, alpha = c_uint(), c_uint(), c_uint(), c_uint()
-        raw.FPDFPageObj_GetFillColor(item, red, green, blue, alpha)
-        colour = (red.value, green.value, blue.value)
-        is_plain = segments <= 6 and alpha.value == 255 and not raw.FPDFPageObj_HasTransparency(item)  # fmt: skip
-        if alpha.value:
-            drawing.fill(_Painted(box, drawing.count, colour, is_plain))
-    if stroke.value and segments <= _MAX_SEGMENTS:
-        own = raw.FS_MATRIX()
-        raw.FPDFPageObj_GetMatrix(item, own)
-        whole = _product((own.a, own.b, own.c, own.d, own.e, own.f), matrix)
-        drawing.rules.extend(_path_rules(raw, item, segments, whole))
-
-
-def _path_rules(raw: Any, item: Any, segments: int, matrix: _Matrix) -> Iterator[Box]:
-    begin = last = (0.0, 0.0)
-    x, y = c_float(), c_float()
-    for at in range(segments):
-        segment = raw.FPDFPath_GetPathSegment(item, at)
-        raw.FPDFPathSegment_GetPoint(segment, x, y)
-        point = _moved(matrix, x.value, y.value)
-        kind = raw.FPDFPathSegment_GetType(segment)
-        ends = [point]
-        if kind == raw.FPDF_SEGMENT_MOVETO:
-            begin = last = point
-            ends = []
-        elif kind != raw.FPDF_SEGMENT_LINETO:
-            last, ends = point, []
-        if raw.FPDFPathSegment_GetClose(segment):
-            ends.append(begin)
-        for end in ends:
-            line = _box(last, end)
-            thin, long = sorted((line.right - line.left, line.top - line.bottom))
-            if thin < 1 < long:
-                yield line
-            last = end
-
-
-def _take_vertical(groups: dict[int, list[Piece]]) -> None:
+def take_vertical(groups: dict[int, list[Piece]]) -> None:
     """Move East Asian letters that stand below one another to the text that goes down."""
     pieces = groups.get(0, [])
     at = 0
@@ -677,7 +519,7 @@ def _is_below(one: Piece, other: Piece) -> bool:
         len(one.text) == len(other.text) == 1
         and abs(one.left + one.right - other.left - other.right) < 0.4 * one.size
         and 0.6 < step < 1.6
-        and bool(_EAST_ASIAN.match(one.text) and _EAST_ASIAN.match(other.text))
+        and bool(EAST_ASIAN.match(one.text) and EAST_ASIAN.match(other.text))
     )
 
 
@@ -692,7 +534,7 @@ def _remove_struck(pieces: list[Piece], across: Sequence[Box]) -> tuple[list[Pie
     struck, last = 0, -2
     for piece in pieces:
         low, high = piece.base + 0.12 * piece.size, piece.base + 0.48 * piece.size
-        near = lines[bisect_left(heights, low - _THICK) : bisect_left(heights, high)]
+        near = lines[bisect_left(heights, low - THICK) : bisect_left(heights, high)]
         width = max(0.1, piece.right - piece.left)
         if any(
             low <= (box.bottom + box.top) / 2 <= high

@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from whence.ingest.pdf_drawing import Box
 from whence.ingest.pdf_layout import Segment, rows_of, segments_of
-from whence.ingest.pdf_pieces import Box, Page, PageText, Piece
+from whence.ingest.pdf_pieces import Page, PageText, Piece
 
 #: A text at the edge of a page is a running title if as many pages have it at the same height.
 _RUNNING_PAGES = 3

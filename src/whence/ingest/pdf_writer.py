@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from whence.ingest.pdf_layout import BULLET_SIGN, is_number
 from whence.ingest.pdf_lines import Item, Line
+from whence.ingest.pdf_pieces import EAST_ASIAN
 from whence.ingest.pdf_tables import Table
 from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
 from whence.text.values import find_values
@@ -265,6 +266,9 @@ class PdfWriter:
                 joined = f"{joined[:-1]}{_LINE_HYPHEN}{LINE_END}{line.text}"
             elif joined.endswith("/") and line.text[:1].isalnum():
                 # A path or an address that is broken after a slash.
+                joined += LINE_END + line.text
+            elif EAST_ASIAN.match(joined[-1:]) and EAST_ASIAN.match(line.text):
+                # These scripts have no space between words.
                 joined += LINE_END + line.text
             else:
                 joined = f"{joined}\n{line.text}" if joined else line.text

@@ -119,7 +119,7 @@ def _read_pages(data: bytes) -> tuple[Mapping[str, str], list[Page], int]:
                     notes = read_notes(page, form)
                     found = read_page(page, number, notes.pieces, notes.strikes)
                 pages.append(found._replace(remarks=notes.remarks))
-                length += found.letters
+                length += found.characters
                 # The tree of pages may name one page thousands of times.
                 if length > MAX_TEXT:
                     raise BadInput(f"has more than {MAX_TEXT:,} characters of text; split it")
