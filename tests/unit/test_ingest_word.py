@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.support.office_files import archive, office_file, root, word_file
 
 from whence.ingest.blocks import ParsedDocument
+from whence.ingest.chunking import Chunker
+from whence.ingest.documents import load_documents
+from whence.ingest.load_results import LoadFailure, Skipped
 from whence.ingest.loader_registry import detect_loader, loader_for
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
@@ -442,3 +447,17 @@ def test_bad_files_fail_with_a_reason(data: bytes, reason: str) -> None:
     """Encrypted, hostile and damaged files are bad input."""
     with pytest.raises(BadInput, match=reason):
         parsed(data)
+
+
+def test_files_of_the_old_format_are_skipped_with_advice(tmp_path: Path) -> None:
+    """Their reason says what to do; those with a password fail for that reason."""
+    container = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
+    (tmp_path / "a.doc").write_bytes(container + "WordDocument".encode("utf-16-le"))
+    (tmp_path / "b.ppt").write_bytes(container + "PowerPoint Document".encode("utf-16-le"))
+    outcomes = list(load_documents([tmp_path], chunker=Chunker(lambda texts: [1] * len(texts))))
+
+    reasons = [each.reason for each in outcomes if isinstance(each, Skipped | LoadFailure)]
+    assert [reason[reason.index("save") :] for reason in reasons] == [
+        "save it as .docx",
+        "save it as .pptx",
+    ]

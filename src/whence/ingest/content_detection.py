@@ -117,6 +117,11 @@ _OLE_STREAMS = (
     ("Book", ".xls"),
     ("__substg1.0_", ".msg"),
 )
+#: Why old formats that are recognized are not read.
+_OLD_OFFICE = {
+    ".doc": "a Word file of the format before 2007, save it as .docx",
+    ".ppt": "a PowerPoint file of the format before 2007, save it as .pptx",
+}
 
 
 def foreign_kind(head: bytes) -> str:
@@ -210,7 +215,7 @@ def readable_suffix(
     if found in supported and found != ANY_TEXT:
         return found
     if found and packed:
-        raise BadInput(f"unknown file format {found}")
+        raise BadInput(_OLD_OFFICE.get(found, f"unknown file format {found}"))
     if packed:
         raise BadInput(
             ARCHIVE if head.startswith(_ZIP) else f"unknown file format {suffix}".rstrip()
