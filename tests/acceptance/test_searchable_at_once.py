@@ -186,3 +186,36 @@ def test_encoders_are_compared_and_exchanged(served: Any, handbook: Path) -> Non
     assert served("reembed", "--promote").assert_error(2).err
     assert served("reembed", "--back", "--json").json["switched"] is True
     assert served("search", "days of leave", "--json").json["hits"] == before
+
+
+def test_a_missing_encoder_costs_no_former_vectors(
+    served: Any, handbook: Path, tmp_path: Path
+) -> None:
+    """An encoder that is not installed changes nothing, also of the vectors that are kept for --back."""
+    served("index", handbook)
+    assert served("reembed", "--embedder", "local:float32", "--json").json["switched"] is True
+
+    empty = {"WHENCE_MODELS": str(tmp_path)}
+    missing = served("reembed", "--embedder", "bge-small-en-v1.5", env=empty).assert_error(4)
+    assert "whence models install bge-small-en-v1.5" in missing.err
+    assert served("reembed", "--back", "--json").json["switched"] is True
+    assert served("search", "days of leave", "--json").json["degraded"] == []
+
+
+def test_a_killed_reembed_is_continued(
+    served: Any, server: BlockingEmbeddings, rivers: Path
+) -> None:
+    """Searches use the former vectors until all new ones are there; the next call embeds only the rest."""
+    served("index", rivers, "--embedder", "local")
+    process = served.start("reembed", "--json")
+    assert server.stuck.wait(60)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    server.released.set()
+
+    found = served("search", "Danube gauge", "--embedder", "local", "--json").json
+    assert found["degraded"] == []
+    assert found["calibration"]["encoder"] == "all-MiniLM-L6-v2"
+    report = served("reembed", "--json").json
+    assert 0 < report["embedded"] < report["passages"]
+    assert (report["switched"], report["waiting"]) == (True, 0)

@@ -173,6 +173,8 @@ class _Reembedding:
         before = await self.state()
         other = model != before.model
         if other:
+            # One that is not installed, or does not answer, costs no former vectors.
+            await embedder.embed(["one text"], "document")
             await self._store.begin_vectors(self._collection, model)
         service = _EmbeddingService(embedder)
         embedded = 0

@@ -373,14 +373,8 @@ class ChunkStore(Protocol):
     async def begin_vectors(self, collection: str, model: EmbeddingModel) -> None:
         """Begin a second set of vectors, which replaces another one beside those that searches use.
 
-        All passages wait for it, and documents that are stored later as well. One of the same model stays.
-
-        Raises:
-            NotFound: There is no such collection.
-        """
-
-    async def drop_vectors(self, collection: str) -> None:
-        """Remove the second set of vectors, if there is one.
+        All passages wait for it, and documents that are stored later as well. One of the same model stays, and
+        counts as new.
 
         Raises:
             NotFound: There is no such collection.

@@ -287,11 +287,23 @@ class VectorSuite:
         await store.switch_vectors(name)
         await store.begin_vectors(name, WIDE)
         assert await embed_all(store, name, unit(1, 0, 0), other=True) == ["d part 0"]
-        await store.drop_vectors(name)
+        await store.switch_vectors(name)
+        await store.begin_vectors(name, EmbeddingModel(name="third", dimension=2))
+        progress = await store.vector_progress(name)
+        assert progress is not None
+        assert progress.other is not None
+        assert (progress.other.pending, progress.other.former) == (0, False)
+
+    async def test_without_a_second_set_there_is_nothing_to_switch(self, store: Store) -> None:
+        """A collection of one set is neither switched nor given vectors of another one."""
+        name = await fill_collection(store, make_document("d", [QUERY]))
+
         with pytest.raises(BadInput):
             await store.switch_vectors(name)
         with pytest.raises(NotFound):
             await claimed(store, name, other=True)
+        with pytest.raises(NotFound):
+            await store.nearest_passages(name, QUERY, 1, other=True)
 
     async def test_rights_hold_in_both_sets(self, store: Store) -> None:
         """New tags of a document hold for its vectors in the second set as well."""

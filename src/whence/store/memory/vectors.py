@@ -43,7 +43,7 @@ class MemoryVectors(MemoryDocuments):
         refused = found.refused.keys() & {(found.vector_set, one) for one in waiting}
         other = None
         if found.other is not None:
-            missing = len(found.chunks) - len(found.other.vectors)
+            missing = len(_waiting(found, other=True))
             other = OtherVectors(
                 model=found.other.model, pending=missing, former=found.other.former
             )
@@ -143,13 +143,11 @@ class MemoryVectors(MemoryDocuments):
         """Begin or continue a second set of vectors; see `ChunkStore`."""
         check_model(model)
         found = self._find(collection)
-        if found.other is None or found.other.model != model:
+        if found.other is not None and found.other.model == model:
+            found.other.former = False
+        else:
             last = found.vector_set if found.other is None else found.other.number
             found.other = SecondSet(max(found.vector_set, last) + 1, model)
-
-    async def drop_vectors(self, collection: str) -> None:
-        """Remove the second set of vectors; see `ChunkStore`."""
-        self._find(collection).other = None
 
     async def switch_vectors(self, collection: str) -> None:
         """Have searches use the second set of vectors; see `ChunkStore`."""

@@ -117,6 +117,7 @@ SELECT c.id, c.vector_set, o.number AS other FROM collection c LEFT JOIN vector_
 WHERE c.name = $1
 """
 _ADD_SET = "INSERT INTO vector_set VALUES ($1, $2, $3, $4, $5, $6, false)"
+_NEW_AGAIN = "UPDATE vector_set SET former = false WHERE collection_id = $1"
 _DROP_SET = "DELETE FROM vector_set WHERE collection_id = $1"
 _ALL_PENDING = """
 INSERT INTO vector_pending (collection_id, number, ord, token_codes)
@@ -288,7 +289,9 @@ class PostgresVectors(PostgresPart):
                 if coded:
                     codes = [values[one].token_codes for one in coded]
                     await connection.execute(_STORE_CODES, coded, codes)
-                await connection.execute(_NEW_VERSION, locked.id)
+                # What searches do not use makes no version, so that they keep what they have cached.
+                if number == locked.vector_set:
+                    await connection.execute(_NEW_VERSION, locked.id)
             await self.maintenance.start_needed(connection, collection)
         return len(stored)
 
@@ -314,6 +317,7 @@ class PostgresVectors(PostgresPart):
             row = await connection.fetchrow(_NUMBERS, collection)
             other = await connection.fetchrow(_OTHER, row["id"])
             if other is not None and model_of(other) == model:
+                await connection.execute(_NEW_AGAIN, row["id"])
                 return
             number = max(row["vector_set"], row["other"] or 0) + 1
             number += (number - row["vector_set"] + 1) % 2
@@ -329,14 +333,6 @@ class PostgresVectors(PostgresPart):
                 values = (model.name, model.revision, model.precision, model.dimension)
                 await connection.execute(_ADD_SET, locked.id, number, *values)
                 await connection.execute(_ALL_PENDING, locked.id, number)
-
-    async def drop_vectors(self, collection: str) -> None:
-        """Remove the second set of vectors; see `ChunkStore`."""
-        async with self.pool.connection() as connection:
-            await writable_collection(connection, collection)
-            async with write_transaction(connection, *write_settings(self.write_timeout_s)):
-                locked = await lock_collection(connection, collection)
-                await _drop_set(connection, locked.id, locked.vector_set + 1)
 
     async def switch_vectors(self, collection: str) -> None:
         """Have searches use the second set of vectors; see `ChunkStore`."""
