@@ -50,7 +50,9 @@ def is_number(text: str) -> bool:
         return True
     digits = sum(map(str.isdigit, text))
     letters = sum(map(str.isalpha, text))
-    return 0 < digits <= 20 and letters <= min(3, digits) and not text[:1].islower() and len(text) < 28 and not (letters and text[0].isalpha() and not CURRENCY.match(text))  # fmt: skip
+    if not 0 < digits <= 20 or letters > min(3, digits) or len(text) >= 28:
+        return False
+    return not text[0].isalpha() or bool(CURRENCY.match(text))
 
 
 class Segment:
