@@ -191,6 +191,26 @@ def test_a_table_with_lines_goes_on_over_pages(frame: bool, across: bool) -> Non
         assert place.page == number + 1
 
 
+def test_a_table_with_an_open_side_has_its_header_and_all_rows() -> None:
+    """The header is boxed, the rows have lines beside them only, and nothing closes them."""
+    page = Canvas()
+    for y in (714, 696):
+        page.line(72, y, 432, y)
+    for x in (72, 192, 312, 432):
+        page.line(x, 620, x, 714)
+    cells = [
+        ["Part", "2024", "2023"],
+        ["Yard", "", ""],
+        ["Bolts", "1,200", "900"],
+        ["Nuts", "31", "28"],
+    ]
+    for at, row in enumerate(cells):
+        for column, words in enumerate(row):
+            page.text(76 + 120 * column, 700 - 20 * at, words)
+
+    assert rows(read_page(page)) == cells
+
+
 def test_two_tables_with_one_header_stay_two() -> None:
     """A table on the next page that has a name of its own is another one."""
     pages = [Canvas(), Canvas()]
