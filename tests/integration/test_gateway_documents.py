@@ -232,7 +232,7 @@ async def test_malformed_forms(client: Client) -> None:
     assert (await client("POST", WIKI, "open", data={"acl": "x"})).status_code == 400
     assert (await client("POST", WIKI, "open", json={})).status_code == 400
     assert (await client.store("open", one, collection="A B")).status_code == 400
-    assert (await client.store("open", ("a.exe", "x"))).status_code == 422
+    assert (await client.store("open", ("a.exe", "\0\1\2\3"))).status_code == 422
     assert (await client.store("open", ("a.pdf", "no PDF"))).status_code == 422
     assert await client.ids() == []
 

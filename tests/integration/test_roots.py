@@ -88,6 +88,19 @@ async def test_uploads_are_never_pruned(engine: Engine, tmp_path: Path) -> None:
     assert {one.changed for one in (await _listed(engine)).values()} == {False, None}
 
 
+async def test_uploads_have_rights_by_their_path(engine: Engine, tmp_path: Path) -> None:
+    """A file without a rule is not stored."""
+    rules = tmp_path / "rights.toml"
+    rules.write_text('[[rule]]\npath = "hr/**"\nacl = ["hr"]\n')
+    sent = _write(tmp_path / "sent", stray="Stray.")
+    _write(sent / "hr", pay="Pay.")
+    report = await engine.index_for(writer=None, folder=sent, rights=rules)
+
+    assert (report.documents.added, report.documents.failed) == (1, 1)
+    assert await _listed(engine) == {}
+    assert (await _listed(engine, access=Access(frozenset({"hr"})))).keys() == {"hr/pay.md"}
+
+
 async def test_every_operation_takes_names(engine: Engine, tmp_path: Path) -> None:
     """Root and path, and a path that one visible document has; several are refused with their ids."""
     for root in ("f", "g", "h"):

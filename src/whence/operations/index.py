@@ -100,12 +100,14 @@ class StoreFiles(_Stores, frozen=True):
     """Name of the collection; created when missing."""
     tags: DocumentTags = DocumentTags()
     """Rights that readers need, in addition to each document's own."""
+    rights: str | PathLike[str] | None = None
+    """File of rules that give files tags by their path; a file without a rule is refused."""
 
     async def run(self, session: Session) -> IndexReport:
         """Return what was stored."""
         from whence.operations.indexing import index_paths
 
-        index = Index([self.folder], collection=self.collection, tags=self.tags)
+        index = Index([self.folder], collection=self.collection, tags=self.tags, rights=self.rights)
         report = await index_paths(session, index, writer=self.writer, upload=True)
         report.failures = [
             msgspec.structs.replace(one, path=one.path.removeprefix(f"{self.folder}/"))

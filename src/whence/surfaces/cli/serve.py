@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import urlsplit
 
@@ -108,6 +109,14 @@ def serve(
             " time. Default: two for each processor core, at least 16 when a service writes the answers.",
         ),
     ] = None,
+    upload_rights: Annotated[
+        Path | None,
+        typer.Option(
+            "--rights",
+            metavar="FILE",
+            help="Rules that give files that are sent tags by their path; a file without a rule is refused.",
+        ),
+    ] = None,
     stdio: Annotated[
         bool,
         typer.Option("--stdio", help="Serve MCP on standard input and output instead of HTTP."),
@@ -134,9 +143,15 @@ def serve(
         )
         return 0
     check_exposure(host, access, require_token=require_token)
+    if upload_rights is not None:
+        from whence.ingest.folder_rights import read_folder_rights
+
+        read_folder_rights(upload_rights)
     rights, resource = _who(settings, access, require_token=require_token)
     allowed = (allow_host or (), [read_origin(one) for one in allow_origin or ()])
-    return _serve_http(context, (host, port), (rights, resource), allowed, concurrent)
+    return _serve_http(
+        context, (host, port), (rights, resource), allowed, concurrent, upload_rights
+    )
 
 
 def _who(
@@ -162,6 +177,7 @@ def _serve_http(
     who: tuple[Authenticator, ProtectedResource | None],
     allowed: tuple[Iterable[str], Iterable[str]],
     concurrent: int | None,
+    upload_rights: Path | None,
 ) -> int:
     """Serve, and return the exit code; `allowed` are names of hosts, and origins of other pages."""
     from whence.surfaces.http.oidc import public_url_of
@@ -187,6 +203,7 @@ def _serve_http(
 
         async def serve_requests(service: Service, monitor: FlowMonitor) -> bool:
             names, origins = allowed
+            service.upload_rights = upload_rights
             app = gateway(
                 service,
                 rights,

@@ -133,7 +133,8 @@ class DocumentRoutes:
             with tempfile.TemporaryDirectory(prefix="whence-upload-") as folder:
                 await asyncio.to_thread(_write, Path(folder), files)
                 writer = None if caller.speaks_for_others else caller.access
-                stored = StoreFiles(writer, Path(folder), collection, tags)
+                rights = self._service.upload_rights
+                stored = StoreFiles(writer, Path(folder), collection, tags, rights)
                 report = await self._service.run(caller, stored, _UPLOAD_S)
         counts = report.documents
         document: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -57,6 +58,8 @@ class Service:
         self._collection = collection
         self._admission = Admission(concurrent)
         self._spans = spans or Spans()
+        self.upload_rights: Path | None = None
+        """File of rules for the files that are sent; none when None."""
 
     @property
     def collection(self) -> str:
