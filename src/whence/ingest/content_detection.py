@@ -214,6 +214,8 @@ def readable_suffix(
     found = format_of(read() if packed else head)
     if found in supported and found != ANY_TEXT:
         return found
+    if found == ".msg":
+        raise BadInput("a message of Outlook, save it as .eml")
     if found and packed:
         raise BadInput(_OLD_OFFICE.get(found, f"unknown file format {found}"))
     if packed:

@@ -84,6 +84,8 @@ _MAX_BINARY_BYTES = 128 * 2**20
 #: Largest chunked document, in bytes on the wire: it is one message of a broker (limit 5 MiB).
 MAX_DRAFT_BYTES = MAX_TEXT
 
+#: Changes when text that is not UTF-8 is decoded in another way, so that it is read again.
+_DECODING = b"decoding 2"
 _NO_TAGS = DocumentTags()
 _COUNT_BLOCK_BYTES = 2**20
 #: Sources whose digests are looked up together, and their bytes that are in memory meanwhile.
@@ -399,6 +401,8 @@ class _LoadRun:
             digest.update(_with_length(repr(source.tags).encode()))
         if self.encoding:
             digest.update(_with_length(self.encoding.encode()))
+        if not loader.is_binary and not _is_utf8(data):
+            digest.update(_DECODING)
         digest.update(data)
         # The bytes stand apart: with the same ones only the way of reading has changed.
         return f"{digest.hexdigest()}-{file_digest(data)}"
@@ -519,6 +523,14 @@ class _LoadRun:
         if was_sent and self._reader is not None:
             return self._reader.result()
         return read_document(source.file, source.data)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _failure(
