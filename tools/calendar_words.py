@@ -4,7 +4,7 @@
 
 `calendar_words.json` has the names of months, from Unicode's CLDR; `number_words.json` the words of small
 numbers; `unit_words.json` the names of units, from CLDR, with a name for each that holds in all languages;
-`number_values.json` numbers from 2 to 100 and their words. The two packages are no dependencies: these words do
+`number_values.json` numbers from 1 to 100 and their words. The two packages are no dependencies: these words do
 not change.
 """
 
@@ -75,12 +75,12 @@ def numbers(language: str) -> list[str]:
 
 
 def values(language: str) -> dict[str, int]:
-    """Return the folded words of the numbers from 2 to 100 in a language, with spaces between."""
+    """Return the folded words of the numbers from 1 to 100 in a language, with spaces between."""
     code = LANGUAGE_CODES[language]
     if code not in CONVERTER_CLASSES:
         return {}
     found = {}
-    for number in range(2, 101):
+    for number in range(1, 101):
         words = " ".join(re.findall(r"[^\W\d_]+", fold(clean(num2words(number, lang=code)))))
         if len(words) >= _SHORTEST:
             found.setdefault(words, number)
@@ -99,7 +99,11 @@ def units(language: str) -> dict[str, str]:
             for form, pattern in forms.get(width, {}).items():
                 if isinstance(pattern, str) and "{0}" in pattern and form in _PLURALS:
                     word = fold(clean(pattern.replace("{0}", ""))).strip(". \u00a0")
-                    if word and " " not in word and word not in function_words(language):
+                    if (
+                        word
+                        and " " not in word
+                        and (len(word) > _SHORTEST or word not in function_words(language))
+                    ):
                         found.setdefault(word, set()).add(kind.partition("-")[2])
     for currency in _CURRENCIES:
         names_of = [

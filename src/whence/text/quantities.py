@@ -165,7 +165,8 @@ def _name_of(word: str, languages: Sequence[str], *, near: bool) -> str:
             unit = table.get(snowball_stem(word, language))
         if unit is not None and (len(lowered) > 2 or near):
             return unit
-    return ""
+    # A few words may not show their language.
+    return _units_of_any_language().get(lowered, "") if near and len(lowered) > 3 else ""
 
 
 def _month(word: str, languages: Sequence[str]) -> str:
@@ -181,6 +182,16 @@ def _units(language: str) -> dict[str, str]:
     named: dict[str, str] = _table("unit_words.json").get(language, {})
     stems = {snowball_stem(name, language): unit for name, unit in named.items() if len(name) > 3}
     return {**stems, **named}
+
+
+@cache
+def _units_of_any_language() -> dict[str, str]:
+    """Return the units by the names that no two languages give to different ones."""
+    found: dict[str, set[str]] = {}
+    for named in _table("unit_words.json").values():
+        for name, unit in named.items():
+            found.setdefault(name, set()).add(unit)
+    return {name: min(units) for name, units in found.items() if len(units) == 1}
 
 
 @cache

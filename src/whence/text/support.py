@@ -30,6 +30,8 @@ MIN_SUPPORT: Final = 0.34
 ATTRIBUTED: Final = 0.9
 #: Share of the words of a clause in the claim, from which its negation is about the claim.
 _ABOUT: Final = 0.5
+#: Share of the words of a claim by which a sentence may have fewer than the best one.
+_SLACK: Final = 0.15
 #: Sentences that a pair is made of.
 _BEST: Final = 4
 #: A number in words counts without a unit from here: `two ways` may be counted by the model.
@@ -136,9 +138,18 @@ class Check:
         if not own:
             return self._supports_across(claim, sources)
         needed = self._needed(claim, own)
-        if claim.is_short and not needed:
-            return True
         wanted = {one: one.terms_of(claim.text) for one in own}
+        if claim.is_short and not needed:
+            # Words too few to compare may still say the opposite.
+            whole = [
+                (one, part)
+                for one in own
+                for part in one.parts
+                if wanted[one] and wanted[one] <= part.terms
+            ]
+            return not whole or any(
+                self._agrees(claim, (), [part], one, wanted[one]) for one, part in whole
+            )
         missing = set.intersection(*[set(wanted[one] - one.terms) for one in own])
         total = max(len(one) for one in wanted.values())
         if not claim.is_short and total - len(missing) < MIN_SUPPORT * total:
@@ -216,7 +227,9 @@ class Check:
             return
         most = len(topic & ranked[0].terms)
         yield from (
-            [one] for one in ranked if len(topic & one.terms) >= max(most - 0.25 * len(topic), 0.5)
+            [one]
+            for one in ranked
+            if len(topic & one.terms) >= max(most - _SLACK * len(topic), 0.5)
         )
         for first, second in combinations(ranked, 2):
             if len(topic & second.terms - first.terms) >= max(2, 0.25 * len(topic)):
