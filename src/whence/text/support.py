@@ -34,6 +34,9 @@ _ABOUT: Final = 0.5
 _SLACK: Final = 0.15
 #: Sentences that a pair is made of.
 _BEST: Final = 4
+#: Words of a label beside its value at most, and how many sentences lie from it to the one that it belongs to.
+_LABEL: Final = 2
+_NEAR: Final = 2
 #: A number in words counts without a unit from here: `two ways` may be counted by the model.
 _LARGE: Final = 13
 #: Share of the words of a claim in a clause from which the clause says the same, but for a name.
@@ -216,7 +219,7 @@ class Check:
     ) -> Iterable[list[_Part]]:
         """Yield the sentences that may support a claim: the best ones alone, then pairs of them.
 
-        The second of a pair brings words of its own, beside numbers and units.
+        The second of a pair brings words of its own, beside numbers and units, or is a label with its value.
         """
         numbers = {
             term for one in needed for term in source.terms_of(claim.text[one.start : one.end + 12])
@@ -234,6 +237,12 @@ class Check:
         for first, second in combinations(ranked, 2):
             if len(topic & second.terms - first.terms) >= max(2, 0.25 * len(topic)):
                 yield [first, second]
+        for first in ranked[:2]:
+            place = source.parts.index(first)
+            for near in source.parts[max(0, place - _NEAR) : place + _NEAR + 1]:
+                # `Default: 75 (seconds)` is a label with a value, and belongs to the sentence beside it.
+                if near is not first and len(near.terms - numbers) <= _LABEL:
+                    yield [first, near]
 
     def _agrees(
         self,
