@@ -67,6 +67,7 @@ def test_a_marker_waits_until_it_is_complete() -> None:
         ("Overdue books cost 30 cents a day [1].", False),
         ("Guests may park bicycles behind the building [1].", False),
         ("Yes [1].", True),
+        ("They cost Petra [1].", False),
     ],
 )
 def test_a_sentence_is_held_to_its_source(sentence: str, supported: bool) -> None:

@@ -140,6 +140,8 @@ class Check:
         own = [one for one in sources if self._shares_language(claim, one)]
         if not own:
             return self._supports_across(claim, sources)
+        if not self._names_stand(claim, sources):
+            return False
         needed = self._needed(claim, own)
         wanted = {one: one.terms_of(claim.text) for one in own}
         if claim.is_short and not needed:
@@ -156,8 +158,6 @@ class Check:
         missing = set.intersection(*[set(wanted[one] - one.terms) for one in own])
         total = max(len(one) for one in wanted.values())
         if not claim.is_short and total - len(missing) < MIN_SUPPORT * total:
-            return False
-        if not self._names_stand(claim, sources):
             return False
         return any(
             self._agrees(claim, needed, evidence, source, wanted[source])
