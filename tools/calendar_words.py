@@ -3,23 +3,47 @@
     pip install babel num2words && python tools/calendar_words.py
 
 `calendar_words.json` has the names of months, from Unicode's CLDR; `number_words.json` the words of small
-numbers. The two packages are no dependencies: these words do not change.
+numbers; `unit_words.json` the names of units, from CLDR, with a name for each that holds in all languages;
+`number_values.json` numbers from 1 to 100 and their words. The two packages are no dependencies: these words do
+not change.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from babel import Locale
 from num2words import CONVERTER_CLASSES, num2words
 
-from whence.text.normalization import LANGUAGE_CODES, clean, fold
+from whence.text.normalization import LANGUAGE_CODES, clean, fold, function_words
 from whence.text.question_words import ASKING_LANGUAGES
 
 OUT = Path(__file__).resolve().parent.parent / "src/whence/text"
 #: Numbers that texts write as words.
 _NUMBERS = (*range(2, 21), *range(30, 100, 10), 100, 1000)
+#: Units of CLDR that documents of all kinds state numbers in.
+_UNITS = frozenset(
+    f"{kind}-{unit}"
+    for kind, of_kind in {
+        "duration": "second minute hour day week month year millisecond night",
+        "length": "millimeter centimeter meter kilometer mile foot inch yard",
+        "mass": "milligram gram kilogram tonne pound ounce",
+        "volume": "milliliter liter gallon",
+        "temperature": "celsius fahrenheit",
+        "concentr": "percent",
+        "digital": "bit byte kilobyte megabyte gigabyte terabyte",
+        "area": "hectare acre",
+        "power": "watt kilowatt",
+        "energy": "kilowatt-hour",
+        "electric": "volt ampere",
+        "frequency": "hertz megahertz gigahertz",
+    }.items()
+    for unit in of_kind.split()
+)
+_CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR", "PLN", "SEK", "CZK")
+_PLURALS = frozenset(("zero", "one", "two", "few", "many", "other"))
 #: A shorter abbreviation is a word of its own.
 _SHORTEST = 3
 
@@ -50,6 +74,53 @@ def numbers(language: str) -> list[str]:
     return sorted(word for word in words if word.isalpha())
 
 
+def values(language: str) -> dict[str, int]:
+    """Return the folded words of the numbers from 1 to 100 in a language, with spaces between."""
+    code = LANGUAGE_CODES[language]
+    if code not in CONVERTER_CLASSES:
+        return {}
+    found = {}
+    for number in range(1, 101):
+        words = " ".join(re.findall(r"[^\W\d_]+", fold(clean(num2words(number, lang=code)))))
+        if len(words) >= _SHORTEST:
+            found.setdefault(words, number)
+    return found
+
+
+def units(language: str) -> dict[str, str]:
+    """Return the folded names of the units of a language, in all forms; none that two units have."""
+    locale = Locale.parse(LANGUAGE_CODES[language])
+    found: dict[str, set[str]] = {}
+    data = locale._data  # noqa: SLF001 - Babel offers no other way to the patterns
+    for kind, forms in data["unit_patterns"].items():
+        if kind not in _UNITS:
+            continue
+        for width in ("long", "short"):
+            for form, pattern in forms.get(width, {}).items():
+                if isinstance(pattern, str) and "{0}" in pattern and form in _PLURALS:
+                    word = fold(clean(pattern.replace("{0}", ""))).strip(". \u00a0")
+                    if (
+                        word
+                        and " " not in word
+                        and (len(word) > _SHORTEST or word not in function_words(language))
+                    ):
+                        found.setdefault(word, set()).add(kind.partition("-")[2])
+    for currency in _CURRENCIES:
+        names_of = [
+            *data["currency_names_plural"].get(currency, {}).values(),
+            locale.currencies.get(currency, ""),
+        ]
+        for name in names_of:
+            word = fold(clean(name)).split()
+            if word:
+                found.setdefault(word[-1], set()).add(currency.lower())
+    return {
+        word: min(kinds)
+        for word, kinds in sorted(found.items())
+        if len(kinds) == 1 and " " not in word
+    }
+
+
 def write(name: str, words: dict[str, object]) -> None:
     """Write a file of words by language."""
     text = json.dumps(words, ensure_ascii=False, indent=None, separators=(",", ":"))
@@ -57,10 +128,12 @@ def write(name: str, words: dict[str, object]) -> None:
 
 
 def main() -> None:
-    """Write both files."""
+    """Write all files."""
     languages = sorted(ASKING_LANGUAGES)
     write("calendar_words.json", {language: names(language) for language in languages})
     write("number_words.json", {language: numbers(language) for language in languages})
+    write("unit_words.json", {language: units(language) for language in languages})
+    write("number_values.json", {language: values(language) for language in languages})
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ from whence.models.endpoints import Endpoint, endpoint_of, ollama_url
 from whence.models.factory import ModelSettings
 from whence.models.openai import OpenAIEmbedder, OpenAIWriter
 from whence.models.protocols import WritePiece, WriteRequest
-from whence.schema.errors import BadInput, ConfigError, Unavailable
-from whence.schema.prompt import Quote
+from whence.schema.errors import BadInput, ConfigError, PromptTooLong, Unavailable
 from whence.schema.time_limit import WORK_ENDS
 
 KEY = "sk-very-secret-0123"
@@ -423,8 +422,8 @@ async def write(url: str, request: WriteRequest = QUESTION) -> list[WritePiece]:
         await writer.aclose()
 
 
-async def test_writer_streams_and_quotes() -> None:
-    """Pieces arrive as they are sent; the result has the text, the tokens and a verbatim quote."""
+async def test_writer_streams() -> None:
+    """Pieces arrive as they are sent; the result has the text and the tokens."""
     usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
     with Server(in_turn(events(delta("Books:\u2028 28"), delta(" days [1]."), usage))) as server:
         pieces = await write(server.url)
@@ -435,7 +434,6 @@ async def test_writer_streams_and_quotes() -> None:
     assert result is not None
     assert result.text == "Books:\u2028 28 days [1]."
     assert (result.in_token, result.out_token, result.model) == (7, 3, f"m@{server.host}")
-    assert result.quotes == (Quote(1, "Books are lent for 28 days."),)
     assert result.language_model is True
     assert path == "/chat/completions"
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
@@ -548,7 +546,7 @@ async def test_a_prompt_that_ollama_cut_is_an_error(window: int, fits: bool) -> 
         if fits:
             assert (await write(f"{server.url}/v1"))[-1].result is not None
         else:
-            with pytest.raises(BadInput, match=r"a part of the prompt.*4096 tokens"):
+            with pytest.raises(PromptTooLong, match=r"a part of the prompt.*4096 tokens"):
                 await write(f"{server.url}/v1")
 
 
@@ -575,7 +573,7 @@ async def test_writer_omits_refused_parameters() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        events(delta("Books"), done=False),
+        events(done=False),
         events(delta("Books"), {"error": {"message": "overloaded"}}),
         events(),
         (200, {"content-type": "text/event-stream"}, b"data: {broken\n\n"),

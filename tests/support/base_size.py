@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 #: Bytes that the base may take.
-BASE_LIMIT = 310_000_000
+BASE_LIMIT = 320_000_000
 
 
 def base_size() -> tuple[dict[str, int], list[str]]:

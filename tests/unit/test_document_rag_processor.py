@@ -287,8 +287,7 @@ async def test_pieces_are_sent_as_they_are_written() -> None:
     replies = await ask(StubContext(SERVICES), request(streaming=True, explain=False))
 
     assert replies[:-1] == [
-        AnswerPiece(text="So"),
-        AnswerPiece(text=" [1]."),
+        AnswerPiece(text="So [1]."),
         AnswerPiece(text="", end_of_stream=True),
     ]
 

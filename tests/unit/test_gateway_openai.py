@@ -44,7 +44,7 @@ def chunks_of(text: str) -> list[Any]:
 async def test_an_answer_is_that_of_ask(http: httpx.AsyncClient, engine: StubEngine) -> None:
     """Text, citations and options are those of `/v1/ask`; unknown fields of the request are ignored."""
     engine.citations = (Citation(marker=1, chunk_id="c", document_id="a b.md", quote="days"),)
-    unknown = {"temperature": 1, "user": "u", "chat_id": "7", "max_tokens": 3, "stop": ["x"]}
+    unknown = {"user": "u", "chat_id": "7", "stop": ["x"]}
     body = {"model": "wiki", "messages": ASKED, "whence": {"doc_limit": 3}, **unknown}
     told = (await http.post(CHAT, json=body)).json()
     first = engine.asked[-1]
@@ -57,6 +57,17 @@ async def test_an_answer_is_that_of_ask(http: httpx.AsyncClient, engine: StubEng
     assert told["whence"] == plain
     assert (told["id"], told["object"]) == ("chatcmpl-a1", "chat.completion")
     assert (told["model"], choice["message"]["role"]) == ("wiki", "assistant")
+
+
+async def test_limits_of_the_writer_are_passed_on(
+    http: httpx.AsyncClient, engine: StubEngine
+) -> None:
+    """Temperature and most tokens of a chat are those of the question."""
+    for name in ("max_tokens", "max_completion_tokens"):
+        body = {"model": "wiki", "messages": ASKED, "temperature": 0.5, name: 30}
+        assert (await http.post(CHAT, json=body)).status_code == 200
+        asked = engine.asked[-1]
+        assert (asked["writer_temperature"], asked["writer_max_tokens"]) == (0.5, 30)
 
 
 async def test_tokens_are_counted(http: httpx.AsyncClient) -> None:
@@ -92,9 +103,9 @@ async def test_the_conversation_is_the_history(http: httpx.AsyncClient, engine: 
     told = (await http.post(CHAT, json=body)).json()
     assert engine.asked[-1]["question"] == "Why"
     assert engine.asked[-1]["history"] == ("How long?",)
-    tools, system, other = told["whence"]["notes"]
+    assert engine.asked[-1]["answer_instructions"] == "Speak like a pirate."
+    tools, other = told["whence"]["notes"]
     assert tools.startswith("tools are ignored")
-    assert "system" in system
     assert "other than text" in other
 
 

@@ -41,6 +41,9 @@ EXCEPTIONS = {
         "boosts", "bundles", "dry_run", "max_depth", "max_nodes", "prioritize", "seed_only",
         "set_name", "token_vectors", "top_k",
     ),
+    "settings of the writer, which a question may state, too": (
+        "answer_instructions", "answer_language", "day", "writer_max_tokens", "writer_temperature",
+    ),
     "facts of a trace and of the audit log": ("answer_a", "as_of", "revision_of"),
 }  # fmt: skip
 

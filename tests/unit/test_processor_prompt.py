@@ -95,7 +95,7 @@ async def test_a_result_names_its_model_and_template() -> None:
     (other,) = await replies(ListWriter(named), request())
 
     assert (reply.result.model, reply.result.language_model) == ("stub", False)
-    assert reply.result.template == "document-prompt@6"
+    assert reply.result.template == "document-prompt@7"
     assert (other.result.model, other.result.language_model) == ("gpt", False)
 
 
@@ -206,7 +206,10 @@ def test_fields_are_filled_once(query: str, document: str) -> None:
     """Braces in a question or document are text, never fields."""
     template = TEMPLATES[DOCUMENT_PROMPT]
     filled = template.prompt.format(
-        query=query + "{documents}", documents=document + "{query}", note="{query}"
+        query=query + "{documents}",
+        documents=document + "{query}",
+        note="{query}",
+        language="{query}",
     )
 
     assert query + "{documents}" in filled

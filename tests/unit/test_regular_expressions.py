@@ -11,8 +11,6 @@ from whence.schema.filters import parse_filter_options
 
 #: Patterns that are made when they are needed, and why they are bounded.
 MADE_LATER = {
-    # Words of a quote, in the text of an answer.
-    "operations/json_documents.py: re.search('\\\\s+'.join(words), answer.text)",
     # The author of a suite runs it himself, on addresses of passages.
     "evaluation/validation/checks.py: re.search(pattern, one.source_url or '')",
     "evaluation/validation/suite_file.py: re.compile(pattern)",
@@ -25,6 +23,8 @@ MADE_LATER = {
     "ingest/markdown_inline.py: re.compile(pattern)",
     # The escaped name of a file, and an ending of bounded length.
     "models/hub.py: re.compile(re.escape(graph) + '[._]data(?:[_-]?\\\\d{1,5})?\\\\Z')",
+    # Words of a list of ours, at the beginning of a line.
+    "text/replies.py: re.match(head, line, re.IGNORECASE)",
 }
 
 

@@ -6,33 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.text.claims import (
-    MarkerFilter,
-    Source,
-    markers_of,
-    read_claims,
-    says_nothing,
-    supports,
-)
+from whence.text.claims import markers_of, read_claims, says_nothing
+from whence.text.replies import ReplyStream
+from whence.text.support import Check, Source
 
 PIECES = st.lists(
-    st.sampled_from(("Open", " at", " nine", " [", "1", "9", "]", ", ", "[2]", "[7]", "`a[9]`", ".", "\n", "```", "["))
+    st.sampled_from(
+        ("Open", " at", " nine", " [", "1", "9", "]", ", ", "[2]", "[7]", "`a[9]`", ".", "\n", "```", "[", "(", ")",
+         "\u3010", "\u3011", "\u00b9", "<", "think>", "Sources:", "- ", "Source 1", "<|im_end|>", "{", "</s>", "~~~")
+    )
 )  # fmt: skip
 
 
-def shown(pieces: list[str], documents: int) -> str:
-    markers = MarkerFilter(documents)
-    said = [markers.add(piece) for piece in pieces]
-    return "".join((*said, markers.add("", end=True)))
+def shown(pieces: list[str], documents: int) -> tuple[str, str]:
+    stream = ReplyStream(documents)
+    said = [stream.add(piece) for piece in pieces]
+    return "".join((*said, stream.add("", end=True))), stream.whole().text
 
 
 @given(PIECES, st.integers(0, 8))
 def test_pieces_show_what_the_whole_shows(pieces: list[str], documents: int) -> None:
     """However a text is cut into pieces, the same is shown, and no marker in it names a missing document."""
-    whole = "".join(pieces)
+    streamed, whole = shown(pieces, documents)
 
-    assert shown(pieces, documents) == shown([whole], documents)
-    assert set(markers_of(shown([whole], documents))) <= set(range(1, documents + 1))
+    assert streamed == whole
+    assert set(markers_of(whole)) <= set(range(1, documents + 1))
 
 
 @pytest.mark.parametrize(
@@ -46,17 +44,20 @@ def test_pieces_show_what_the_whole_shows(pieces: list[str], documents: int) -> 
 )
 def test_only_markers_of_no_document_are_left_out(said: str, left: str) -> None:
     """Brackets in code stay, and so do the known numbers of a group."""
-    assert shown([said], 2) == left
+    assert shown([said], 2) == (left, left)
 
 
 def test_a_marker_waits_until_it_is_complete() -> None:
-    """No half of a marker is shown."""
-    markers = MarkerFilter(2)
+    """No half of a marker is shown, and nothing before the first cited sentence."""
+    stream = ReplyStream(2)
+    said = [
+        stream.add(one) for one in ("Six", " [1", "]. Nine [", "1", "2", "]. Ten [2", "]. Two.")
+    ]
 
-    assert [markers.add(piece) for piece in ("Nine [", "1", "2", "]. Ten [2", "].")] == [
-        "Nine", "", "", ". Ten", " [2].",
-    ]  # fmt: skip
-    assert list(markers.removed) == [12]
+    assert said[:2] == ["", ""]
+    assert "".join(said).startswith("Six [1]")
+    assert "[12" not in "".join((*said, stream.add("", end=True)))
+    assert stream.whole() == ("Six [1]. Nine. Ten [2]. Two.", "", (12,))
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_a_marker_waits_until_it_is_complete() -> None:
         ("Overdue books cost 30 cents a day [1].", False),
         ("Guests may park bicycles behind the building [1].", False),
         ("Yes [1].", True),
+        ("They cost Petra [1].", False),
     ],
 )
 def test_a_sentence_is_held_to_its_source(sentence: str, supported: bool) -> None:
@@ -73,7 +75,8 @@ def test_a_sentence_is_held_to_its_source(sentence: str, supported: bool) -> Non
     (claim,) = read_claims(sentence)
 
     assert claim.markers == (1,)
-    assert supports(claim, [Source("Overdue books cost 20 cents per day and item.")]) is supported
+    source = Source("Overdue books cost 20 cents per day and item.")
+    assert Check(sentence).supports(claim, [source]) is supported
 
 
 def test_a_statement_of_absence_needs_no_source() -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.models.openai import find_quotes
+from whence.answering.answer_check import check_answer
+from whence.schema.passages import Passage
 from whence.schema.prompt import Quote
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
@@ -112,6 +113,11 @@ def test_overlap_is_a_share(wanted: set[str], found: set[str]) -> None:
     assert (share == 1.0) == (bool(wanted) and wanted <= found)
 
 
+def quotes_of(answer: str, documents: list[str]) -> tuple[Quote, ...]:
+    passages = [Passage(chunk_id=str(n), text=text) for n, text in enumerate(documents)]
+    return check_answer(answer, passages).quotes
+
+
 def test_quotes_are_the_sentences_nearest_to_the_claims() -> None:
     """Each marker gets the sentence of its document that is nearest to the claim."""
     documents = [
@@ -120,7 +126,7 @@ def test_quotes_are_the_sentences_nearest_to_the_claims() -> None:
     ]
     answer = "You may keep books 28 days [1]. The fine is at most 10 euros. [2] Maps stay [1, 9]."
 
-    assert find_quotes(answer, documents) == (
+    assert quotes_of(answer, documents) == (
         Quote(1, "Books are lent for 28 days."),
         Quote(2, "It is capped at 10 euros."),
         Quote(1, "Maps stay here."),
@@ -130,6 +136,6 @@ def test_quotes_are_the_sentences_nearest_to_the_claims() -> None:
 @given(st.text(st.sampled_from("ab .[]123,;\n")), st.lists(st.text(st.sampled_from("ab .\n"))))
 def test_quotes_are_verbatim(answer: str, documents: list[str]) -> None:
     """For any text, a quote names an existing document and occurs in it."""
-    for quote in find_quotes(answer, documents):
+    for quote in quotes_of(answer, documents):
         assert quote.text
         assert quote.text in documents[quote.marker - 1]

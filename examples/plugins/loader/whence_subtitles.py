@@ -20,11 +20,11 @@ def load_subtitles(file: SourceFile, data: bytes) -> ParsedDocument:
     Raises:
         BadInput: The bytes are not text.
     """
-    source, encoding = decode_text(data)
-    cues = re.split(r"\n[ \t]*\n", source.replace("\r\n", "\n"))
+    decoded = decode_text(data, file.encoding)
+    cues = re.split(r"\n[ \t]*\n", decoded.text.replace("\r\n", "\n"))
     text = "\n\n".join(spoken for cue in cues if (spoken := _spoken(cue)))
     blocks = prose_blocks(text, 0, len(text))
-    return build_document(file, text, blocks, encoding=encoding)
+    return build_document(file, text, blocks, encoding=decoded.encoding)
 
 
 def _spoken(cue: str) -> str:

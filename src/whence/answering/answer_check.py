@@ -7,14 +7,16 @@ a code and a message, and the refusal of a text that no citation supports.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
 from whence.answering.prompts import section_of
 from whence.schema.document_rag import BestPassage, Citation, Refusal, RefusalCode
 from whence.schema.passages import Passage
-from whence.schema.prompt import PromptResult
-from whence.text.claims import Source, read_claims, says_nothing, supports
+from whence.schema.prompt import PromptResult, Quote
+from whence.text.claims import Claim, read_claims, says_nothing
+from whence.text.support import Check, Source
 
 
 class CheckedAnswer(msgspec.Struct, frozen=True):
@@ -28,33 +30,88 @@ class CheckedAnswer(msgspec.Struct, frozen=True):
     """Code and message of each sentence without support."""
     unsupported: tuple[tuple[int, int], ...] = ()
     """Offsets of these sentences."""
+    quotes: tuple[Quote, ...] = ()
+    """The sentences of the passages behind the markers, in order of first use."""
+    added: tuple[Quote, ...] = ()
+    """Those behind sentences without a marker."""
 
 
-def check_answer(text: str, passages: Sequence[Passage]) -> CheckedAnswer:
+def check_answer(text: str, passages: Sequence[Passage], question: str = "") -> CheckedAnswer:
     """Compare each sentence of an answer with the passages that it cites.
+
+    A sentence without a marker is held to the next marker of its paragraph, else to any passage that has its
+    words and numbers in one sentence.
 
     Args:
         text: The answer, whose markers all name one of the passages.
         passages: What the writer received.
+        question: What was asked.
     """
     supported, nothing = 0, []
     faults: list[tuple[str, str]] = []
     places: list[tuple[int, int]] = []
-    sources = [Source(f"{one.whole_text}\n{section_of(one)}") for one in passages]
-    for claim in read_claims(text):
-        cited = [sources[one - 1] for one in claim.markers if 1 <= one <= len(passages)]
+    quotes: dict[tuple[int, str], None] = {}
+    added: dict[tuple[int, str], None] = {}
+    sources = [_source(one) for one in passages]
+    check = Check(text, question)
+    claims = read_claims(text)
+    for place, claim in enumerate(claims):
         nothing.append(says_nothing(claim.text))
-        if not cited and (nothing[-1] or claim.is_short):
+        markers = claim.markers or _markers_below(text, claims, place)
+        cited = [sources[one - 1] for one in markers if 1 <= one <= len(passages)]
+        for marker in claim.markers:
+            found = (
+                sources[marker - 1].nearest(claim, _LEAST_OF_QUOTE)
+                if 1 <= marker <= len(sources)
+                else None
+            )
+            if found is not None:
+                quotes[(marker, found)] = None
+        if not claim.markers and (nothing[-1] or claim.is_short):
             continue
-        if cited and supports(claim, cited):
+        if cited and check.supports(claim, cited):
             supported += not nothing[-1]
             continue
+        if not claim.markers and (passage := check.attributed(claim, sources)):
+            added[passage] = None
+            supported += 1
+            continue
         code, why = ("sentence_without_marker", "cites no passage")
-        if cited:
+        if claim.markers:
             code, why = ("sentence_unsupported", "is not supported by the passages that it cites")
         faults.append((code, f"a sentence {why}: {_shortened(claim.text)}"))
         places.append((claim.start, claim.end))
-    return CheckedAnswer(supported, bool(nothing) and all(nothing), tuple(faults), tuple(places))
+    return CheckedAnswer(
+        supported,
+        bool(nothing) and all(nothing),
+        tuple(faults),
+        tuple(places),
+        tuple(Quote(marker, found) for marker, found in quotes),
+        tuple(Quote(marker, found) for marker, found in added),
+    )
+
+
+#: A quote has at least this share of the words of the sentence with the marker.
+_LEAST_OF_QUOTE = 0.2
+
+
+def _source(passage: Passage) -> Source:
+    names = [
+        str(passage.metadata.get(one) or "")
+        for one in ("source_file", "date", "version", "release")
+    ]
+    context = (section_of(passage), passage.lead, passage.document_id, *names)
+    return Source(passage.text, "\n".join(filter(None, context)))
+
+
+def _markers_below(text: str, claims: Sequence[Claim], place: int) -> tuple[int, ...]:
+    """Return the markers that the paragraph of a claim has next."""
+    for before, one in pairwise(claims[place:]):
+        if "\n" in text[before.end : one.start]:
+            break
+        if one.markers:
+            return one.markers
+    return ()
 
 
 def _shortened(text: str, most: int = 120) -> str:

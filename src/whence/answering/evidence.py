@@ -28,13 +28,16 @@ from whence.retrieval.services import (
     RetrievalServices,
     blend_query_vectors,
 )
-from whence.schema.errors import WhenceError
+from whence.schema.errors import PromptTooLong, ServerRefused, WhenceError
 from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult
+from whence.text.replies import clean_reply
 from whence.text.spelling import as_written, correct_text
 
 #: List marks that models write although the prompt forbids them.
 _BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
+#: What they put around a phrase.
+_QUOTES = " \t\"'`\u2018\u2019\u201c\u201d\u201e\u201a\u00ab\u00bb\u2039\u203a[]"
 _RELEASE = re.compile(r"(?<![\w.])v?\d+(?:\.\d+)+(?!\w)")
 #: Longest concept in characters; a longer line is prose, not a search phrase.
 _MAX_CONCEPT_CHARS = 500
@@ -79,13 +82,16 @@ async def process_query(question: Question) -> ProcessedQuery:
             searched=options.search_question,
         ),
     )
+    if isinstance(result, ServerRefused) and not isinstance(result, PromptTooLong):
+        # The answer would be refused alike.
+        raise result
     if isinstance(result, WhenceError):
         reason = f"no concepts were named, the question alone is searched: {result.message}"
         trace.degrade("prompt", "concepts_failed", reason)
         result = PromptResult(text="")
     question.replies.append(result)
     by_model = result.language_model is not False
-    named_by = result.model if by_model and result.model else ""
+    named_by = result.model if by_model and result.model and result.text else ""
     extracted = read_concepts(result.text or "", limit=options.max_concepts)
     concepts = (extracted if by_model else ()) or (text,)
     await trace.end(
@@ -123,8 +129,10 @@ async def _complete(question: Question) -> None:
         question.trace.degrade("prompt", "completion_failed", reason)
     elif result.language_model is not False:
         question.replies.append(result)
-        text = " ".join((result.text or "").replace("\0", "").split())
-    if not text or len(text) > _MAX_COMPLETED_CHARS + len(question.text):
+        text = " ".join(clean_reply(result.text or "", 0).text.split()).strip(_QUOTES)
+    unchanged = text.casefold().rstrip(" ?") == question.text.casefold().rstrip(" ?")
+    if not text or unchanged or len(text) > _MAX_COMPLETED_CHARS + len(question.text):
+        # A small model repeats a question that does need the others.
         text = standalone_question(question.text, earlier)
     if text != question.text:
         question.asked, question.text = question.text, text
@@ -263,16 +271,23 @@ def share_of_pool(pool: int, concepts: int) -> int:
 
 
 def read_concepts(text: str, *, limit: int) -> tuple[str, ...]:
-    r"""Return the concepts of a reply: one a line, bullets and blanks stripped, each once, in order.
+    r"""Return the concepts of a reply: one a line, bullets, quotes and blanks stripped, each once, in order.
 
-    >>> read_concepts("- return policy\n\n2. refund\nRefund", limit=5)
+    A reply of one line with commas is a list, too.
+
+    >>> read_concepts("- return policy\n\n2. \"refund\"\nRefund", limit=5)
     ('return policy', 'refund')
+    >>> read_concepts('"return policy", "refund", "time to return"', limit=5)
+    ('return policy', 'refund', 'time to return')
     """
     concepts: dict[str, str] = {}
-    for line in text.splitlines():
-        concept = _BULLET.sub("", line.strip()).replace("\0", "").strip()
+    lines = [one for one in clean_reply(text, 0).text.splitlines() if one.strip()]
+    if len(lines) == 1:
+        lines = re.split(r"[,;\u3001\u060c]\s*", lines[0])
+    for line in lines:
+        concept = _BULLET.sub("", line.strip()).strip(_QUOTES).rstrip(",;")
         if concept:
-            concept = concept[:_MAX_CONCEPT_CHARS].strip()
+            concept = concept[:_MAX_CONCEPT_CHARS].strip(_QUOTES)
             concepts.setdefault(concept.casefold(), concept)
     return tuple(concepts.values())[:limit]
 

@@ -130,6 +130,7 @@ class PlainServices:
         passages: Sequence[Passage],
         on_piece: ChunkCallback | None,
         absent: Sequence[str] = (),
+        wishes: Mapping[str, Any] = {},
     ) -> PromptResult:
         """Answer a question; a simple client gets only the arguments that apply."""
         optional: dict[str, Any] = {}
@@ -141,6 +142,10 @@ class PlainServices:
         self.log("Invoking LLM...")
         self.log("Query: %s; documents: %s", query, documents)
         return await self.prompts.document_prompt(query=query, documents=documents, **optional)
+
+    async def window(self) -> int | None:
+        """Return None: the clients do not say it."""
+        return None
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """See `RetrievalServices.embed`."""

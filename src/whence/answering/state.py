@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -86,6 +86,7 @@ class WriterService(Protocol):
         passages: Sequence[Passage],
         on_piece: ChunkCallback | None,
         absent: Sequence[str] = (),
+        wishes: Mapping[str, Any] = {},
     ) -> PromptResult:
         """Answer a question from passages; `[n]` in the text is the n-th, from 1.
 
@@ -94,7 +95,12 @@ class WriterService(Protocol):
             passages: Passages, best first.
             on_piece: Takes the text while it is written.
             absent: Words of the question that no document has.
+            wishes: More variables of the prompt, such as the `day` of the question.
         """
+        ...
+
+    async def window(self) -> int | None:
+        """Return how many tokens the model reads and writes together; None when that is not known."""
         ...
 
 
@@ -130,8 +136,10 @@ class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Seconds for reading all texts."""
     rerank_timeout_s: _Seconds = 30.0
     """Seconds for reranking; after that the order of retrieval stays."""
-    answer_timeout_s: _Seconds = 120.0
-    """Seconds for writing the answer."""
+    answer_timeout_s: _Seconds | None = None
+    """Seconds for writing the answer; None for all the time that the question has left."""
+    record_thinking: bool = False
+    """Whether the trace has what a language model thought aloud; an answer never has it."""
     save_timeout_s: _Seconds = 10.0
     """Seconds for saving the answer, where a callback for that is given."""
     explain_timeout_s: _Seconds = 2.0
@@ -200,6 +208,18 @@ class Question:
     def doc_limit(self) -> int:
         """Most passages given to the writer."""
         return self.request.doc_limit
+
+    def wishes(self) -> dict[str, Any]:
+        """Return the variables of the prompt that the question and its day bring."""
+        request = self.request
+        given: dict[str, Any] = {
+            "day": request.day or self.asked_at[:10],
+            "language": request.answer_language,
+            "instructions": request.answer_instructions,
+            "max_tokens": request.writer_max_tokens,
+            "temperature": request.writer_temperature,
+        }
+        return {name: one for name, one in given.items() if one not in ("", None)}
 
     def all_settings(self) -> dict[str, Scalar]:
         """Return the limits and choices of the question, and the models used so far."""

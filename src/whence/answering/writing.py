@@ -10,20 +10,22 @@ from typing import Any
 import msgspec
 
 from whence.answering.answer_check import CheckedAnswer, check_answer, refusal_of
+from whence.answering.budget import ALWAYS_FITS, Budget, prompt_tokens
 from whence.answering.evidence import text_digest
 from whence.answering.locations import locate_citations
 from whence.answering.state import Question, SaveAnswerCallback
-from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import ModelUse
+from whence.models.server_errors import sizes_of
+from whence.provenance.stage_records import ModelUse, Scalar
 from whence.provenance.stages import synthesis_triples
 from whence.provenance.terms import answer_uris
 from whence.quoting.tables import header_above
 from whence.retrieval.editions import outdated
 from whence.schema.document_rag import Answer, BestPassage, Citation, NearestPassage, Refusal
-from whence.schema.errors import WhenceError
+from whence.schema.errors import PromptTooLong, ServerRefused, WhenceError
 from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult, Quote
-from whence.text.claims import MarkerFilter, markers_of
+from whence.text.claims import markers_of
+from whence.text.replies import ReplyStream, clean_reply
 
 #: The answer when no search returned anything; no model is called then.
 NOTHING_FOUND = "Nothing was found that could answer this question."
@@ -31,6 +33,8 @@ NOTHING_FOUND = "Nothing was found that could answer this question."
 NOTHING_READABLE = "Passages were found for this question, but none of their texts could be read."
 
 
+#: Seconds for asking a server how much its model reads.
+_WINDOW_S = 6.0
 #: Passages beside a refusal.
 _MOST_NEAREST = 3
 
@@ -49,8 +53,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
     """Have the answer written from passages, best first; without passages no model is called."""
     trace = question.trace
     trace.begin("synthesis")
-    given, dropped = _within_limits(question, () if question.refusal else passages)
-    written = await _write(question, given)
+    given, dropped, written = await _write(question, () if question.refusal else passages)
     text, result = written.text, written.result
     citations = await locate_citations(question, written.citations)
     saved = False
@@ -80,7 +83,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         candidates_in=len(passages),
         candidates_out=len(given),
         models=(question.models["writer"],) if "writer" in question.models else (),
-        settings={"prompt_template": result.template} if result.template else None,
+        settings=_settings(question, result),
     )
     return Answer(
         answer_id=trace.answer_id,
@@ -101,6 +104,16 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         stages=tuple(trace.reports),
         latency_ms=trace.elapsed_ms(),
     )
+
+
+def _settings(question: Question, result: PromptResult) -> dict[str, Scalar] | None:
+    """Return what the trace records of the writing beside the text."""
+    settings: dict[str, Scalar] = {}
+    if result.template:
+        settings["prompt_template"] = result.template
+    if question.options.record_thinking and result.thinking:
+        settings["thinking"] = result.thinking
+    return settings or None
 
 
 def _nearest(passages: Sequence[Passage]) -> tuple[NearestPassage, ...]:
@@ -124,99 +137,163 @@ def _sum(tokens: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _within_limits(
+async def _write(
     question: Question, passages: Sequence[Passage]
-) -> tuple[list[Passage], list[Passage]]:
-    """Cut to the number of documents and the budget; return the kept passages and records of the dropped ones.
+) -> tuple[list[Passage], list[Passage], _Written]:
+    """Have the text written; return the passages given, records of those dropped, and the text.
 
-    A text is taken whole or skipped, and smaller ones after it may still fit; the best one is always taken.
+    A prompt that is too long for the model is sent once more, with the passages that fit.
     """
-    budget = question.options.max_context_chars
-    kept: list[Passage] = []
-    dropped: list[Passage] = []
-    used = 0
-    for passage in passages:
-        code: DropCode
-        if len(kept) >= question.doc_limit:
-            code = "over_limit"
-        elif budget and kept and used + len(passage.text) > budget:
-            code = "over_budget"
-        else:
-            kept.append(passage)
-            used += len(passage.text)
-            continue
-        # Only the reason: the stages before recorded everything else.
-        dropped.append(Passage(chunk_id=passage.chunk_id, rank=passage.rank, reason_code=code))
-    return kept, dropped
-
-
-async def _write(question: Question, passages: Sequence[Passage]) -> _Written:
-    """Have the text written; end the stream of pieces exactly once."""
-    trace, callback = question.trace, question.on_piece
-    pieces: list[str] = []
-    ended = False
-    streamed = MarkerFilter(len(passages))
-
-    async def send(text: str, end_of_stream: bool = False) -> None:
-        nonlocal ended
-        if callback is not None and not ended:
-            pieces.append(text)
-            ended = end_of_stream
-            shown = streamed.add(text, end=end_of_stream)
-            if shown or end_of_stream or not text:
-                await callback(shown, end_of_stream)
-
-    if not passages:
+    budget = Budget(passages=question.doc_limit, chars=question.options.max_context_chars)
+    given, dropped = budget.cut(passages)
+    needed = prompt_tokens(question.text, given)
+    if needed > ALWAYS_FITS and not question.only_quotes:
+        window = await _window(question)
+        if window is not None:
+            budget = budget.within(window, question.text)
+            given, dropped = budget.cut(passages)
+    stream = _Stream(question, len(given))
+    if not given:
         without = question.refusal or _refusal_without_passages(question)
         text = NOTHING_READABLE if without.code == "no_text_readable" else NOTHING_FOUND
-        await send(text, True)
-        return _Written(text, (), PromptResult(), without)
+        await stream.send(text, True)
+        return given, dropped, _Written(text, (), PromptResult(), without)
+    try:
+        result = await _ask_writer(question, given, stream)
+    except PromptTooLong as error:
+        window, prompt = sizes_of(error)
+        needed = prompt_tokens(question.text, given)
+        window = window or needed // 2
+        fewer = budget.within(window, question.text, prompt / needed if prompt else 1.0)
+        fit, dropped = fewer.cut(passages)
+        if len(fit) == len(given):
+            raise
+        given, stream = fit, _Stream(question, len(fit))
+        result = await _ask_writer(question, given, stream)
+    return given, dropped, await _read_reply(question, given, result, stream)
+
+
+async def _window(question: Question) -> int | None:
+    """Return the window of the writer; None when it is not known."""
+    try:
+        return await question.deadline.limit(
+            "asking for the writer's window", question.writer.window, _WINDOW_S, share=0.3
+        )
+    except WhenceError:
+        return None
+
+
+async def _ask_writer(
+    question: Question, passages: Sequence[Passage], stream: _Stream
+) -> PromptResult:
     result = await question.deadline.limit(
         "writing the answer",
         partial(
             question.writer.write_answer,
             question.text,
             passages,
-            send if callback else None,
+            stream.send if question.on_piece else None,
             question.absent,
+            question.wishes(),
         ),
         question.options.answer_timeout_s,
     )
     question.replies.append(result)
-    await send("", True)
-    text = result.text or "".join(pieces)
-    if not text.strip():
-        trace.degrade("prompt", "empty_answer", "the writer gave no text")
     if result.model:
         question.models["writer"] = ModelUse(
             role="writer", name=result.model, revision=result.revision
         )
-    return _checked(question, text, result, passages)
+    return result
+
+
+async def _read_reply(
+    question: Question, passages: Sequence[Passage], result: PromptResult, stream: _Stream
+) -> _Written:
+    """Return what a writer replied, cleaned and checked; end the stream of pieces."""
+    text, trace = result.text or stream.received, question.trace
+    if result.language_model is False:
+        await stream.send("", True)
+        return _checked(question, text, result, passages, ())
+    cleaned = clean_reply(text, len(passages))
+    await stream.send("", True)
+    if result.refused:
+        reason = result.refused
+        return _Written(
+            cleaned.text or reason, (), result, Refusal(code="model_refused", reason=reason)
+        )
+    if not cleaned.text:
+        if result.language_model:
+            what = "only thought aloud" if cleaned.thinking else "gave no text"
+            raise ServerRefused(
+                f"the writer {result.model or ''} {what}".replace("  ", " "),
+                hint="check the model, or allow it more tokens (WHENCE_WRITER_MAX_TOKENS)",
+            )
+        trace.degrade("prompt", "empty_answer", "the writer gave no text")
+    if result.cut:
+        trace.degrade("prompt", "answer_cut", f"the answer may not be whole: {result.cut}")
+    thinking = "\n".join(filter(None, (result.thinking, cleaned.thinking)))
+    result = msgspec.structs.replace(result, thinking=thinking)
+    return _checked(question, cleaned.text, result, passages, cleaned.removed)
+
+
+class _Stream:
+    """Passes the text of a writer on while it is written, cleaned, and ends it exactly once."""
+
+    def __init__(self, question: Question, documents: int) -> None:
+        self._callback = question.on_piece
+        self._cleaned = None if question.only_quotes else ReplyStream(documents)
+        self._pieces: list[str] = []
+        self._ended = False
+
+    @property
+    def received(self) -> str:
+        """All pieces as the writer sent them."""
+        return "".join(self._pieces)
+
+    async def send(self, text: str, end_of_stream: bool = False) -> None:
+        """Pass a piece on; what may be changed by more text waits."""
+        if self._callback is None or self._ended:
+            return
+        self._pieces.append(text)
+        self._ended = end_of_stream
+        shown = self._cleaned.add(text, end=end_of_stream) if self._cleaned else text
+        if shown or end_of_stream or not text:
+            await self._callback(shown, end_of_stream)
 
 
 def _checked(
-    question: Question, text: str, result: PromptResult, passages: Sequence[Passage]
+    question: Question,
+    text: str,
+    result: PromptResult,
+    passages: Sequence[Passage],
+    removed: Sequence[int],
 ) -> _Written:
-    """Return a text with its citations, without markers of no passage, and what is wrong with it."""
+    """Return a text with its citations, and what is wrong with it."""
     faults: list[tuple[str, str]] = []
     checked: CheckedAnswer | None = None
+    quotes = result.quotes
     if result.language_model is False:
         reason = "no language model is configured: answers are made of quotes"
         faults.append(("no_language_model", reason))
     else:
-        markers = MarkerFilter(len(passages))
-        text = markers.add(text, end=True)
         faults += [
             (
                 "citation_invalid",
                 f"marker [{number}] names none of the {len(passages)} documents and was left out",
             )
-            for number in markers.removed
+            for number in removed
         ]
-        checked = check_answer(text, passages)
-    citations, invalid = map_citations(text, result.quotes, passages)
+        checked = check_answer(text, passages, question.text)
+        quotes = quotes or checked.quotes
+    citations, invalid = map_citations(text, quotes, passages)
     faults += [("citation_invalid", reason) for reason in invalid]
-    faults += checked.faults if checked else ()
+    if checked is not None:
+        added = [
+            msgspec.structs.replace(_citation(passages[quote.marker - 1], quote), added=True)
+            for quote in checked.added
+        ]
+        citations = tuple(sorted((*citations, *added), key=lambda one: one.marker))
+        faults += checked.faults
     for code, reason in faults:
         question.trace.degrade("prompt", code, reason)
     refusal = refusal_of(citations, result, passages, checked)

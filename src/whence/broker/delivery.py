@@ -33,6 +33,8 @@ from whence.schema.errors import (
     ErrorReply,
     InternalError,
     NotFound,
+    ServerFailed,
+    ServerRefused,
     WhenceError,
 )
 from whence.schema.time_limit import WORK_ENDS
@@ -478,7 +480,7 @@ def _level(error: WhenceError, *, answered: bool) -> int:
     if isinstance(error, InternalError):
         # An unexpected exception was logged with its traceback where it was caught.
         return logging.WARNING
-    if answered and isinstance(error, BadInput | NotFound):
-        # The request cannot be answered, and its caller knows: no operator has to act.
+    if answered and isinstance(error, BadInput | NotFound | ServerFailed | ServerRefused):
+        # The request cannot be answered, and its caller knows.
         return logging.INFO
     return logging.ERROR

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 GROUP = "whence.resources"
 #: Built-in kinds of resources; a processor lists those that it uses in `needs`.
-KINDS = ("store", "ledger", "embedder", "embedders", "reranker", "writer")
+KINDS = ("store", "ledger", "embedder", "embedders", "reranker", "writer", "prompting")
 
 
 class Resources:
@@ -198,6 +198,21 @@ class Resources:
         local = is_local_reranker(self._settings.reranker)
         words = await self._token_reader() if local else None
         return self._closing(ExtractiveWriter(embedder, SpanReader(words) if words else None))
+
+    async def _open_prompting(self) -> Any:
+        from whence.answering.prompting import Prompting, read_templates
+        from whence.models.factory import make_writer
+
+        settings = self._settings
+        named = settings.get("rewriter")
+        prompting = Prompting(
+            templates=read_templates(settings.prompts),
+            language=settings.get("answer_language") or "",
+            instructions=settings.get("answer_instructions") or "",
+            concepts=settings.concepts,
+            rewriter=make_writer(named, self.model_settings()) if named else None,
+        )
+        return self._closing(prompting)
 
     async def _token_reader(self) -> LocalEmbedder | None:
         """Return what reads words for reranker and writer, one model for both; None where nothing does."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from whence.schema.errors import ConfigError
@@ -62,6 +63,43 @@ def parse_limits(get: Callable[[str], str | None]) -> Limits:
         memory=parse_size("document_memory", get("document_memory") or "", least=2**27),
         output=parse_size("document_output", get("document_output") or ""),
     )
+
+
+def parse_decimal(name: str, value: str, most: float) -> float:
+    """Return a decimal number from 0.
+
+    Raises:
+        ConfigError: It is no number from 0 to `most`.
+    """
+    if not re.fullmatch(r"[0-9]{1,6}(?:\.[0-9]{1,9})?", value) or float(value) > most:
+        raise ConfigError(f"{name} must be a number from 0 to {most:g}, not {value!r}")
+    return float(value)
+
+
+def parse_whole(name: str, value: str) -> int:
+    """Return a whole number, which may be negative.
+
+    Raises:
+        ConfigError: It is none, or has more than 18 digits.
+    """
+    if not re.fullmatch(r"-?[0-9]{1,18}", value):
+        raise ConfigError(f"{name} must be a whole number, not {value!r}")
+    return int(value)
+
+
+def parse_object(name: str, value: str) -> dict[str, Any]:
+    """Return an object of JSON.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name} must be an object of JSON", hint='such as {"top_p": 0.9}')
+    return found
 
 
 def is_on(name: str, value: str) -> bool:

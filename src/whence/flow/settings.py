@@ -7,6 +7,7 @@ never appear in `repr`, `str` or `describe`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 from whence.flow.definition import did_you_mean
-from whence.flow.setting_values import MASK, is_on, mask_url, parse_duration, parse_limits
+from whence.flow.setting_values import (
+    MASK,
+    is_on,
+    mask_url,
+    parse_decimal,
+    parse_duration,
+    parse_limits,
+    parse_object,
+    parse_whole,
+)
 from whence.flow.settings_files import DOTENV_NAME, TOML_NAME, read_dotenv, read_toml
 from whence.schema.errors import ConfigError
 
@@ -48,6 +58,8 @@ class Setting(NamedTuple):
     """True for several values: an array in `whence.toml`, elsewhere with commas between them."""
     most: int = 0
     """Largest value of a setting that is a whole number from 1; 0 for text."""
+    choices: tuple[str, ...] = ()
+    """The values of a setting that has only these."""
 
 
 #: Every setting, in the order of the reference.
@@ -288,6 +300,65 @@ SETTINGS: Final = (
         "Most requests to one model server at the same time; 4 by default.",
         most=1000,
     ),
+    Setting(
+        "writer_window",
+        "WHENCE_WRITER_WINDOW",
+        "Tokens that the writer's model reads and writes together; asked of its server by default. Passages that do not"
+        " fit are dropped as `over_budget`.",
+        most=100_000_000,
+    ),
+    Setting(
+        "writer_max_tokens",
+        "WHENCE_WRITER_MAX_TOKENS",
+        "Most tokens that the writer's model may write; the limit of its server by default.",
+        most=1_000_000,
+    ),
+    Setting(
+        "writer_temperature",
+        "WHENCE_WRITER_TEMPERATURE",
+        "Temperature of the writer's model, 0 to 2.",
+        "0",
+    ),
+    Setting(
+        "writer_seed",
+        "WHENCE_WRITER_SEED",
+        "Seed of the writer's model, a whole number, for servers that take one.",
+    ),
+    Setting(
+        "writer_extra",
+        "WHENCE_WRITER_EXTRA",
+        "More fields of each request to the writer's server, as an object of JSON.",
+    ),
+    Setting(
+        "rewriter",
+        "WHENCE_REWRITER",
+        "Model that completes follow-up questions and names what to search for, written as `writer` is; the writer by"
+        " default.",
+    ),
+    Setting(
+        "concepts",
+        "WHENCE_CONCEPTS",
+        "Whether a language model names phrases to search for beside the question, which costs a call before each search:"
+        " `on`, `off`, or `auto`, which leaves it out.",
+        "auto",
+        choices=("auto", "on", "off"),
+    ),
+    Setting(
+        "answer_language",
+        "WHENCE_ANSWER_LANGUAGE",
+        "Language in which a language model answers, such as `German`; that of the question by default.",
+    ),
+    Setting(
+        "answer_instructions",
+        "WHENCE_ANSWER_INSTRUCTIONS",
+        "What a language model is told beside the rules of answering, such as the tone and the length.",
+    ),
+    Setting(
+        "prompts",
+        "WHENCE_PROMPTS",
+        "Folder of templates in place of the shipped ones: `document-prompt.toml`, `extract-concepts.toml` and"
+        " `complete-question.toml`, each with `system` and `prompt`; traces have the digest of each.",
+    ),
 )
 #: Beginnings of the variables that are read elsewhere and may stand in `.env`, too.
 _OTHER_VARIABLES: Final = ("WHENCE_", "OTEL_", "QDRANT_")
@@ -402,6 +473,9 @@ class Settings:
     embedder_batch = _Value["int | None"]()
     reranker_batch = _Value["int | None"]()
     model_concurrency = _Value["int | None"]()
+    writer_window = _Value["int | None"]()
+    writer_max_tokens = _Value["int | None"]()
+    concepts = _Value[Literal["auto", "on", "off"]]()
 
     @property
     def home(self) -> Path:
@@ -416,6 +490,26 @@ class Settings:
     def models(self) -> Path | None:
         """Folder of the local models, absolute; None for the usual places."""
         return self._path("models")
+
+    @property
+    def prompts(self) -> Path | None:
+        """Folder of templates, absolute; None for the shipped ones."""
+        return self._path("prompts")
+
+    @property
+    def writer_temperature(self) -> float:
+        """Temperature of the writer's model."""
+        return parse_decimal("writer_temperature", str(self.get("writer_temperature")), 2.0)
+
+    @property
+    def writer_seed(self) -> int | None:
+        """Seed of the writer's model."""
+        return parse_whole("writer_seed", given) if (given := self.get("writer_seed")) else None
+
+    @property
+    def writer_extra(self) -> dict[str, Any]:
+        """More fields of each request to the writer's server."""
+        return parse_object("writer_extra", given) if (given := self.get("writer_extra")) else {}
 
     @property
     def token_vectors(self) -> bool:
@@ -543,6 +637,11 @@ def _check_value(name: str, value: str, origin: Origin) -> None:
             f"{name} ({origin}) must be a whole number from 1 to {setting.most}, not {value!r}",
             hint=f"correct {_written(setting, origin)}",
         )
+    if setting.choices and value not in setting.choices:
+        raise ConfigError(
+            f"{name} ({origin}) must be {' or '.join(setting.choices)}, not {value!r}",
+            hint=f"correct {_written(setting, origin)}",
+        )
     schemes = setting.schemes
     scheme, mark, _ = value.partition("://")
     if setting.plugins and scheme not in schemes:
@@ -585,6 +684,8 @@ def _as_text(name: str, value: object, file: Path) -> str:
             return "on" if value else "off"
         case str() | int() | float():
             return str(value)
+        case dict() if name == "writer_extra":
+            return json.dumps(value, default=str)
         case list() if _BY_NAME[name].is_list and all(isinstance(one, str) for one in value):
             return ",".join(value)
     wanted = "a list of texts" if _BY_NAME[name].is_list else "one text or number"

@@ -19,8 +19,18 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from whence.models.endpoints import Endpoint
 from whence.models.rate_limits import requested_wait_s
+from whence.models.server_errors import ServerFault, read_fault
 from whence.models.spending import ServerUsage
-from whence.schema.errors import BadInput, ConfigError, Unavailable, WhenceError, error_text
+from whence.schema.errors import (
+    BadInput,
+    ConfigError,
+    PromptTooLong,
+    ServerFailed,
+    ServerRefused,
+    Unavailable,
+    WhenceError,
+    error_text,
+)
 from whence.schema.time_limit import seconds_left
 
 if TYPE_CHECKING:
@@ -36,14 +46,17 @@ _ATTEMPT_SHARE: Final = 0.75
 #: For a question about the server itself, which few servers answer.
 _ASK_TIMEOUT_S: Final = 5.0
 _CONNECT_TIMEOUT_S = 5.0
-_DETAIL_CHARACTERS = 200
+#: For the first bytes of a text where nothing else limits the work.
+_MOST_PATIENCE_S: Final = 3600.0
 #: Another attempt would get the same answer.
-_REFUSED = frozenset({401, 403})
+_REFUSED = frozenset({401, 402, 403})
 _NOT_SERVED = frozenset({404, 405})
 _BUSY = frozenset({408, 409, 425, 429})
 _FAILED: Final = 500
-#: What a server says of texts that are too long; llama.cpp says it with status 500.
+#: What a server says of texts that are too long.
 TOO_LONG: Final = re.compile(r"token|length|long|context|large|size|exceed", re.IGNORECASE)
+#: Newer names of parameters, sent where a server refuses the former ones.
+_RENAMED: Final = {"max_tokens": "max_completion_tokens"}
 #: Parameter of the addresses of Azure OpenAI, which takes its key in a header of its own.
 _AZURE: Final = "api-version"
 
@@ -57,8 +70,12 @@ class _Transient(Exception):
         self.slow = slow
 
 
-class NotServed(Unavailable):
+class NotServed(ServerRefused):
     """The server has no such path, or no such model."""
+
+
+class Filtered(ServerRefused):
+    """A filter of the server keeps the model from reading or answering."""
 
 
 class TooSlow(Unavailable):
@@ -162,12 +179,22 @@ class ApiClient:
     async def stream(
         self, path: str, body: Mapping[str, Any], optional: Mapping[str, Any]
     ) -> AsyncIterator[httpx.Response]:
-        """Post as `post` does and yield the open response; retries end when the response begins."""
+        """Post as `post` does and yield the open response; retries end when the response begins.
+
+        Once the server takes the request, the first bytes have the time of the work at hand, unless a time
+        was set.
+        """
         import httpx
+
+        timeout_s = self._endpoint.timeout_s
+        patient = not self._endpoint.timeout_is_set
+        wait_s = seconds_left(_MOST_PATIENCE_S) if patient else timeout_s * _ATTEMPT_SHARE
+        timeout = httpx.Timeout(max(wait_s, timeout_s * _ATTEMPT_SHARE), connect=_CONNECT_TIMEOUT_S)
 
         async def begin() -> httpx.Response:
             client, extra = self._http(), self._accepted(optional)
-            request = client.build_request("POST", self.address + path, json={**body, **extra})
+            url = self.address + path
+            request = client.build_request("POST", url, json={**body, **extra}, timeout=timeout)
             response = await client.send(request, stream=True)
             if response.status_code >= 300:
                 try:
@@ -179,7 +206,7 @@ class ApiClient:
 
         self._http()
         async with self._slots:
-            response = await self._retried(begin)
+            response = await self._retried(begin, patient=patient)
             try:
                 yield response
             except httpx.HTTPError as error:
@@ -188,14 +215,54 @@ class ApiClient:
                 await response.aclose()
 
     def _accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in optional.items() if name not in self._refused}
+        newer = {
+            _RENAMED[name]: optional[name]
+            for name in self._refused & _RENAMED.keys() & optional.keys()
+        }
+        all_of_them = {**optional, **newer}
+        return {name: value for name, value in all_of_them.items() if name not in self._refused}
 
     def broken(self, what: str) -> Unavailable:
-        """Return the error for an unusable answer."""
-        return Unavailable(
+        """Return the error for an unusable answer; one more attempt is made."""
+        kind = ServerFailed if self._endpoint.role == "writer" else Unavailable
+        error = kind(
             f"the {self._service} at {self.address} gave no usable answer: {what}",
             hint="check that the address and the model are those of such a service",
         )
+        error.attempts = _ATTEMPTS - 1
+        return error
+
+    def unusable(self, what: str, hint: str) -> ServerRefused:
+        """Return the error for an answer that another attempt would not change."""
+        return ServerRefused(
+            f"the {self._service} at {self.address} gave no usable answer: {what}", hint=hint
+        )
+
+    def error_of(self, body: object) -> WhenceError:
+        """Return the error that a server reports in an answer that began well."""
+        fault = read_fault(json.dumps(body))
+        return self._refusal(fault, "it reports") or self.broken(
+            f"it reports an error in the middle: {self._without_key(fault.message)}"
+        )
+
+    def _refusal(self, fault: ServerFault, what: str) -> ServerRefused | None:
+        """Return the error for a fault of the request or the account; None for any other fault."""
+        said = self._without_key(fault.message)
+        reason = f"{what}: {said}" if said else what
+        if fault.is_filtered:
+            return Filtered(f"a filter of the {self._service} at {self.address} refused: {reason}")
+        if fault.is_quota:
+            hint = "look after the account of the key, or use another server"
+            return ServerRefused(
+                f"the {self._service} at {self.address} refused: {reason}", hint=hint
+            )
+        if fault.is_too_long and self._endpoint.role == "writer":
+            sizes = f" ({fault.sizes})" if fault.sizes else ""
+            return PromptTooLong(
+                f"the {self._service} at {self.address} finds the prompt too long: {reason}",
+                hint=f"give fewer passages (--doc-limit), or serve the model with a larger window{sizes}",
+            )
+        return None
 
     async def aclose(self) -> None:
         """Close the connections; using it again opens new ones."""
@@ -236,7 +303,10 @@ class ApiClient:
         attempt: Callable[[], Awaitable[T]],
         attempts: int = _ATTEMPTS,
         most_s: float = math.inf,
+        *,
+        patient: bool = False,
     ) -> T:
+        """Make attempts until one succeeds or the time is over; `patient` ones only begin within it."""
         from tenacity import (
             AsyncRetrying,
             retry_if_exception_type,
@@ -253,7 +323,7 @@ class ApiClient:
         )
         start = time.monotonic()
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(None if patient else limit_s):
                 return await retrying(self._attempt, attempt, start + limit_s)
         except _Transient as error:
             raise self._unavailable(str(error), error.retry_after_s, slow=error.slow) from error
@@ -265,7 +335,10 @@ class ApiClient:
         self, reason: str, retry_after_s: float | None = None, *, slow: bool
     ) -> Unavailable:
         more = "; WHENCE_MODEL_TIMEOUT gives a slow model more seconds" if slow else ""
-        error = (TooSlow if slow else Unavailable)(
+        if retry_after_s is not None and retry_after_s >= 1:
+            more += f"; it asks to wait {retry_after_s:.0f} s"
+        failed = ServerFailed if self._endpoint.role == "writer" else Unavailable
+        error = (TooSlow if slow and failed is Unavailable else failed)(
             f"the {self._service} at {self.address} is unavailable: {reason}",
             hint=f"check the address and that the server runs, then try again{more}",
             retry_after_s=retry_after_s,
@@ -306,22 +379,25 @@ class ApiClient:
                 f"the {self._service} at {self.address} redirects to {place}, which is not followed",
                 hint="set the address that it redirects to, if it is the one that you want",
             )
-        detail = self._without_key(_error_detail(text))
+        fault = read_fault(text)
+        detail = self._without_key(fault.message)
         reason = f"it answered {status}" + (f": {detail}" if detail else "")
-        too_long = status == _FAILED and re.search(r"too (?:large|long)|exceed", detail)
-        if status in _BUSY or (status >= _FAILED and not too_long):
+        if refusal := self._refusal(fault, f"it answered {status}"):
+            raise refusal
+        if status in _BUSY or (status >= _FAILED and not (status == _FAILED and fault.is_too_long)):
             raise _Transient(reason, asked)
         if status in _REFUSED | _NOT_SERVED:
-            kind = NotServed if status in _NOT_SERVED else Unavailable
+            kind = NotServed if status in _NOT_SERVED else ServerRefused
             named = f"{self._endpoint.key_name}, " if self._endpoint.key_name else ""
             raise kind(
                 f"the {self._service} at {self.address} refused: {reason}",
                 hint=f"check {named}the address and the name of the model",
             )
-        if refused := {name for name in optional if name in detail}:
+        if refused := {name for name in self._accepted(optional) if name in detail}:
             self._refused |= refused
             raise _Transient(reason, 0.0)
-        raise BadInput(
+        wrong = ServerRefused if self._endpoint.role == "writer" else BadInput
+        raise wrong(
             f"the {self._service} at {self.address} finds the request wrong: {reason}",
             hint="check the name of the model and the length of the texts",
         )
@@ -394,17 +470,3 @@ def _host(url: str) -> str:
         return urlsplit(url).netloc.rpartition("@")[2]
     except ValueError:
         return ""
-
-
-def _error_detail(text: str) -> str:
-    message: Any = text
-    try:
-        body = json.loads(text)
-    except ValueError:
-        body = None
-    if isinstance(body, dict):
-        inner = body.get("error")
-        message = inner.get("message") if isinstance(inner, dict) else inner
-        message = message or body.get("message") or body.get("detail") or ""
-    line = re.sub(r"\s+", " ", str(message)).strip()
-    return "" if line.startswith("<") else line[:_DETAIL_CHARACTERS]

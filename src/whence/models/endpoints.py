@@ -37,6 +37,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """What the server is asked for; named in errors."""
     timeout_s: float = TIMEOUT_S
     """Longest time of a request with all its attempts, in seconds."""
+    timeout_is_set: bool = False
+    """Whether somebody chose this time; otherwise the first bytes of a text may take longer."""
     concurrency: int = CONCURRENCY
     """Most requests at the same time."""
 
@@ -93,6 +95,7 @@ def endpoint_of(role: Role, provider: str, settings: Any) -> Endpoint:
         key_name=key_name,
         role=role,
         timeout_s=float(settings.model_timeout or TIMEOUT_S),
+        timeout_is_set=bool(settings.model_timeout),
         concurrency=settings.model_concurrency or CONCURRENCY,
     )
 

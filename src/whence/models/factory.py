@@ -68,6 +68,14 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most documents in one request to a rerank server; None for the default."""
     model_concurrency: int | None = None
     """Most requests to one server at the same time; None for the default."""
+    writer_max_tokens: int | None = None
+    """Most tokens of a text; None for the server's own limit."""
+    writer_temperature: float = 0.0
+    writer_seed: int | None = None
+    writer_extra: dict[str, Any] = {}
+    """More fields of each request to the writer."""
+    writer_window: int | None = None
+    """Tokens that the writer's model reads and writes together; None to ask its server."""
 
     def __repr__(self) -> str:
         return f"ModelSettings(home={self.home!r}, models={self.models!r})"
@@ -278,9 +286,16 @@ def make_writer(setting: str, settings: ModelSettings | None = None) -> Writer:
     settings = settings or ModelSettings()
     name, _, model = setting.partition(":")
     if name in _OPENAI and model:
-        from whence.models.openai import OpenAIWriter
+        from whence.models.openai import OpenAIWriter, WriterOptions
 
-        return OpenAIWriter(model, endpoint_of("writer", name, settings))
+        options = WriterOptions(
+            max_tokens=settings.writer_max_tokens,
+            temperature=settings.writer_temperature,
+            seed=settings.writer_seed,
+            extra=settings.writer_extra,
+            window=settings.writer_window,
+        )
+        return OpenAIWriter(model, endpoint_of("writer", name, settings), options)
     own = ("extractive", "openai:MODEL", "ollama:MODEL")
     writer: Writer = _from_plugin("writer", setting, settings, own)
     return writer

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from whence.models.api_client import ServedModel
+import msgspec
+
+from whence.models.api_client import Filtered, ServedModel
 from whence.models.api_embedder import ApiEmbedder
 from whence.models.protocols import WritePiece, WriteRequest
+from whence.models.windows import find_window, running_window
 from whence.schema.embedding import Purpose
-from whence.schema.errors import BadInput
-from whence.schema.prompt import PromptResult, Quote
-from whence.text.claims import Source, read_claims
+from whence.schema.errors import PromptTooLong
+from whence.schema.prompt import PromptResult
 
 if TYPE_CHECKING:
     import httpx
 
-#: Parameters that some models and servers reject.
-_OPTIONAL: dict[str, Any] = {"temperature": 0, "stream_options": {"include_usage": True}}
+    from whence.models.endpoints import Endpoint
 
 
 class OpenAIEmbedder(ApiEmbedder):
@@ -52,96 +53,251 @@ class OpenAIEmbedder(ApiEmbedder):
         return [by_number[number] for number in range(count)]
 
 
+class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is to write."""
+
+    max_tokens: int | None = None
+    """Most tokens of a text; None for the server's own limit."""
+    temperature: float = 0.0
+    seed: int | None = None
+    extra: Mapping[str, Any] = {}
+    """More fields of each request."""
+    window: int | None = None
+    """Tokens of prompt and text together; None to ask the server."""
+
+
 class OpenAIWriter(ServedModel):
-    """Writes through `/chat/completions`, streaming."""
+    """Writes through `/chat/completions`, streaming.
+
+    Args:
+        name: Name of the model there.
+        endpoint: The server.
+        options: How it is to write.
+    """
 
     is_language_model = True
     #: Whether the server, like Ollama, says how much of a prompt a model reads; asked with the first answer.
     _lists_windows = True
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        options: WriterOptions = WriterOptions(),  # noqa: B008 - immutable
+    ) -> None:
+        super().__init__(name, endpoint)
+        self._options = options
+        self._window = options.window
+        self._asked_window = options.window is not None
 
     @property
     def model(self) -> str:
         """Model and host for the trace."""
         return self.served_by
 
+    async def window(self) -> int | None:
+        """Return how many tokens the model reads and writes together; None when nobody says it.
+
+        Asked of the server once, unless it was set.
+        """
+        if not self._asked_window:
+            self._window = await find_window(self._client, self._name)
+            self._asked_window = True
+        return self._window
+
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield pieces of text as they come, then the whole result.
 
-        The quotes are computed here: for each marker the sentence of that document which shares most words
-        with the sentence that carries the marker.
+        Raises:
+            ServerRefused: The server refuses, or the model sends no text; another attempt would not help.
+            PromptTooLong: The prompt does not fit the window of the model.
+            Unavailable: The server does not answer, or breaks off.
         """
-        text: list[str] = []
-        usage: dict[str, Any] = {}
-        async for event in self._events(request):
-            found = event.get("usage")
-            usage = found if found and isinstance(found, dict) else usage
-            piece = _delta(event)
-            if piece:
-                text.append(piece)
-                yield WritePiece(text=piece)
-        self._client.spent.add({"usage": usage})
-        await self._check_prompt(_count(usage.get("prompt_tokens")) or 0)
-        whole = "".join(text)
-        if not whole.strip():
-            raise self._client.broken("it holds no text")
+        reply = _Reply()
+        try:
+            async for event in self._events(request, reply):
+                if piece := reply.add(event):
+                    yield WritePiece(text=piece)
+        except Filtered as error:
+            reply.refused = reply.refused or f"{error.message}."
+        self._client.spent.add({"usage": reply.usage})
+        await self._check_prompt(_count(reply.usage.get("prompt_tokens")) or 0)
+        if not reply.text.strip() and not reply.refusal(self._client.address):
+            self._check_empty(reply)
         yield WritePiece(
             result=PromptResult(
-                text=whole,
-                in_token=_count(usage.get("prompt_tokens")),
-                out_token=_count(usage.get("completion_tokens")),
+                text=reply.text,
+                in_token=_count(reply.usage.get("prompt_tokens")),
+                out_token=_count(reply.usage.get("completion_tokens")),
                 model=self.model,
-                quotes=find_quotes(whole, request.documents),
                 language_model=True,
+                thinking=reply.thinking,
+                cut=_CUTS.get(reply.finish, ""),
+                refused=reply.refusal(self._client.address),
             )
         )
 
+    def _check_empty(self, reply: _Reply) -> None:
+        """Raise the error for an answer without text."""
+        if reply.calls_tools:
+            raise self._client.unusable(
+                "the model called a tool in place of an answer",
+                "choose a model that answers without tools, or switch them off on the server",
+            )
+        if reply.finish == "length":
+            raise self._client.unusable(
+                "it was cut before any text came"
+                + (", while the model was thinking" if reply.thinking else ""),
+                "allow more tokens (WHENCE_WRITER_MAX_TOKENS), or give fewer passages (--doc-limit)",
+            )
+        if not reply.finish and not reply.done:
+            raise self._client.broken("the stream ended before any text came")
+        raise self._client.unusable(
+            "it holds no text", "check that the model writes text, and its settings on the server"
+        )
+
     async def _check_prompt(self, tokens: int) -> None:
-        """Raise `BadInput` when Ollama cut the prompt to the model's window, which its answer does not say."""
+        """Raise `PromptTooLong` when Ollama cut the prompt to the model's window without saying so."""
         if not tokens or not self._lists_windows:
             return
-        found = await self._client.ask("/api/ps")
-        running = found.get("models") if isinstance(found, dict) else None
-        self._lists_windows = isinstance(running, list)
-        for one in running if isinstance(running, list) else ():
-            window = one.get("context_length") if isinstance(one, dict) else None
-            ours = window and one.get("name") in (self._name, f"{self._name}:latest")
-            if ours and type(window) is int and tokens >= window:
-                raise BadInput(
-                    f"the writer's server at {self._client.address} read only a part of the prompt:"
-                    f" the window of {self._name} is {window} tokens",
-                    hint="start Ollama with a larger OLLAMA_CONTEXT_LENGTH, or give fewer passages (--doc-limit)",
-                )
+        running = await running_window(self._client, self._name)
+        self._lists_windows = running is not None
+        if running and tokens >= running:
+            raise PromptTooLong(
+                f"the writer's server at {self._client.address} read only a part of the prompt:"
+                f" the window of {self._name} is {running} tokens",
+                hint="start Ollama with a larger OLLAMA_CONTEXT_LENGTH, or give fewer passages (--doc-limit)",
+            )
 
-    async def _events(self, request: WriteRequest) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events of one answer; raise an error when it is incomplete."""
+    async def _events(self, request: WriteRequest, reply: _Reply) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of one answer."""
         messages = [{"role": "user", "content": request.prompt or request.query}]
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
         body: dict[str, Any] = {"model": self._name, "messages": messages, "stream": True}
-        async with self._client.stream("/chat/completions", body, _OPTIONAL) as response:
+        body |= self._options.extra
+        optional = {**self._parameters(request), "stream_options": {"include_usage": True}}
+        optional = {name: value for name, value in optional.items() if name not in body}
+        async with self._client.stream("/chat/completions", body, optional) as response:
             if "event-stream" not in response.headers.get("content-type", "event-stream"):
+                reply.done = True
                 yield self._event((await response.aread()).decode("utf-8", "replace"))
                 return
-            finished = False
             async for data in _server_sent_events(response):
                 if data == "[DONE]":
+                    reply.done = True
                     return
-                event = self._event(data)
-                finished = finished or bool(_choice(event).get("finish_reason"))
-                yield event
-            if not finished:
-                raise self._client.broken("the stream ended in the middle")
+                yield self._event(data)
+
+    def _parameters(self, request: WriteRequest) -> dict[str, Any]:
+        """Return parameters of a request that some models and servers reject."""
+        options = self._options
+        given = {
+            "temperature": options.temperature
+            if request.temperature is None
+            else request.temperature,
+            "max_tokens": request.max_tokens or options.max_tokens,
+            "seed": options.seed,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     def _event(self, data: str) -> dict[str, Any]:
         try:
             event = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._client.broken("a piece of it is not JSON") from error
         if not isinstance(event, dict):
             raise self._client.broken("a piece of it is not a JSON object")
         if event.get("error"):
-            raise self._client.broken("it reports an error in the middle")
+            raise self._client.error_of(event)
         return event
+
+
+#: What the server says of the end of a text that may not be whole.
+_CUTS: Final = {
+    "length": "the model reached the most tokens that it may write",
+    "max_tokens": "the model reached the most tokens that it may write",
+    "content_filter": "a filter of the server ended it",
+    "": "the stream ended without saying that the text is whole",
+}
+
+
+class _Reply:
+    """The events of one answer, put together."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._refusal: list[str] = []
+        self.usage: dict[str, Any] = {}
+        self._finish = ""
+        self.calls_tools = False
+        self.done = False
+        """Whether the server said that nothing follows."""
+        self.refused = ""
+
+    def add(self, event: dict[str, Any]) -> str:
+        """Read an event and return the text in it."""
+        usage = event.get("usage")
+        self.usage = usage if usage and isinstance(usage, dict) else self.usage
+        choice = _choice(event)
+        finish = choice.get("finish_reason")
+        self._finish = finish if isinstance(finish, str) and finish else self._finish
+        part = choice.get("delta") or choice.get("message")
+        if not isinstance(part, dict):
+            return ""
+        self.calls_tools = self.calls_tools or bool(
+            part.get("tool_calls") or part.get("function_call")
+        )
+        thought = part.get("reasoning_content") or part.get("reasoning")
+        self._thinking += [thought] if isinstance(thought, str) else []
+        refusal = part.get("refusal")
+        self._refusal += [refusal] if isinstance(refusal, str) else []
+        text, thought = _text_of_parts(part.get("content"))
+        self._thinking += [thought] if thought else []
+        self._text += [text] if text else []
+        return text
+
+    @property
+    def text(self) -> str:
+        """The text of all events."""
+        return "".join(self._text)
+
+    @property
+    def thinking(self) -> str:
+        """What the server sent as thoughts of the model."""
+        return "".join(self._thinking).strip()
+
+    @property
+    def finish(self) -> str:
+        """Why the text ended: what the server says, `stop` where it only ended the stream, else empty."""
+        return self._finish or ("stop" if self.done else "")
+
+    def refusal(self, address: str) -> str:
+        """Return why the model or its server declined to answer, a sentence; empty when it did not."""
+        if said := " ".join("".join(self._refusal).split()):
+            return f"The model declined to answer: {said}"
+        if self.refused:
+            return self.refused[0].upper() + self.refused[1:]
+        if self.finish == "content_filter" and not self.text.strip():
+            return f"A filter of the server at {address} kept the model from answering."
+        return "The model declined to answer." if self.finish == "refusal" else ""
+
+
+def _text_of_parts(content: object) -> tuple[str, str]:
+    """Return the text and the thoughts of a content: a text, or a list of parts."""
+    if isinstance(content, str):
+        return content, ""
+    texts, thoughts = [], []
+    for one in content if isinstance(content, list) else ():
+        if isinstance(one, str):
+            texts.append(one)
+        elif isinstance(one, dict) and isinstance(one.get("text"), str):
+            texts.append(one["text"])
+        elif isinstance(one, dict):
+            inner = one.get("thinking") or one.get("reasoning")
+            thoughts.append(inner if isinstance(inner, str) else _text_of_parts(inner)[0])
+    return "".join(texts), "".join(thoughts)
 
 
 async def _server_sent_events(response: httpx.Response) -> AsyncIterator[str]:
@@ -163,37 +319,5 @@ def _choice(event: dict[str, Any]) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _delta(event: dict[str, Any]) -> str:
-    choice = _choice(event)
-    part = choice.get("delta") or choice.get("message")
-    content = part.get("content") if isinstance(part, dict) else None
-    return content if isinstance(content, str) else ""
-
-
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-#: A quote has at least this share of the words of the sentence with the marker.
-_MIN_SHARE = 0.2
-
-
-def find_quotes(answer: str, documents: Sequence[str]) -> tuple[Quote, ...]:
-    """Return for each marker the sentence of its document that shares most words with the answer's sentence.
-
-    There is no quote for a marker without a document, or without a similar sentence in it. A marker of several
-    sentences has a quote for each, in order of first use, none twice.
-
-    Cost: sentences of the cited documents times markers.
-    """
-    quotes: dict[tuple[int, str], None] = {}
-    sources: dict[int, Source] = {}
-    for claim in read_claims(answer):
-        for marker in claim.markers:
-            if 1 <= marker <= len(documents):
-                if marker not in sources:
-                    sources[marker] = Source(documents[marker - 1])
-                best = sources[marker].nearest_sentence(claim, _MIN_SHARE)
-                if best is not None:
-                    quotes[(marker, best)] = None
-    return tuple(Quote(marker, text) for marker, text in quotes)

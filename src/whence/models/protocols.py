@@ -148,6 +148,10 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     empty when none has any."""
     system: str = ""
     prompt: str = ""
+    max_tokens: int | None = None
+    """Most tokens to write; None for the writer's own limit."""
+    temperature: float | None = None
+    """None for the writer's own."""
 
 
 class WritePiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +162,11 @@ class WritePiece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writer(Protocol):
-    """Composes text. An attribute `revision` is the digest or version of its model, where that is known."""
+    """Composes text.
+
+    An attribute `revision` is the digest or version of its model, where that is known. A method
+    `async window() -> int | None` returns how many tokens the model reads and writes together.
+    """
 
     @property
     def model(self) -> str:

@@ -28,6 +28,8 @@ ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
 
 _MAX_TIMEOUT_S = 86_400.0
 _CALLBACK = Offered(on=frozenset({PYTHON}), local=True)
+#: On the command line these are settings.
+_TO_WRITERS = Offered(on=frozenset({HTTP, PYTHON}))
 
 
 class Ask(Operation[Answer], frozen=True):
@@ -70,6 +72,16 @@ class Ask(Operation[Answer], frozen=True):
     answer was given. Rights are those of today."""
     history: Annotated[tuple[str, ...], Offered(on=frozenset({HTTP, PYTHON}))] = ()
     """Earlier questions of the conversation, oldest first; they complete a follow-up question."""
+    answer_language: Annotated[str, Meta(max_length=40), _TO_WRITERS] = ""
+    """Language in which a language model answers, such as `German`; by default that of the question."""
+    answer_instructions: Annotated[str, Meta(max_length=8000), _TO_WRITERS] = ""
+    """What a language model is told beside the rules of answering, such as the tone."""
+    writer_max_tokens: Annotated[Annotated[int, Meta(ge=1, le=1_000_000)] | None, _TO_WRITERS] = (
+        None
+    )
+    """Most tokens of an answer of a language model; by default its own."""
+    writer_temperature: Annotated[Annotated[float, Meta(ge=0, le=2)] | None, _TO_WRITERS] = None
+    """Temperature of a language model, 0 to 2; by default its own."""
     timeout_s: Annotated[float, Meta(gt=0), Offered(metavar="SECONDS", local=True)] = 120.0
     """Time limit in seconds."""
 
@@ -149,6 +161,8 @@ class DocumentRagRequest(Ask, Message, frozen=True, kw_only=True):
     """False records no trace, for a question that is repeated only to compare."""
     revision_of: str = ""
     """Id of an answer that the new one replaces; the trace names it."""
+    day: str = ""
+    """Day that the writer takes for today, `YYYY-MM-DD`; empty for that of the question."""
 
     @classmethod
     def of(cls, asked: Ask, *, streaming: bool) -> DocumentRagRequest:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _CITATION = (
     *("marker", "chunk_id", "document_id", "title", "source_file", "root", "source_url"),
-    *("heading", "lead", "quote", "highlights", "outdated"),
+    *("heading", "lead", "quote", "highlights", "outdated", "added"),
 )
 _STAGE = ("stage", "label", "duration_ms", "candidates_in", "candidates_out")
 
@@ -119,6 +119,19 @@ def answer_highlights(answer: Answer) -> list[tuple[int, int]]:
             if span and not any(a < span[1] and span[0] < b for a, b in found):
                 found.add(span)
     return sorted(found)
+
+
+def unsupported_note(answer: str, places: Iterable[tuple[int, int]]) -> str:
+    """Return a paragraph that names the sentences of an answer without support; empty when all have it.
+
+    For readers who get the text alone.
+    """
+    said = [" ".join(answer[start:end].split()) for start, end in places]
+    return (
+        "\n".join(["", "", "Not supported by the cited passages:", *(f"- {one}" for one in said)])
+        if said
+        else ""
+    )
 
 
 def _find_in_text(text: str, quote: str, start: int, end: int) -> tuple[int, int] | None:

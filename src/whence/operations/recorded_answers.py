@@ -132,6 +132,7 @@ def replay_request(record: TraceRecord) -> DocumentRagRequest | CodeRagRequest:
         return _code_request(record) if about_code else _document_request(record)
     fields = msgspec.json.decode(settings["operation"])
     fields |= {"access": to_builtins(record.access), "question": record.question, "record": False}
+    fields["day"] = fields.get("day") or record.asked_at[:10]
     # A snapshot that was found by its set is named itself.
     fields.pop("set_name", None)
     if about_code:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from whence.answering.prompts import DOCUMENT_PROMPT, TEMPLATES, write_request
+from whence.answering.prompting import Prompting
+from whence.answering.prompts import (
+    DOCUMENT_PROMPT,
+    EXTRACT_CONCEPTS,
+    WRITER_WINDOW,
+    write_request,
+)
 from whence.processors.base import PROMPT, Context, StreamingProcessor, closing
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 
 if TYPE_CHECKING:
-    from whence.models.protocols import Writer
+    from whence.models.protocols import Writer, WriteRequest
 
 
 class PromptParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,25 +39,40 @@ class PromptProcessor(StreamingProcessor):
     summary = "a template and its variables to text"
     serves = PROMPT
     Parameters = PromptParameters
-    needs = ("writer",)
+    needs = ("writer", "prompting")
 
     parameters: PromptParameters
 
-    def __init__(self, parameters: PromptParameters | None = None, *, writer: Writer) -> None:
+    def __init__(
+        self,
+        parameters: PromptParameters | None = None,
+        *,
+        writer: Writer,
+        prompting: Prompting = Prompting(),  # noqa: B008 - immutable
+    ) -> None:
         super().__init__(parameters)
         self._writer = writer
+        self._prompting = prompting
 
     async def handle_stream(
         self, message: PromptRequest, context: Context
     ) -> AsyncIterator[PromptResponse]:
         """Yield pieces when asked for them, then the whole result."""
-        writer = self._writer
-        template = TEMPLATES.get(message.template_id)
+        writer, prompting = self._writer, self._prompting
+        if message.template_id == WRITER_WINDOW:
+            yield PromptResponse(result=await self._window())
+            return
+        template = prompting.templates.get(message.template_id)
         if template is None:
             raise BadInput(
                 f"there is no prompt template {message.template_id!r}",
-                hint="one of " + ", ".join(TEMPLATES),
+                hint="one of " + ", ".join(prompting.templates),
             )
+        if template.template_id != DOCUMENT_PROMPT:
+            writer = prompting.rewriter or writer
+        elif prompting.language or prompting.instructions:
+            own = {"language": prompting.language, "instructions": prompting.instructions}
+            message = msgspec.structs.replace(message, variables=_joined(own, message.variables))
         request = write_request(template, message.variables)
         size = sum(map(len, (request.query, *request.documents, *request.sections)))
         if size > self.parameters.max_chars:
@@ -59,9 +80,8 @@ class PromptProcessor(StreamingProcessor):
                 f"a prompt of {size} characters; at most {self.parameters.max_chars} are taken",
                 hint="ask for fewer documents, or raise `max_chars` of the prompt processor",
             )
-        if template.template_id != DOCUMENT_PROMPT and not writer.is_language_model:
-            same = PromptResult(text=request.query, model=writer.model, language_model=False)
-            yield PromptResponse(result=same)
+        if (simple := self._without_model(request)) is not None:
+            yield PromptResponse(result=simple)
             return
         result: PromptResult | None = None
         async with closing(writer.write(request)) as pieces:
@@ -80,3 +100,26 @@ class PromptProcessor(StreamingProcessor):
             template=f"{template.template_id}@{template.version}",
         )
         yield PromptResponse(result=signed)
+
+    async def _window(self) -> PromptResult:
+        """Return how many tokens the writer's model reads, as far as it says it."""
+        ask = getattr(self._writer, "window", None)
+        return PromptResult(response_type="json", object=await ask() if ask is not None else None)
+
+    def _without_model(self, request: WriteRequest) -> PromptResult | None:
+        """Return the result of a request for which no model is asked; None for any other."""
+        writer = self._writer
+        if request.template_id == DOCUMENT_PROMPT:
+            return None
+        if not writer.is_language_model:
+            return PromptResult(text=request.query, model=writer.model, language_model=False)
+        if request.template_id == EXTRACT_CONCEPTS and self._prompting.concepts != "on":
+            return PromptResult(text="", language_model=True)
+        return None
+
+
+def _joined(own: dict[str, str], variables: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables of a request with the service's own wishes; those of the request go first."""
+    asked = str(variables.get("instructions") or "")
+    both = " ".join(filter(None, (own["instructions"], asked)))
+    return {**own, **variables, "instructions": both}

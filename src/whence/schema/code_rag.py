@@ -23,6 +23,10 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
     exact: ClassVar[bool] = False
     history: ClassVar[tuple[str, ...]] = ()
     revision_of: ClassVar[str] = ""
+    answer_language: ClassVar[str] = ""
+    answer_instructions: ClassVar[str] = ""
+    writer_max_tokens: ClassVar[int | None] = None
+    writer_temperature: ClassVar[float | None] = None
 
     access: Access
     """Rights of the reader."""
@@ -58,3 +62,5 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
     """False sends no explain events; the trace is recorded all the same."""
     record: bool = True
     """False records no trace."""
+    day: str = ""
+    """Day that the writer takes for today, `YYYY-MM-DD`; empty for that of the question."""

@@ -74,6 +74,8 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Why the document is out of date by its own metadata; empty when it is current."""
     location: Location | None = None
     """Where the quote stands in the document; None when that is not known."""
+    added: bool = False
+    """Whether Whence found the passage of a sentence that the model wrote without a marker."""
 
 
 #: The field's term for each stage; triples and `stage` keep the names of the shared vocabulary.
@@ -106,7 +108,11 @@ class StageReport(Message, frozen=True, kw_only=True, gc=False):
 
 
 RefusalCode = Literal[
-    "nothing_retrieved", "below_evidence_floor", "term_not_in_documents", "no_text_readable"
+    "nothing_retrieved",
+    "below_evidence_floor",
+    "term_not_in_documents",
+    "no_text_readable",
+    "model_refused",
 ]
 """Why a question has no answer."""
 

@@ -114,6 +114,26 @@ class Unavailable(WhenceError):
     retryable = True
 
 
+class ServerFailed(Unavailable):
+    """A server of models does not answer, or gives no usable answer."""
+
+    code = "server_failed"
+
+
+class ServerRefused(Unavailable):
+    """A server refuses for a reason that stays; another attempt would get the same answer."""
+
+    code = "server_refused"
+    retryable = False
+
+
+class PromptTooLong(ServerRefused):
+    """A prompt does not fit the window of the model."""
+
+    code = "prompt_too_long"
+    default_hint = "give fewer passages (--doc-limit), or serve the model with a larger window"
+
+
 class ModelMissing(WhenceError):
     """The files of a model are missing or damaged."""
 

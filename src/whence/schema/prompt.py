@@ -57,6 +57,12 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Digest or version of the model's weights; empty when unknown."""
     template: str = ""
     """Template and its version, e.g. `document-prompt@1`; empty when none was used."""
+    thinking: str = ""
+    """What the model thought aloud, where the server sends that apart from the text."""
+    cut: str = ""
+    """Why the text may not be whole, a clause; empty for a whole one."""
+    refused: str = ""
+    """Why the model or its server declined to answer, a sentence; empty when it did not."""
 
 
 class PromptRequest(Message, frozen=True, kw_only=True):

@@ -1,38 +1,28 @@
-"""Markers in an answer, the sentences that carry them, and whether a document supports a sentence.
+"""Markers in an answer, and the sentences that carry them.
 
 A marker is a number in square brackets that cites a document, from 1: `[3]`, `[1, 2]` or `[1][2]`. In code,
-between backticks, brackets are code. A document supports a sentence when it has enough of its words and every
-number in it.
+between backticks, brackets are code.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
 from typing import NamedTuple
 
-from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
+from whence.text.normalization import fold
+from whence.text.overlap import content_terms
 from whence.text.sentences import split_sentences
 
 #: At most six digits: no prompt has a million documents.
 MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
-#: What may become a marker when more text comes, with the space before it.
-_BEGUN = re.compile(r"(?<![ \t])[ \t]*+(?:\[[\d\s,;]{0,60})?\Z")
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`?", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,:]\d+)*")
-#: A claim has at least this share of its words in a document that supports it.
-MIN_SUPPORT = 0.34
 #: A shorter claim (`Yes.`) cannot be compared.
 _MIN_TERMS = 3
-#: Statements that the documents lack an answer, as models make them; they need no marker.
-_NOTHING = re.compile(
-    r"\b(?:documents?|passages?|sources?|context|texts?|information)\b[^.]{0,60}"
-    r"\b(?:do(?:es)?\s+not|don't|doesn't|did\s+not|cannot|can't|no|nothing|not)\b"
-    r"|\b(?:no|not\s+any)\s+(?:information|mention|answer|details?|documents?|passages?)\b"
-    r"|\b(?:cannot|can't|unable\s+to)\s+(?:find|answer|determine)\b",
-    re.IGNORECASE,
-)
 
 
 class Claim(NamedTuple):
@@ -53,53 +43,17 @@ class Claim(NamedTuple):
         return len(self.terms) < _MIN_TERMS and not _NUMBER.search(self.text)
 
 
-class Source:
-    """A document that claims are compared with; its words are read once for all of them.
-
-    Args:
-        text: The document.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    @cached_property
-    def terms(self) -> frozenset[str]:
-        """Its content words."""
-        return frozenset(content_terms(self._text))
-
-    @cached_property
-    def numbers(self) -> frozenset[str]:
-        """The numbers in it, as they are written."""
-        return frozenset(_NUMBER.findall(self._text))
-
-    @cached_property
-    def _sentences(self) -> tuple[list[tuple[int, int, list[str]]], dict[str, float]]:
-        """Offsets and content words of its sentences, and the weight of each word."""
-        sentences = [
-            (part.start, part.end, content_terms(self._text[part.start : part.end]))
-            for part in split_sentences(self._text)
-            if part.kind != "heading"
-        ]
-        return sentences, inverse_document_frequencies(terms for _, _, terms in sentences)
-
-    def nearest_sentence(self, claim: Claim, least: float) -> str | None:
-        """Return the sentence that shares most words with a claim; None below a share of `least`."""
-        sentences, weights = self._sentences
-        best, most = None, 0.0
-        for start, end, terms in sentences:
-            share = overlap(claim.terms, terms, weights, 1.0)
-            if share > most:
-                best, most = self._text[start:end], share
-        return best if most >= least else None
-
-
 def marker_groups(text: str) -> Iterator[re.Match[str]]:
     """Yield the groups of markers outside of code."""
-    code = [match.span() for match in _CODE.finditer(text)] if "`" in text else []
+    code = code_spans(text)
     for match in MARKERS.finditer(text):
-        if not code or not any(start <= match.start() < end for start, end in code):
+        if not any(start <= match.start() < end for start, end in code):
             yield match
+
+
+def code_spans(text: str) -> list[tuple[int, int]]:
+    """Return the places of code in a text, between backticks."""
+    return [match.span() for match in _CODE.finditer(text)] if "`" in text else []
 
 
 def markers_of(text: str) -> tuple[int, ...]:
@@ -109,46 +63,6 @@ def markers_of(text: str) -> tuple[int, ...]:
     (2, 1, 7)
     """
     return tuple(dict.fromkeys(one for match in marker_groups(text) for one in _numbers(match[1])))
-
-
-class MarkerFilter:
-    """Passes text on, piece by piece, without markers that name no document.
-
-    Args:
-        documents: How many documents can be cited.
-    """
-
-    def __init__(self, documents: int) -> None:
-        self._documents = documents
-        self._text = ""
-        self._sent = 0
-        self.removed: dict[int, None] = {}
-        """Numbers of the markers that were left out, in order."""
-
-    def add(self, piece: str, *, end: bool = False) -> str:
-        """Return the text that can be shown now; what may be the beginning of a marker waits."""
-        self._text += piece
-        begun = None if end else _BEGUN.search(self._text, self._sent)
-        upto = begun.start() if begun else len(self._text)
-        shown = self._without_unknown(self._sent, max(upto, self._sent))
-        self._sent = max(upto, self._sent)
-        return shown
-
-    def _without_unknown(self, start: int, end: int) -> str:
-        parts = []
-        for match in marker_groups(self._text[:end]):
-            if match.start() < start:
-                continue
-            numbers = _numbers(match[1])
-            known = [one for one in numbers if 1 <= one <= self._documents]
-            if known == numbers:
-                continue
-            self.removed |= dict.fromkeys(one for one in numbers if one not in known)
-            before = self._text[start : match.start()]
-            parts.append(before if known else before.rstrip(" \t"))
-            parts.append(f"[{', '.join(map(str, known))}]" if known else "")
-            start = match.end()
-        return "".join((*parts, self._text[start:end]))
 
 
 def read_claims(answer: str) -> list[Claim]:
@@ -165,7 +79,7 @@ def read_claims(answer: str) -> list[Claim]:
             claims[-1] = last._replace(end=start + len(leading[0].rstrip()), markers=more)
             start += leading.end()
             sentence = sentence[leading.end() :]
-        text = MARKERS.sub(" ", sentence).strip()
+        text = re.sub(r"\s+(?=[.!?,;:]|\Z)", "", MARKERS.sub("", sentence)).strip()
         terms, markers = frozenset(content_terms(text)), markers_of(sentence)
         if terms or markers:
             claims.append(Claim(start, part.end, text, markers, terms))
@@ -177,21 +91,25 @@ def says_nothing(text: str) -> bool:
 
     >>> says_nothing("The documents do not say when it opens."), says_nothing("It opens at nine.")
     (True, False)
+    >>> says_nothing("Die Unterlagen beantworten diese Frage nicht.")
+    True
     """
-    return _NOTHING.search(text) is not None
+    folded = fold(text.replace("\u2019", "'")).replace("n't", " not")
+    words = frozenset(re.findall(r"\w+", folded))
+    return any(not any(map(words.isdisjoint, kinds)) for kinds in _nothing())
 
 
-def supports(claim: Claim, documents: Sequence[Source]) -> bool:
-    """Return whether documents together have the numbers and enough of the words of a claim.
-
-    A short claim is taken for supported.
-    """
-    if set(_NUMBER.findall(claim.text)).difference(*[one.numbers for one in documents]):
-        return False
-    if claim.is_short:
-        return True
-    missing = claim.terms.difference(*[one.terms for one in documents])
-    return len(claim.terms) - len(missing) >= MIN_SUPPORT * len(claim.terms)
+@cache
+def _nothing() -> list[tuple[frozenset[str], frozenset[str], frozenset[str]]]:
+    """Return for each language its words for documents, for saying, and of negation."""
+    words = json.loads((resources.files(__package__) / "reply_words.json").read_text("utf-8"))
+    found = []
+    for language, documents in words["documents"].items():
+        says, denies = words["says"][language], words["negation"][language].replace("|", " ")
+        # `cannot` is one word, `no one` two of which the first denies.
+        kinds = (frozenset(map(fold, one.split())) for one in (documents, says, denies))
+        found.append((next(kinds), next(kinds), next(kinds)))
+    return found
 
 
 def _numbers(text: str) -> list[int]:

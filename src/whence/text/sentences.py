@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from whence.text.spans import Span, spans_between, trimmed
+from whence.text.values import month_number
 
 SentenceKind = Literal["prose", "item", "table", "code", "heading"]
 
@@ -224,5 +225,13 @@ def _ends_sentence(text: str, match: re.Match[str], start: int) -> bool:
     lowered = word.lower()
     if lowered in _ANSWER_ABBREVIATIONS:
         return lowered in _FINAL_ABBREVIATIONS and opening.isupper()
+    if word.isdecimal() and len(word) <= 2 and _is_month(text, match.end()):
+        return False
     # An initial, as in `J. Smith`; but not the pronoun, as in `so do I. Then`.
     return not (len(word) == 1 and word.isupper() and word != "I")
+
+
+def _is_month(text: str, start: int) -> bool:
+    """Return whether the next word is a month, as in `31. Mai`; only German writes one with a capital there."""
+    found = re.compile(r"\s+(\w+)").match(text, start)
+    return found is not None and month_number(found[1], ("german",)) is not None

@@ -138,9 +138,14 @@ def _styled(answer: Answer) -> Text:
     text = Text(answer.text)
     for start, end in answer_highlights(answer):
         text.stylize("bold", start, end)
+    parts, reached = [], 0
     for start, end in answer.unsupported:
         text.stylize("yellow", start, end)
-    return text
+    # The mark is text: colours do not reach a file.
+    for _, end in answer.unsupported:
+        parts += [text[reached:end], Text(" (not supported)", "yellow")]
+        reached = end
+    return Text.assemble(*parts, text[reached:])
 
 
 def _print_nearest(answer: Answer, out: Console) -> None:
@@ -167,17 +172,31 @@ def print_answer(
     find: Callable[[str, str], Path | None] = lambda *_: None,
 ) -> None:
     """Print an answer as text; `find` returns the path of a file by root and path, for a link."""
-    from rich.text import Text
-
+    from whence.operations.json_documents import unsupported_note
     from whence.surfaces.cli.markdown_tables import with_tables
-    from whence.surfaces.cli.safe_console import source_link
 
     note_corrections(answer.question_used, answer.corrections)
     if not text_printed:
         out.print(*with_tables(_styled(answer)), sep="\n", soft_wrap=False)
-    if answer.refusal is not None:
+    elif note_of_support := unsupported_note(answer.text, answer.unsupported):
+        out.print(note_of_support.strip("\n"), markup=False, style="yellow")
+    if answer.refusal is not None and answer.refusal.reason != answer.text:
         out.print(answer.refusal.reason, markup=False, style="dim")
     _print_nearest(answer, out)
+    _print_sources(answer, out, find)
+    for fault in answer.degraded:
+        if fault.code not in hidden_codes:
+            note(f"note: {fault.label}: {fault.reason}")
+    note(f"answer {answer.answer_id}")
+    note(f"why    whence explain {answer.answer_id}")
+
+
+def _print_sources(answer: Answer, out: Console, find: Callable[[str, str], Path | None]) -> None:
+    """Print a line for each marker, with a link to its source."""
+    from rich.text import Text
+
+    from whence.surfaces.cli.safe_console import source_link
+
     if answer.citations:
         out.print()
     # One line a marker, in the order of the text, also when a marker has several quotes.
@@ -191,11 +210,8 @@ def print_answer(
         line.append_text(source_link(name, citation.source_url, place, path))
         if citation.heading:
             line.append(f" {citation.heading}", "dim")
+        if citation.added:
+            line.append(" (added by Whence)", "dim")
         if citation.outdated:
             line.append(f" (out of date: {citation.outdated})", "yellow")
         out.print(line)
-    for fault in answer.degraded:
-        if fault.code not in hidden_codes:
-            note(f"note: {fault.label}: {fault.reason}")
-    note(f"answer {answer.answer_id}")
-    note(f"why    whence explain {answer.answer_id}")

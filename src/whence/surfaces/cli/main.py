@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from whence.flow.settings_files import DOTENV_NAME
-from whence.schema.errors import BadInput, WhenceError
+from whence.schema.errors import BadInput, ServerFailed, ServerRefused, WhenceError
 from whence.schema.version import VERSION
 from whence.surfaces.cli.commands import COMMANDS, LazyGroup
 from whence.surfaces.cli.options import State, state_of, with_common_options
@@ -119,7 +119,7 @@ def _run(arguments: list[str]) -> int:
 def _fail(error: WhenceError, arguments: Iterable[str], *, as_json: bool) -> int:
     """Print an error; what is missing or does not answer is also logged, unless an error was."""
     code = fail(error.code, error.message, error.hint, error.exit_code, as_json=as_json)
-    if error.exit_code == _UNAVAILABLE:
+    if error.exit_code == _UNAVAILABLE and not isinstance(error, ServerFailed | ServerRefused):
         import logging
 
         from whence.flow.telemetry.logfmt import StderrLog

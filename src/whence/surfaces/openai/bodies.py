@@ -20,7 +20,11 @@ _WITHOUT_EFFECT: Final = {
     "functions": "functions are ignored: answers come from the documents of the collection",
     "response_format": "response_format is ignored: answers are text with markers",
 }
-_SYSTEM: Final = "system and developer messages are ignored: answers come from the documents"
+#: Roles of messages that say how to answer.
+_SYSTEM: Final = ("system", "developer")
+#: Characters of such messages that are read.
+_MOST_INSTRUCTIONS: Final = 8000
+_Count = Annotated[int, msgspec.Meta(ge=1)]
 _OTHER_PARTS: Final = "parts of messages other than text are ignored"
 
 
@@ -69,6 +73,16 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
     stream_options: Annotated[
         StreamOptions | None, msgspec.Meta(description="`include_usage`: tokens in a last chunk.")
     ] = None
+    max_tokens: Annotated[_Count | None, msgspec.Meta(description="Most tokens of the answer.")] = (
+        None
+    )
+    max_completion_tokens: Annotated[
+        _Count | None, msgspec.Meta(description="The newer name of `max_tokens`.")
+    ] = None
+    temperature: Annotated[
+        Annotated[float, msgspec.Meta(ge=0, le=2)] | None,
+        msgspec.Meta(description="Temperature of the language model."),
+    ] = None
     n: Annotated[Any, msgspec.Meta(description="Number of answers: 1.")] = None
     tools: Annotated[Any, msgspec.Meta(description="Ignored, with a note.")] = None
     functions: Annotated[Any, msgspec.Meta(description="Ignored, with a note.")] = None
@@ -102,13 +116,22 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
             if name in own:
                 raise BadParameter("whence", f"whence.{name} is stated by the conversation")
         given = {"question": questions[-1], "collection": self.model, "history": questions[:-1]}
+        given |= self._of_writers()
         return read_operation(own | given, Ask, caller, self.model)
+
+    def _of_writers(self) -> dict[str, Any]:
+        """Return what the caller asks of the language model; system messages are instructions."""
+        said = "\n".join(one.text for one in self.messages if one.role in _SYSTEM and one.text)
+        given = {
+            "answer_instructions": said[:_MOST_INSTRUCTIONS] or None,
+            "writer_max_tokens": self.max_completion_tokens or self.max_tokens,
+            "writer_temperature": self.temperature,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     def notes(self) -> list[str]:
         """Return what was ignored that the caller may rely on."""
         notes = [text for name, text in _WITHOUT_EFFECT.items() if getattr(self, name)]
-        if any(one.role in ("system", "developer") for one in self.messages):
-            notes.append(_SYSTEM)
         if any(not _is_text(part) for one in self.messages for part in one.parts):
             notes.append(_OTHER_PARTS)
         return notes

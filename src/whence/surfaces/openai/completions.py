@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from whence.operations.json_documents import unsupported_note
 from whence.provenance.terms import answer_id_from_uri
 from whence.schema.terms import Triple
 from whence.surfaces.http.failures import JsonResponse, as_whence_error, status_of
@@ -35,11 +36,16 @@ class Completion(msgspec.Struct, frozen=True):
         """Return a whole answer."""
         message = {
             "role": "assistant",
-            "content": answer["answer"],
-            "refusal": None,
+            "content": answer["answer"] + unsupported_note(answer["answer"], answer["unsupported"]),
+            "refusal": _refusal(answer),
             "annotations": self.annotations(answer),
         }
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": finish_reason(answer),
+        }
         return {
             **self.head("chat.completion", answer["answer_id"]),
             "choices": [choice],
@@ -122,11 +128,15 @@ class ChatChunks:
         text: str = document["answer"]
         if text.startswith(self._sent) and text != self._sent:
             out += self._chunk({"content": text[len(self._sent) :]})
+        if note := unsupported_note(text, document["unsupported"]):
+            out += self._chunk({"content": note})
         annotations = self._completion.annotations(document)
         if annotations:
             out += self._chunk({"annotations": annotations})
         more = {"whence": self._completion.whence(document)}
-        out += self._chunk({}, finish="stop", more=more)
+        if refusal := _refusal(document):
+            out += self._chunk({"refusal": refusal})
+        out += self._chunk({}, finish=finish_reason(document), more=more)
         if self._include_usage:
             out += self._encoded({"choices": [], "usage": usage})
         return out + DONE
@@ -156,6 +166,18 @@ class ChatChunks:
     def _encoded(self, fields: Mapping[str, Any]) -> bytes:
         head = self._completion.head("chat.completion.chunk", self._answer_id)
         return _data({**head, **fields})
+
+
+def finish_reason(answer: Mapping[str, Any]) -> str:
+    """Return why an answer ended: `length` for one that may not be whole."""
+    return "length" if any(one["code"] == "answer_cut" for one in answer["degraded"]) else "stop"
+
+
+def _refusal(answer: Mapping[str, Any]) -> str | None:
+    """Return what a model said that declined to answer; None where it did not decline."""
+    refusal = answer["refusal"]
+    declined = refusal is not None and refusal.code == "model_refused"
+    return str(refusal.reason) if declined else None
 
 
 def _data(document: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,200 @@
+"""Numbers of a text with their units: `27 days`, `$20`, `thirty-five per cent`, `27 March`.
+
+A number has one form however it is written (`values`), and a unit one name in all languages
+(`unit_words.json`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import regex
+
+from whence.text.normalization import clean, fold, snowball_stem
+from whence.text.values import find_values, month_number
+
+_NUMBER: Final = regex.compile(r"(?<![\w.,:])\d+(?:[.:]\d+)*")
+_WORD: Final = regex.compile(r"[\p{L}\p{M}]+|[%\u2030\u20ac$\u00a3\u00a5]|\u00b0[CF]?")
+_WORDS: Final = regex.compile(r"[\p{L}\p{M}]+")
+_SIGNS: Final[dict[str, str]] = {
+    "%": "percent",
+    "\u20ac": "eur",
+    "$": "usd",
+    "\u00a3": "gbp",
+    "\u00a5": "jpy",
+    "\u00b0": "degree",
+}
+_CODES: Final = frozenset(["eur", "usd", "gbp", "chf", "jpy", "cny", "inr", "pln", "sek", "czk"])
+#: Words of a number at most, `ninety nine` or `quatre vingt dix neuf`.
+_MOST_WORDS: Final = 4
+#: Characters between a number and its unit at most, and words between them.
+_REACH: Final = 24
+#: Languages in which the name of a month has a capital; there `may` is none.
+_CAPITAL: Final = frozenset(("english", "german"))
+
+
+class Quantity(NamedTuple):
+    """A number of a text."""
+
+    forms: tuple[str, ...]
+    """Its form, or its forms where it can be read in two ways; that of a date has `-`."""
+    unit: str
+    """Name of its unit, or `month-N` of a day; empty when it has none."""
+    in_words: bool
+    start: int
+    end: int
+
+    @property
+    def value(self) -> float | None:
+        """The number; None for a date and other forms."""
+        try:
+            return float(self.forms[0])
+        except ValueError:
+            return None
+
+    def agrees(self, other: Quantity) -> bool:
+        """Return whether both are one number, and no unit says otherwise."""
+        same = not set(self.forms).isdisjoint(other.forms)
+        return same and (not (self.unit and other.unit) or self.unit == other.unit)
+
+
+def quantities(text: str, languages: Sequence[str]) -> list[Quantity]:
+    """Return the numbers of a text, in order; a date also stands as a day of its month, and its parts.
+
+    Args:
+        text: Any text.
+        languages: Languages whose words count beside the English ones.
+
+    >>> [(*one.forms, one.unit) for one in quantities("thirty-five days, \u20ac1,200.50 or 20%", ["english"])]
+    [('35', 'day'), ('1200.5', 'eur'), ('20', 'percent')]
+    """
+    known = tuple(dict.fromkeys((*languages, "english")))
+    plain = clean(text)
+    text = plain if len(plain) == len(text) else text
+    found: list[Quantity] = []
+    taken: list[tuple[int, int]] = []
+    for one in find_values(text, known):
+        taken.append((one.start, one.end))
+        unit = _unit(text, one.start, one.end, known) if one.kind == "number" else ""
+        forms = tuple(map(_plain_form, one.forms))
+        found.append(Quantity(forms, unit, False, one.start, one.end))
+        for form in one.forms if one.kind == "date" else ():
+            _year, _, rest = form.partition("-")
+            month, _, day = rest.partition("-")
+            if day:
+                unit = f"month-{int(month)}"
+                found.append(Quantity((str(int(day)),), unit, False, one.start, one.end))
+        found += [Quantity((part,), "", False, one.start, one.end) for part in one.around]
+    for match in _NUMBER.finditer(text):
+        if not any(start < match.end() and match.start() < end for start, end in taken):
+            unit = _unit(text, *match.span(), known)
+            found.append(Quantity((_plain_form(match[0]),), unit, False, *match.span()))
+    for value, start, end in _in_words(text, known):
+        found.append(Quantity((str(value),), _unit(text, start, end, known), True, start, end))
+    return sorted(found, key=lambda one: one.start)
+
+
+def _plain_form(form: str) -> str:
+    """Return the form of a number without what does not count: `20.50` is `20.5`, `007` is `7`."""
+    whole, dot, part = form.partition(".")
+    if not whole.isdecimal() or (dot and not part.isdecimal()):
+        return form
+    part = part.rstrip("0")
+    return f"{int(whole)}.{part}" if part else str(int(whole))
+
+
+def _in_words(text: str, languages: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield the numbers in words, the longest first: value, start, end."""
+    words = [(fold(match[0]), match.start(), match.end()) for match in _WORDS.finditer(text)]
+    place = 0
+    while place < len(words):
+        for count in range(min(_MOST_WORDS, len(words) - place), 0, -1):
+            some = words[place : place + count]
+            gaps = (text[a[2] : b[1]] for a, b in pairwise(some))
+            if any(gap.strip(" -\u2010\u2011\u00a0") for gap in gaps):
+                continue
+            value = _value_of(" ".join(one[0] for one in some), languages)
+            if value is not None:
+                yield value, some[0][1], some[-1][2]
+                place += count - 1
+                break
+        place += 1
+
+
+def _value_of(words: str, languages: Sequence[str]) -> int | None:
+    tables = _table("number_values.json")
+    return next((tables[one][words] for one in languages if words in tables.get(one, {})), None)
+
+
+def _unit(text: str, start: int, end: int, languages: Sequence[str]) -> str:
+    """Return the unit of a number: behind it, with at most one word between, or a sign or month in front."""
+    behind = [*_WORD.finditer(text, end, min(len(text), end + _REACH))][:2]
+    for place, match in enumerate(behind):
+        gap = text[end if place == 0 else behind[0].end() : match.start()]
+        if gap.strip(" \u00a0\u202f-.") or (place and "." in gap):
+            break
+        if unit := _name_of(match[0], languages, near=place == 0):
+            return unit
+    before = [*_WORD.finditer(text, max(0, start - _REACH), start)][-1:]
+    for match in before:
+        if not text[match.end() : start].strip(" \u00a0\u202f."):
+            word: str = match[0]
+            if word in _SIGNS or word.lower() in _CODES:
+                return _SIGNS.get(word, word.lower())
+            return _month(word, languages)
+    return ""
+
+
+def _name_of(word: str, languages: Sequence[str], *, near: bool) -> str:
+    if word in _SIGNS:
+        return _SIGNS[word]
+    lowered = fold(word)
+    if lowered in _CODES and word.isupper():
+        return lowered
+    if near and (month := _month(word, languages)):
+        return month
+    for language in languages:
+        table = _units(language)
+        unit = table.get(lowered)
+        if unit is None and len(lowered) > 3:
+            unit = table.get(snowball_stem(word, language))
+        if unit is not None and (len(lowered) > 2 or near):
+            return unit
+    # A few words may not show their language.
+    return _units_of_any_language().get(lowered, "") if near and len(lowered) > 3 else ""
+
+
+def _month(word: str, languages: Sequence[str]) -> str:
+    if len(word) < 3 or (languages[0] in _CAPITAL and not word[0].isupper()):
+        return ""
+    number = month_number(word, languages)
+    return f"month-{number}" if number else ""
+
+
+@cache
+def _units(language: str) -> dict[str, str]:
+    """Return the units of a language by folded name and by its stem."""
+    named: dict[str, str] = _table("unit_words.json").get(language, {})
+    stems = {snowball_stem(name, language): unit for name, unit in named.items() if len(name) > 3}
+    return {**stems, **named}
+
+
+@cache
+def _units_of_any_language() -> dict[str, str]:
+    """Return the units by the names that no two languages give to different ones."""
+    found: dict[str, set[str]] = {}
+    for named in _table("unit_words.json").values():
+        for name, unit in named.items():
+            found.setdefault(name, set()).add(unit)
+    return {name: min(units) for name, units in found.items() if len(units) == 1}
+
+
+@cache
+def _table(name: str) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads((resources.files(__package__) / name).read_text("utf-8"))
+    return table

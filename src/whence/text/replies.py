@@ -1,0 +1,341 @@
+"""What language models send, cleaned: thinking apart, special tokens out, citations as `[n]`.
+
+Models think aloud between tags, repeat tokens of their template, put a fence or an object of JSON around all,
+end with a list of sources, and cite in a dozen writings: `[Source 1]`, `(Document 1)`, `[^1]`, `[1-3]`,
+`<sup>1</sup>`, or between lenticular brackets. `clean_reply` reads a whole text; `ReplyStream` passes one on
+piece by piece, and shows nothing that more text could change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from importlib import resources
+from typing import Final, NamedTuple
+
+from whence.text.claims import code_spans
+from whence.text.controls import CONTROLS
+
+_NAMES: Final = r"(?:[\w-]{1,12}:)?(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad)"
+_THINK: Final = re.compile(
+    rf"(?<!`)(?:<{_NAMES}\b[^<>\n]{{0,40}}>|\[THINK\]|<\|begin_of_thought\|>)", re.IGNORECASE
+)
+_THOUGHT: Final = re.compile(
+    rf"(?<!`)(?:</{_NAMES}\s*>|\[/THINK\]|<\|end_of_thought\|>)", re.IGNORECASE
+)
+#: A message of another channel than that of the answer, as `gpt-oss` writes it, up to its end.
+_CHANNEL: Final = re.compile(
+    r"<\|channel\|>(?!final\b)\w*(?:<\|message\|>)?(?P<inner>.*?)(?:<\|end\|>|<\|start\|>|(?=<\|channel\|>)|\Z)",
+    re.DOTALL,
+)
+_HEADER: Final = re.compile(
+    r"<\|(?:channel|start|im_start|start_header_id)\|>[ \t]*\w{0,16}(?:<\|end_header_id\|>)?\s*"
+)
+#: What ends a turn; text after it is another turn that the model made up.
+_TURN_END: Final = re.compile(
+    r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|end_of_turn|return|eos)\|>|<end_of_turn>|<eos>|</s>"
+    r"|<\uff5cend\u2581of\u2581sentence\uff5c>|<\|EOT\|>"
+)
+#: Special tokens, tags of an answer, and the tags of documents of our own prompt.
+_TOKEN: Final = re.compile(
+    r"<\|[\w/.-]{1,40}\|>|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>|<(?:s|bos|pad|unk)>|<start_of_turn>[ \t]*\w*\n?|\[/?INST\]"
+    r"|</?(?:answer|final_answer|response)>|</?document-[0-9a-f]{6,}\b[^<>\n]{0,200}>|\[cite_start\]",
+    re.IGNORECASE,
+)
+#: What sets colours on a terminal; the end may still come.
+_ANSI: Final = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,10}(?:[@-~]|\Z)")
+_FENCE: Final = re.compile(
+    r"\A(?P<mark>`{3,}|~{3,})[ \t]*(?P<kind>[\w+-]*)[ \t]*\n(?P<body>.*?)\n?(?P=mark)\Z", re.DOTALL
+)
+#: Languages of a fence that holds text and no code.
+_TEXT_KINDS: Final = frozenset(
+    ("", "markdown", "md", "text", "txt", "plaintext", "plain", "json", "answer", "output")
+)
+#: Fields of an object that hold its text, the likeliest first.
+_ANSWER_FIELDS: Final = ("answer", "response", "text", "content", "output", "result", "message")
+_SUPERSCRIPTS: Final = str.maketrans(
+    "\u00b9\u00b2\u00b3\u2070\u2074\u2075\u2076\u2077\u2078\u2079", "1230456789"
+)
+_SUPERSCRIPT: Final = "[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]"
+_LIST: Final = r"\d{1,6}(?:\s*(?:[,;&+\u2013\u2014-]|and|und|et|y|e)\s*\d{1,6})*"
+_RANGE: Final = re.compile(r"(\d{1,6})\s*[\u2013\u2014-]\s*(\d{1,6})")
+#: A range of more documents is none.
+_LONGEST_RANGE: Final = 50
+#: Visible characters of a beginning that may still turn out to be thinking.
+_MOST_HELD: Final = 400
+_FIRST_CITED: Final = re.compile(
+    r"\]\s*[.!?\u3002]|[.!?\u3002][\"')\u201d]*\s*\[[\d, ]+\]|\[[\d, ]+\]\s*\n"
+)
+#: The end of a text that more text may turn into something else.
+_OPEN_TAIL: Final = re.compile(
+    rf"\s*(?:[\[(\u3010\uff3b\u3014<\{{][^\])\u3011\uff3d\u3015>\}}\n]{{0,90}}|[\])\u3011\uff3d\u3015>]|{_SUPERSCRIPT}+|`+|~+)?\Z"
+)
+_LINE_HELD: Final = re.compile(r"\n[^\S\n]*[^\n]{0,40}\Z")
+_ENTRY: Final = re.compile(r"[ \t>*+\u2022-]*(?:\[\^?\d{1,6}\]|\(?\d{1,3}[.):]|[-*+\u2022][ \t])")
+_DEFINITION: Final = re.compile(r"[ \t]*[-*]?[ \t]*\[\^?\d{1,6}\][ \t]*:")
+
+
+class CleanReply(NamedTuple):
+    """A text of a language model, cleaned."""
+
+    text: str
+    thinking: str = ""
+    """What it thought aloud; empty for nothing."""
+    removed: tuple[int, ...] = ()
+    """Numbers of markers that name no document, which were left out, in order."""
+
+
+@cache
+def _source_words() -> str:
+    text = (resources.files(__package__) / "reply_words.json").read_text("utf-8")
+    words = {word for line in json.loads(text)["sources"].values() for word in line.split()}
+    return "|".join(sorted(map(re.escape, words), key=lambda one: (-len(one), one)))
+
+
+@cache
+def _citation() -> re.Pattern[str]:
+    """Return the pattern of a citation in any writing; each has its numbers in a group of its own."""
+    noun = rf"(?:{_source_words()})(?![^\W_])\.?"
+    named = rf"(?:{noun}\s*)?[#:_=\s-]*(?:no\.?|nr\.?|n[o\u00ba\u00b0]|id)?[#:=\s]*"
+    further = rf"(?:\s*(?:(?:[,;&]|and|und|et|y|e)\s*{named}|\s{noun}[\s:#]*)\d{{1,6}})*"
+    rest = r"(?:\s*(?:\u2020|:(?!\d\d)|,\s*(?=[^\W\d]))[^\]\u3011\[\n]{0,100}|:\d{1,4}\u2020[^\]\u3011\n]{0,60})?\.?"
+    inside = rf"{named}(?:\d{{1,6}}{further}|{_LIST})"
+    link = r"(?:\([^()\s]{1,300}\))?"
+    return re.compile(
+        rf"\[{{1,2}}\^?\s*(?P<square>{inside}){rest}\s*\]{{1,2}}{link}"
+        rf"|[\u3010\uff3b\u3014]\s*(?P<wide>{inside}){rest}\s*[\u3011\uff3d\u3015]"
+        rf"|\((?:see |siehe |vgl\. ?|cf\. ?|voir )?(?P<round>{noun}\s*[#:]?\s*{_LIST}{further})\)"
+        rf"|<(?P<tag>sup|cite|ref)\b[^<>\n]{{0,40}}>\s*\[?\^?(?P<tagged>{inside})\]?\s*</(?P=tag)>"
+        rf"|(?:(?<=[^\W\d]{{3}})|(?<=[^\W\d]{{2}})(?=[\u00b9\u2074-\u2079])|(?<=[.!?,;:\"')\u201d]))(?P<raised>{_SUPERSCRIPT}+(?:[,\u02d2]{_SUPERSCRIPT}+)*)",
+        re.IGNORECASE,
+    )
+
+
+def clean_reply(raw: str, documents: int) -> CleanReply:
+    r"""Return a whole text of a model as a reader needs it.
+
+    Args:
+        raw: The text as it was sent.
+        documents: How many documents can be cited.
+
+    >>> clean_reply("<think>Is it [2]?</think>The smith is Ruza \u30101\u2020source\u3011.<|im_end|>", 2)
+    CleanReply(text='The smith is Ruza [1].', thinking='Is it [2]?', removed=())
+    >>> clean_reply("```\nOpen (Source 1). Closed [1-2][9].\n```", 2).text
+    'Open [1]. Closed [1, 2].'
+    """
+    thinking, text = _without_thinking(_plain(raw))
+    text = _unwrapped(_without_tokens(text).strip())
+    removed: dict[int, None] = {}
+    text = _with_markers(_without_sources(text), documents, removed)
+    return CleanReply(text.strip(), thinking, tuple(removed))
+
+
+class ReplyStream:
+    """Passes the text of a model on, piece by piece, as `clean_reply` returns it.
+
+    What may be thinking, a marker or a list of sources waits until it is known. After a closing tag of thinking
+    without an opening one the text begins again; at most `_MOST_HELD` characters of it were shown by then.
+
+    Args:
+        documents: How many documents can be cited.
+    """
+
+    def __init__(self, documents: int) -> None:
+        self._documents = documents
+        self._raw = ""
+        self._read = 0
+        self._shown = ""
+
+    def add(self, piece: str, *, end: bool = False) -> str:
+        """Return the text that can be shown now."""
+        self._raw += piece
+        # Reading all again for each piece of a long text would take its length squared.
+        if not end and len(self._raw) - self._read < len(self._raw) >> 8:
+            return ""
+        self._read = len(self._raw)
+        text = clean_reply(self._raw, self._documents).text if end else self._settled()
+        if not text.startswith(self._shown):
+            return ""
+        new, self._shown = text[len(self._shown) :], text
+        return new
+
+    def whole(self) -> CleanReply:
+        """Return what all pieces so far are together."""
+        return clean_reply(self._raw, self._documents)
+
+    def _settled(self) -> str:
+        """Return the beginning of the text that nothing can change any more."""
+        raw = _plain(self._raw)
+        thinking, text = _without_thinking(raw)
+        if not thinking and _THINK.search(raw):
+            return self._shown
+        text = _without_tokens(text).lstrip()
+        if not text or (text[0] in "`~{" and _may_be_wrapped(text)):
+            return self._shown
+        text = text[: _OPEN_TAIL.search(text).start()]  # type: ignore[union-attr]
+        if begun := _begun_sources(text):
+            text = text[: begun - 1].rstrip()
+        elif held := _LINE_HELD.search(text):
+            text = text[: held.start()].rstrip()
+        text = _with_markers(text, self._documents, {}).rstrip()
+        if not thinking and len(text) < _MOST_HELD and not _FIRST_CITED.search(text + "\n"):
+            return self._shown
+        return text
+
+
+def _plain(raw: str) -> str:
+    """Return a text without control characters, and with line feeds alone."""
+    raw = _ANSI.sub("", raw) if "\x1b" in raw else raw
+    return CONTROLS.sub("", raw.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _without_thinking(text: str) -> tuple[str, str]:
+    """Return what a model thought, and the rest."""
+    thoughts: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        thoughts.append(_TOKEN.sub("", _HEADER.sub("", match["inner"])))
+        return ""
+
+    text = _CHANNEL.sub(take, text)
+    parts: list[str] = []
+    reached = 0
+    while begin := _THINK.search(text, reached):
+        parts.append(text[reached : begin.start()])
+        end = _THOUGHT.search(text, begin.end())
+        thoughts.append(text[begin.end() : end.start() if end else len(text)])
+        reached = end.end() if end else len(text)
+    rest = "".join((*parts, text[reached:]))
+    # A template may have written the opening tag.
+    if lone := [*_THOUGHT.finditer(rest)]:
+        thoughts.insert(0, _THOUGHT.sub("", rest[: lone[-1].start()]))
+        rest = rest[lone[-1].end() :]
+    return "\n".join(filter(None, (one.strip() for one in thoughts))), rest
+
+
+def _without_tokens(text: str) -> str:
+    text = _HEADER.sub("", text.lstrip())
+    first = _TURN_END.search(text)
+    while first and not text[: first.start()].strip():
+        text = text[first.end() :]
+        first = _TURN_END.search(text)
+    return _TOKEN.sub("", text[: first.start()] if first else text)
+
+
+def _may_be_wrapped(text: str) -> bool:
+    """Return whether a text that begins so may be a whole answer in a fence or in JSON."""
+    if text[0] == "{":
+        return True
+    line, mark, rest = text.partition("\n")
+    fence = re.match(r"`+|~+", text)
+    assert fence is not None
+    if len(fence[0]) < 3:
+        return line == fence[0] and not mark
+    if line[len(fence[0]) :].strip().lower() not in _TEXT_KINDS:
+        return not mark
+    _, closed, after = rest.partition("\n" + fence[0])
+    return not (closed and after.strip("`~ \n"))
+
+
+def _unwrapped(text: str) -> str:
+    """Return an answer without the fence or the object of JSON around all of it."""
+    fence = _FENCE.match(text)
+    if fence and fence["kind"].lower() in _TEXT_KINDS and fence["mark"] not in fence["body"]:
+        text = fence["body"].strip()
+    if text.startswith("{") and text.endswith("}"):
+        try:
+            return _text_of_object(json.loads(text, strict=False)) or text
+        except (ValueError, RecursionError):
+            pass
+    return text
+
+
+def _text_of_object(found: object) -> str:
+    """Return the text of an object that a model made of its answer, with the numbers that it cites."""
+    if not isinstance(found, dict):
+        return ""
+    texts = {str(name).lower(): one for name, one in found.items() if isinstance(one, str)}
+    named = (texts[name] for name in _ANSWER_FIELDS if texts.get(name, "").strip())
+    text = next(named, max(texts.values(), key=len, default="")).strip()
+    if not text or _citation().search(text):
+        return text
+    lists = (one for one in found.values() if isinstance(one, list))
+    cited = next((one for one in lists if one and all(type(part) is int for part in one)), [])
+    return f"{text} [{', '.join(map(str, cited))}]" if cited else text
+
+
+def _begun_sources(text: str) -> int:
+    """Return where a list of sources may begin, that goes on to the end of a text; 0 for nowhere.
+
+    It begins with a line that only names sources, or with the definition of a note, and every line below is an
+    entry. A line of sources alone, `Sources: [1], [2]`, is one, too.
+    """
+    lines = list(re.finditer(r"[^\n]+", text))
+    start = 0
+    for line in reversed(lines):
+        words = line[0]
+        if _heads_sources(words):
+            return line.start()
+        if not (_ENTRY.match(words) or _cites_only(words)):
+            break
+        start = line.start() if _DEFINITION.match(words) else start
+    return start
+
+
+def _heads_sources(line: str) -> bool:
+    noun = rf"(?:{_source_words()})"
+    head = rf"[\s#*_>-]*(?:\w+\s+)?{noun}(?:\s+\w+)?[\s*_]*(?::[\s*_]*(?P<rest>.*)|\Z)"
+    found = re.match(head, line, re.IGNORECASE)
+    if not found:
+        return False
+    rest = _citation().sub("", found["rest"] or "")
+    return not re.search(r"\w{2,}.*\s.*\s.*\s.*[.!?]\s*\Z", rest)
+
+
+def _cites_only(line: str) -> bool:
+    return bool(_citation().search(line)) and not re.search(r"\w", _citation().sub("", line))
+
+
+def _without_sources(text: str) -> str:
+    begun = _begun_sources(text)
+    return text[:begun].rstrip().removesuffix("---").rstrip() if begun else text
+
+
+def _with_markers(text: str, documents: int, removed: dict[int, None]) -> str:
+    """Return a text whose citations are written `[n]`, without those of no document.
+
+    Numbers of those that were left out are added to `removed`.
+    """
+    code = code_spans(text)
+    parts: list[str] = []
+    start = 0
+    for match in _citation().finditer(text):
+        if any(begin <= match.start() < end for begin, end in code):
+            continue
+        numbers = _numbers(match)
+        known = [one for one in numbers if 1 <= one <= documents]
+        # Raised numbers and words in brackets may be something else.
+        if not known and match["square"] is None and match["wide"] is None:
+            continue
+        removed |= dict.fromkeys(one for one in numbers if one not in known)
+        before = text[start : match.start()]
+        parts.append(before if known else before.rstrip(" \t"))
+        parts.append(f"[{', '.join(map(str, known))}]" if known else "")
+        start = match.end()
+    return "".join((*parts, text[start:]))
+
+
+def _numbers(match: re.Match[str]) -> list[int]:
+    """Return the numbers of a citation, each once, ranges written out."""
+    raised = match["raised"]
+    inside = raised.translate(_SUPERSCRIPTS) if raised else ""
+    inside = inside or match["square"] or match["wide"] or match["round"] or match["tagged"]
+
+    def written_out(found: re.Match[str]) -> str:
+        first, last = int(found[1]), int(found[2])
+        if not first < last <= first + _LONGEST_RANGE:
+            return found[0]
+        return " ".join(map(str, range(first, last + 1)))
+
+    return list(dict.fromkeys(map(int, re.findall(r"\d+", _RANGE.sub(written_out, inside)))))

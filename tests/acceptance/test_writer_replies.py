@@ -1,0 +1,323 @@
+"""What servers of language models really send, through the installed command and over HTTP."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.model_server import Answer, Respond, Server
+
+QUESTION = "Who is the ferry master of Ostrava?"
+#: The fact, as a model writes it from the first passage.
+SAID = "The ferry master is Ilse Brandt [1]."
+FERRY = """# Ferry
+
+The ferry master is Ilse Brandt. The ferry leaves every 40 minutes. Dogs are not allowed on the upper deck.
+
+A ticket costs 12 euros and is valid for 3 days.
+"""
+
+
+def stream(*events: dict[str, Any], done: bool = True) -> Answer:
+    lines = "".join(f"data: {json.dumps(one)}\n\n" for one in events)
+    end = "data: [DONE]\n\n" if done else ""
+    return 200, {"content-type": "text/event-stream"}, f"{lines}{end}".encode()
+
+
+def text(*pieces: Any, finish: str | None = "stop", done: bool = True) -> Answer:
+    events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": one}}]} for one in pieces]
+    events += [{"choices": [{"delta": {}, "finish_reason": finish}]}] if finish else []
+    return stream(*events, done=done)
+
+
+def error(status: int, message: str, **more: Any) -> Answer:
+    return status, {}, json.dumps({"error": {"message": message, **more}}).encode()
+
+
+def chat(answer: Answer | Respond) -> Respond:
+    """A server that only writes."""
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        if not path.endswith("/chat/completions"):
+            return 404, {}, b"{}"
+        return answer(path, body) if callable(answer) else answer
+
+    return respond
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ferry")
+    (folder / "ferry.md").write_text(FERRY)
+    return folder
+
+
+@pytest.fixture
+def ask(cli: Any, folder: Path) -> Any:
+    """Return a function that asks with a scripted writer: result and bodies of its chat requests."""
+    assert cli("index", folder, "--collection", "ferry").code == 0
+
+    def asked(answer: Answer | Respond, *options: str, **env: str) -> Any:
+        with Server(chat(answer)) as server:
+            env = {"WHENCE_WRITER": "openai:m", "WHENCE_WRITER_URL": f"{server.url}/v1", **env}
+            env = {"WHENCE_WRITER_API_KEY": "key-of-the-writer", **env}
+            result = cli("ask", QUESTION, "--collection", "ferry", *options, env=env)
+            bodies = [body for path, _, body in server.requests if path.endswith("completions")]
+        return result, bodies
+
+    return asked
+
+
+SENT = {
+    "thinking": ("<think>Is it [2] or [3]?", "</think>", SAID),
+    "thinking begun by the template": ("Is it in [2]?", "\n</think>\n\n", SAID),
+    "thoughts in brackets": ("[THINK]no[/THINK]", SAID),
+    "channels": (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>",
+        SAID,
+    ),
+    "end of turn": (SAID, "<|im_end|>\n<|im_start|>user\nAnd who else?"),
+    "end of text": (SAID, "</s>"),
+    "fence": ("```markdown\n", SAID, "\n```"),
+    "object": ('{"answer": "The ferry master is Ilse Brandt", "sources": [1]}',),
+    "controls": ("The ferry\0 master \x1b[31mis ", "Ilse Brandt [1]."),
+    "parts": (
+        [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}],
+        [{"type": "text", "text": SAID}],
+    ),
+    "our own tag": (SAID, "\n</document-0123456789ab>"),
+    "list of sources": (SAID, "\n\nSources:\n", "[1] ferry.md\n[2] bus.md"),
+    "lenticular": ("The ferry master is Ilse Brandt \u30101\u2020source\u3011.",),
+    "named": ("The ferry master is Ilse Brandt (Document 1).",),
+    "footnote": ("The ferry master is Ilse Brandt[^1].\n\n[^1]: ferry.md",),
+    "raised": ("The ferry master is Ilse Brandt\u00b9.",),
+    "tag": ("The ferry master is Ilse Brandt<sup>1</sup>.",),
+}
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
+def test_an_answer_is_clean_however_it_is_sent(ask: Any, sent: tuple[Any, ...]) -> None:
+    """Whole and streaming, the reader sees the answer with its citation, and nothing else that was sent."""
+    whole, _ = ask(text(*sent), "--json")
+    live, _ = ask(text(*sent), "--stream")
+
+    assert whole.code == live.code == 0, whole.err
+    assert "Ilse Brandt" in whole.json["answer"]
+    assert [one["marker"] for one in whole.json["citations"]] == [1]
+    for shown in (whole.json["answer"], live.out):
+        assert (
+            shown.splitlines()[0]
+            .replace(" [1]", "")
+            .replace("[1]", "")
+            .rstrip(".")
+            .endswith("Ilse Brandt")
+        )
+        for left_out in (
+            "think",
+            "hm",
+            "<",
+            "[2]",
+            "\0",
+            "\x1b",
+            "```",
+            "Sources:",
+            "And who",
+            "analysis",
+        ):
+            assert left_out not in shown
+
+
+@pytest.mark.models
+def test_a_sentence_without_a_marker_is_attributed(ask: Any) -> None:
+    """Words and numbers that stand in one sentence of a passage get a citation that says who added it."""
+    result, _ = ask(text("The ferry leaves every 40 minutes."), "--json")
+
+    assert result.code == 0
+    (cited,) = result.json["citations"]
+    assert (cited["added"], cited["document_id"]) == (True, "ferry.md")
+    wrong, _ = ask(text("The ferry leaves every 50 minutes."), "--json")
+    assert wrong.code == 1
+    assert wrong.json["unsupported"]
+
+
+REFUSED = {
+    "key": error(401, "wrong key"),
+    "rights": error(403, "not yours"),
+    "model": error(404, "no such model"),
+    "quota": error(429, "You exceeded your current quota", code="insufficient_quota"),
+    "no text": text(""),
+    "only thoughts": text("<think>hm</think>"),
+    "tool": stream(
+        {"choices": [{"delta": {"tool_calls": [{"id": "1"}]}, "finish_reason": "tool_calls"}]}
+    ),
+    "cut at once": text("", finish="length"),
+}
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("answer", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_change_is_paid_once(ask: Any, answer: Answer) -> None:
+    """One request, exit 4, and on stderr the error and its hint alone."""
+    result, bodies = ask(answer)
+
+    assert (result.code, len(bodies)) == (4, 1)
+    assert [line.partition(":")[0] for line in result.err.splitlines()] == ["error", "hint"]
+
+
+@pytest.mark.models
+def test_a_broken_stream_is_tried_once_more(ask: Any) -> None:
+    """The words of the server are told."""
+    broken = stream(
+        {"choices": [{"delta": {"content": "The"}}]}, {"error": {"message": "out of memory"}}
+    )
+    result, bodies = ask(broken)
+
+    assert (result.code, len(bodies)) == (4, 2)
+    assert "out of memory" in result.err
+    assert [line.partition(":")[0] for line in result.err.splitlines()] == ["error", "hint"]
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    "answer",
+    [
+        stream({"choices": [{"delta": {"refusal": "I must not say."}, "finish_reason": "stop"}]}),
+        stream({"choices": [{"delta": {}, "finish_reason": "content_filter"}]}),
+        error(400, "the prompt triggered the content management policy", code="content_filter"),
+    ],
+    ids=["field", "finish", "status"],
+)
+def test_a_model_that_declines_is_a_refusal(ask: Any, answer: Answer) -> None:
+    """Exit 1 after one request, with a reason of its own."""
+    result, bodies = ask(answer, "--json")
+
+    assert (result.code, len(bodies)) == (1, 1)
+    assert result.json["refusal"]["code"] == "model_refused"
+    assert result.json["nearest"]
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("answer", "cut"),
+    [
+        (text(SAID, finish="length"), True),
+        (text(SAID, finish=None, done=False), True),
+        (text(SAID, finish=None), False),
+        (text(SAID), False),
+    ],
+    ids=["length", "no end", "no reason", "whole"],
+)
+def test_a_cut_answer_says_so(ask: Any, answer: Answer, cut: bool) -> None:
+    """The text is kept, and `degraded` says that it may not be whole."""
+    result, _ = ask(answer, "--json")
+
+    assert (result.code, result.json["answer"]) == (0, SAID)
+    assert ("answer_cut" in [one["code"] for one in result.json["degraded"]]) is cut
+
+
+@pytest.mark.models
+def test_the_wait_that_a_server_asks_for_is_told(ask: Any) -> None:
+    """More seconds than there are end the question at once."""
+    result, bodies = ask((429, {"retry-after": "3600"}, b"{}"))
+
+    assert (result.code, len(bodies)) == (4, 1)
+    assert "3600 s" in result.err
+
+
+@pytest.mark.models
+def test_marks_of_support_are_text(ask: Any) -> None:
+    """A sentence that its passage does not support is marked in the text, also while it streams."""
+    wrong = text(f"{SAID} Dogs are allowed on the upper deck [1].")
+    plain, _ = ask(wrong)
+    live, _ = ask(wrong, "--stream")
+
+    assert plain.code == live.code == 0
+    assert "[1]. (not supported)" in " ".join(plain.out.split())
+    assert "Not supported" in live.out
+
+
+@pytest.mark.models
+def test_passages_that_do_not_fit_are_dropped(cli: Any, tmp_path: Path) -> None:
+    """The window is asked of the server; what does not fit is `over_budget`, and the rest is answered from."""
+    for number in range(12):
+        words = " ".join(f"harbour{number}x{place}" for place in range(60))
+        (tmp_path / f"{number}.md").write_text(
+            f"# Harbour {number}\n\nThe harbour master is Ida {number}. {words}.\n"
+        )
+    assert cli("index", tmp_path, "--collection", "harbours").code == 0
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        if path == "/props":
+            return 200, {}, json.dumps({"default_generation_settings": {"n_ctx": 2048}}).encode()
+        return chat(text("The harbour master is Ida [1]."))(path, body)
+
+    with Server(respond) as server:
+        env = {"WHENCE_WRITER": "openai:m", "WHENCE_WRITER_URL": f"{server.url}/v1"}
+        told = cli(
+            "ask", "Who is the harbour master?", "--collection", "harbours", "--json", env=env
+        )
+        (body,) = [body for path, _, body in server.requests if path.endswith("completions")]
+        explained = cli("explain", told.json["answer_id"], "--json", env=env)
+    prompt = body["messages"][-1]["content"]
+
+    assert told.code in (0, 1)
+    assert 1 <= prompt.count(' n="') < 12
+    assert "over_budget" in json.dumps(explained.json)
+
+
+@pytest.mark.models
+def test_a_prompt_that_is_too_long_is_sent_once_more(cli: Any, tmp_path: Path) -> None:
+    """The sizes that an error names decide how many passages are given then; a second error is the end."""
+    for number in range(8):
+        words = " ".join(f"quay{number}x{place}" for place in range(60))
+        (tmp_path / f"{number}.md").write_text(
+            f"# Quay {number}\n\nThe quay master is Ida {number}. {words}.\n"
+        )
+    assert cli("index", tmp_path, "--collection", "quays").code == 0
+    message = "the request (5000 tokens) exceeds the available context size (4000 tokens), try increasing it"
+    too_long = error(400, message, type="exceed_context_size_error")
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        fits = body["messages"][-1]["content"].count(' n="') < 8
+        return text("The quay master is Ida [1].") if fits else too_long
+
+    with Server(chat(respond)) as server:
+        env = {"WHENCE_WRITER": "openai:m", "WHENCE_WRITER_URL": f"{server.url}/v1"}
+        told = cli("ask", "Who is the quay master?", "--collection", "quays", "--json", env=env)
+        sent = [body for path, _, body in server.requests if path.endswith("completions")]
+    with Server(chat(too_long)) as server:
+        env["WHENCE_WRITER_URL"] = f"{server.url}/v1"
+        failed = cli("ask", "Who is the quay master?", "--collection", "quays", env=env)
+
+    assert told.code in (0, 1)
+    assert len(sent) == 2
+    assert failed.code == 4
+    assert "5000 tokens" in failed.err.splitlines()[-1]
+    assert "4000 tokens" in failed.err.splitlines()[-1]
+
+
+@pytest.mark.models
+def test_settings_of_the_writer_are_sent(ask: Any, tmp_path: Path) -> None:
+    """Temperature, most tokens, seed and extra fields; language and instructions stand in the prompt."""
+    (tmp_path / "document-prompt.toml").write_text(
+        'system = "Be brief."\nprompt = "{documents} Q: {query} {language}"\n'
+    )
+    settings = {
+        "WHENCE_WRITER_TEMPERATURE": "0.7",
+        "WHENCE_WRITER_MAX_TOKENS": "77",
+        "WHENCE_WRITER_SEED": "5",
+        "WHENCE_WRITER_EXTRA": '{"top_k": 3}',
+        "WHENCE_ANSWER_LANGUAGE": "Finnish",
+        "WHENCE_ANSWER_INSTRUCTIONS": "Write like a clerk.",
+    }
+    _, (body,) = ask(text(SAID), "--json", **settings)
+    _, (own,) = ask(text(SAID), "--json", **settings, WHENCE_PROMPTS=str(tmp_path))
+
+    sent = {name: body[name] for name in ("temperature", "max_tokens", "seed", "top_k")}
+    assert sent == {"temperature": 0.7, "max_tokens": 77, "seed": 5, "top_k": 3}
+    assert "Write like a clerk." in body["messages"][0]["content"]
+    assert "Answer in Finnish." in body["messages"][1]["content"]
+    assert own["messages"][0]["content"].startswith("Be brief.")

@@ -1,0 +1,143 @@
+"""How many false claims are marked, and how many true sentences: documents as offices have them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from whence.text.claims import read_claims
+from whence.text.support import Check, Source
+
+HANDBOOK = """Employees get 27 days of paid leave a year. Unused days expire on 31 March of the next year.
+Notice of leave must be given within 14 days. Contractors do not get paid leave. Parents may take 36 months of parental
+leave. The office closes at 18:30 on Fridays. Sick notes are due after three days. Remote work is possible on up to 8
+days a month. Team leads approve overtime of at most 20 hours a month. The bonus is 4.5 percent of the yearly salary."""
+LIBRARY = """Books are lent for 28 days. Each reader may borrow at most 12 items. The fine for overdue books is 20 cents a
+day. Maps and newspapers cannot be borrowed. The library opens at 9:00. A lost card costs 5 euros. Readers under 16 years
+pay no fees. The archive is run by Helena Vogt. Reservations are kept for one week. The reading room has 140 seats."""
+MANUAL = """The pump runs at 230 volts and draws 1,200 watts. Change the filter every 6 months. The tank holds 45 liters.
+Only trained staff may open the housing. The warranty lasts 24 months from the day of purchase. The pump must not run dry.
+The hose is 15 meters long. The supplier is Norwick Pumps. The valve opens at 85 °C. All parts are checked before delivery."""
+MINUTES = """The budget of the harbour project is 2.4 million euros. The harbour opens on 12 May 2027. The chair is Ines
+Kovac. The committee meets every second Tuesday. Residents may comment until 30 September. The north pier is 310 meters
+long. The council rejected the toll. Ferries carry up to 90 cars. The dredging takes 18 weeks. No trees are felled."""
+DOCUMENTS = {"handbook": HANDBOOK, "library": LIBRARY, "manual": MANUAL, "minutes": MINUTES}
+
+FALSE = {
+    "handbook": """Employees do not get 27 days of paid leave a year. Employees get 27 weeks of paid leave a year. Employees
+        get thirty-five days of paid leave. Employees get 14 days of paid leave a year. Unused days never expire. Unused days
+        expire on 27 March. Only managers get 27 days of paid leave. Contractors get paid leave. Notice of leave must be given
+        within 14 weeks. Parents may take 36 weeks of parental leave. Parents may take at least 36 months of parental leave.
+        The office closes at 19:30 on Fridays. Sick notes are due after five days. Remote work is possible on at least 8 days a
+        month. Team leads approve overtime of at least 20 hours a month. The bonus is 5.4 percent of the yearly salary.
+        All contractors get 27 days of paid leave.""",
+    "library": """Books are lent for 28 weeks. Books are lent for 12 days. Each reader may borrow at least 12 items. The fine for
+        overdue books is 28 cents a day. Maps and newspapers can be borrowed. The library never opens at 9:00. A lost card costs
+        12 euros. Readers under 16 years pay fees. The archive is run by Martin Vogt. The archive is run by Petra Lang.
+        Reservations are kept for one month. The reading room has 120 seats. Only teachers may borrow books. The library opens
+        at 10:00. Books are lent for twenty-one days.""",
+    "manual": """The pump runs at 320 volts. Change the filter every 6 weeks. The tank holds 54 liters. Trained staff may not open
+        the housing. The warranty lasts 24 days from the day of purchase. The pump may run dry. The hose is 15 centimeters long.
+        The supplier is Eastwick Motors. The valve opens at 58 °C. The warranty lasts 6 months. The pump draws 1,300 watts.
+        The tank never holds 45 liters. The hose is not 15 meters long.""",
+    "minutes": """The budget of the harbour project is 4.2 million euros. The harbour opens on 12 June 2027. The harbour opens on 12
+        May 2028. The chair is Ivo Marek. Residents may comment until 13 September. The north pier is 310 kilometers long. The
+        council did not reject the toll. Ferries carry at least 90 cars. The dredging takes 18 months. All trees are felled. The
+        dredging takes 90 weeks. Only residents may comment until 30 October. Residents may not comment until 30 September.
+        The harbour never opens. Trees are felled. The chair is not Ines Kovac.""",
+}  # fmt: skip
+REWORDED = {
+    "handbook": """Each employee receives 27 days of paid leave per year. You get twenty-seven days of paid leave a year. Leave that
+        is unused expires on March 31 of the next year. Contractors get no paid leave. You must give notice of leave within 14
+        days. The bonus amounts to 4.5% of the yearly salary. Sick notes are due after 3 days. On Fridays the office closes at
+        18:30. Remote work is possible up to 8 days a month. Overtime of up to 20 hours a month is approved by team leads.""",
+    "library": """You may keep books for 28 days. A reader can borrow at most twelve items. Overdue books cost 20 cents a day. You
+        cannot borrow maps and newspapers. The library opens at 9:00 in the morning. If you lose your card, it costs 5 euros.
+        Helena Vogt runs the archive. Reservations are kept for 1 week. There are 140 seats in the reading room. No fees are paid
+        by readers under 16 years.""",
+    "manual": """The pump runs at 230 volts. It draws 1200 watts. The filter must be changed every six months. The tank has a volume
+        of 45 liters. Only trained staff may open the housing. The warranty is 24 months from the day of purchase. Do not run the
+        pump dry. The hose has a length of 15 meters. Norwick Pumps is the supplier. The valve opens at 85 °C.""",
+    "minutes": """The harbour project has a budget of 2.4 million euros. The harbour opens on May 12, 2027. Ines Kovac is the chair.
+        The committee meets every second Tuesday. Residents can comment until September 30. The north pier is 310 meters long. The
+        toll was rejected by the council. A ferry carries up to 90 cars. Dredging takes eighteen weeks. No trees are felled.""",
+}  # fmt: skip
+OPENINGS = ("", "According to the document, ", "Yes: ", "In short, ")
+
+
+def sentences(text: str) -> list[str]:
+    return re.split(r"(?<=[.])\s+(?=[A-Z])", " ".join(text.split()))
+
+
+def marked(name: str, sentence: str) -> bool:
+    claim = read_claims(f"{sentence.rstrip('.')} [1].")[0]
+    return not Check(sentence).supports(claim, [Source(DOCUMENTS[name])])
+
+
+def test_false_claims_are_marked() -> None:
+    """Of 61 claims with one thing changed at most three pass, and none with another number."""
+    claims = [(name, one) for name, text in FALSE.items() for one in sentences(text)]
+    passed = [one for name, one in claims if not marked(name, one)]
+
+    assert len(claims) >= 60
+    assert len(passed) <= len(claims) * 3 // 60, passed
+
+
+def test_true_sentences_are_not_marked() -> None:
+    """Of 200 sentences, verbatim, with an opening or in other words, at most six are marked."""
+    claims = [
+        (
+            name,
+            opening
+            + (
+                one
+                if not opening
+                else one[0].lower() + one[1:]
+                if one.split()[0].lower() in _PLAIN
+                else one
+            ),
+        )
+        for name, text in DOCUMENTS.items()
+        for one in sentences(text)
+        for opening in OPENINGS
+    ]
+    claims += [(name, one) for name, text in REWORDED.items() for one in sentences(text)]
+    wrong = [one for name, one in claims if marked(name, one)]
+
+    assert len(claims) >= 200
+    assert len(wrong) <= len(claims) * 6 // 200, wrong
+
+
+_PLAIN = frozenset(
+    ("the", "a", "each", "no", "only", "all", "books", "unused", "notice", "readers", "employees")
+)
+
+#: Claim, source and whether it is supported, in other languages and across two.
+OTHERS = (
+    ("Der Resturlaub verfällt am 31. März [1].", True),
+    ("Der Resturlaub verfällt am 31. Mai [1].", False),
+    ("Der Resturlaub verfällt nie [1].", False),
+    ("Beschäftigte erhalten 27 Wochen Urlaub im Jahr [1].", False),
+    ("Beschäftigte erhalten siebenundzwanzig Tage Urlaub im Jahr [1].", True),
+    ("Nur Beschäftigte der Leitung erhalten 27 Tage Urlaub im Jahr [1].", False),
+    ("Werkstudenten erhalten bezahlten Urlaub [1].", False),
+    ("Werkstudenten erhalten keinen bezahlten Urlaub [1].", True),
+    ("Employees get 27 days of leave a year [1].", True),
+    ("Employees get 29 days of leave a year [1].", False),
+    ("Employees get 27 weeks of leave a year [1].", False),
+    ("Les employés ont droit à 27 jours de congé par an [1].", True),
+    ("Les employés ont droit à 27 semaines de congé par an [1].", False),
+)
+
+
+@pytest.mark.parametrize(("sentence", "supported"), OTHERS)
+def test_other_languages(sentence: str, *, supported: bool) -> None:
+    """Words of negation, units and months count in their languages; across two, numbers and units decide."""
+    source = Source(
+        "Alle Beschäftigten erhalten 27 Tage Urlaub im Jahr. Der Resturlaub verfällt am 31. März des Folgejahres."
+        " Werkstudenten erhalten keinen bezahlten Urlaub, Praktikanten nur nach Absprache."
+    )
+    claim = read_claims(sentence)[0]
+
+    assert Check(sentence).supports(claim, [source]) is supported
