@@ -8,7 +8,7 @@ from whence.ingest.blocks import Block
 from whence.text.spans import Span, lines, paragraphs
 
 #: Name of a section of settings, as in `[database]` or `[[server]]`.
-_SECTION = re.compile(r"\[{1,2}[ \t]*([^\[\]\n]{1,120}?)[ \t]*\]{1,2}[ \t]*(?:[#;].*)?")
+_SECTION = re.compile(r"\[{1,2}([^\[\]\n]{1,120})\]{1,2}[ \t]*+(?:[#;].*)?")
 #: Most lines above a line that are repeated with it.
 _MAX_LEADS = 6
 _MAX_LEAD_CHARACTERS = 120
@@ -31,7 +31,7 @@ def line_blocks(text: str) -> tuple[Block, ...]:
             section = _SECTION.fullmatch(text, *span)
             if section:
                 _add_block(blocks, path, parts, leads)
-                path, parts, leads, above = (section[1],), [], [], []
+                path, parts, leads, above = (section[1].strip(),), [], [], []
             indent = span[0] - (text.rfind("\n", 0, span[0]) + 1)
             while above and above[-1][0] >= indent:
                 above.pop()

@@ -22,8 +22,8 @@ _TOO_LONG: Final = re.compile(
     re.IGNORECASE,
 )
 _LIMIT: Final = re.compile(
-    r"(?:maximum|max|limit|context|window|allowed|available|n_ctx)\b[^\d]{0,40}?(\d[\d,_]*\d)"
-    r"|(\d[\d,_]*\d)\s*(?:tokens?\s*)?(?:maximum|max\b|limit)",
+    r"(?:maximum|max|limit|context|window|allowed|available|n_ctx)\b[^\d]{0,40}?(\d[\d,_]{0,20}\d)"
+    r"|(?<![\d,_])(\d[\d,_]{0,20}\d)\s*+(?:tokens?\s*)?(?:maximum|max\b|limit)",
     re.IGNORECASE,
 )
 _SIZE: Final = re.compile(r"(?<![\w.])\d[\d,_]*\d(?![\w.]*\d)")

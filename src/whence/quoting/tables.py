@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+")
 _LINE = re.compile(r"[^\n]+")
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
 #: The line below a header.
-RULE = re.compile(r"[ \t]*\|?(?:[ \t]*:?-{3,}:?[ \t]*\|)*[ \t]*:?-{3,}:?[ \t]*\|?[ \t]*\Z")
+RULE = re.compile(r"[ \t]*+\|?[ \t]*+:?-{3,}+:?[ \t]*+(?:\|[ \t]*+:?-{3,}+:?[ \t]*+)*+\|?[ \t]*+\Z")
 #: A border of cells as stored texts have it; a bar inside of a cell has no space beside it.
 _BORDER = re.compile(r"(?:(?<=\s)|\A)\|(?=\s|\Z)")
 #: Weight of the words of a row's first cell, relative to those of the whole row.
@@ -35,7 +35,7 @@ _MOST_ROWS = 5
 #: Least letters with which two forms of a word begin, and their least share of the longer one.
 _BEGINNING, _BEGINNING_SHARE = 4, 0.6
 #: A time of day, a date or the like, which is one word of a table.
-_JOINED_NUMBER = re.compile(r"\d+(?:[.:,/-]\d+)+")
+_JOINED_NUMBER = re.compile(r"(?<!\d)\d++(?:[.:,/-]\d++)++")
 
 
 class Row(NamedTuple):

@@ -79,7 +79,7 @@ def read_claims(answer: str) -> list[Claim]:
             claims[-1] = last._replace(end=start + len(leading[0].rstrip()), markers=more)
             start += leading.end()
             sentence = sentence[leading.end() :]
-        text = re.sub(r"\s+(?=[.!?,;:]|\Z)", "", MARKERS.sub("", sentence)).strip()
+        text = re.sub(r"(?<!\s)\s++(?=[.!?,;:]|\Z)", "", MARKERS.sub("", sentence)).strip()
         terms, markers = frozenset(content_terms(text)), markers_of(sentence)
         if terms or markers:
             claims.append(Claim(start, part.end, text, markers, terms))

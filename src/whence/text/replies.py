@@ -46,7 +46,8 @@ _TOKEN: Final = re.compile(
 #: What sets colours on a terminal; the end may still come.
 _ANSI: Final = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,10}(?:[@-~]|\Z)")
 _FENCE: Final = re.compile(
-    r"\A(?P<mark>`{3,}|~{3,})[ \t]*(?P<kind>[\w+-]*)[ \t]*\n(?P<body>.*?)\n?(?P=mark)\Z", re.DOTALL
+    r"\A(?P<mark>`{3,}|~{3,})[ \t]*+(?P<kind>[\w+-]*+)[ \t]*+\n(?P<body>.*?)\n?(?P=mark)\Z",
+    re.DOTALL,
 )
 #: Languages of a fence that holds text and no code.
 _TEXT_KINDS: Final = frozenset(
@@ -58,8 +59,10 @@ _SUPERSCRIPTS: Final = str.maketrans(
     "\u00b9\u00b2\u00b3\u2070\u2074\u2075\u2076\u2077\u2078\u2079", "1230456789"
 )
 _SUPERSCRIPT: Final = "[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]"
-_LIST: Final = r"\d{1,6}(?:\s*(?:[,;&+\u2013\u2014-]|and|und|et|y|e)\s*\d{1,6})*"
-_RANGE: Final = re.compile(r"(\d{1,6})\s*[\u2013\u2014-]\s*(\d{1,6})")
+_LIST: Final = r"\d{1,6}(?:\s{0,4}(?:[,;&+\u2013\u2014-]|and|und|et|y|e)\s{0,4}\d{1,6})*"
+_RANGE: Final = re.compile(r"(\d{1,6})\s{0,4}[\u2013\u2014-]\s{0,4}(\d{1,6})")
+#: Words from which on what stands behind a heading of sources is a sentence.
+_SENTENCE_WORDS: Final = 4
 #: A range of more documents is none.
 _LONGEST_RANGE: Final = 50
 #: Visible characters of a beginning that may still turn out to be thinking.
@@ -69,11 +72,11 @@ _FIRST_CITED: Final = re.compile(
 )
 #: The end of a text that more text may turn into something else.
 _OPEN_TAIL: Final = re.compile(
-    rf"\s*(?:[\[(\u3010\uff3b\u3014<\{{][^\])\u3011\uff3d\u3015>\}}\n]{{0,90}}|[\])\u3011\uff3d\u3015>]|{_SUPERSCRIPT}+|`+|~+)?\Z"
+    rf"(?<!\s)\s*+(?:[\[(\u3010\uff3b\u3014<\{{][^\])\u3011\uff3d\u3015>\}}\n]{{0,90}}|[\])\u3011\uff3d\u3015>]|{_SUPERSCRIPT}{{1,20}}|`{{1,8}}|~{{1,8}})?\Z"
 )
 _LINE_HELD: Final = re.compile(r"\n[^\S\n]*[^\n]{0,40}\Z")
 _ENTRY: Final = re.compile(r"[ \t>*+\u2022-]*(?:\[\^?\d{1,6}\]|\(?\d{1,3}[.):]|[-*+\u2022][ \t])")
-_DEFINITION: Final = re.compile(r"[ \t]*[-*]?[ \t]*\[\^?\d{1,6}\][ \t]*:")
+_DEFINITION: Final = re.compile(r"[ \t]*+[-*]?[ \t]*+\[\^?\d{1,6}\][ \t]*+:")
 
 
 class CleanReply(NamedTuple):
@@ -97,16 +100,18 @@ def _source_words() -> str:
 def _citation() -> re.Pattern[str]:
     """Return the pattern of a citation in any writing; each has its numbers in a group of its own."""
     noun = rf"(?:{_source_words()})(?![^\W_])\.?"
-    named = rf"(?:{noun}\s*)?[#:_=\s-]*(?:no\.?|nr\.?|n[o\u00ba\u00b0]|id)?[#:=\s]*"
-    further = rf"(?:\s*(?:(?:[,;&]|and|und|et|y|e)\s*{named}|\s{noun}[\s:#]*)\d{{1,6}})*"
-    rest = r"(?:\s*(?:\u2020|:(?!\d\d)|,\s*(?=[^\W\d]))[^\]\u3011\[\n]{0,100}|:\d{1,4}\u2020[^\]\u3011\n]{0,60})?\.?"
+    named = (
+        rf"(?:{noun}\s{{0,4}})?[#:_=\s-]{{0,8}}(?:no\.?|nr\.?|n[o\u00ba\u00b0]|id)?[#:=\s]{{0,8}}"
+    )
+    further = rf"(?:\s{{0,4}}(?:(?:[,;&]|and|und|et|y|e)\s{{0,4}}{named}|\s{noun}[\s:#]{{0,8}})\d{{1,6}})*"
+    rest = r"(?:\s{0,4}(?:\u2020|:(?!\d\d)|,\s{0,4}(?=[^\W\d]))[^\]\u3011\[\n]{0,100}|:\d{1,4}\u2020[^\]\u3011\n]{0,60})?\.?"
     inside = rf"{named}(?:\d{{1,6}}{further}|{_LIST})"
     link = r"(?:\([^()\s]{1,300}\))?"
     return re.compile(
-        rf"\[{{1,2}}\^?\s*(?P<square>{inside}){rest}\s*\]{{1,2}}{link}"
-        rf"|[\u3010\uff3b\u3014]\s*(?P<wide>{inside}){rest}\s*[\u3011\uff3d\u3015]"
-        rf"|\((?:see |siehe |vgl\. ?|cf\. ?|voir )?(?P<round>{noun}\s*[#:]?\s*{_LIST}{further})\)"
-        rf"|<(?P<tag>sup|cite|ref)\b[^<>\n]{{0,40}}>\s*\[?\^?(?P<tagged>{inside})\]?\s*</(?P=tag)>"
+        rf"\[{{1,2}}\^?\s{{0,4}}(?P<square>{inside}){rest}\s{{0,4}}\]{{1,2}}{link}"
+        rf"|[\u3010\uff3b\u3014]\s{{0,4}}(?P<wide>{inside}){rest}\s{{0,4}}[\u3011\uff3d\u3015]"
+        rf"|\((?:see |siehe |vgl\. ?|cf\. ?|voir )?(?P<round>{noun}\s{{0,4}}[#:]?\s{{0,4}}{_LIST}{further})\)"
+        rf"|<(?P<tag>sup|cite|ref)\b[^<>\n]{{0,40}}>\s{{0,4}}\[?\^?(?P<tagged>{inside})\]?\s{{0,4}}</(?P=tag)>"
         rf"|(?:(?<=[^\W\d]{{3}})|(?<=[^\W\d]{{2}})(?=[\u00b9\u2074-\u2079])|(?<=[.!?,;:\"')\u201d]))(?P<raised>{_SUPERSCRIPT}+(?:[,\u02d2]{_SUPERSCRIPT}+)*)",
         re.IGNORECASE,
     )
@@ -290,7 +295,7 @@ def _heads_sources(line: str) -> bool:
     if not found:
         return False
     rest = _citation().sub("", found["rest"] or "")
-    return not re.search(r"\w{2,}.*\s.*\s.*\s.*[.!?]\s*\Z", rest)
+    return not (len(rest.split()) >= _SENTENCE_WORDS and rest.rstrip().endswith((".", "!", "?")))
 
 
 def _cites_only(line: str) -> bool:

@@ -233,5 +233,5 @@ def _ends_sentence(text: str, match: re.Match[str], start: int) -> bool:
 
 def _is_month(text: str, start: int) -> bool:
     """Return whether the next word is a month, as in `31. Mai`; only German writes one with a capital there."""
-    found = re.compile(r"\s+(\w+)").match(text, start)
+    found = re.compile(r"(?<!\s)\s++(\w++)").match(text, start)
     return found is not None and month_number(found[1], ("german",)) is not None

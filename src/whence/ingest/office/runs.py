@@ -16,7 +16,7 @@ STRUCK, HIDDEN = "struck passages", "hidden passages"
 _INVISIBLE = dict.fromkeys((0xAD, 0x200B, 0x2060, 0xFEFF))
 #: Readings of neighbouring characters are one reading of the word.
 _RUBY = re.compile("(?:\x01[^\x01\x02\x03]*\x02[^\x01\x02\x03]*\x03)+")
-_RUBY_PART = re.compile("\x01([^\x02]*)\x02([^\x03]*)\x03")
+_RUBY_PART = re.compile("\x01([^\x01\x02]*)\x02([^\x01\x02\x03]*)\x03")
 
 
 class RunText:
