@@ -14,23 +14,9 @@ from openpyxl import Workbook
 from tests.support.office_files import archive, odf_file, office_file, relations, root, word_file
 from tests.support.pdf_canvas import Canvas, canvas_pdf
 
-_SYLLABLES = (
-    "ba",
-    "cu",
-    "da",
-    "fe",
-    "gi",
-    "ko",
-    "lu",
-    "mi",
-    "no",
-    "pa",
-    "re",
-    "si",
-    "ta",
-    "vo",
-    "zu",
-)
+_SYLLABLES = [
+    one + vowel + end for one in "bdfgklmnprstvz" for vowel in "aeiou" for end in ("", "n", "r")
+]
 _FILLER = (
     "The committee met twice and agreed on the order of business.",
     "Deliveries arrive at the side door and are checked by two people.",
@@ -250,5 +236,5 @@ def write_mixed_folder(folder: Path, count: int, *, seed: int = 5) -> list[Fact]
 def _words(chance: random.Random, count: int) -> list[str]:
     found: dict[str, None] = {}
     while len(found) < count:
-        found["".join(chance.choices(_SYLLABLES, k=4))] = None
+        found["".join(chance.choices(_SYLLABLES, k=3))] = None
     return list(found)

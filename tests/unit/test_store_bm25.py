@@ -112,7 +112,7 @@ def test_the_bound_counts_repeats_and_unseen_words(
     less = math.log(3) * max(0, 401 - chunks) / 400 if chunks else 0
 
     weights, per_share = query_weights(counts, df, chunks, one_word=one_word)
-    floor_terms = 1 if one_word or len(counts) == 1 else FLOOR_TERMS
+    floor_terms = 1 if one_word or len(counts) == 1 else min(FLOOR_TERMS, len(counts) + 1)
     bound = max(math.fsum(every), floor_terms * (math.log(2 * chunks + 2) - less))
 
     assert per_share == pytest.approx(bound / math.fsum(every) if counts else 1)
@@ -129,7 +129,7 @@ def test_a_known_score() -> None:
     weights, _ = query_weights({"red": 1, "unseen": 1}, {"red": 1}, 3)
     value = share(weights, {"red": 2}, 5, 5.0)
 
-    floor = 6 * (math.log(8) - math.log(3) * 398 / 400)
+    floor = 3 * (math.log(8) - math.log(3) * 398 / 400)
     assert value == pytest.approx(math.log(8 / 3) * 2 / 3.2 / floor, abs=1e-7)
 
 

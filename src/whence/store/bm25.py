@@ -5,14 +5,18 @@ Relevance Framework: BM25 and Beyond", 2009, section 3; the 1 inside the logarit
 
     S  = sum over the query's terms of  idf * tf / (tf + k1 (1 - b + b length / mean))
     B  = sum over the query's terms of  idf,  for a term without chunks  i0 = ln(2 N + 2)
-    L  = S / max(B, 6 i),   i = i0; below 400 chunks less, see `query_weights`; i for a query of a single word
+    L  = S / max(B, f i),   f = min(6, terms + 1), 1 for a query of a single word;
+                            i = i0; below 400 chunks less, see `query_weights`
 
 Repeats of a term in the query count. Each summand of S is below its idf, so S < B, and L is below 1 for any
-query. The floor of six terms of the greatest rarity prevents that one matching word of two scores as half an
-answer. Scores of different queries and collections are on one scale. A query of a single word, or of an
-identifier with its parts, has no floor. Measured with words of 1 to 3 chunks, 40 of each of five collections:
-in hybrid search the mean reciprocal rank of the first chunk with the word is .88 to 1; with the floor .41 to
-.78. With 80 identifiers of code: .90, each with a result above .5; with the floor .78, and 15 without one.
+query. The floor of f terms of the greatest rarity prevents that one matching word of two scores as half an
+answer; of a short query it is lower, so that a name beside one common word leads to the passage with the name.
+Of 546 queries of fewer than six terms in seven collections, nDCG@10 of hybrid search changes by -.006 to +.008
+against six for all. Scores of different queries and collections are on one scale. A query of a single word, or
+of an identifier with its parts, has no floor. Measured with words of 1 to 3 chunks, 40 of each of five
+collections: in hybrid search the mean reciprocal rank of the first chunk with the word is .88 to 1; with the
+floor .41 to .78. With 80 identifiers of code: .90, each with a result above .5; with the floor .78, and 15
+without one.
 
 Impacts are whole multiples of 2**-24 and weights of 2**-28, both rounded down. Every product is then a
 multiple of 2**-52 and no sum reaches 1: double precision adds them without rounding, in any order. The same
@@ -114,7 +118,8 @@ def query_weights(
     # the floor have the idf of a term of one chunk; with each further chunk the share of i0 grows.
     known = min(1.0, (chunks - 1) / _KNOWN_CHUNKS) if chunks else 1.0
     rarity = known * idf(chunks, 0) + (1.0 - known) * idf(chunks, min(1, chunks))
-    bound = max(whole, (1 if one_word or len(counts) == 1 else FLOOR_TERMS) * rarity)
+    floor = 1 if one_word or len(counts) == 1 else min(FLOOR_TERMS, len(counts) + 1)
+    bound = max(whole, floor * rarity)
     weights = {
         term: math.floor(part / bound * _WEIGHT_STEPS) / _WEIGHT_STEPS
         for term, part in parts.items()

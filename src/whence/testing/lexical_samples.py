@@ -105,7 +105,9 @@ def _plain_share(
     whole = sum(count * idfs[t] for t, count in counts.items())
     # From 401 chunks on a term of the floor has the idf of a term without chunks; in one chunk ln 3 less.
     rarity = math.log(2 * n + 2) - math.log(3) * max(0, 401 - n) / 400
-    return score / max(whole, (1 if one_word or len(counts) == 1 else FLOOR_TERMS) * rarity)
+    return score / max(
+        whole, (1 if one_word or len(counts) == 1 else min(FLOOR_TERMS, len(counts) + 1)) * rarity
+    )
 
 
 _WORD = st.sampled_from(
