@@ -124,13 +124,13 @@ def test_the_bound_counts_repeats_and_unseen_words(
 
 def test_a_known_score() -> None:
     """Three chunks, two words: numbers computed by hand."""
-    # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8, in the bound and, less 398/400 of ln 3, in the floor;
-    # the chunk of mean length has norm 1.2.
+    # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8, for the word that no chunk has; the floor of three terms is
+    # lower than the sum; the chunk of mean length has norm 1.2.
     weights, _ = query_weights({"red": 1, "unseen": 1}, {"red": 1}, 3)
     value = share(weights, {"red": 2}, 5, 5.0)
 
-    floor = 3 * (math.log(8) - math.log(3) * 398 / 400)
-    assert value == pytest.approx(math.log(8 / 3) * 2 / 3.2 / floor, abs=1e-7)
+    bound = math.log(8 / 3) + math.log(8)
+    assert value == pytest.approx(math.log(8 / 3) * 2 / 3.2 / bound, abs=1e-7)
 
 
 def test_a_mean_length_is_one_at_least() -> None:
