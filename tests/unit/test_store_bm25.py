@@ -124,7 +124,7 @@ def test_the_bound_counts_repeats_and_unseen_words(
 
 def test_a_known_score() -> None:
     """Three chunks, two words: numbers computed by hand."""
-    # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8, for the word that no chunk has; the floor of three terms is
+    # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8, for the word that no chunk has; the floor of 3 terms is
     # lower than the sum; the chunk of mean length has norm 1.2.
     weights, _ = query_weights({"red": 1, "unseen": 1}, {"red": 1}, 3)
     value = share(weights, {"red": 2}, 5, 5.0)
