@@ -8,6 +8,7 @@ one of its year. A date whose day and month could be either way round is both.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -74,6 +75,9 @@ _QUARTER: Final = regex.compile(
     rf"(?<![\w.])(?:{_ORDINAL})"
     rf"\.?[\s-]+(?:quarter|quartals?|trimestre)(?:\s+\p{{L}}+){{0,3}}?\s+{_YEAR}(?!\d)"
 )
+#: What each of the patterns of periods contains, and each quarter in words; most texts have none.
+_PERIOD_HINT: Final = re.compile(r"[QHqh][1-4]|[1-4][QHqh]|[FCfc][Yy][\s-]?'?\d")
+_QUARTER_WORDS: Final = ("quart", "trimestre")
 #: First two-digit year of the last century.
 _CENTURY: Final = 70
 #: Least letters of a beginning that stands for the name of a month.
@@ -210,7 +214,7 @@ def _between(match: regex.Match[str]) -> str:
 
 
 def _periods(text: str) -> Iterator[Value]:
-    for pattern in _PERIODS:
+    for pattern in _PERIODS if _PERIOD_HINT.search(text) else ():
         for match in pattern.finditer(text):
             parts = match.groupdict()
             year = parts["year"]
@@ -221,9 +225,11 @@ def _periods(text: str) -> Iterator[Value]:
                 continue
             form = f"{year}-{parts['unit'].lower()}{part}" if part else year
             yield Value("period", (form,), (year,) if part else (), match.start(), match.end())
+    if not _ANY_YEAR.search(text):
+        return
     folded = fold(text)
     # Offsets hold only where folding keeps the length.
-    if len(folded) == len(text):
+    if len(folded) == len(text) and any(word in folded for word in _QUARTER_WORDS):
         for match in _QUARTER.finditer(folded):
             number = next(n for n in range(1, 5) if match[f"q{n}"])
             year = match["year"]

@@ -52,12 +52,16 @@ WHERE p.collection_id = $1 AND p.number = $2 AND p.ord >= $3 AND p.ord < $4 AND 
 ORDER BY p.ord LIMIT $5
 """  # noqa: S608 - only constants
 # Of several chunks of one text the first counts.
+# `OFFSET 0` makes the server look up each text by the index. By statistics that lag behind a load it would read
+# all chunks for each batch.
 _KNOWN = f"""
 SELECT DISTINCT ON (w.n) w.n, v.e, k.codes
 FROM unnest($2::text[]) WITH ORDINALITY w(text, n)
-JOIN chunk c ON c.collection_id = $1 AND hashtextextended({_TEXT}, 0) = hashtextextended(w.text, 0)
-    AND {_TEXT} = w.text
-JOIN {{vectors}} v ON v.ord = c.ord AND v.collection_id = $1 LEFT JOIN chunk_codes k ON k.ord = c.ord
+CROSS JOIN LATERAL (SELECT c.ord FROM chunk c
+    WHERE c.collection_id = $1 AND hashtextextended({_TEXT}, 0) = hashtextextended(w.text, 0)
+        AND {_TEXT} = w.text OFFSET 0) c
+CROSS JOIN LATERAL (SELECT v.e FROM {{vectors}} v WHERE v.ord = c.ord AND v.collection_id = $1 OFFSET 0) v
+LEFT JOIN LATERAL (SELECT k.codes FROM chunk_codes k WHERE k.ord = c.ord OFFSET 0) k ON true
 ORDER BY w.n, c.ord
 """  # noqa: S608 - only constants
 # A chunk that was removed meanwhile, or has a vector already, is left out.
