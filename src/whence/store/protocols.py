@@ -557,6 +557,14 @@ class ChunkStore(Protocol):
             unread: Whether files without a visible document are among them.
         """
 
+    async def describe_documents(
+        self, collection: str, document_ids: Sequence[str], access: Access
+    ) -> dict[str, ListedDocument]:
+        """Return what is known of those of some documents that exist and are visible, by id.
+
+        Cost: linear in the ids.
+        """
+
     async def visible_collections(
         self, access: Access, names: Sequence[str] = ()
     ) -> list[ListedCollection]:

@@ -14,7 +14,14 @@ from whence.operations.source_roots import ListRoots, source_path
 from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 from whence.surfaces.cli.options import ChosenSnapshot, TraceFile, state_of
-from whence.surfaces.cli.output import Wrapping, console, note, note_corrections, print_json
+from whence.surfaces.cli.output import (
+    Wrapping,
+    console,
+    note,
+    note_corrections,
+    one_line,
+    print_json,
+)
 from whence.surfaces.cli.session import as_json, run_with_engine
 from whence.text.controls import printable
 
@@ -158,26 +165,12 @@ def _print_nearest(answer: Answer, out: Console) -> None:
             out.print(Indented(part, 2), end="")
 
 
-def print_answer(
-    answer: Answer,
-    out: Console,
-    *,
-    text_printed: bool = False,
-    hidden_codes: Container[str] = (),
-    find: Callable[[str, str], Path | None] = lambda *_: None,
-) -> None:
-    """Print an answer as text; `find` returns the path of a file by root and path, for a link."""
+def _print_citations(answer: Answer, out: Console, find: Callable[[str, str], Path | None]) -> None:
+    """Print a line for each source, and one for each contradiction of two."""
     from rich.text import Text
 
-    from whence.surfaces.cli.markdown_tables import with_tables
     from whence.surfaces.cli.safe_console import source_link
 
-    note_corrections(answer.question_used, answer.corrections)
-    if not text_printed:
-        out.print(*with_tables(_styled(answer)), sep="\n", soft_wrap=False)
-    if answer.refusal is not None:
-        out.print(answer.refusal.reason, markup=False, style="dim")
-    _print_nearest(answer, out)
     if answer.citations:
         out.print()
     # One line a marker, in the order of the text, also when a marker has several quotes.
@@ -191,9 +184,39 @@ def print_answer(
         line.append_text(source_link(name, citation.source_url, place, path))
         if citation.heading:
             line.append(f" {citation.heading}", "dim")
+        if citation.document_date:
+            line.append(f" {citation.document_date[:10]}", "dim")
         if citation.outdated:
             line.append(f" (out of date: {citation.outdated})", "yellow")
+        if citation.changed:
+            line.append(" (changed since)", "yellow")
         out.print(line)
+    for conflict in answer.conflicts:
+        says = " and ".join(
+            f"[{marker}] says {value}"
+            for marker, value in zip(conflict.citations, conflict.values, strict=True)
+        )
+        out.print(Text(f"  the documents differ: {one_line(says)}", "yellow"))
+
+
+def print_answer(
+    answer: Answer,
+    out: Console,
+    *,
+    text_printed: bool = False,
+    hidden_codes: Container[str] = (),
+    find: Callable[[str, str], Path | None] = lambda *_: None,
+) -> None:
+    """Print an answer as text; `find` returns the path of a file by root and path, for a link."""
+    from whence.surfaces.cli.markdown_tables import with_tables
+
+    note_corrections(answer.question_used, answer.corrections)
+    if not text_printed:
+        out.print(*with_tables(_styled(answer)), sep="\n", soft_wrap=False)
+    if answer.refusal is not None:
+        out.print(answer.refusal.reason, markup=False, style="dim")
+    _print_nearest(answer, out)
+    _print_citations(answer, out, find)
     for fault in answer.degraded:
         if fault.code not in hidden_codes:
             note(f"note: {fault.label}: {fault.reason}")
