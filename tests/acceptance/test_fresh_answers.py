@@ -79,3 +79,42 @@ def test_documents_that_say_different_numbers_are_shown(
     cli("index", tmp_path / "lab", *collection)
     assert cli("ask", QUESTION, *collection, "--json").json["conflicts"] == []
     assert "the documents differ" not in cli("ask", QUESTION, *collection).out
+
+
+def test_documents_that_answers_stand_on_are_listed(
+    cli: Any, tmp_path: Path, collection: tuple[str, str]
+) -> None:
+    """By number of answers, then the oldest first; each reader counts the answers that it may see."""
+    folder = tmp_path / "lab"
+    _write(folder / "rules.md", "Rules of the lab", 3, front="date: 2025-02-14")
+    _write(folder / "old.md", "Welcome to the lab", 5, front="date: 2019-02-14")
+    (folder / "boats.md").write_text("# Boats\n\nThe red canoe is kept at the northern pier.\n")
+    (folder / "keys.md").write_text(
+        "---\nacl: [crew]\n---\n# Keys\n\nThe key of the red canoe hangs behind the stove.\n"
+    )
+    cli("index", folder, *collection)
+    for _ in range(2):
+        cli("ask", "Where is the red canoe kept?", *collection)
+    cli("ask", QUESTION, *collection)
+    cli("ask", "Where does the key of the red canoe hang?", "--acl", "crew", *collection)
+
+    listed = cli("stale", *collection, "--json").json["documents"]
+    assert [(one["document_id"], one["answers"]) for one in listed] == [
+        ("boats.md", 2),
+        ("old.md", 1),
+        ("rules.md", 1),
+    ]
+    assert [one["document_date"] for one in listed] == [None, "2019-02-14", "2025-02-14"]
+    assert {one["changed"] for one in listed} == {False}
+    crew = cli("stale", "--acl", "crew", *collection, "--json").json["documents"]
+    assert "keys.md" in {one["document_id"] for one in crew}
+
+    # Hidden since: neither the document nor the answers that its passages are in are counted.
+    text = (folder / "boats.md").read_text()
+    (folder / "boats.md").write_text(f"---\nacl: [crew]\n---\n{text}")
+    cli("index", folder, *collection)
+    rest = cli("stale", *collection, "--json").json["documents"]
+    assert "boats.md" not in {one["document_id"] for one in rest}
+    assert "rules.md" in cli("stale", *collection, "--acl", "crew").out
+    assert cli("stale", *collection, "--since", "2999-01-01", "--json").json["documents"] == []
+    cli("stale", *collection, "--since", "soon").assert_error(2)
