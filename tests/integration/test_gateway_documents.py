@@ -294,3 +294,21 @@ def _stages(tree: str) -> list[str]:
         line.split("  ")[0].strip(" \u2502\u251c\u2514\u2500") for line in tree.splitlines()[1:]
     ]
     return [line for line in lines if line and not line.startswith("answer ")]
+
+
+async def test_documents_that_answers_stand_on(client: Client) -> None:
+    """The list has what answers cite, for their readers; MCP has the same tool."""
+    await client.store("open", ("leave.md", "# Leave\n\nStaff have thirty days of leave."))
+    asked = {"question": "How many days of leave do staff have?", "collection": "wiki"}
+    answer = (await client("POST", "/v1/ask", json=asked)).json()
+    assert {"document_date", "indexed_at", "changed"} <= answer["citations"][0].keys()
+    path = "/v1/collections/wiki/stale"
+    listed = (await client("GET", f"{path}?since=1d&limit=5")).json()
+    (row,) = listed["documents"]
+    assert (row["document_id"], row["answers"], row["root"]) == ("leave.md", 1, "uploads")
+    assert (await client("GET", f"{path}?since=soon")).status_code == 400
+    assert (await client("GET", f"{path}?limit=0")).status_code == 400
+    call = {"name": "stale", "arguments": {"collection": "wiki"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    told = (await client("POST", "/mcp", json=body)).json()["result"]["structuredContent"]
+    assert told["documents"] == [row]

@@ -15,7 +15,14 @@ from whence.testing.samples import sample
 def test_citations_are_in_the_order_of_the_text() -> None:
     """A marker has one line, that of its first quote; lines are in the order in which markers come."""
     answer = sample(Answer)
-    quote = replace(answer.citations[0], source_url="", outdated="", added=False)
+    quote = replace(
+        answer.citations[0],
+        source_url="",
+        outdated="",
+        added=False,
+        document_date=None,
+        changed=None,
+    )
     quotes = [(2, "First"), (1, "Second"), (3, "Third"), (2, "Fourth")]
     cited = tuple(replace(quote, marker=marker, heading=heading) for marker, heading in quotes)
     out = io.StringIO()

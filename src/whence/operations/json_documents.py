@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _CITATION = (
     *("marker", "chunk_id", "document_id", "title", "source_file", "root", "source_url"),
     *("heading", "lead", "quote", "highlights", "outdated", "added"),
+    *("document_date", "indexed_at", "changed"),
 )
 _STAGE = ("stage", "label", "duration_ms", "candidates_in", "candidates_out")
 
@@ -40,6 +41,7 @@ def answer_document(answer: Answer) -> dict[str, Any]:
             {**select_fields(one, _CITATION), "location": one.location or Location()}
             for one in answer.citations
         ],
+        "conflicts": answer.conflicts,
         "highlights": answer_highlights(answer),
         "unsupported": answer.unsupported,
         "model": answer.model,

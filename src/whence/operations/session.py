@@ -130,15 +130,19 @@ class Session:
         asked.check()
         request = DocumentRagRequest.of(asked, streaming=chunk_callback is not None)
         send = partial(self.send, request, asked.timeout_s, chunk_callback, explain_callback)
+        from whence.operations.freshness import with_freshness
+
         if asked.as_of is None:
             from whence.operations.unread_files import with_unread_files
 
-            return await with_unread_files(self, asked.collection, await send(), asked.access)
+            answer = await with_unread_files(self, asked.collection, await send(), asked.access)
+            return await with_freshness(self, asked.collection, answer, asked.access)
         from whence.operations.as_of import client_at, find_moment
 
         at = await find_moment(self, asked.collection, asked.as_of, asked.access)
         async with client_at(self, asked.collection, asked.access, at) as client:
-            return await send(client=client)
+            answer = await send(client=client)
+        return await with_freshness(self, asked.collection, answer, asked.access, past=True)
 
     async def send(
         self,

@@ -170,12 +170,18 @@ async def explain(session: Session, answer_id: str, access: Access) -> Trace:
 
         nearest = await outcome_of(session, loaded, trace.refusal.best.chunk_id, access)
     texts = await store.chunk_texts(record.collection, _named(trace), access)
+    from whence.operations.freshness import dated_citations
+
+    citations = await dated_citations(
+        session, record.collection, trace.citations, access, past=True
+    )
     return msgspec.structs.replace(
         trace,
         access=record.access,
         integrity=await check_integrity(store, answer_id),
         answer_text=trace.answer_text or (record.answer.text if record.answer else ""),
         names={one.chunk_id: _name(one.metadata) for one in texts},
+        citations=citations,
         nearest=nearest,
     )
 

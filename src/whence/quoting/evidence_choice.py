@@ -37,7 +37,7 @@ from whence.quoting.identifiers import (
     names_value,
     neighbours_in_path,
 )
-from whence.quoting.span_picking import Picked, pick_spans, quoted_spans
+from whence.quoting.span_picking import Picked, contradicting_spans, pick_spans, quoted_spans
 from whence.quoting.tables import AskedCells, row_in_words
 from whence.quoting.units import UnitKind
 from whence.schema.errors import ModelMissing, Unavailable
@@ -170,7 +170,9 @@ async def choose_evidence(
     reason = f"The best passage scores {score:.2f}; an answer needs {FLOOR:.2f}."
     table_rows = [one for one in spans if one.key in rows]
     chosen_spans = quoted_spans(picked, examined.spans, spans, table_rows, strength)
-    return Choice(chosen_spans, document, score, FLOOR, reason)
+    outdated = {marker - 1 for marker in request.outdated}
+    other_values = contradicting_spans(chosen_spans, spans, words.language, outdated)
+    return Choice((*chosen_spans, *other_values), document, score, FLOOR, reason)
 
 
 class Examined(NamedTuple):

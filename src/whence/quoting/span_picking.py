@@ -6,13 +6,14 @@ of a table the rows that a question asks for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import zip_longest
 from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.token_codes import cosines
 from whence.quoting.evidence_spans import Span, overlaps, whole_around
+from whence.text.contradictions import Statement, contradiction, read_statements
 from whence.text.scripts import count_words
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _CERTAINTY = 10.0
 #: Spans that are tried until the answer is long enough.
 _MAX_PICKED = 8
 _DUPLICATE = 0.9
+#: Spans of other documents that are quoted because they contradict the chosen ones; most terms, values
+#: included, that only one of two such spans has.
+_MAX_CONTRADICTING, _MAX_DIFFERENT = 2, 12
 
 
 class Picked(NamedTuple):
@@ -102,6 +106,40 @@ def quoted_spans(
             if chosen == MAX_SPANS:
                 return tuple(kept)
     return tuple(kept)
+
+
+def contradicting_spans(
+    chosen: Sequence[Span], everything: Sequence[Span], language: str, outdated: Container[int]
+) -> tuple[Span, ...]:
+    """Return the spans of other documents that contradict those chosen, at most two; none that is out of date.
+
+    Args:
+        chosen: What is quoted.
+        everything: All spans.
+        language: Of the documents.
+        outdated: Places of the passages that are out of date.
+    """
+    current = [one for one in chosen if one.document not in outdated]
+    said = [(one, statement) for one in current for statement in _statements(one, language)]
+    found: list[Span] = []
+    for other in everything:
+        near = [
+            (one, statement)
+            for one, statement in said
+            if one.source != other.source and len(one.terms ^ other.terms) <= _MAX_DIFFERENT
+        ]
+        if not near or other.document in outdated or any(overlaps(other, one) for one in found):
+            continue
+        says = _statements(other, language)
+        if any(contradiction(one, each) for _, one in near for each in says):
+            found.append(other)
+    return tuple(found[:_MAX_CONTRADICTING])
+
+
+def _statements(span: Span, language: str) -> list[Statement]:
+    is_row = span.unit.kind == "row" and span.unit.context
+    text = f"{span.unit.context[-1]}\n{span.text}" if is_row else span.text
+    return read_statements(text, span.section.rpartition(" > ")[2], language)
 
 
 def _quotable(

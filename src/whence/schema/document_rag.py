@@ -76,6 +76,22 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Where the quote stands in the document; None when that is not known."""
     added: bool = False
     """Whether Whence found the passage of a sentence that the model wrote without a marker."""
+    document_date: str | None = None
+    """The document's own date, ISO 8601; None when it has none or is not known. No trace has it, nor what
+    follows."""
+    indexed_at: str | None = None
+    """When the text of the document was stored, ISO 8601 in UTC."""
+    changed: bool | None = None
+    """Whether the source is another one now; None when that cannot be known."""
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Two cited documents that say different numbers or dates for one thing."""
+
+    citations: tuple[int, int]
+    """Markers of the documents."""
+    values: tuple[str, str]
+    """What each says, as written, e.g. `27 days`."""
 
 
 #: The field's term for each stage; triples and `stage` keep the names of the shared vocabulary.
@@ -189,6 +205,8 @@ class Answer(Message, frozen=True, kw_only=True):
     """Why there is no answer; None when there is one, and when a language model found none."""
     citations: tuple[Citation, ...] = ()
     """In order of their markers."""
+    conflicts: tuple[Conflict, ...] = ()
+    """Cited documents that contradict each other; no trace has them."""
     nearest: tuple[NearestPassage, ...] = ()
     """Beside a refusal at most three passages, best first."""
     unsupported: tuple[tuple[int, int], ...] = ()

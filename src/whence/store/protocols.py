@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from whence.store.change_log import Change
     from whence.store.linked_titles import LinkStatistics, LinkTitle
     from whence.store.symbol_names import SymbolMatch
+    from whence.store.trace_body import AnswerSources
     from whence.store.vector_statistics import VectorStatistics
     from whence.store.vocabulary import AbsentWords
 
@@ -557,6 +558,14 @@ class ChunkStore(Protocol):
             unread: Whether files without a visible document are among them.
         """
 
+    async def describe_documents(
+        self, collection: str, document_ids: Sequence[str], access: Access
+    ) -> dict[str, ListedDocument]:
+        """Return what is known of those of some documents that exist and are visible, by id.
+
+        Cost: linear in the ids.
+        """
+
     async def visible_collections(
         self, access: Access, names: Sequence[str] = ()
     ) -> list[ListedCollection]:
@@ -729,6 +738,14 @@ class TraceStore(Protocol):
 
         Raises:
             BadInput: The limit is below 1.
+        """
+
+    async def answer_sources(
+        self, collection: str, access: Access, since: datetime
+    ) -> list[AnswerSources]:
+        """Return the documents of the answers of a collection recorded since a time, oldest first.
+
+        Answers to questions of which the reader lacks a right are left out. Cost: linear in their traces.
         """
 
     async def traces_about(self, collection: str, document_id: str) -> list[str]:

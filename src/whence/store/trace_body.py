@@ -5,12 +5,15 @@ Equal columns of a thousand triples repeat each other, so they take a fifth less
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
+from whence.schema.access import Access
 from whence.schema.codec import decode_as
 from whence.schema.document_rag import ExplainEvent, TraceRecord
 from whence.schema.errors import CodecError
@@ -72,6 +75,60 @@ def read_record(body: bytes) -> TraceRecord:
         return msgspec.structs.replace(record, events=tuple(map(_unpacked, events)))
     except (msgspec.MsgspecError, KeyError, ValueError, UnicodeDecodeError) as error:
         raise CodecError(f"a stored trace is damaged: {error}") from error
+
+
+class AnswerSources(msgspec.Struct, frozen=True, kw_only=True):
+    """The documents that an answer stands on."""
+
+    answer_id: str
+    access: Access
+    """Rights of the reader who asked."""
+    asked_at: str
+    """ISO 8601 in UTC; that of recording where the trace has no time."""
+    cited: frozenset[str]
+    """Ids of the documents that it cites."""
+    named: frozenset[str]
+    """Ids of the documents whose chunks its trace names, whether or not they were used."""
+
+
+#: A chunk id in a stored trace.
+_CHUNK_ID = re.compile(rb"urn:chunk:([^:\"\\]*):([\w.~/%-]*):\d")
+
+
+class _Cited(msgspec.Struct):
+    document_id: str
+
+
+class _Answer(msgspec.Struct):
+    citations: tuple[_Cited, ...] = ()
+
+
+class _Sources(msgspec.Struct):
+    answer_id: str
+    access: Access
+    collection: str
+    answer: _Answer | None = None
+    asked_at: str = ""
+
+
+def read_sources(body: bytes, recorded_at: str) -> AnswerSources:
+    """Return what an answer stands on, without reading the triples of its trace; raises as `unpack`."""
+    text = unpack(body)
+    try:
+        read = msgspec.json.decode(text, type=_Sources)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CodecError(f"a stored trace is damaged: {error}") from error
+    mine = read.collection.encode()
+    named = {document for name, document in set(_CHUNK_ID.findall(text)) if name == mine}
+    return AnswerSources(
+        answer_id=read.answer_id,
+        access=read.access,
+        asked_at=read.asked_at or recorded_at,
+        cited=frozenset(one.document_id for one in read.answer.citations)
+        if read.answer
+        else frozenset(),
+        named=frozenset(unquote(one.decode()) for one in named),
+    )
 
 
 def _packed(event: ExplainEvent) -> dict[str, Any]:

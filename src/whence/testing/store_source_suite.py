@@ -102,6 +102,24 @@ class SourceSuite:
         assert after == listed[2:]
         alone = await store.visible_documents(name, Access.public(), limit=9)
         assert alone == listed[:2]
+        names = [one.document_id or "" for one in listed]
+        described = await store.describe_documents(name, [*names, "other.md"], Access.public())
+        assert described == {one.document_id: one for one in alone}
+
+    async def test_only_visible_documents_are_described(self, store: Store) -> None:
+        """A hidden document is described as little as a missing one; a visible one may have a hidden file."""
+        hidden = make_document("hidden.md", tags=_HIDDEN, root="r", source_file="hidden.md")
+        shown = make_document("shown.md", root="r", source_file="shown.md")
+        name = await fill_collection(store, hidden, shown)
+        await store.note_files(name, [_file("shown.md", "read", size=5, tags=_HIDDEN)])
+
+        found = await store.describe_documents(name, ["hidden.md", "shown.md"], Access.public())
+        assert found.keys() == {"shown.md"}
+        assert found["shown.md"].size == -1
+        everything = await store.describe_documents(name, ["hidden.md", "shown.md"], EVERYTHING)
+        assert everything.keys() == {"hidden.md", "shown.md"}
+        assert everything["shown.md"].size == 5
+        assert await store.describe_documents("nowhere", ["shown.md"], EVERYTHING) == {}
 
     async def test_a_document_without_vectors_is_waiting(self, store: Store) -> None:
         """Until all of its chunks have a vector; the list may be limited to such documents."""

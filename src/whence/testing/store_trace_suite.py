@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from whence.schema.document_rag import Answer, Citation, ExplainEvent, TraceReco
 from whence.schema.errors import BadInput
 from whence.schema.search import Correction
 from whence.schema.terms import Term, Triple, iri, literal
+from whence.store.chunk_ids import chunk_key
 from whence.store.protocols import Store
 from whence.testing.samples import sample
 from whence.testing.store_samples import (
@@ -236,3 +239,28 @@ class TraceSuite:
         assert await store.trace("\0") is None
         with pytest.raises(BadInput):
             await store.recent_traces(0)
+
+    async def test_the_documents_of_answers(self, store: Store) -> None:
+        """What each answer of a time cites and names, for readers with the rights of its question."""
+        name, other = (f"sources-{next(serial_numbers)}" for _ in "12")
+        begun = datetime.now(UTC) - timedelta(minutes=1)
+        cited = (
+            Citation(marker=1, chunk_id=chunk_key(name, "b c/ü.md", 0), document_id="b c/ü.md"),
+        )
+        named = iri(chunk_key(name, "z%.md", 3))
+        first = make_trace_with_term(f"{name}-1", name, named, cited)
+        second = make_trace(f"{name}-2", collection=name, access=Access(frozenset({"a"})))
+        await store.record_trace(msgspec.structs.replace(first, asked_at="2026-01-02T03:04:05Z"))
+        await store.record_trace(second)
+        await store.record_trace(make_trace_with_term(f"{other}-1", other, named, cited))
+
+        (read,) = await store.answer_sources(name, Access.public(), begun)
+        assert (read.answer_id, read.asked_at) == (f"{name}-1", "2026-01-02T03:04:05Z")
+        assert read.cited == {"b c/ü.md"}
+        assert read.named == {"b c/ü.md", "z%.md"}
+        both = await store.answer_sources(name, Access(frozenset({"a", "b"})), begun)
+        assert [one.answer_id for one in both] == [f"{name}-1", f"{name}-2"]
+        assert (both[1].cited, both[1].named) == (frozenset(), frozenset())
+        assert both[1].asked_at
+        later = datetime.now(UTC) + timedelta(minutes=1)
+        assert await store.answer_sources(name, Access(frozenset({"a"})), later) == []

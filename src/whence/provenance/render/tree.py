@@ -177,8 +177,11 @@ def _add_citations(branch: Tree, trace: Trace) -> None:
         if citation.quote:
             node.add(Text(f"“{shorten(citation.quote, 200)}”", style="italic"))
         place = citation.location.label() if citation.location else ""
-        if place:
-            node.add(Text(one_line(f"{citation.document_id}{place}"), style="dim"))
+        date = f" of {citation.document_date[:10]}" if citation.document_date else ""
+        changed = " (changed since)" if citation.changed else ""
+        if place or date or changed:
+            source = f"{citation.document_id}{place}{date}{changed}"
+            node.add(Text(one_line(source), style="dim"))
 
 
 def _add_run(branch: Tree, run: StageRun) -> None:

@@ -57,6 +57,7 @@ from whence.store.term_counts import (
     count_document_terms,
     parse_lexical_query,
 )
+from whence.store.trace_body import AnswerSources, read_sources
 from whence.store.validation import check_dense_query, check_limit, check_trace, missing_collection
 from whence.store.vector_statistics import (
     MAX_SAMPLE,
@@ -593,6 +594,19 @@ class MemoryTraces:
         """Return the latest traces, newest first."""
         check_limit(limit)
         return [self._stored(one) for one in list(self._traces)[::-1][:limit]]
+
+    async def answer_sources(
+        self, collection: str, access: Access, since: datetime
+    ) -> list[AnswerSources]:
+        """Return the documents of answers recorded since a time, oldest first; see `TraceStore`."""
+        stored = [self._stored(one) for one in self._traces]
+        found = [
+            read_sources(encode(one.record), one.recorded_at)
+            for one in stored
+            if one.record.collection == collection
+            and datetime.fromisoformat(one.recorded_at) >= since
+        ]
+        return [one for one in found if access.covers(one.access)]
 
     async def traces_about(self, collection: str, document_id: str) -> list[str]:
         """Return the sorted ids of answers whose traces name a document or its chunks."""

@@ -162,6 +162,20 @@ class MemorySources(MemoryPart):
         wanted = [one for one in listed if one.key > after and state in (None, one.state)]
         return sorted(wanted, key=lambda one: one.key)[:limit]
 
+    async def describe_documents(
+        self, collection: str, document_ids: Sequence[str], access: Access
+    ) -> dict[str, ListedDocument]:
+        """Return what is known of documents that exist and are visible, by id; see `ChunkStore`."""
+        held, files = self._documents(collection), self._files.get(collection, {})
+        found: dict[str, ListedDocument] = {}
+        for name in document_ids:
+            if name in held and access.allows(held[name].draft.tags):
+                draft = held[name].draft
+                file = files.get((draft.root, draft.source_file))
+                is_shown = file is not None and access.allows(file[0].tags)
+                found[name] = _listed(held[name], file if is_shown else None)
+        return found
+
     def _forget_documents(self, collection: str, document_ids: Collection[str]) -> None:
         """Forget the files of removed documents."""
         known = self._files.get(collection, {})

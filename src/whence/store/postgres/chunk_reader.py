@@ -67,17 +67,21 @@ _VECTORS = (
     "(d.chunks - (SELECT count(*) FROM chunk k JOIN vector_pending p ON p.collection_id = n.id"
     " AND p.number = n.vector_set AND p.ord = k.ord WHERE k.document = d.id))"
 )
-_LISTED = f"""
+_DOCUMENT_ROWS = f"""
 SELECT d.document_id AS key, d.document_id, d.root, d.source_file AS path, coalesce(f.state, 'r') AS state,
     coalesce(f.reason, '') AS reason, d.title, d.source_file, d.source_url, d.chunks, {_VECTORS} AS vectors,
     d.date, d.stored_at, f.tried_at, d.encoding, d.left_out::text, coalesce(f.size, -1) AS size,
     coalesce(f.modified, 0) AS modified, coalesce(f.digest, '') AS digest, {DOCUMENT_TAGS}
 FROM collection n JOIN document d ON d.collection_id = n.id
 JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}{_KNOWN_FILE}
+"""  # noqa: S608 - only constants
+_DESCRIBED = f"{_DOCUMENT_ROWS} WHERE n.name = $4 AND d.document_id = ANY($5::text[])"
+_LISTED = f"""
+{_DOCUMENT_ROWS}
 WHERE n.name = $4 AND d.document_id COLLATE "C" > $6 AND ($7 = '' OR CASE WHEN $7 IN ('r', 'w')
     THEN coalesce(f.state, 'r') = 'r' AND ($7 = 'w') = ({_VECTORS} < d.chunks) ELSE f.state = left($7, 1)::"char" END)
 ORDER BY d.document_id COLLATE "C" LIMIT $5
-"""  # noqa: S608 - only constants
+"""
 _LISTED_FILES = f"""
 SELECT d.root || '//' || d.path AS key, NULL AS document_id, d.root, d.path, d.state, d.reason, '' AS title,
     d.path AS source_file, '' AS source_url, 0 AS chunks, 0 AS vectors, '' AS date, NULL AS stored_at, d.tried_at,
@@ -172,6 +176,15 @@ class PostgresTexts(PostgresPart):
             rows += await self._fetch(_LISTED_FILES, collection, values)
             rows = sorted(rows, key=lambda row: str(row["key"]))[:limit]
         return [_listed(row) for row in allowed_rows(rows, access, "listing")]
+
+    async def describe_documents(
+        self, collection: str, document_ids: Sequence[str], access: Access
+    ) -> dict[str, ListedDocument]:
+        """Return what is known of documents that exist and are visible, by id; see `ChunkStore`."""
+        values = (*access_values(access), collection, list(filter(is_text, document_ids)))
+        rows = await self._fetch(_DESCRIBED, collection, values)
+        allowed = allowed_rows(rows, access, "documents")
+        return {row["document_id"]: _listed(row) for row in allowed}
 
     async def visible_collections(
         self, access: Access, names: Sequence[str] = ()

@@ -23,7 +23,7 @@ from whence.store.postgres.trace_rows import (
     row_faults,
 )
 from whence.store.protocols import ErasedMeanwhile, StoredTrace
-from whence.store.trace_body import read_record
+from whence.store.trace_body import AnswerSources, read_record, read_sources
 from whence.store.validation import check_limit, check_trace, is_text
 
 logger = logging.getLogger(__name__)
@@ -60,9 +60,14 @@ _REMOVAL_INTERVAL = timedelta(hours=1)
 _ABOUT = "SELECT answer_id FROM trace WHERE collection = $1 AND names && $2 ORDER BY answer_id"
 _FIND = "SELECT body, recorded_at FROM trace WHERE answer_id = $1"
 #: Traces of an earlier version have their rights in the record alone; the reader of it checks them once more.
-_READABLE = f"""
-{_FIND} AND (acl_tags IS NULL OR (acl_tags <@ $2::text[] AND labels <@ $3::text[] AND clearance <= $4))
-"""
+_RIGHTS = (
+    "(acl_tags IS NULL OR (acl_tags <@ $2::text[] AND labels <@ $3::text[] AND clearance <= $4))"
+)
+_READABLE = f"{_FIND} AND {_RIGHTS}"
+_SINCE = f"""
+SELECT number, body, recorded_at FROM trace
+WHERE collection = $1 AND {_RIGHTS} AND recorded_at >= $5 AND number > $6 ORDER BY number LIMIT 500
+"""  # noqa: S608 - only constants
 _RECENT = "SELECT body, recorded_at FROM trace ORDER BY number DESC LIMIT $1"
 
 
@@ -169,6 +174,22 @@ class PostgresTraces(PostgresIntegrity):
         check_limit(limit)
         async with self.pool.connection() as connection:
             return [_stored(row) for row in await connection.fetch(_RECENT, limit)]
+
+    async def answer_sources(
+        self, collection: str, access: Access, since: datetime
+    ) -> list[AnswerSources]:
+        """Return the documents of answers recorded since a time, oldest first; see `TraceStore`."""
+        if not is_text(collection):
+            return []
+        rights = (list(access.acl_tags), list(access.labels), access.clearance)
+        found: list[AnswerSources] = []
+        after = _BEFORE_ALL
+        async with self.pool.connection() as connection:
+            while rows := await connection.fetch(_SINCE, collection, *rights, since, after):
+                after = rows[-1]["number"]
+                read = [read_sources(row["body"], iso_utc(row["recorded_at"])) for row in rows]
+                found += [one for one in read if access.covers(one.access)]
+        return found
 
     async def traces_about(self, collection: str, document_id: str) -> list[str]:
         """Return the sorted ids of answers whose traces name a document or its chunks; read from an index."""

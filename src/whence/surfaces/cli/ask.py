@@ -14,7 +14,14 @@ from whence.operations.source_roots import ListRoots, source_path
 from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 from whence.surfaces.cli.options import ChosenSnapshot, TraceFile, state_of
-from whence.surfaces.cli.output import Wrapping, console, note, note_corrections, print_json
+from whence.surfaces.cli.output import (
+    Wrapping,
+    console,
+    note,
+    note_corrections,
+    one_line,
+    print_json,
+)
 from whence.surfaces.cli.session import as_json, run_with_engine
 from whence.text.controls import printable
 
@@ -183,7 +190,7 @@ def print_answer(
     if answer.refusal is not None and answer.refusal.reason != answer.text:
         out.print(answer.refusal.reason, markup=False, style="dim")
     _print_nearest(answer, out)
-    _print_sources(answer, out, find)
+    _print_citations(answer, out, find)
     for fault in answer.degraded:
         if fault.code not in hidden_codes:
             note(f"note: {fault.label}: {fault.reason}")
@@ -191,8 +198,8 @@ def print_answer(
     note(f"why    whence explain {answer.answer_id}")
 
 
-def _print_sources(answer: Answer, out: Console, find: Callable[[str, str], Path | None]) -> None:
-    """Print a line for each marker, with a link to its source."""
+def _print_citations(answer: Answer, out: Console, find: Callable[[str, str], Path | None]) -> None:
+    """Print a line for each source, with a link to it, and one for each contradiction of two."""
     from rich.text import Text
 
     from whence.surfaces.cli.safe_console import source_link
@@ -210,8 +217,18 @@ def _print_sources(answer: Answer, out: Console, find: Callable[[str, str], Path
         line.append_text(source_link(name, citation.source_url, place, path))
         if citation.heading:
             line.append(f" {citation.heading}", "dim")
+        if citation.document_date:
+            line.append(f" {citation.document_date[:10]}", "dim")
         if citation.added:
             line.append(" (added by Whence)", "dim")
         if citation.outdated:
             line.append(f" (out of date: {citation.outdated})", "yellow")
+        if citation.changed:
+            line.append(" (changed since)", "yellow")
         out.print(line)
+    for conflict in answer.conflicts:
+        says = " and ".join(
+            f"[{marker}] says {value}"
+            for marker, value in zip(conflict.citations, conflict.values, strict=True)
+        )
+        out.print(Text(f"  the documents differ: {one_line(says)}", "yellow"))

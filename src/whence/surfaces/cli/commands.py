@@ -93,6 +93,7 @@ _BUILT_IN: Mapping[str, Command] = {
         "whence documents --state failed",
         "whence documents --limit 1000 --json",
     ),
+    "stale": _command("stale:stale", "Documents", "whence stale", "whence stale --since 7d --json"),
     "show": _command(
         "show:show", "Documents", "whence show people/leave.md", "whence show CHUNK_ID --json"
     ),

@@ -4,6 +4,7 @@
 |---|---|
 | `GET /v1/collections` | the collections with documents that the caller may see |
 | `GET /v1/collections/{collection}/documents` | its documents, in pages: `?limit=`, `?after=`, `?state=` |
+| `GET /v1/collections/{collection}/stale` | the documents that most answers stand on: `?since=30d`, `?limit=` |
 | `POST /v1/collections/{collection}/documents` | store files of a form: the document of `whence index --json` |
 | `GET /v1/collections/{collection}/documents/{id}` | a document: as `whence show --json` |
 | `DELETE /v1/collections/{collection}/documents/{id}` | remove a document |
@@ -29,6 +30,7 @@ from starlette.routing import Route
 from whence.operations.documents import ListDocuments, Remove, Show
 from whence.operations.index import StoreFiles
 from whence.operations.json_documents import document_json
+from whence.operations.stale import ListStale
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput, NotFound
 from whence.surfaces.http.auth import Caller, Forbidden
@@ -66,6 +68,7 @@ class DocumentRoutes:
         return [
             Route("/v1/collections", self.collections),
             Route(_DOCUMENTS, self.documents),
+            Route("/v1/collections/{collection}/stale", self.stale),
             Route(_DOCUMENTS, self.store, methods=["POST"]),
             Route(one, self.show),
             Route(one, self.remove, methods=["DELETE"]),
@@ -85,16 +88,23 @@ class DocumentRoutes:
         caller = await self._caller(request)
         access = caller.access_for(access_of(request))
         collection = await self._find(request, access)
-        text = request.query_params.get("limit", "100")
-        if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= _MOST_LISTED):
-            raise BadInput(f"limit is {text!r}", hint=f"use 1 to {_MOST_LISTED}")
-        limit, after = int(text), request.query_params.get("after", "")
+        limit, after = _limit_of(request, 100), request.query_params.get("after", "")
         # One more tells whether there is a next page.
         state: Any = request.query_params.get("state") or None
         asked = ListDocuments(access, collection, limit + 1, after, state)
         rows = await self._service.run(caller, asked)
         more = rows[limit - 1].key if len(rows) > limit else None
         return JsonResponse({"collection": collection, "documents": rows[:limit], "next": more})
+
+    async def stale(self, request: Request) -> Response:
+        """List the documents on which most answers of the last days stand."""
+        caller = await self._caller(request)
+        access = caller.access_for(access_of(request))
+        collection = await self._find(request, access)
+        since = request.query_params.get("since", "30d")
+        asked = ListStale(access, collection, since, _limit_of(request, 20))
+        rows = await self._service.run(caller, asked)
+        return JsonResponse({"collection": collection, "since": since, "documents": rows})
 
     async def show(self, request: Request) -> Response:
         """Return a document with its text."""
@@ -161,6 +171,14 @@ class DocumentRoutes:
                 f"there is no collection {name!r}", hint="GET /v1/collections lists what there is"
             )
         return name
+
+
+def _limit_of(request: Request, default: int) -> int:
+    """Return how many rows a request asks for."""
+    text = request.query_params.get("limit", str(default))
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= _MOST_LISTED):
+        raise BadInput(f"limit is {text!r}", hint=f"use 1 to {_MOST_LISTED}")
+    return int(text)
 
 
 def tags_for(caller: Caller, fields: FormData) -> DocumentTags:

@@ -12,6 +12,7 @@ from whence.operations.documents import ListCollections, ListDocuments, Remove, 
 from whence.operations.explain import Explain, ExplainAbsence
 from whence.operations.operation import summary
 from whence.operations.search import Search
+from whence.operations.stale import ListStale
 from whence.schema.version import VERSION
 from whence.surfaces.http.auth import AccessBody
 from whence.surfaces.http.bodies import body_of
@@ -139,6 +140,9 @@ def _document_paths() -> dict[str, Any]:
     document = _parameter("document_id", {"type": "string"}, where="path", required=True)
     whole = {"type": "integer", "minimum": 1, "default": 100}
     page = [collection, _parameter("limit", whole), _parameter("after", {"type": "string"})]
+    fewer = {"type": "integer", "minimum": 1, "default": 20}
+    since = {"type": "string", "default": "30d"}
+    recent = [_parameter("since", since), _parameter("limit", fewer)]
     fields = {
         "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
         "acl": _TAGS,
@@ -159,6 +163,11 @@ def _document_paths() -> dict[str, Any]:
         "/v1/collections/{collection}/documents": {
             "get": operation("listDocuments", summary(ListDocuments), parameters=[*page, *_ACCESS]),
             "post": operation("store", "Store files", parameters=[collection], requestBody=body),
+        },
+        "/v1/collections/{collection}/stale": {
+            "get": operation(
+                "listStale", summary(ListStale), parameters=[collection, *recent, *_ACCESS]
+            )
         },
         "/v1/collections/{collection}/documents/{document_id}": {
             "get": operation("show", summary(Show), parameters=one),

@@ -23,6 +23,7 @@ from whence.operations.explain import Explain, ExplainAbsence
 from whence.operations.json_documents import why_not_document
 from whence.operations.operation import Operation
 from whence.operations.search import Search
+from whence.operations.stale import ListStale
 from whence.provenance.render import render_trace
 from whence.provenance.terms import stage_from_uri
 from whence.schema.access import Access
@@ -194,6 +195,12 @@ async def _documents(
     return {"collection": asked.collection, "documents": rows, "next": more}
 
 
+async def _stale(
+    service: Service, caller: Caller, asked: ListStale, _: object = None
+) -> dict[str, Any]:
+    return {"collection": asked.collection, "documents": await service.run(caller, asked)}
+
+
 async def _ask(service: Service, caller: Caller, asked: Ask, progress: Progress) -> dict[str, Any]:
     ended = 0
 
@@ -228,6 +235,7 @@ _BUILT_IN: Final = (
     Tool("explain", "Explain an answer", Explain, _explain),
     Tool("why_not", "Why a passage is not in an answer", ExplainAbsence, _why_not),
     Tool("documents", "List documents", ListDocuments, _documents),
+    Tool("stale", "Documents that answers stand on", ListStale, _stale),
 )
 
 

@@ -23,6 +23,7 @@ from whence.operations.plugins import operations_plugin
 from whence.operations.replay import Diff, ListChanges, Replay
 from whence.operations.search import Search
 from whence.operations.session import Session
+from whence.operations.stale import ListStale
 from whence.retrieval.pipeline import search_match, search_mode
 from whence.schema.access import Access
 from whence.surfaces.python.methods import method
@@ -162,6 +163,7 @@ class Engine(EngineTexts):
     changes = method(ListChanges)
     show = method(Show)
     documents = method(ListDocuments)
+    stale = method(ListStale)
     visible_collections = method(ListCollections)
     remove = method(Remove)
 

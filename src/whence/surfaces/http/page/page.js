@@ -118,6 +118,10 @@ function showAnswer(answer) {
       ? make("a", { href: `#source-${marker[1]}`, textContent: part }) : part;
   });
   $("answer").replaceChildren(...rendered(answer.answer, marksOf(answer), linked));
+  for (const { citations: markers, values } of answer.conflicts) {
+    const says = markers.map((marker, place) => `[${marker}] says ${values[place]}`).join(" and ");
+    $("answer").append(make("p", { className: "old" }, ...linked(`The documents differ: ${says}`)));
+  }
   if (answer.refusal) $("answer").append(make("p", { className: "place", textContent: answer.refusal.reason }));
   showNotes(answer.degraded, answer);
   const { citations, nearest = [] } = answer;
@@ -132,6 +136,8 @@ function showAnswer(answer) {
     const item = make("li", {}, make("span", { className: "marker", textContent: `[${citation.marker}]` }),
       source(citation.document_id, citation.source_url, citation.location.anchor), " ",
       make("span", { className: "place", textContent: [placeOf(citation.location), citation.heading].filter(Boolean).join(" · ") }));
+    if (citation.document_date) item.append(make("span", { className: "place", textContent: ` ${dayOf(citation.document_date)}` }));
+    if (citation.changed) item.append(make("span", { className: "old", textContent: " changed since" }));
     if (citation.outdated) item.append(make("span", { className: "old", textContent: ` out of date: ${citation.outdated}` }));
     if (citation.quote) item.append(passage(citation.lead, citation.quote, marksOf(citation)));
     // A marker links to the first of its quotes.
