@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.serving import serving
 
 
 class Watching:
@@ -126,3 +128,18 @@ def test_a_dry_run_stores_nothing(cli: Any, start: Any, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("One.\n")
     start(tmp_path, "--dry-run", collection="dry").until("read", "a.md")
     assert stored(cli, "dry") == set()
+
+
+def test_a_server_watches_beside_serving(cli: Any, tmp_path: Path) -> None:
+    """`serve --watch` answers from a file that came while it ran."""
+    (tmp_path / "a.md").write_text("The gate opens at seven.\n")
+    with serving(cli, "--watch", tmp_path, collection="beside") as gateway:
+        (tmp_path / "b.md").write_text("The kettle is in the larder.\n")
+        found: list[str] = []
+        for _ in range(200):
+            reply = gateway.post("/v1/search", {"query": "kettle larder", "mode": "bm25"})
+            found = [one["document_id"] for one in reply.json().get("hits", ())]
+            if found[:1] == ["b.md"]:
+                break
+            time.sleep(0.2)
+        assert found[:1] == ["b.md"]

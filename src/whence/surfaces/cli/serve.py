@@ -20,10 +20,12 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.flow.telemetry.monitor import FlowMonitor
+    from whence.operations.watch import Watch, WatchEvent
     from whence.schema.access import Access
     from whence.surfaces.http.auth import Authenticator
     from whence.surfaces.http.oidc import ProtectedResource
     from whence.surfaces.http.service import Service
+    from whence.surfaces.python.engine import Engine
 
 #: Requests that run at the same time: for each core when all is computed here, at least when a service writes.
 _CONCURRENT_PER_CORE = 2
@@ -117,6 +119,15 @@ def serve(
             help="Rules that give files that are sent tags by their path; a file without a rule is refused.",
         ),
     ] = None,
+    watch: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--watch",
+            metavar="PATH",
+            help="Folder that the collection is kept equal to, see `whence watch`; repeatable. --rights gives its"
+            " files their tags.",
+        ),
+    ] = None,
     stdio: Annotated[
         bool,
         typer.Option("--stdio", help="Serve MCP on standard input and output instead of HTTP."),
@@ -150,7 +161,12 @@ def serve(
     rights, resource = _who(settings, access, require_token=require_token)
     allowed = (allow_host or (), [read_origin(one) for one in allow_origin or ()])
     return _serve_http(
-        context, (host, port), (rights, resource), allowed, concurrent, upload_rights
+        context,
+        (host, port),
+        (rights, resource),
+        allowed,
+        concurrent,
+        (upload_rights, _watch_of(settings, watch, upload_rights)),
     )
 
 
@@ -177,9 +193,18 @@ def _serve_http(
     who: tuple[Authenticator, ProtectedResource | None],
     allowed: tuple[Iterable[str], Iterable[str]],
     concurrent: int | None,
-    upload_rights: Path | None,
+    stored: tuple[Path | None, Watch | None],
 ) -> int:
-    """Serve, and return the exit code; `allowed` are names of hosts, and origins of other pages."""
+    """Serve, and return the exit code.
+
+    Args:
+        context: Of the command.
+        address: Host and port.
+        who: What finds the caller, and what clients are told of the issuer.
+        allowed: Names of hosts, and origins of other pages.
+        concurrent: Requests at the same time.
+        stored: Rules for files that are sent, and the folders that are watched.
+    """
     from whence.surfaces.http.oidc import public_url_of
     from whence.surfaces.http.server import listen, url_of
 
@@ -203,7 +228,7 @@ def _serve_http(
 
         async def serve_requests(service: Service, monitor: FlowMonitor) -> bool:
             names, origins = allowed
-            service.upload_rights = upload_rights
+            service.upload_rights = stored[0]
             app = gateway(
                 service,
                 rights,
@@ -215,7 +240,9 @@ def _serve_http(
             )
             return await serve_http(app, listening, on_ready=ready)
 
-        interrupted = asyncio.run(_with_service(settings, concurrent, serve_requests))
+        interrupted = asyncio.run(
+            _with_service(settings, concurrent, serve_requests, watch=stored[1])
+        )
         return INTERRUPTED if interrupted else 0
 
 
@@ -223,6 +250,8 @@ async def _with_service(
     settings: Settings,
     concurrent: int | None,
     serve: Callable[[Service, FlowMonitor], Awaitable[T]],
+    *,
+    watch: Watch | None = None,
 ) -> T:
     from whence.broker.connect import in_process
     from whence.flow.telemetry.genai import Spans
@@ -239,9 +268,38 @@ async def _with_service(
         async with Engine(settings=settings, warm_up="questions", monitor=monitor) as engine:
             spans = Spans(monitor.provider)
             service = Service(engine, settings.collection, concurrent=at_once, spans=spans)
-            embedding = asyncio.create_task(engine.keep_embedding(_EMBEDDING_PAUSE_S, note))
+            beside = [asyncio.create_task(engine.keep_embedding(_EMBEDDING_PAUSE_S, note))]
+            if watch is not None:
+                beside.append(asyncio.create_task(_keep_watching(engine, watch)))
             try:
                 return await serve(service, monitor)
             finally:
-                embedding.cancel()
-                await asyncio.gather(embedding, return_exceptions=True)
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+
+
+def _watch_of(settings: Settings, paths: list[Path] | None, rights: Path | None) -> Watch | None:
+    """Return the watch of the folders that were given; `BadInput` for one that cannot be read."""
+    from whence.ingest.sources import validate_paths
+    from whence.operations.watch import Watch
+
+    if not paths:
+        return None
+    validate_paths(paths)
+    return Watch(paths, collection=settings.collection, rights=rights, on_event=_note_event)
+
+
+def _note_event(event: WatchEvent) -> None:
+    if event.change == "failed":
+        note(f"watch: {event.path or event.root}: {event.reason}")
+
+
+async def _keep_watching(engine: Engine, watch: Watch) -> None:
+    """Watch until cancelled; a watch that cannot begin is reported, and the server goes on."""
+    from whence.schema.errors import WhenceError
+
+    try:
+        await engine.run(watch)
+    except WhenceError as error:
+        note(f"watch: {error.message}")
