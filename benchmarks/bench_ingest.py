@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -249,7 +249,7 @@ def walked(path: Path) -> int:
     return count
 
 
-WORK: dict[str, Callable[[Path, Path], Awaitable[dict[str, Any]]]] = {
+WORK: dict[str, Callable[[Path, Path], Coroutine[Any, Any, dict[str, Any]]]] = {
     "embed": embed,
     "index": index,
     "words": index_words,
