@@ -24,6 +24,7 @@ from whence.store.bm25 import (
 )
 from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.term_counts import count_terms, parse_lexical_query
+from whence.text.analysis import document_terms
 
 _chunks = st.integers(0, 10**8)
 _tf = st.integers(1, 10**5)
@@ -175,3 +176,15 @@ def test_coverage_never_exceeds_the_query(
 
     assert factor >= 1.0
     assert sum(weights.values()) * factor <= 1.0 + 1e-6
+
+
+@pytest.mark.parametrize(
+    "content", ["café\u200dx net.core_v2", "b", "\u0301 日本語 カナ", "absent", ""]
+)
+def test_terms_of_the_content_are_counted_once(content: str) -> None:
+    """A text has the same terms whether those of its passage are taken apart or not, in it or not."""
+    for text in (f"a b\nb\n{content}\nafter", f"Title\n{content}", "Title\nonly"):
+        words = count_terms(text, "english", content)
+
+        assert words.counts == count_terms(text, "english").counts
+        assert list(words.content) == document_terms(content, "english")

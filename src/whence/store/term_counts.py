@@ -37,12 +37,22 @@ class TermVector(msgspec.Struct, frozen=True):
     """Language of the stemmer."""
     words: frozenset[str] = frozenset()
     """Words as they are written, in lower case; see `spelling.surface_words`."""
+    content: tuple[str, ...] = ()
+    """Terms of the chunk's content, in order; none where it was not given."""
 
 
-def count_terms(text: str, language: str) -> TermVector:
-    """Count the terms of a text. Cost: linear in its length."""
-    counts = dict(Counter(document_terms(text, language) + added_terms(text, language)))
-    return TermVector(counts, field_length(counts), language, surface_words(text))
+def count_terms(text: str, language: str, content: str = "") -> TermVector:
+    """Count the terms of a text, with those of the chunk's content apart. Cost: linear in its length."""
+    inner = document_terms(content, language)
+    # A line break ends a term, so the parts have the terms of the whole.
+    before, found, after = f"\n{text}\n".partition(f"\n{content}\n")
+    if content and found:
+        terms = document_terms(before, language) + inner + document_terms(after, language)
+    else:
+        terms = document_terms(text, language)
+    counts = dict(Counter(terms + added_terms(text, language)))
+    length = field_length(counts)
+    return TermVector(counts, length, language, surface_words(text), tuple(inner))
 
 
 def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> list[TermVector]:
@@ -51,7 +61,7 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> list[Term
     They are stemmed in the detected language of the document.
     """
     language = detect_language(language_sample(chunk.content for chunk in draft.chunks))
-    texts = (
+    texts = [
         boosts.indexed_text(
             chunk.embed_text or chunk.content,
             title=draft.title,
@@ -59,8 +69,11 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> list[Term
             path=draft.document_id,
         )
         for chunk in draft.chunks
-    )
-    return [count_terms(text, language) for text in texts]
+    ]
+    return [
+        count_terms(text, language, chunk.content)
+        for text, chunk in zip(texts, draft.chunks, strict=True)
+    ]
 
 
 class LexicalQuery(msgspec.Struct, frozen=True):

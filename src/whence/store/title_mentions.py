@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from whence.schema.ingest import DocumentDraft
+from whence.store.term_counts import TermVector
 from whence.text.analysis import ANALYZER_VERSION, document_terms, is_stop_term
 
 #: Recorded with each collection: titles of another version cannot be matched.
@@ -96,12 +97,22 @@ def chunk_titles(draft: DocumentDraft, language: str) -> list[tuple[str, ...]]:
     return titles
 
 
-def passage_titles(draft: DocumentDraft, language: str) -> list[PassageTitles]:
-    """Return titles and terms of each chunk of a document. Cost: linear in the texts."""
-    return [
-        PassageTitles(titles, tuple(document_terms(chunk.content, language)))
-        for titles, chunk in zip(chunk_titles(draft, language), draft.chunks, strict=True)
-    ]
+def passage_titles(
+    draft: DocumentDraft, language: str, words: Sequence[TermVector] | None = None
+) -> list[PassageTitles]:
+    """Return titles and terms of each chunk of a document. Cost: linear in the texts.
+
+    Args:
+        draft: The document.
+        language: That of the analysis.
+        words: Term vectors of the chunks, whose terms are taken where their language is the same.
+    """
+    titles = chunk_titles(draft, language)
+    if words is None or any(one.language != language for one in words):
+        texts = [tuple(document_terms(chunk.content, language)) for chunk in draft.chunks]
+    else:
+        texts = [one.content for one in words]
+    return [PassageTitles(*pair) for pair in zip(titles, texts, strict=True)]
 
 
 class MentionFinder:

@@ -104,7 +104,7 @@ def detect_language(text: str) -> str:
     words = _WORD.findall(unicodedata.normalize("NFC", text[:_SAMPLE_CHARACTERS]).casefold())
     if not words:
         return DEFAULT_LANGUAGE
-    if script := _language_by_script(words):
+    if not text.isascii() and (script := _language_by_script(words)):
         return script
     found: Counter[str] = Counter()
     kinds: Counter[str] = Counter()

@@ -112,17 +112,6 @@ def surface_words(text: str) -> frozenset[str]:
     return frozenset(word for word in found if _MIN_LETTERS - 1 <= len(word) <= _MAX_LETTERS)
 
 
-def letter_mask(word: str) -> int:
-    """Return a set of the letters of a word as 31 bits.
-
-    An edit changes at most two of them, so words at most n edits apart differ in at most 2 n bits.
-    """
-    mask = 0
-    for letter in word:
-        mask |= 1 << (ord(letter) % 31)
-    return mask
-
-
 def max_edits(word: str) -> int:
     """Return the most edits between a misspelt word and the right one; 0 for words that are kept."""
     if not _MIN_LETTERS <= len(word) <= _MAX_LETTERS:

@@ -202,7 +202,7 @@ class PostgresDocuments(PostgresPart):
             words = await asyncio.to_thread(_words, documents, boosts)
             language = DEFAULT_LANGUAGES[0]
             passages = await asyncio.to_thread(
-                titles_of_drafts, [one.draft for one in documents], language
+                titles_of_drafts, [one.draft for one in documents], words, language
             )
             async with self._writing(connection, collection) as locked:
                 # The collection may have been replaced by one of another model meanwhile.

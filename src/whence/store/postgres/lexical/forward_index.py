@@ -19,6 +19,7 @@ import numpy as np
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.segments import mark_deleted, read_terms
 from whence.store.term_counts import TermVector
+from whence.store.validation import json_text
 
 #: Longest term stored as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
 _MAX_TERM = 500
@@ -53,11 +54,14 @@ _RESERVE_SLOTS = """
     UPDATE lexicon SET next_slot = next_slot + $2 WHERE collection_id = $1 RETURNING next_slot - $2"""
 # Both by the unique index on (collection_id, term).
 _ADD_DF = """
-    UPDATE term t SET df = t.df + w.df FROM unnest($2::text[], $3::int[]) w(term, df)
+    UPDATE term t SET df = t.df + w.df::int
+    FROM ROWS FROM (json_array_elements_text($2), json_array_elements_text($3)) w(term, df)
     WHERE t.collection_id = $1 AND t.term = w.term RETURNING t.term, t.id"""
 _NEW_TERMS = """
     INSERT INTO term (collection_id, term, df)
-    SELECT $1, w.term, w.df FROM unnest($2::text[], $3::int[]) w(term, df) RETURNING term, id"""
+    SELECT $1, w.term, w.df::int
+    FROM ROWS FROM (json_array_elements_text($2), json_array_elements_text($3)) w(term, df)
+    RETURNING term, id"""
 _SUBTRACT_DF = """
     UPDATE term t SET df = t.df - w.df FROM unnest($1::int[], $2::int[]) w(id, df) WHERE t.id = w.id"""
 _DELETE_UNUSED = "DELETE FROM term WHERE id = ANY($1::int[]) AND df = 0"
@@ -126,10 +130,12 @@ async def _add_terms(
     connection: Connection, collection_id: int, df: dict[str, int]
 ) -> dict[str, int]:
     """Add to the document frequencies of terms, creating new ones; return the id of each."""
-    rows = await connection.fetch(_ADD_DF, collection_id, list(df), list(df.values()))
+    columns = json_text(list(df)), json_text(list(df.values()))
+    rows = await connection.fetch(_ADD_DF, collection_id, *columns)
     ids = {row["term"]: row["id"] for row in rows}
     new = sorted(term for term in df if term not in ids)
-    rows = await connection.fetch(_NEW_TERMS, collection_id, new, [df[term] for term in new])
+    columns = json_text(new), json_text([df[term] for term in new])
+    rows = await connection.fetch(_NEW_TERMS, collection_id, *columns)
     return ids | {row["term"]: row["id"] for row in rows}
 
 

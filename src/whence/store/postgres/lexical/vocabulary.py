@@ -11,14 +11,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_terms
 from whence.store.term_counts import TermVector
+from whence.store.validation import json_text
 from whence.store.vocabulary import AbsentWords, whole_terms
 from whence.text.analysis import ANALYZER_VERSION
-from whence.text.spelling import letter_mask, max_edits, surface_words
+from whence.text.spelling import max_edits, surface_words
 
 _CLASSES = "SELECT ord, class_id FROM chunk WHERE ord = ANY($1::int[])"
 _TEXTS = """
@@ -28,9 +31,12 @@ _TEXTS = """
     WHERE {chosen}"""
 _OF_DOCUMENTS = _TEXTS.format(chosen="d.collection_id = $1 AND d.document_id = ANY($2::text[])")
 _OF_CHUNKS = _TEXTS.format(chosen="c.ord = ANY($1::int[])")
+# The driver encodes an array element by element, which takes longer than JSON does here and on the server.
 _ADD = """
     INSERT INTO word AS x (collection_id, class_id, word, letters, chunks)
-    SELECT $1, w.* FROM unnest($2::int[], $3::text[], $4::int[], $5::int[]) w
+    SELECT $1, w.class_id::int, w.word, w.letters::int, w.chunks::int
+    FROM ROWS FROM (json_array_elements_text($2), json_array_elements_text($3), json_array_elements_text($4),
+        json_array_elements_text($5)) w(class_id, word, letters, chunks)
     ON CONFLICT (collection_id, class_id, word) DO UPDATE SET chunks = x.chunks + excluded.chunks"""
 _SUBTRACT = """
     UPDATE word x SET chunks = x.chunks - w.chunks
@@ -100,9 +106,21 @@ def _count(rows: Iterable[Any], classes: Mapping[int, int] | None = None) -> _Co
 async def _add(connection: Connection, collection_id: int, counts: _Counts) -> None:
     keys = sorted(counts)
     classes, words = [of for of, _ in keys], [word for _, word in keys]
-    masks = [letter_mask(word) for word in words]
-    numbers = [counts[key] for key in keys]
-    await connection.execute(_ADD, collection_id, classes, words, masks, numbers)
+    columns = (classes, words, letter_masks(words), [counts[key] for key in keys])
+    await connection.execute(_ADD, collection_id, *map(json_text, columns))
+
+
+def letter_masks(words: Sequence[str]) -> list[int]:
+    """Return the letters of each word as a set of 31 bits. No word may be empty.
+
+    An edit changes at most two of them, so words at most n edits apart differ in at most 2 n bits.
+    """
+    if not words:
+        return []
+    letters = np.frombuffer("".join(words).encode("utf-32-le"), "<u4").astype(np.int64)
+    starts = np.cumsum([0, *map(len, words)])[:-1]
+    masks: list[int] = np.bitwise_or.reduceat(1 << letters % 31, starts).tolist()
+    return masks
 
 
 async def _subtract(connection: Connection, collection_id: int, counts: _Counts) -> None:
@@ -143,6 +161,6 @@ async def similar_words(
     starts = sorted({folded[:1], folded[1::-1]}) if folded[:1] != folded[1:2] else [folded[:1]]
     most = max_edits(folded) + 1
     lengths = (len(folded) - most, len(folded) + most)
-    values = (view.version.id, view.classes, starts, letter_mask(folded), *lengths)
+    values = (view.version.id, view.classes, starts, *letter_masks([folded]), *lengths)
     rows = await fetch_versioned(connection, _SIMILAR, view.version, *values)
     return {row["word"]: row["chunks"] for row in rows if row["word"] is not None}

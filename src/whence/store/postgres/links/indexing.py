@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.postgres.lexical.segments import chunks_with_terms
-from whence.store.term_counts import DEFAULT_LANGUAGES
+from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector
 from whence.store.title_mentions import (
     LINKS_VERSION,
     MentionFinder,
@@ -29,6 +30,7 @@ from whence.store.title_mentions import (
     passage_titles,
     title_terms,
 )
+from whence.store.validation import json_text
 from whence.text.analysis import document_terms
 
 #: Texts that are read and analyzed at a time.
@@ -60,7 +62,8 @@ _INSERT_TITLES = """
     ON CONFLICT DO NOTHING RETURNING id, terms"""
 _TITLES = "SELECT id, terms FROM passage_name WHERE collection_id = $1 AND terms = ANY($2::text[])"
 _BY_ANCHOR = (
-    "SELECT id, terms FROM passage_name WHERE collection_id = $1 AND anchor = ANY($2::text[])"
+    "SELECT id, terms FROM passage_name WHERE collection_id = $1"
+    " AND anchor = ANY(ARRAY(SELECT json_array_elements_text($2)))"
 )
 _CHUNK_TERMS = "SELECT ord, terms FROM chunk_terms WHERE ord = ANY($1::int[])"
 _TEXTS = "SELECT ord, content FROM chunk WHERE ord = ANY($1::int[]) ORDER BY ord"
@@ -133,9 +136,16 @@ def _analyze(rows: Sequence[Any], language: str) -> list[list[str]]:
     return [document_terms(row["content"], language) for row in rows]
 
 
-def titles_of_drafts(drafts: Sequence[DocumentDraft], language: str) -> list[PassageTitles]:
-    """Return titles and terms of all chunks of some documents, in order. Cost: linear in the texts."""
-    return [one for draft in drafts for one in passage_titles(draft, language)]
+def titles_of_drafts(
+    drafts: Sequence[DocumentDraft], words: Sequence[TermVector], language: str
+) -> list[PassageTitles]:
+    """Return titles and terms of all chunks of some documents, in order, by their term vectors."""
+    rest = iter(words)
+    return [
+        one
+        for draft in drafts
+        for one in passage_titles(draft, language, list(islice(rest, len(draft.chunks))))
+    ]
 
 
 async def add_links(
@@ -209,7 +219,7 @@ async def titles_by_anchor(
     connection: Connection, collection_id: int, terms: set[str]
 ) -> dict[str, int]:
     """Return the ids of the titles that texts with these terms may mention."""
-    rows = await connection.fetch(_BY_ANCHOR, collection_id, list(terms))
+    rows = await connection.fetch(_BY_ANCHOR, collection_id, json_text(list(terms)))
     return {row["terms"]: row["id"] for row in rows}
 
 
