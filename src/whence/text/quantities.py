@@ -108,27 +108,32 @@ def _plain_form(form: str) -> str:
     return f"{int(whole)}.{part}" if part else str(int(whole))
 
 
-def _in_words(text: str, languages: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+def _in_words(text: str, languages: tuple[str, ...]) -> Iterator[tuple[int, int, int]]:
     """Yield the numbers in words, the longest first: value, start, end."""
     words = [(fold(match[0]), match.start(), match.end()) for match in _WORDS.finditer(text)]
+    values, firsts = _number_words(languages)
     place = 0
     while place < len(words):
-        for count in range(min(_MOST_WORDS, len(words) - place), 0, -1):
+        most = min(_MOST_WORDS, len(words) - place) if words[place][0] in firsts else 0
+        for count in range(most, 0, -1):
             some = words[place : place + count]
-            gaps = (text[a[2] : b[1]] for a, b in pairwise(some))
-            if any(gap.strip(" -\u2010\u2011\u00a0") for gap in gaps):
-                continue
-            value = _value_of(" ".join(one[0] for one in some), languages)
-            if value is not None:
+            value = values.get(" ".join(one[0] for one in some))
+            gaps = [text[a[2] : b[1]] for a, b in pairwise(some)]
+            if value is not None and not any(gap.strip(" -\u2010\u2011\u00a0") for gap in gaps):
                 yield value, some[0][1], some[-1][2]
                 place += count - 1
                 break
         place += 1
 
 
-def _value_of(words: str, languages: Sequence[str]) -> int | None:
+@cache
+def _number_words(languages: tuple[str, ...]) -> tuple[dict[str, int], frozenset[str]]:
+    """Return the numbers by their words, of the first language that has them, and their first words."""
     tables = _table("number_values.json")
-    return next((tables[one][words] for one in languages if words in tables.get(one, {})), None)
+    values: dict[str, int] = {}
+    for language in reversed(languages):
+        values.update(tables.get(language, {}))
+    return values, frozenset(words.partition(" ")[0] for words in values)
 
 
 def _unit(text: str, start: int, end: int, languages: Sequence[str]) -> str:
