@@ -51,6 +51,8 @@ AGREEING = [
     ("As § 5 says, the tenant pays for small repairs.", "As § 7 says, the tenant pays for small repairs."),
     ("Model X200 has a battery of lithium.", "Model X300 has a battery of lithium."),
     ("1. Open the main valve slowly.", "2. Open the main valve slowly."),
+    # A label of any document.
+    ("Revised: 4 May 2025", "Revised: 9 June 2026"),
     # What holds at another time.
     ("Sales in 2023 were 40 million euros overall.", "Sales in 2024 were 55 million euros overall."),
     ("Staff in 2023 were 40 people overall.", "Staff in 2024 were 40 people overall."),

@@ -94,7 +94,7 @@ async def test_handshake_agrees_on_a_revision(asked: str) -> None:
 async def test_tools_are_listed_with_schemas() -> None:
     """Every tool has a name, a description and a schema whose references resolve."""
     tools = (await result(message("tools/list")))["tools"]
-    names = ["search", "fetch", "ask", "explain", "why_not", "documents", "expand"]
+    names = ["search", "fetch", "ask", "explain", "why_not", "documents", "stale", "expand"]
     assert [tool["name"] for tool in tools] == names
     for tool in tools:
         schema = tool["inputSchema"]

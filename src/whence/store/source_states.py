@@ -91,6 +91,9 @@ class SourceStore(Protocol):
             moved: Whether a root of that name lies at this path now.
         """
 
+    async def forget_sources(self, collection: str) -> None:
+        """Forget the roots of a collection and the states of their files; its documents stay."""
+
     async def stored_sources(self, collection: str) -> list[StoredSource]:
         """Return the documents with their files, then the files, hidden ones included."""
 

@@ -203,3 +203,31 @@ class SourceSuite:
             assert await store.documents_named(name, asked, None) == of_owner, asked
             assert await store.documents_named(name, asked, Access.public()) == of_public, asked
         assert await store.documents_named("nowhere", "x.md", None) == []
+
+    async def test_roots_and_files_are_forgotten(self, store: Store) -> None:
+        """The documents of the collection stay, and other collections keep theirs."""
+        name = await fill_collection(store, make_document("a.md", root="r", source_file="a.md"))
+        for one in (name, f"{name}-x"):
+            await store.add_root(one, "r", f"/{one}")
+            await store.note_files(one, [_file("b.md")])
+
+        await store.forget_sources(name)
+        assert await store.source_roots(name) == []
+        assert await store.unread_files(name, EVERYTHING) == (0, [])
+        assert await store.document_ids(name) == ["a.md"]
+        assert await store.source_roots(f"{name}-x") == [SourceRoot("r", f"/{name}-x")]
+        assert (await store.unread_files(f"{name}-x", EVERYTHING))[0] == 1
+
+    async def test_a_collection_without_its_erased_documents_is_not_listed(
+        self, store: Store
+    ) -> None:
+        """What is left of it is the log; one whose documents were removed is listed, as is one filled again."""
+        erased, emptied = [await fill_collection(store, make_document("a.md")) for _ in "12"]
+        await store.erase_document(erased, "a.md")
+        await store.remove_documents(emptied, ["a.md"])
+
+        listed = {one.name for one in await store.collections()}
+        assert emptied in listed
+        assert erased not in listed
+        await store.replace_documents(erased, [make_document("b.md")])
+        assert erased in {one.name for one in await store.collections()}

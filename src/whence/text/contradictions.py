@@ -35,6 +35,8 @@ _MARK: Final = regex.compile(r"\s*(?:[-*+\u2022]\s+)?(?:\d{1,3}[.)]\s+)?")
 _UNIT: Final = regex.compile(r"\s?(?:%|\p{Sc})|[\s-]([\p{L}\p{M}]+)")
 _SIGN: Final = regex.compile(r"\p{Sc}|[%\u2030]")
 _YEAR: Final = regex.compile(r"(?:19|20)\d\d")
+#: Fewer words are a label (`Date: 2026-03-04`) of any document.
+_LEAST_WORDS: Final = 2
 #: Sentences of fewer words say what they are about in their headings.
 _MIN_WORDS: Final = 5
 
@@ -78,7 +80,7 @@ def read_statements(text: str, about: str, language: str) -> list[Statement]:
     rows = text.lstrip().startswith("|")
     parts = [text] if rows else [text[one.start : one.end] for one in split_sentences(text)]
     found = (_read(part, above, language) for part in parts)
-    return [one for one in found if one.values and one.words]
+    return [one for one in found if one.values and len(one.words) >= _LEAST_WORDS]
 
 
 def common_language(texts: Sequence[str]) -> str:

@@ -48,8 +48,13 @@ class MemoryDocuments(MemorySources):
         return None if found is None else found.info.model
 
     async def collections(self) -> list[CollectionInfo]:
-        """Return all collections by name."""
-        return [self._collections[name].counted() for name in sorted(self._collections)]
+        """Return all collections by name, without those of which only the log of erasures is left."""
+        found = [self._collections[name] for name in sorted(self._collections)]
+        return [
+            one.counted()
+            for one in found
+            if one.documents or all(entry.kind != "erased" for entry in one.log.entries)
+        ]
 
     async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
         """Return a collection, created for this model if it does not exist; see `ChunkStore`."""

@@ -48,6 +48,11 @@ class MemorySources(MemoryPart):
         known[name] = path
         return SourceRoot(name, path)
 
+    async def forget_sources(self, collection: str) -> None:
+        """Forget the roots of a collection and the states of their files."""
+        self._roots.pop(collection, None)
+        self._files.pop(collection, None)
+
     async def stored_sources(self, collection: str) -> list[StoredSource]:
         """Return the documents with their files; see `SourceStore`."""
         drafts = [one.draft for one in self._documents(collection).values()]

@@ -31,7 +31,13 @@ SELECT c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, c
 FROM collection c LEFT JOIN document d ON d.collection_id = c.id
 """
 _FIND = _COUNTED + "WHERE c.name = $1 GROUP BY c.id"
-_LIST = _COUNTED + "WHERE NOT c.internal GROUP BY c.id ORDER BY c.name"
+# An empty collection whose documents were erased is kept for its log alone.
+_LIST = (
+    _COUNTED
+    + """WHERE NOT c.internal GROUP BY c.id HAVING count(d.id) > 0 OR NOT EXISTS (
+    SELECT FROM document_change x WHERE x.collection_id = c.id AND x.document_id = '' AND x.kind = 'e'
+) ORDER BY c.name"""
+)
 _MODEL = """
 SELECT model_name, model_revision, model_precision, dimension FROM collection WHERE name = $1
 """

@@ -136,6 +136,14 @@ class PostgresSources(PostgresPart):
             await connection.execute(_ADD_ROOT, collection, name, path)
         return SourceRoot(name, path)
 
+    async def forget_sources(self, collection: str) -> None:
+        """Forget the roots of a collection and the states of their files."""
+        if not is_text(collection):
+            return
+        async with self.pool.connection() as connection, write_transaction(connection):
+            await connection.execute("DELETE FROM source_file WHERE collection = $1", collection)
+            await connection.execute("DELETE FROM source_root WHERE collection = $1", collection)
+
     async def stored_sources(self, collection: str) -> list[StoredSource]:
         """Return the documents with their files; see `SourceStore`. Cost: linear in the documents."""
         if not is_text(collection):

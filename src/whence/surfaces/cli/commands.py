@@ -76,7 +76,10 @@ _BUILT_IN: Mapping[str, Command] = {
         "diff:changes", "Documents", "whence changes", "whence changes --since 2026-11-01"
     ),
     "collections": _command(
-        "status:collections", "Documents", "whence collections", "whence collections --json"
+        "status:collections",
+        "Documents",
+        "whence collections",
+        "whence collections --remove drafts",
     ),
     "reembed": _command(
         "reembed:reembed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -11,9 +12,25 @@ import typer
 
 from whence.broker.connect import in_process
 from whence.operations.watch import WatchState, watch_states
+from whence.schema.errors import BadInput
 from whence.surfaces.cli.options import ReaderAccess
-from whence.surfaces.cli.output import console, facts_table, note, plain_table, print_json, size
-from whence.surfaces.cli.session import as_json, run_with_engine, settings_of, start_logging
+from whence.surfaces.cli.output import (
+    console,
+    counted,
+    facts_table,
+    note,
+    plain_table,
+    print_json,
+    progress,
+    size,
+)
+from whence.surfaces.cli.session import (
+    as_json,
+    run_operation,
+    run_with_engine,
+    settings_of,
+    start_logging,
+)
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
@@ -195,8 +212,23 @@ def _print_fleet(fleet: FlowStatus | None) -> None:
         note(f"note: {line}")
 
 
-def collections(context: typer.Context) -> int:
-    """List the collections with their counts, sizes, models and last changes."""
+def collections(
+    context: typer.Context,
+    *,
+    remove: Annotated[
+        str | None, typer.Option("--remove", metavar="NAME", help="Remove this collection.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove without asking.", show_default=False)
+    ] = False,
+) -> int:
+    """List the collections with their counts, sizes, models and last changes.
+
+    `--remove` erases all documents of a collection, as `whence erase` does, and forgets its folders. It shows
+    what stands on the collection and asks before; without a terminal it needs `--yes`.
+    """
+    if remove is not None:
+        return _remove(context, remove, agreed=yes)
     found = run_with_engine(context, lambda engine, _: engine.collections())
     if as_json(context):
         print_json({"collections": found})
@@ -205,6 +237,32 @@ def collections(context: typer.Context) -> int:
     else:
         console().print("no collections yet: `whence index FOLDER` creates the first")
     return 0
+
+
+def _remove(context: typer.Context, name: str, *, agreed: bool) -> int:
+    from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
+
+    reads = f"collection {name!r}"
+    if not agreed:
+        found = run_operation(context, PreviewCollectionRemoval(name), reads=reads)
+        note(
+            f"collection {name!r}: {counted(found.documents, 'document')},"
+            f" {counted(found.chunks, 'passage')}; words of it are in {counted(found.answers, 'answer')}"
+        )
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise BadInput(f"collection {name!r} was not removed", hint="add --yes to remove it")
+        if not typer.confirm("Remove it?", err=True):
+            return 1
+    with progress("erasing") as moved:
+        done = run_operation(context, RemoveCollection(name, moved), reads=reads)
+    if as_json(context):
+        print_json(done)
+    else:
+        what = f"{counted(done.documents, 'document')} and {counted(done.chunks, 'passage')}"
+        console().print(f"removed collection {name}: {what}", markup=False, soft_wrap=True)
+        if done.physical.hint:
+            note(f"hint: {done.physical.hint}")
+    return 1 if done.physical.found else 0
 
 
 def collections_table(found: list[CollectionInfo]) -> PlainTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
 from whence.operations.owner import (
     Erase,
     ExplainAccess,
@@ -34,3 +35,5 @@ class OwnerOperations:
     preview_access = method(PreviewAccess)
     prune_traces = method(PruneTraces)
     reembed = method(Reembed)
+    preview_collection_removal = method(PreviewCollectionRemoval)
+    remove_collection = method(RemoveCollection)
