@@ -154,7 +154,7 @@ def test_an_archive_given_by_name_fails(cli: Any, folder: Path) -> None:
     result = cli("index", folder / "old.zip", "--collection", "kinds", "--json")
 
     assert result.code == 1
-    assert "unpack it" in result.json["failures"][0]["reason"]
+    assert "unpack it" in result.json["files"][0]["reason"]
 
 
 def test_new_tags_embed_nothing(cli: Any, folder: Path) -> None:

@@ -248,7 +248,7 @@ def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
     async def use() -> None:
         async with Client(f"{gateway.url}/mcp", mode=mode) as client:
             listed = await client.list_tools()
-            names = ["search", "fetch", "ask", "explain", "why_not", "documents", "expand"]
+            names = ["search", "fetch", "ask", "explain", "why_not", "documents", "stale", "expand"]
             assert [tool.name for tool in listed.tools] == names
             found = await client.call_tool("search", {"query": QUESTION})
             first = found.structured_content["results"][0]

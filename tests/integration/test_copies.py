@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ async def _seen(engine: Engine, collection: str, access: Access) -> list[Any]:
         (one.document_id, one.rank, one.reason_code, one.duplicate_of) for one in trace.candidates
     ]
     told = msgspec.json.encode([hits, rows, answer.text, answer.citations]).decode()
+    told = re.sub(r'"indexed_at":"[^"]*"', "", told)
     return [told.replace(collection, "COLLECTION"), hits, trace]
 
 

@@ -309,7 +309,9 @@ def test_the_nearest_of_several_queries_is_named(
                 assert (told.chunk_id in await retrieved(engine, again)) is kept
 
     home, models = new_home(tmp_path / "home"), {"embedder": HashEmbedder(), "reranker": "none"}
-    thread = LoopThread(lambda: Engine(home=home, writer=ConceptWriter(), **models), "concepts")
+    thread = LoopThread(
+        lambda: Engine(home=home, writer=ConceptWriter(), concepts="on", **models), "concepts"
+    )
     try:
         thread.run(check)
     finally:

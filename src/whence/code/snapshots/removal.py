@@ -32,6 +32,7 @@ _CHUNKS = (
 )
 _STATEMENTS = (
     *map(_BY_COLLECTION.format, ("code_neighbours", "code_node", "chunk_vec", "chunk_terms")),
+    *map(_BY_COLLECTION.format, ("vector_pending", "vector_set", "chunk_vec_odd")),
     *map(_BY_CHUNK.format, ("passage_mention", "passage_bearer")),
     *map(_BY_COLLECTION.format, ("passage_name", "passage_links", "document_fact", "effect")),
     *map(_BY_SEGMENT.format, ("posting", "posting_dead")),
