@@ -283,7 +283,7 @@ def test_a_passage_that_came_later_is_told_as_such(
 
 
 def test_the_nearest_of_several_queries_is_named(
-    tmp_path: Path, new_home: Callable[[Path], Path]
+    tmp_path: Path, new_home: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a question with concepts: the query that ranks a passage best, and a limit that retrieves it."""
 
@@ -309,9 +309,8 @@ def test_the_nearest_of_several_queries_is_named(
                 assert (told.chunk_id in await retrieved(engine, again)) is kept
 
     home, models = new_home(tmp_path / "home"), {"embedder": HashEmbedder(), "reranker": "none"}
-    thread = LoopThread(
-        lambda: Engine(home=home, writer=ConceptWriter(), concepts="on", **models), "concepts"
-    )
+    monkeypatch.setenv("WHENCE_CONCEPTS", "on")
+    thread = LoopThread(lambda: Engine(home=home, writer=ConceptWriter(), **models), "concepts")
     try:
         thread.run(check)
     finally:

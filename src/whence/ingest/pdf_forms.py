@@ -20,7 +20,7 @@ _MAX_LINE = 30.0
 _SIZE = 10.0
 _HIDDEN = 0b10_0010  # Bits 2 and 6: hidden, and not shown on a screen.
 _PASSWORD = 1 << 13
-_PATH = re.compile(r".*\.(?=.)|\[\d+\]")
+_PATH = re.compile(r"\A.*\.(?=.)|\[\d+\]")
 #: Kinds of notes that may carry a remark of a reader.
 _REMARKS = frozenset({1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
 _FREE_TEXT, _STRUCK, _WIDGET = 3, 12, 20
