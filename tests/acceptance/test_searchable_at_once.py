@@ -95,7 +95,8 @@ def test_a_kill_leaves_words_and_the_next_index_continues(
 
     (note,) = pending(served("search", "Danube gauge", "--json"))
     status = served("status", "--json").json["store"]
-    assert 0 < status["waiting"] < status["chunks"]
+    # What was embedded before may not be stored yet.
+    assert 0 < status["waiting"] <= status["chunks"]
     done = status["chunks"] - status["waiting"]
     assert note["share"] == int(100 * done / status["chunks"]) / 100
 

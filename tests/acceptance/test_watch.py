@@ -59,7 +59,7 @@ def test_changes_renames_and_removals_are_followed(cli: Any, start: Any, tmp_pat
     folder = tmp_path / "share"
     folder.mkdir()
     (folder / "gate.md").write_text("The gate opens at seven.\n")
-    watch = start(folder, collection="watched")
+    watch = start(folder, collection="followed")
     watch.until("ready")
     (folder / "sub").mkdir()
     (folder / "sub" / "kettle.txt").write_text("The kettle is in the larder.\n")
@@ -75,19 +75,19 @@ def test_changes_renames_and_removals_are_followed(cli: Any, start: Any, tmp_pat
     watch.process.send_signal(signal.SIGTERM)
     _, err = watch.process.communicate(timeout=30)
     assert (watch.process.returncode, err) == (0, b"")
-    assert stored(cli, "watched") == {"anvil.md", "sub/door.md"}
-    found = cli.on("watched")("search", "heavy anvil", "--json").json["hits"]
+    assert stored(cli, "followed") == {"anvil.md", "sub/door.md"}
+    found = cli.on("followed")("search", "heavy anvil", "--json").json["hits"]
     assert found[0]["document_id"] == "anvil.md"
 
 
 def test_a_second_watch_of_a_folder_ends(cli: Any, start: Any, tmp_path: Path) -> None:
     """Two processes do not keep one collection equal to one folder; another collection may be."""
     (tmp_path / "a.md").write_text("One.\n")
-    start(tmp_path, collection="first").until("ready")
-    second = cli.on("first")("watch", tmp_path)
+    start(tmp_path, collection="first-watch").until("ready")
+    second = cli.on("first-watch")("watch", tmp_path)
     second.assert_error(2)
     assert "is watched already" in second.err
-    start(tmp_path, collection="other").until("ready")
+    start(tmp_path, collection="second-watch").until("ready")
 
 
 def test_a_folder_that_is_gone_or_empty_removes_nothing(
@@ -97,43 +97,43 @@ def test_a_folder_that_is_gone_or_empty_removes_nothing(
     folder = tmp_path / "share"
     folder.mkdir()
     (folder / "a.md").write_text("The gate opens at seven.\n")
-    watch = start(folder, collection="mounted")
+    watch = start(folder, collection="mounted-watch")
     watch.until("ready")
     (folder / "a.md").rename(tmp_path / "a.md")
     watch.until("failed", str(folder))
-    assert stored(cli, "mounted") == {"a.md"}
+    assert stored(cli, "mounted-watch") == {"a.md"}
     (tmp_path / "a.md").rename(folder / "a.md")
     (folder / "b.md").write_text("The kettle is in the larder.\n")
     watch.until("read", "b.md")
-    assert stored(cli, "mounted") == {"a.md", "b.md"}
+    assert stored(cli, "mounted-watch") == {"a.md", "b.md"}
 
 
 def test_a_killed_watch_converges_when_it_runs_again(cli: Any, start: Any, tmp_path: Path) -> None:
     """What changed while nothing watched is found at the start; --prune also removes what went."""
     for name in "abc":
         (tmp_path / f"{name}.md").write_text(f"The word of {name} is {name * 5}.\n")
-    watch = start(tmp_path, collection="killed")
+    watch = start(tmp_path, collection="killed-watch")
     watch.until("read", "a.md")
     watch.process.kill()
     watch.process.communicate()
     (tmp_path / "a.md").unlink()
     (tmp_path / "d.md").write_text("The word of d is ddddd.\n")
-    again = start(tmp_path, "--prune", collection="killed")
+    again = start(tmp_path, "--prune", collection="killed-watch")
     again.until("ready")
-    assert stored(cli, "killed") == {"b.md", "c.md", "d.md"}
+    assert stored(cli, "killed-watch") == {"b.md", "c.md", "d.md"}
 
 
 def test_a_dry_run_stores_nothing(cli: Any, start: Any, tmp_path: Path) -> None:
     """It tells what would be done."""
     (tmp_path / "a.md").write_text("One.\n")
-    start(tmp_path, "--dry-run", collection="dry").until("read", "a.md")
-    assert stored(cli, "dry") == set()
+    start(tmp_path, "--dry-run", collection="dry-watch").until("read", "a.md")
+    assert stored(cli, "dry-watch") == set()
 
 
 def test_a_server_watches_beside_serving(cli: Any, tmp_path: Path) -> None:
     """`serve --watch` answers from a file that came while it ran."""
     (tmp_path / "a.md").write_text("The gate opens at seven.\n")
-    with serving(cli, "--watch", tmp_path, collection="beside") as gateway:
+    with serving(cli, "--watch", tmp_path, collection="beside-watch") as gateway:
         (tmp_path / "b.md").write_text("The kettle is in the larder.\n")
         found: list[str] = []
         for _ in range(200):
