@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from whence.ingest.html_elements import write_elements
 from whence.ingest.html_forms import write_fields
-from whence.ingest.html_hidden import NO_RULES, Rules, remove_hidden
+from whence.ingest.html_hidden import (
+    NO_RULES,
+    Rules,
+    mark_positions,
+    position_of,
+    remove_hidden,
+)
 from whence.ingest.html_math import write_formulas
 from whence.ingest.html_nodes import (
     ALL_HEADINGS,
@@ -98,6 +104,7 @@ def prepare(root: LexborNode, rules: Rules = NO_RULES) -> Counter[str]:
     """
     write_formulas(root)
     left_out = remove_hidden(root, rules)
+    mark_positions(root, rules)
     write_fields(root)
     return left_out + write_elements(root)
 
@@ -369,8 +376,8 @@ def _inline(node: LexborNode, *, has_code: bool = True, before: str = "") -> str
         inner = _joined(children(node), has_code=False)
         return BREAK.join(_around(code_span, each) for each in inner.split(BREAK))
     words = _joined(children(node), has_code=has_code)
-    if node.tag in ("sup", "sub") and not MARK.search(words):
-        return raised(words, before) if node.tag == "sup" else lowered(words, before)
+    if (position := position_of(node)) and not MARK.search(words):
+        return raised(words, before) if position == "sup" else lowered(words, before)
     return f" {words} " if node.tag in BLOCKS else words
 
 
