@@ -32,6 +32,7 @@ def parsed(body: str, name: str = "a.rtf") -> ParsedDocument:
         (r"{\header title}text\par{\*\annotation why}", "text", {"comments": 1}),
         ("\\bin6 }}}}}}text", "text", {}),
         (r"so {\*\moMath{\mf{\mnum a}{\mden b}}}", "so", {"equations": 1}),
+        (r"{\loch\f0\*\cs7\lang1033 The kiln}{\f0\*\unknown3  is hot}{\*\unknown gone}", "The kiln is hot", {}),
         (r"{\object{\*\objdata 01}{\result shown}}", "shown", {"objects": 1}),
     ],
 )  # fmt: skip

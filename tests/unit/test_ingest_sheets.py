@@ -21,6 +21,7 @@ from openpyxl.worksheet.table import Table
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
+from whence.ingest.content_detection import format_of
 from whence.ingest.loader_registry import detect_loader, loader_for
 from whence.ingest.sources import SourceFile, suffix_of
 from whence.ingest.spreadsheets.number_formats import shown_number
@@ -381,6 +382,17 @@ def test_a_workbook_of_the_older_excel_is_read() -> None:
     assert where(document, "| Bolt").row_end == 2
 
 
+def test_a_compound_file_has_the_format_of_the_stream_at_its_top() -> None:
+    """The case of the name, and names in texts and embedded files, do not matter."""
+    path = Path(__file__).resolve().parents[1] / "fuzz" / "corpus" / "xls" / "a.xls"
+    data = path.read_bytes()
+    stream, embedded = "Workbook".encode("utf-16-le"), "WordDocument".encode("utf-16-le")
+
+    assert format_of(data + embedded) == ".xls"
+    assert format_of(data.replace(stream, "WORKBOOK".encode("utf-16-le"))) == ".xls"
+    assert format_of(data.replace(stream, "Notebook".encode("utf-16-le")) + stream) == ""
+
+
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
@@ -389,7 +401,7 @@ def test_a_workbook_of_the_older_excel_is_read() -> None:
         ("a.ods", ods("<a>" * 1000), "nested more than"),
         ("a.ods", ods("<a><b></a>"), "not a readable workbook"),
         ("a.xlsx", b"PK\3\4 damaged", "not a readable workbook"),
-        ("a.xlsx", b"plain text", "as its suffix states"),
+        ("a.xlsx", b"plain text", "not in the format of its suffix"),
         (
             "a.xls",
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"Workbook".decode().encode("utf-16-le"),

@@ -112,8 +112,14 @@ def test_a_page_that_hides_most_of_its_text_keeps_it() -> None:
         ),
         ("a.md", "10^6^ of H~2~O, 1^st^, x~i~, 101~2~"),
         ("a.rst", "10\\ :sup:`6` of H\\ :sub:`2`\\ O, 1\\ :sup:`st`, x\\ :sub:`i`, 101\\ :sub:`2`"),
-        ("a.html", "<p>10<span style='vertical-align: super; font-size: 8pt'>6</span> of H<font style='vertical-align:sub'>2</font>O, 1<span style='vertical-align:super'>st</span>, x<span style='vertical-align:sub'>i</span>, 101<span style='vertical-align:sub'>2</span>"),
-        ("a.html", "<style>.c2{vertical-align:super;font-size:8pt}.c3{color:#000;vertical-align:sub}.c4{vertical-align:baseline}</style><p><span class=c4>10</span><span class=c2>6</span> of H<span class=c3>2</span>O, 1<span class=c2>st</span>, x<span class=c3>i</span>, 101<span class=c3>2</span>"),
+        (
+            "a.html",
+            "<p>10<span style='vertical-align: super; font-size: 8pt'>6</span> of H<font style='vertical-align:sub'>2</font>O, 1<span style='vertical-align:super'>st</span>, x<span style='vertical-align:sub'>i</span>, 101<span style='vertical-align:sub'>2</span>",
+        ),
+        (
+            "a.html",
+            "<style>.c2{vertical-align:super;font-size:8pt}.c3{color:#000;vertical-align:sub}.c4{vertical-align:baseline}</style><p><span class=c4>10</span><span class=c2>6</span> of H<span class=c3>2</span>O, 1<span class=c2>st</span>, x<span class=c3>i</span>, 101<span class=c3>2</span>",
+        ),
     ],
 )
 def test_raised_and_lowered_text_is_apart_from_numbers(name: str, source: str) -> None:

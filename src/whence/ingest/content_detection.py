@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import lzma
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Collection
@@ -71,6 +72,14 @@ DAMAGED_ZIP = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, KeyError, ValueError),
     *(RuntimeError, NotImplementedError),
 )
+_DAMAGED_COMPOUND = (
+    AssertionError,
+    struct.error,
+    LookupError,
+    ValueError,
+    TypeError,
+    RecursionError,
+)
 _ZIP = b"PK\x03\x04"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 #: A PDF may begin with other bytes (PDF 1.7, appendix H.3.4.1, note 13).
@@ -108,15 +117,15 @@ _ZIP_TYPES = {
     b"application/vnd.oasis.opendocument.presentation": ".odp",
     b"application/epub+zip": ".epub",
 }
-#: Formats in compound files, by the name of a stream that each has.
-_OLE_STREAMS = (
-    ("EncryptedPackage", ""),
-    ("WordDocument", ".doc"),
-    ("PowerPoint Document", ".ppt"),
-    ("Workbook", ".xls"),
-    ("Book", ".xls"),
-    ("__substg1.0_", ".msg"),
-)
+#: Formats in compound files, by a stream or folder that each has at the top.
+_OLE_PARTS = {
+    "EncryptedPackage": "",
+    "WordDocument": ".doc",
+    "PowerPoint Document": ".ppt",
+    "Workbook": ".xls",
+    "Book": ".xls",
+    "__properties_version1.0": ".msg",
+}
 #: Why old formats that are recognized are not read.
 _OLD_OFFICE = {
     ".doc": "a Word file of the format before 2007, save it as .docx",
@@ -254,9 +263,23 @@ def _format_of_zip(data: bytes) -> str:
 
 
 def _format_of_compound(data: bytes) -> str:
-    for name, suffix in _OLE_STREAMS:
-        if name.encode("utf-16-le") in data:
-            if not suffix:
-                raise BadInput(f"is {PROTECTED}")
-            return suffix
-    return ""
+    names = _top_names(data)
+    found = next((suffix for name, suffix in _OLE_PARTS.items() if name.lower() in names), None)
+    if found == "":
+        raise BadInput(f"is {PROTECTED}")
+    return found or ""
+
+
+def _top_names(data: bytes) -> set[str]:
+    """Return the names at the top of a compound file in lower case; of a damaged one, those in its bytes.
+
+    Embedded files of other formats have their names in folders below the top.
+    """
+    from xlrd.compdoc import CompDoc, CompDocError
+
+    try:
+        parts = CompDoc(data, logfile=io.StringIO()).dirlist
+        return {parts[at].name.lower() for at in parts[0].children}
+    # The library does not validate files.
+    except (CompDocError, *_DAMAGED_COMPOUND):
+        return {name.lower() for name in _OLE_PARTS if name.encode("utf-16-le") in data}

@@ -54,7 +54,7 @@ _WHITE_NAMES = frozenset(["white", "rgb(255,255,255)", "rgba(255,255,255,1)"])
 
 
 class Rules(NamedTuple):
-    """What a page says of its elements elsewhere: selectors that hide, strike or raise them, ids that it shows."""
+    """What a page says of its elements elsewhere: selectors that hide, strike or raise, ids that it shows."""
 
     hidden: Sequence[str] = ()
     struck: Sequence[str] = ()
@@ -224,7 +224,9 @@ def _is_hidden_by(style: dict[str, str]) -> bool:
 
 
 def _is_struck_by(style: dict[str, str]) -> bool:
-    return "line-through" in style.get("text-decoration", "") + style.get("text-decoration-line", "")
+    return "line-through" in style.get("text-decoration", "") + style.get(
+        "text-decoration-line", ""
+    )
 
 
 def _is_on_its_color(node: LexborNode, style: dict[str, str]) -> bool:

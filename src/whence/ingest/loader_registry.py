@@ -104,7 +104,7 @@ def detect_loader(named: Loader, data: bytes) -> Loader:
         if is_html(head) and named is by_suffix[".xls"]:
             # Many programs write a page of tables and name it as a workbook.
             return by_suffix[".html"]
-        raise BadInput(f"is not {named.name}, as its suffix states")
+        raise BadInput(f"is not in the format of its suffix, {named.name}")
     return named
 
 

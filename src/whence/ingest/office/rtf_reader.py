@@ -53,7 +53,7 @@ class _Group:
         self.flow = flow
         self.destination = ""
         """Where its text goes: empty for the document, `skip` for nowhere, else a name."""
-        self.is_ignorable = False
+        self.is_begun = self.is_ignorable = False
         self.fallback = 1
         """Characters after a Unicode character that are for readers without Unicode."""
         self.font = -1
@@ -138,7 +138,7 @@ class RtfReader:
             raise BadInput(f"has groups nested deeper than {_MAX_DEPTH:,}")
         self._stack.append(self._group)
         self._group = copy.copy(self._group)
-        self._group.is_ignorable = False
+        self._group.is_begun = self._group.is_ignorable = False
 
     def _close(self) -> None:
         self._flush()
@@ -181,7 +181,8 @@ class RtfReader:
 
     def _take_symbol(self, symbol: str) -> None:
         if symbol == "*":
-            self._group.is_ignorable = True
+            # The sign holds for a group only where it is the first; some writers put it before any word.
+            self._group.is_ignorable = not self._group.is_begun
         elif symbol in _SYMBOLS:
             self._flush()
             self._add(_SYMBOLS[symbol])
@@ -230,6 +231,7 @@ class RtfReader:
             self._headings[self._group.style] = self._group.heading
 
     def _control(self, word: str, number: int | None) -> None:
+        self._group.is_begun = True
         if word == "u":
             self._unicode(number or 0)
             return
