@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 - sentences of many scripts
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,26 @@ def test_a_sentence_is_enough_to_know_an_encoding() -> None:
     assert all(read[sample].encoding.endswith("?") for sample in wrong)
     unsure = [sample for sample, found in read.items() if found.encoding.endswith("?")]
     assert len(unsure) < 0.2 * len(SAMPLES)
+
+
+@pytest.mark.parametrize("encoding", ["mac_roman", "cp1252"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Der Präsident wünscht größere Räume.",
+        "Le préavis est de trois mois, même à l'été.",
+        "El año próximo la compañía tendrá más días.",
+        "Ålesund er på vestkysten, ikke sør.",
+    ],
+)
+def test_line_ends_of_the_macintosh_tell_its_encoding(line: str, encoding: str) -> None:
+    """Text with its line ends is in its encoding, unless that makes no words."""
+    found = decode_text(f"{line}\r{line}\r".encode(encoding))
+
+    assert (found.text, found.encoding.rstrip("?")) == (
+        f"{line}\n{line}\n",
+        codecs.lookup(encoding).name.replace("-", "_"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from email.message import EmailMessage
 from email.mime.text import MIMEText
@@ -205,6 +206,21 @@ def test_attachments_are_documents_of_their_own(tmp_path: Path) -> None:
     failure = found["mail.eml/x.pdf"]
     assert isinstance(failure, LoadFailure)
     assert failure.path == f"{tmp_path}/mail.eml/x.pdf"
+
+
+def test_an_attached_message_that_is_encoded_is_read(tmp_path: Path) -> None:
+    """The standard forbids to encode it; some mail programs do."""
+    inner = message("The kiln, hot =\u00e9.", subject="Inner").as_bytes()
+    (tmp_path / "a.eml").write_bytes(
+        b"From: a@b.example\nSubject: Outer\nContent-Type: multipart/mixed; boundary=B\n\n--B\n\nOuter words.\n"
+        b"--B\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n"
+        + base64.encodebytes(inner)
+        + b"\n--B--\n"
+    )
+    found = loaded(tmp_path)["a.eml/Inner.eml"]
+
+    assert isinstance(found, LoadedDocument)
+    assert found.text.endswith("The kiln, hot =\u00e9.")
 
 
 def test_mail_in_mail_has_an_end(tmp_path: Path) -> None:

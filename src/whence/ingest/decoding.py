@@ -37,6 +37,9 @@ _WESTERN = re.compile(
     "[\x00-\x7f\xa0\xc0-\xd6\xd8-\xf6\xf8-\xff\u0152\u0153\u0160\u0161\u017d\u017e\u0178"
     "\u2018\u2019\u201c\u201d\u201a\u201e\u2013\u2014\u2022\u2026\u20ac\u2122\xa3\xa7\xa9\xab\xae\xb0\xb7\xbb\xa1\xbf\xaa\xba]*"
 )
+#: Programs for the Macintosh still offer it for text and CSV.
+_MAC = "mac_roman"
+_CAPITAL_IN_WORD = re.compile("[a-z\xdf-\xff][\xc0-\xde\u0152\u0160\u0178\u017d]")
 _SIGN_IN_WORD = re.compile(r"[^\W\d_][\xa1\xa3\xa7\xaa\xb0\xb7\xba\xbf\u20ac\u2022][^\W\d_]")
 #: The detection leaves these out for texts of one sentence.
 _JAPANESE = ("cp932", "euc_jis_2004")
@@ -288,6 +291,8 @@ def _detected(data: bytes) -> DecodedText:
     for name in _JAPANESE:
         if _has_kana(sample, name):
             return decode_as(data, name)
+    if _is_mac(sample):
+        return decode_as(data, _MAC)
     guesses = chardet.detect_all(
         sample, ignore_threshold=True, include_encodings=_ENCODINGS, compat_names=False
     )
@@ -317,6 +322,14 @@ def _has_kana(sample: bytes, name: str) -> bool:
     text = sample.decode(name, "replace")[:-1]
     signs = sum(not sign.isascii() for sign in text)
     return "\ufffd" not in text and len(_KANA.findall(text)) > _LEAST_KANA * signs
+
+
+def _is_mac(sample: bytes) -> bool:
+    """Return whether a sample has the line ends of the old Macintosh, and is words in its encoding."""
+    if b"\n" in sample or b"\r" not in sample:
+        return False
+    text = sample.decode(_MAC)
+    return _is_western(text) and not _CAPITAL_IN_WORD.search(text)
 
 
 def _is_western(text: str) -> bool:

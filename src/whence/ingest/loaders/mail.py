@@ -122,7 +122,9 @@ class _Reader:
             raise BadInput(_ENCRYPTED.format("S/MIME"))
         name = _file_name(part)
         if kind == "message/rfc822":
-            self._add_member(name or f"{_subject(part)}.eml", _inner_message(part), ".eml")
+            data = _inner_message(part)
+            subject = _field(BytesHeaderParser().parsebytes(data), "Subject")
+            self._add_member(name or f"{subject}.eml", data, ".eml")
         elif part.is_multipart():
             self._read_multipart(part, kind, depth)
         elif kind in _SIGNATURES:
@@ -212,14 +214,15 @@ def _payload(part: Message) -> bytes:
 
 
 def _inner_message(part: Message) -> bytes:
-    inner = part.get_payload()
-    return b"".join(each.as_bytes() for each in inner if isinstance(each, Message))
-
-
-def _subject(part: Message) -> str:
-    inner = part.get_payload()
-    first = inner[0] if isinstance(inner, list) and inner else part
-    return _field(first, "Subject") if isinstance(first, Message) else ""
+    """Return an attached message; some programs encode it, although the standard forbids that."""
+    inner = [each for each in part.get_payload() if isinstance(each, Message)]
+    data = b"".join(each.as_bytes() for each in inner)
+    if any(each.keys() for each in inner):
+        return data
+    encoded = Message()
+    encoded["Content-Transfer-Encoding"] = str(part.get("Content-Transfer-Encoding", ""))
+    encoded.set_payload(data.decode("ascii", "replace"))
+    return _payload(encoded)
 
 
 def _is_attachment(part: Message) -> bool:

@@ -87,4 +87,6 @@ def _write_table(text: TextBuilder, rows: Sequence[RtfRow]) -> None:
         _write_beside(text, row.beside)
 
 
-LOADERS = (Loader(name="RTF", suffixes=(".rtf",), parse_file=load_rtf, is_binary=True),)
+LOADERS = (
+    Loader(name="RTF", suffixes=(".rtf",), parse_file=load_rtf, is_binary=True, version="1"),
+)
