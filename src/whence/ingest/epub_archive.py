@@ -1,20 +1,17 @@
-"""Read the parts of an e-book: its archive with limits, its package, and the titles of its chapters."""
+"""Read the package of an e-book, and the titles of its chapters."""
 
 from __future__ import annotations
 
-import io
-import zipfile
-import zlib
 from posixpath import dirname, join, normpath
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
+from whence.ingest.office.archive import DamagedPart, OfficeArchive
 from whence.ingest.text_builder import collapse_spaces
-from whence.schema.errors import BadInput, error_text
+from whence.schema.errors import BadInput
 
-#: Largest unpacked size of the parts that are read, in bytes, and most parts of the text.
-_MAX_UNPACKED_BYTES = 64 * 2**20
+#: Most parts of the text.
 _MAX_CHAPTERS = 5000
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -23,55 +20,6 @@ _FONT_ALGORITHMS = frozenset(
     ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"]
 )
 _XHTML = frozenset(["application/xhtml+xml", "text/html", "application/html+xml"])
-
-
-class DamagedPart(BadInput):
-    """A part of an archive that cannot be read, while others may."""
-
-
-class Archive:
-    """A ZIP archive whose parts are read up to a size all together.
-
-    Raises:
-        BadInput: It is damaged, or encrypted.
-    """
-
-    def __init__(self, data: bytes, what: str) -> None:
-        self._what = what
-        self._left = _MAX_UNPACKED_BYTES
-        try:
-            self._archive = zipfile.ZipFile(io.BytesIO(data))
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-            raise BadInput(f"is not a readable {what}: {error_text(error)[:200]}") from error
-        self.names = frozenset(self._archive.namelist())
-
-    def read(self, name: str) -> bytes:
-        """Return a part.
-
-        Raises:
-            DamagedPart: It is damaged.
-            BadInput: It is encrypted, or the parts unpack to more than the limit.
-            KeyError: There is none.
-        """
-        entry = self._archive.getinfo(name)
-        if entry.flag_bits & 1:
-            raise BadInput("is protected by a password")
-        try:
-            with self._archive.open(entry) as part:
-                data = part.read(self._left + 1)
-        except (
-            zipfile.BadZipFile,
-            ValueError,
-            OSError,
-            NotImplementedError,
-            EOFError,
-            zlib.error,
-        ) as error:
-            raise DamagedPart(f"has a damaged part {name}: {error_text(error)[:200]}") from error
-        self._left -= len(data)
-        if self._left < 0:
-            raise BadInput(f"unpacks to more than {_MAX_UNPACKED_BYTES:,} bytes, the limit")
-        return data
 
 
 class Package(NamedTuple):
@@ -89,29 +37,26 @@ class Package(NamedTuple):
     """Paths of the parts that are the contents or the cover."""
 
 
-def open_book(data: bytes) -> tuple[Archive, Package]:
+def open_book(data: bytes) -> tuple[OfficeArchive, Package]:
     """Return the archive of a book and its package.
 
     Raises:
         BadInput: It is damaged, or protected by digital rights management.
     """
-    archive = Archive(data, "EPUB book")
+    archive = OfficeArchive(data, "EPUB book")
     _refuse_encrypted(archive)
-    try:
-        container = _parse(archive.read(_CONTAINER))
-        path = next((each.get("full-path", "") for each in _named(container, "rootfile")), "")
-        package = _parse(archive.read(path))
-    except KeyError as error:
-        raise BadInput(f"is not a readable EPUB book: it has no {error_text(error)}") from error
+    container = archive.xml(_CONTAINER)
+    path = next((each.get("full-path", "") for each in _named(container, "rootfile")), "")
+    package = archive.xml(path)
     return archive, _read_package(archive, package, path)
 
 
-def _refuse_encrypted(archive: Archive) -> None:
-    if _ENCRYPTION not in archive.names:
+def _refuse_encrypted(archive: OfficeArchive) -> None:
+    if _ENCRYPTION not in archive:
         return
     methods = [
         each.get("Algorithm", "")
-        for data in _named(_parse(archive.read(_ENCRYPTION)), "EncryptedData")
+        for data in _named(archive.xml(_ENCRYPTION), "EncryptedData")
         for each in list(data)
         if _name(each) == "EncryptionMethod"
     ]
@@ -121,7 +66,7 @@ def _refuse_encrypted(archive: Archive) -> None:
         )
 
 
-def _read_package(archive: Archive, package: ET.Element, path: str) -> Package:
+def _read_package(archive: OfficeArchive, package: ET.Element, path: str) -> Package:
     folder = dirname(path)
     items = {each.get("id", ""): each for each in _named(package, "item")}
     paths = {
@@ -133,9 +78,7 @@ def _read_package(archive: Archive, package: ET.Element, path: str) -> Package:
     chapters = [
         paths[key]
         for key in spine
-        if key in items
-        and items[key].get("media-type", "") in _XHTML
-        and paths[key] in archive.names
+        if key in items and items[key].get("media-type", "") in _XHTML and paths[key] in archive
     ]
     if len(chapters) > _MAX_CHAPTERS:
         raise BadInput(f"has more than {_MAX_CHAPTERS:,} parts with text")
@@ -152,8 +95,8 @@ def _read_package(archive: Archive, package: ET.Element, path: str) -> Package:
     ]
     titles: dict[str, str] = {}
     for key in (*contents, *ncx):
-        if not titles and paths[key] in archive.names:
-            titles = _titles(archive.read(paths[key]), dirname(paths[key]))
+        if not titles and paths[key] in archive:
+            titles = _titles(archive, paths[key])
     return Package(
         title=_first(package, "title"),
         authors=tuple(collapse_spaces(each.text or "") for each in _named(package, "creator")),
@@ -164,13 +107,14 @@ def _read_package(archive: Archive, package: ET.Element, path: str) -> Package:
     )
 
 
-def _titles(source: bytes, folder: str) -> dict[str, str]:
+def _titles(archive: OfficeArchive, path: str) -> dict[str, str]:
     """Return the first title of each part in the contents: a list of links (EPUB 3) or an NCX (EPUB 2)."""
     found: dict[str, str] = {}
     try:
-        tree = _parse(source)
-    except BadInput:
+        tree = archive.xml(path)
+    except DamagedPart:
         return found
+    folder = dirname(path)
     links = [(each.get("href", ""), "".join(each.itertext())) for each in _named(tree, "a")] + [
         (
             next((one.get("src", "") for one in _named(each, "content")), ""),
@@ -208,13 +152,3 @@ def _named(tree: ET.Element, name: str) -> list[ET.Element]:
 
 def _name(element: ET.Element) -> str:
     return element.tag.rpartition("}")[2]
-
-
-def _parse(source: bytes) -> ET.Element:
-    """Return the tree of XML; entities of its own are refused, because they may grow without end."""
-    if b"<!ENTITY" in source:
-        raise BadInput("defines entities in its package, which is not read")
-    try:
-        return ET.fromstring(source)  # noqa: S314 - without entities nothing grows
-    except ET.ParseError as error:
-        raise BadInput(f"has a damaged package: {error_text(error)[:200]}") from error

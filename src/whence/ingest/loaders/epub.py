@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import build_document
 from whence.ingest.document_dates import iso_date
-from whence.ingest.epub_archive import Archive, DamagedPart, open_book
+from whence.ingest.epub_archive import open_book
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.html_content import remove_tools
 from whence.ingest.html_hidden import read_rules
@@ -16,6 +16,7 @@ from whence.ingest.html_notes import Notes
 from whence.ingest.html_writer import HtmlWriter, prepare
 from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.html import decode_html, parse_page
+from whence.ingest.office.archive import DamagedPart, OfficeArchive
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder
 from whence.schema.errors import BadInput
@@ -69,7 +70,7 @@ def load_epub(file: SourceFile, data: bytes) -> ParsedDocument:
     )
 
 
-def _page(archive: Archive, path: str) -> LexborHTMLParser | None:
+def _page(archive: OfficeArchive, path: str) -> LexborHTMLParser | None:
     """Return the tree of a chapter; none if it is damaged."""
     try:
         source = archive.read(path)

@@ -1,4 +1,4 @@
-"""Read the parts of an office file: an archive of XML files that name one another."""
+"""Read the parts of an office file or a book: an archive of XML files that name one another."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import io
 import posixpath
 import re
 import zipfile
-import zlib
 from collections import Counter
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
+from xml.parsers.expat import ExpatError
 
+from whence.ingest.content_detection import DAMAGED_ZIP
 from whence.ingest.document_dates import iso_date
+from whence.ingest.xml_events import XmlReader, feed
 from whence.schema.errors import BadInput, error_text
 
-#: Largest unpacked size of the parts that are read, in bytes.
+#: Largest unpacked size of the parts that are read whole, in bytes.
 MAX_UNPACKED_BYTES = 128 * 2**20
 #: Errors of damaged archives and of damaged XML.
-_DAMAGED = (
-    zipfile.BadZipFile, zlib.error, ET.ParseError, EOFError, OSError, ValueError,
-    NotImplementedError, LookupError,
-)  # fmt: skip
+_DAMAGED = (*DAMAGED_ZIP, ET.ParseError, ExpatError, LookupError)
 _OOXML = "http://schemas.openxmlformats.org/"
-_PACKAGE_RELATION = f"{{{_OOXML}package/2006/relationships}}Relationship"
 #: Namespaces of the strict form of the standard, and those of the form that is usual.
 _STRICT = {
     b"http://purl.oclc.org/ooxml/officeDocument/relationships": (
@@ -56,6 +54,10 @@ _NO_TITLE = re.compile(
 _DECLARATIONS = re.compile(rb"<!DOCTYPE[^>\[]*\[")
 
 
+class DamagedPart(BadInput):
+    """A part that is absent or damaged, while others may be read."""
+
+
 class Relation(NamedTuple):
     """A part that another one refers to."""
 
@@ -72,16 +74,17 @@ class OfficeArchive:
     Args:
         data: The bytes of the file.
         what: The format, for errors: `Word document`.
+        max_bytes: Largest unpacked size of the parts that are read; `MAX_UNPACKED_BYTES` if it is None.
 
     Raises:
         BadInput: It is no archive.
     """
 
-    def __init__(self, data: bytes, what: str) -> None:
+    def __init__(self, data: bytes, what: str, max_bytes: int | None = None) -> None:
         self.what = what
         self.damaged: set[str] = set()
         """Parts that are referred to and absent, or that cannot be read."""
-        self._left = MAX_UNPACKED_BYTES
+        self._limit = self._left = max_bytes or MAX_UNPACKED_BYTES
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(data))
         except _DAMAGED as error:
@@ -92,9 +95,10 @@ class OfficeArchive:
             for info in self._archive.infolist()
         }
 
-    def unreadable(self, error: BaseException) -> BadInput:
-        """Return the error that the file cannot be read."""
-        return BadInput(f"is not a readable {self.what}: {error_text(error)[:200]}")
+    def unreadable(self, error: object) -> DamagedPart:
+        """Return the error that the file, or a part of it, cannot be read."""
+        words = error_text(error) if isinstance(error, BaseException) else str(error)
+        return DamagedPart(f"is not a readable {self.what}: {words[:200]}")
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._parts
@@ -107,26 +111,49 @@ class OfficeArchive:
         """Return the bytes of a part.
 
         Raises:
-            BadInput: It is absent, damaged or encrypted, or the parts exceed the limit together.
+            DamagedPart: It is absent or damaged.
+            BadInput: It is encrypted, or the parts exceed the limit together.
         """
-        info = self._parts.get(name.lower())
-        if info is None:
-            raise BadInput(f"is not a readable {self.what}: it has no part {name}")
-        if info.flag_bits & 1:
-            raise BadInput("is protected by a password")
-        self._left -= info.file_size
-        if self._left < 0:
-            raise BadInput(f"unpacks to more than {MAX_UNPACKED_BYTES:,} bytes, which is the limit")
+        info = self._counted(name)
         try:
             return self._archive.read(info)
         except _DAMAGED as error:
             raise self.unreadable(error) from error
 
+    def feed(self, name: str, reader: XmlReader) -> None:
+        """Feed a part to a reader of events, which memory need not hold.
+
+        Raises:
+            DamagedPart: As `read`; what the reader has got before stays.
+            BadInput: As `read`, or the reader refuses it.
+        """
+        info = self._counted(name)
+        try:
+            with self._archive.open(info) as stream:
+                feed(reader, stream)
+        except BadInput:
+            raise
+        except _DAMAGED as error:
+            raise self.unreadable(error) from error
+
+    def _counted(self, name: str) -> zipfile.ZipInfo:
+        """Return the entry of a part, whose stated size the library never exceeds."""
+        info = self._parts.get(name.lower().lstrip("/"))
+        if info is None:
+            raise self.unreadable(f"it has no part {name}")
+        if info.flag_bits & 1:
+            raise BadInput("is protected by a password")
+        self._left -= info.file_size
+        if self._left < 0:
+            raise BadInput(f"unpacks to more than {self._limit:,} bytes, which is the limit")
+        return info
+
     def xml(self, name: str) -> Element:
         """Return the tree of a part.
 
         Raises:
-            BadInput: As `read`; or it is not XML, or declares entities.
+            DamagedPart: As `read`; or it is not XML, or declares entities.
+            BadInput: As `read`.
         """
         data = self.read(name)
         if b"purl.oclc.org/ooxml" in data:
@@ -141,9 +168,7 @@ class OfficeArchive:
         """Return the tree of a part; None if it is absent or damaged, which is noted."""
         try:
             return self.xml(name)
-        except BadInput:
-            if self._left < 0:
-                raise
+        except DamagedPart:
             self.damaged.add(name)
             return None
 
@@ -155,7 +180,7 @@ class OfficeArchive:
         if root is None:
             return {}
         found = {}
-        for each in root.iter(_PACKAGE_RELATION):
+        for each in root:
             target, kind = each.get("Target", ""), each.get("Type", "").rpartition("/")[2]
             is_external = each.get("TargetMode") == "External"
             if not is_external:

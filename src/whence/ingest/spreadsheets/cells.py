@@ -15,6 +15,8 @@ from whence.text.spans import Span
 CellKind = Literal["text", "number", "date"]
 #: Row and column of the first cell of a range and of the last one, from 1.
 Area = tuple[int, int, int, int]
+#: Largest unpacked size of the parts of a workbook, in bytes: they are read as events.
+MAX_UNPACKED_BYTES = 512 * 2**20
 #: Most cells that repeat the text of merged cells.
 _MAX_REPEATED = 100_000
 

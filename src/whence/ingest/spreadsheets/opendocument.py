@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections import Counter
-from xml.parsers.expat import ExpatError
 
-from whence.ingest.content_detection import DAMAGED_ZIP
+from whence.ingest.office.archive import OfficeArchive
 from whence.ingest.spreadsheets.cells import (
+    MAX_UNPACKED_BYTES,
     Area,
     Cell,
     CellKind,
@@ -18,10 +16,9 @@ from whence.ingest.spreadsheets.cells import (
     iso_seconds,
     repeat_merged,
 )
-from whence.ingest.xml_events import XmlReader, feed
-from whence.schema.errors import BadInput, error_text
+from whence.ingest.xml_events import XmlReader
+from whence.schema.errors import BadInput
 
-_MAX_UNPACKED_BYTES = 512 * 2**20
 _KINDS: dict[str, CellKind] = {
     "float": "number",
     "percentage": "number",
@@ -34,7 +31,7 @@ _MAX_REPEATED = 10_000
 _MAX_COLUMN = 16_384
 _COUNTED = {"annotation": "comments", "image": "pictures", "object": "charts"}
 _STYLES = frozenset({"style", "table-properties", "text-properties"})
-_DAMAGE = (*DAMAGED_ZIP, ExpatError)
+_MANIFEST = "META-INF/manifest.xml"
 
 
 def read_ods(data: bytes) -> Workbook:
@@ -44,26 +41,13 @@ def read_ods(data: bytes) -> Workbook:
         BadInput: It is damaged, protected, or too large for one document.
     """
     book = Workbook()
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _check(archive)
-            for name, reader in (("content.xml", _Content(book).reader), ("meta.xml", _meta(book))):
-                if name == "content.xml" or name in archive.namelist():
-                    with archive.open(name) as stream:
-                        feed(reader, stream)
-    except BadInput:
-        raise
-    except _DAMAGE as error:
-        raise BadInput(f"is not a readable workbook: {error_text(error)[:200]}") from error
-    return book
-
-
-def _check(archive: zipfile.ZipFile) -> None:
-    if sum(info.file_size for info in archive.infolist()) > _MAX_UNPACKED_BYTES:
-        raise BadInput(f"unpacks to more than {_MAX_UNPACKED_BYTES:,} bytes")
-    manifest = "META-INF/manifest.xml"
-    if manifest in archive.namelist() and b":encryption-data" in archive.read(manifest):
+    archive = OfficeArchive(data, "workbook", MAX_UNPACKED_BYTES)
+    if _MANIFEST in archive and b":encryption-data" in archive.read(_MANIFEST):
         raise BadInput("is protected by a password")
+    archive.feed("content.xml", _Content(book).reader)
+    if "meta.xml" in archive:
+        archive.feed("meta.xml", _meta(book))
+    return book
 
 
 def _meta(book: Workbook) -> XmlReader:

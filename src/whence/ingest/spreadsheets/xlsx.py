@@ -5,30 +5,24 @@ Formulas are not run: their values are those that the program stored that saved 
 
 from __future__ import annotations
 
-import io
-import posixpath
 import re
-import zipfile
 from collections.abc import Callable
-from xml.parsers import expat
 
-from whence.ingest.content_detection import DAMAGED_ZIP
+from whence.ingest.office.archive import DamagedPart, OfficeArchive
 from whence.ingest.spreadsheets.cells import (
+    MAX_UNPACKED_BYTES,
     Area,
     Cell,
     Sheet,
     TextLimit,
     Workbook,
-    iso_seconds,
     repeat_merged,
 )
 from whence.ingest.spreadsheets.number_formats import BUILT_IN, GENERAL, shown_number
 from whence.ingest.text_builder import raised
-from whence.ingest.xml_events import XmlReader, feed, local_name
-from whence.schema.errors import BadInput, error_text
+from whence.ingest.xml_events import XmlReader, local_name
+from whence.schema.errors import BadInput
 
-#: Largest unpacked size of the parts that are read, in bytes.
-_MAX_UNPACKED_BYTES = 512 * 2**20
 #: Characters of all texts that cells share.
 _MAX_SHARED = 64 * 2**20
 _REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
@@ -39,54 +33,24 @@ _NO_STYLE = (GENERAL, False, False)
 #: Code of the format, whether it is bold, whether it is struck.
 _Style = tuple[str, bool, bool]
 _MAX_COLUMN = 16_384
-#: Errors of a part that is damaged; what was read of it before stays.
-_DAMAGE = (*DAMAGED_ZIP, expat.ExpatError)
 
 
-class _Parts:
-    """The parts of a package."""
+def _read(parts: OfficeArchive, name: str, reader: XmlReader) -> bool:
+    """Feed a part to a reader; return whether there is such a part that can be read."""
+    try:
+        parts.feed(name, reader)
+    except DamagedPart:
+        return False
+    return True
 
-    def __init__(self, data: bytes) -> None:
-        try:
-            self._archive = zipfile.ZipFile(io.BytesIO(data))
-            infos = self._archive.infolist()
-        except DAMAGED_ZIP as error:
-            raise BadInput(f"is not a readable workbook: {error_text(error)[:200]}") from error
-        if any(info.flag_bits & 1 for info in infos):
-            raise BadInput("is protected by a password")
-        self._left = _MAX_UNPACKED_BYTES
-        #: Some writers use other capitals in a link than in the name of the part.
-        self._names = {info.filename.lower(): info.filename for info in infos}
 
-    def read(self, name: str, reader: XmlReader) -> bool:
-        """Feed a part to a reader; return whether there is such a part that can be read."""
-        found = self._names.get(name.lower().lstrip("/"))
-        if found is None:
-            return False
-        self._left -= self._archive.getinfo(found).file_size
-        if self._left < 0:
-            raise BadInput(f"unpacks to more than {_MAX_UNPACKED_BYTES:,} bytes")
-        try:
-            with self._archive.open(found) as stream:
-                feed(reader, stream)
-        except _DAMAGE:
-            return False
-        return True
-
-    def links(self, part: str) -> dict[str, tuple[str, str]]:
-        """Return kind and target of the links of a part by their ids."""
-        folder, name = posixpath.split(part)
-        found: dict[str, tuple[str, str]] = {}
-
-        def start(tag: str, values: dict[str, str]) -> None:
-            if tag == "Relationship" and values.get("TargetMode") != "External":
-                target = values.get("Target", "")
-                path = target if target.startswith("/") else posixpath.join(folder, target)
-                kind = values.get("Type", "").rpartition("/")[2]
-                found[values.get("Id", "")] = (kind, posixpath.normpath(path).lstrip("/"))
-
-        self.read(f"{folder}/_rels/{name}.rels", XmlReader(start))
-        return found
+def _links(parts: OfficeArchive, part: str) -> dict[str, tuple[str, str]]:
+    """Return kind and target of the links of a part within the file by their ids."""
+    return {
+        name: (link.kind, link.target)
+        for name, link in parts.relations(part).items()
+        if not link.is_external
+    }
 
 
 def read_xlsx(data: bytes) -> Workbook:
@@ -95,16 +59,13 @@ def read_xlsx(data: bytes) -> Workbook:
     Raises:
         BadInput: It is damaged, protected, or too large for one document.
     """
-    parts = _Parts(data)
-    main = next(
-        (path for kind, path in parts.links("").values() if kind == "officeDocument"),
-        "xl/workbook.xml",
-    )
+    parts = OfficeArchive(data, "workbook", MAX_UNPACKED_BYTES)
+    main = parts.main_part()
     book = Workbook()
     sheets, epoch_1904 = _sheet_list(parts, main)
     if not sheets:
         raise BadInput("is not a readable workbook: it names no sheets")
-    links = parts.links(main)
+    links = _links(parts, main)
     by_kind = dict(links.values())
     texts = _shared_texts(parts, by_kind.get("sharedStrings", ""), book)
     styles = _styles(parts, by_kind.get("styles", ""))
@@ -117,15 +78,15 @@ def read_xlsx(data: bytes) -> Workbook:
             book.left_out["charts"] += 1
         else:
             reader = _SheetReader(name, texts, styles, limit, epoch_1904=epoch_1904)
-            if not parts.read(path, reader.events()):
+            if not _read(parts, path, reader.events()):
                 book.left_out["parts"] += 1
             book.sheets.append(reader.finished(book))
             _read_linked(parts, path, book)
-    book.title, book.date = _properties(parts)
+    book.title, book.date = parts.properties()
     return book
 
 
-def _sheet_list(parts: _Parts, path: str) -> tuple[list[tuple[str, str, str]], bool]:
+def _sheet_list(parts: OfficeArchive, path: str) -> tuple[list[tuple[str, str, str]], bool]:
     """Return name, state and link of each sheet, and whether days are counted from 1904."""
     sheets: list[tuple[str, str, str]] = []
     flags: list[str] = []
@@ -137,11 +98,11 @@ def _sheet_list(parts: _Parts, path: str) -> tuple[list[tuple[str, str, str]], b
         elif tag == "workbookPr":
             flags.append(values.get("date1904", ""))
 
-    parts.read(path, XmlReader(start))
+    _read(parts, path, XmlReader(start))
     return sheets, any(flag in ("1", "true") for flag in flags)
 
 
-def _shared_texts(parts: _Parts, path: str, book: Workbook) -> list[str]:
+def _shared_texts(parts: OfficeArchive, path: str, book: Workbook) -> list[str]:
     texts: list[str] = []
     rich = _RichText(book)
     size = 0
@@ -156,7 +117,7 @@ def _shared_texts(parts: _Parts, path: str, book: Workbook) -> list[str]:
         else:
             rich.end(tag, words)
 
-    parts.read(path, XmlReader(rich.start, end))
+    _read(parts, path, XmlReader(rich.start, end))
     return texts
 
 
@@ -196,7 +157,7 @@ class _RichText:
         return text
 
 
-def _styles(parts: _Parts, path: str) -> list[_Style]:
+def _styles(parts: OfficeArchive, path: str) -> list[_Style]:
     """Return the styles of cells by their numbers."""
     codes: dict[int, str] = dict(BUILT_IN)
     fonts: list[tuple[bool, bool]] = []
@@ -222,7 +183,7 @@ def _styles(parts: _Parts, path: str) -> list[_Style]:
     def end(_tag: str, _words: str) -> None:
         inside.pop()
 
-    parts.read(path, XmlReader(start, end))
+    _read(parts, path, XmlReader(start, end))
     return styles
 
 
@@ -347,12 +308,12 @@ class _SheetReader:
             return Cell(value)
 
 
-def _read_linked(parts: _Parts, path: str, book: Workbook) -> None:
+def _read_linked(parts: OfficeArchive, path: str, book: Workbook) -> None:
     """Read what a sheet links to: comments, pictures, charts, text boxes and tables."""
     sheet = book.sheets[-1]
-    for kind, target in parts.links(path).values():
+    for kind, target in _links(parts, path).values():
         if kind in ("comments", "threadedComment"):
-            parts.read(target, XmlReader(_counter(book, {"comment": "comments"})))
+            _read(parts, target, XmlReader(_counter(book, {"comment": "comments"})))
         elif kind == "drawing":
             _read_drawing(parts, target, book)
         elif kind in ("oleObject", "package", "control"):
@@ -364,7 +325,7 @@ def _read_linked(parts: _Parts, path: str, book: Workbook) -> None:
                 if area:
                     sheet.tables.append((area, _int(values.get("headerRowCount"), 1)))
 
-            parts.read(target, XmlReader(start))
+            _read(parts, target, XmlReader(start))
 
 
 def _counter(book: Workbook, kinds: dict[str, str]) -> Callable[[str, dict[str, str]], None]:
@@ -375,7 +336,7 @@ def _counter(book: Workbook, kinds: dict[str, str]) -> Callable[[str, dict[str, 
     return start
 
 
-def _read_drawing(parts: _Parts, path: str, book: Workbook) -> None:
+def _read_drawing(parts: OfficeArchive, path: str, book: Workbook) -> None:
     words: list[str] = []
 
     def end(tag: str, text: str) -> None:
@@ -386,18 +347,7 @@ def _read_drawing(parts: _Parts, path: str, book: Workbook) -> None:
             words.clear()
 
     count = _counter(book, {"pic": "pictures", "graphicFrame": "charts"})
-    parts.read(path, XmlReader(count, end))
-
-
-def _properties(parts: _Parts) -> tuple[str, str]:
-    """Return the title and the date of the last change."""
-    found: dict[str, str] = {}
-
-    def end(tag: str, words: str) -> None:
-        found.setdefault(tag, words.strip())
-
-    parts.read("docProps/core.xml", XmlReader(None, end))
-    return found.get("title", ""), iso_seconds(found.get("modified", ""))
+    _read(parts, path, XmlReader(count, end))
 
 
 def parse_area(reference: str) -> Area | None:
