@@ -191,10 +191,11 @@ def test_tables_stay_rows(source: str, expected: str) -> None:
     [
         ("<p><ruby>\u6f22<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>\u3002", "\u6f22(kan)\u3002"),
         ("<p>Donau&shy;dampf<wbr>schiff, zero&#8203;width", "Donaudampfschiff, zerowidth"),
-        ("<p>By <math><mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mi>b</mi></mfrac></math>.", "By (a + 1)/b."),
+        ("<p>By <math><mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mi>b</mi></mfrac></math>.", "By (a+1)/b."),
         ("<p>By <math><msup><mi>x</mi><mn>2</mn></msup></math>.", "By x^2."),
         ("<p>By <math><semantics><mi>x</mi><annotation encoding='application/x-tex'>x_1</annotation></semantics></math>.", "By x_1."),
         ("<p>By <span><span style='display:none'><math><semantics><mi>x</mi><annotation encoding='application/x-tex'>{\\displaystyle x_1}</annotation></semantics></math></span><img class=mwe-math-fallback-image-inline src=x alt='x_1'></span>.", "By x_1."),
+        ("<p>By <math><mroot><mi>x</mi><mn>3</mn></mroot><mo>=</mo><mfenced><mi>a</mi><mi>b</mi></mfenced><mphantom>z</mphantom></math>.", "By 3\u221ax=(a, b)."),
         ("<p>By <math alttext='not available'><mi>x</mi></math>.", "By x."),
         ("<p>By <span class=MathJax_Preview>x</span><script type='math/tex'>x_1</script>.", "By x_1."),
         ("<pre>a = 1<br>b = 2</pre>", "```\na = 1\nb = 2\n```"),

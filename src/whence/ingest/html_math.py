@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element
 
 from whence.ingest.html_nodes import attribute, children, outermost, words_of
-from whence.ingest.text_builder import collapse_spaces, lowered, raised
+from whence.ingest.office.equations import linear
+from whence.ingest.text_builder import collapse_spaces
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -20,7 +21,6 @@ _DRAWN = (
 _TEX = "annotation[encoding='application/x-tex'], annotation[encoding='TeX'], annotation[encoding='LaTeX']"
 _TEX_SCRIPT = "script[type^='math/tex']"
 _DISPLAY_STYLE = re.compile(r"\{\\(?:display|text)style\s*+(.*)\}", re.DOTALL)
-_SIMPLE = re.compile(r"[\w.]+|\([^()]*\)")
 #: Deeper formulas are their text.
 _MAX_DEPTH = 60
 
@@ -61,52 +61,18 @@ def _formula(math: LexborNode) -> str:
     stated = math.css_first(_TEX)
     if stated is not None and words_of(stated):
         return without_display_style(words_of(stated))
-    return collapse_spaces(_linear(math, 0)) or attribute(math, "alttext")
+    return collapse_spaces(linear(_tree(math, 0))) or attribute(math, "alttext")
 
 
-def _linear(node: LexborNode, depth: int) -> str:
-    if node.tag == "-text":
-        return (node.text_content or "").strip()
+def _tree(node: LexborNode, depth: int) -> Element:
+    """Return a formula as the tree that equations of other formats are."""
+    element = Element(node.tag or "")
     if depth > _MAX_DEPTH:
-        return words_of(node)
-    if node.tag in ("annotation", "annotation-xml", "mspace", "mphantom"):
-        return ""
-    parts = [
-        _linear(child, depth + 1)
-        for child in children(node)
-        if child.tag != "-text" or (child.text_content or "").strip()
-    ]
-    write = _FORMS.get(node.tag or "")
-    return write(*parts[:3], *[""] * (3 - len(parts))) if write else _row(node.tag or "", parts)
-
-
-#: What elements with up to three parts become.
-_FORMS: dict[str, Callable[[str, str, str], str]] = {
-    "mfrac": lambda above, below, _: f"{_group(above)}/{_group(below)}",
-    "msup": lambda base, above, _: base + raised(above, base),
-    "mover": lambda base, above, _: base + raised(above, base),
-    "msub": lambda base, below, _: base + lowered(below, base),
-    "munder": lambda base, below, _: base + lowered(below, base),
-    "msubsup": lambda base, below, above: base + lowered(below, base) + raised(above, base),
-    "munderover": lambda base, below, above: base + lowered(below, base) + raised(above, base),
-    "mroot": lambda base, index, _: f"root({index}, {base})",
-}
-#: Signs with space around them.
-_SPACED = frozenset("=<>\u2264\u2265\u2260\u2248+\u2212\u00b1\u00d7\u2192\u2208")
-#: What stands before, between and behind the parts of an element.
-_ROWS = {
-    "msqrt": ("\u221a(", "", ")"), "mfenced": ("(", ", ", ")"), "mtr": ("", ", ", ""),
-    "mlabeledtr": ("", ", ", ""), "mtable": ("[", "; ", "]"), "mtext": (" ", "", " "),
-}  # fmt: skip
-
-
-def _row(tag: str, parts: list[str]) -> str:
-    before, between, behind = _ROWS.get(tag, ("", "", ""))
-    kept = filter(None, parts) if between else parts
-    words = before + between.join(kept) + behind
-    return f" {words} " if tag == "mo" and words in _SPACED else words
-
-
-def _group(words: str) -> str:
-    bare = words.strip()
-    return bare if _SIMPLE.fullmatch(bare) else f"({bare})"
+        element.tag, element.text = "mtext", words_of(node)
+        return element
+    for child in children(node):
+        if child.tag == "-text":
+            element.text = (element.text or "") + (child.text_content or "")
+        else:
+            element.append(_tree(child, depth + 1))
+    return element

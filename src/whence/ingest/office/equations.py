@@ -15,7 +15,7 @@ _INTEGRAL = "\u222b"
 _PROPERTIES = frozenset(
     ("rPr", "ctrlPr", "fPr", "radPr", "naryPr", "dPr", "sSupPr", "sSubPr", "sSubSupPr", "sPrePr",
      "funcPr", "limLowPr", "limUppPr", "mPr", "accPr", "barPr", "eqArrPr", "boxPr", "borderBoxPr",
-     "phantPr", "groupChrPr", "oMathParaPr", "argPr", "annotation", "annotation-xml")
+     "phantPr", "groupChrPr", "oMathParaPr", "argPr", "annotation", "annotation-xml", "mphantom")
 )  # fmt: skip
 #: Accents that stand above their letter, and the combining characters of others.
 _ACCENTS = {
@@ -186,5 +186,6 @@ _FORMS: Mapping[str, Callable[[Element], str]] = {
     "mover": _over,
     "msqrt": lambda node: _root(_joined(node)),
     "mroot": _mathml(lambda radicand, degree, *_: _root(radicand, degree)),
+    "mfenced": lambda node: f"({', '.join(linear(each).strip() for each in node)})",
     "mtable": lambda node: _rows([list(row) for row in node]),
 }
