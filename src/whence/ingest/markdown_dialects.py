@@ -2,7 +2,8 @@
 
 Read are admonitions and tabs of MkDocs (`!!! note`, `??? tip`, `=== "Tab"`), containers (`:::note`), and fences
 and directives of MyST (three backticks or colons and `{name}`). Their words come before what is in them, marked
-as `LEAD + words + LEAD`.
+as `LEAD + words + LEAD`. Tags of site generators that are the target of a link (`{% link a.md %}` of Jekyll,
+`{{< ref "a" >}}` of Hugo) would make the link text; their comments are left out.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ _CONTAINER = re.compile(r"([A-Za-z][\w-]*+)[ \t]*+(?:\[(.*)\]|\"(.*)\"|(.*))$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)|[ \t]*---[ \t]*$")
 #: A target of references.
 _TARGET = re.compile(r"\([^\s()]+\)=[ \t]*$")
+#: The target of a link, or of a reference, with a tag of a site generator.
+_TAGGED_LINK = re.compile(
+    r"(\]\(|^ {0,3}\[[^\]\n]+\]:[ \t]*+)[^\s(){]*+(?:\{%[^%\n]*+%\}|\{\{[^{}\n]*+\}\})[^\s()]*+"
+)
+_COMMENT = re.compile(r"\{%-?[ \t]*(end)?comment\b[^%\n]*+%\}")
 #: Directives of MyST with code, beside those of reStructuredText.
 _CODE = frozenset(["code-cell", "parsed-literal"])
 #: Other directives whose content is code, such as `pip-cli` and `code-tab`.
@@ -54,17 +60,18 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
     margins: list[int] = []
     fences: list[str] = []
     code: _Code | None = None
-    has_options = False
+    has_options = in_comment = False
     for number, each in enumerate(lines):
         bare = each.strip()
         if code is not None:
             yield code.line(_dedented(each, 4 * len(margins)))
             code = None if _closes(bare, code.mark) else code
             continue
-        indent = len(each) - len(each.lstrip(" "))
-        while margins and bare and indent < margins[-1] + 4:
+        shown, in_comment = _without_tags(each, in_comment=in_comment)
+        indent = len(shown) - len(shown.lstrip(" "))
+        while margins and shown.strip() and indent < margins[-1] + 4:
             margins.pop()
-        line = _dedented(each, 4 * len(margins))
+        line = _dedented(shown, 4 * len(margins))
         marked, fence = _INDENTED.match(line), _FENCE.match(line)
         has_options = has_options and bool(_OPTION.match(line))
         if marked and (marked[2] or marked[3]):
@@ -87,6 +94,23 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
             else:
                 fences.append(fence[2])
             yield f"{fence[1]}{written}" if written else ""
+
+
+def _without_tags(line: str, *, in_comment: bool) -> tuple[str, bool]:
+    """Return a line without tags in targets and without comments, and whether a comment is open at its end."""
+    if "{" not in line and not in_comment:
+        return line, False
+    kept, start = "", 0
+    for found in _COMMENT.finditer(line):
+        kept += "" if in_comment else line[start : found.start()]
+        in_comment, start = not found[1], found.end()
+    kept += "" if in_comment else line[start:]
+    return _TAGGED_LINK.sub(_plain_link, kept), in_comment
+
+
+def _plain_link(found: re.Match[str]) -> str:
+    is_in_code = found.string.count("`", 0, found.start()) % 2
+    return found[0] if is_in_code else f"{found[1]}#"
 
 
 class _Code:
