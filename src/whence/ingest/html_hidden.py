@@ -108,7 +108,7 @@ def remove_hidden(root: LexborNode, rules: Rules) -> Counter[str]:
 
 
 def mark_positions(root: LexborNode, rules: Rules) -> None:
-    """Give elements that a style raises or lowers an attribute, which `position_of` reads.
+    """Mark elements that a style raises or lowers with an attribute, which `position_of` reads.
 
     Cost: linear in the page, and in the selectors of its raised and lowered classes.
     """
