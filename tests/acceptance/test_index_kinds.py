@@ -266,12 +266,14 @@ def test_languages_that_the_encoder_does_not_serve_are_named(cli: Any, tmp_path:
         "Die Bücher sind nach 28 Tagen zurückzugeben, und das ist auch nicht zu verlängern."
     )
     (tmp_path / "chinese.md").write_text("\u56fe\u4e66\u53ef\u4ee5\u501f\u960528\u5929\u3002")
-    first = cli("index", str(tmp_path), "--collection", "languages", "--json")
-    again = cli("index", str(tmp_path), "--collection", "languages")
+    # The one for English, also where another one is installed.
+    place = ("index", tmp_path, "--collection", "languages", "--embedder", "all-MiniLM-L6-v2")
+    first = cli(*place, "--json")
+    again = cli(*place)
     (tmp_path / "german.md").write_text(
         "Das Buch ist nach 14 Tagen zurückzugeben, und das ist auch nicht zu verlängern."
     )
-    changed = cli("index", str(tmp_path), "--collection", "languages")
+    changed = cli(*place)
 
     assert first.json["not_served"] == {"de": 1, "zh": 1}
     assert "does not serve" not in again.err
