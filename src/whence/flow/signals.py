@@ -20,7 +20,8 @@ class StopSignals:
     """
 
     def __init__(self) -> None:
-        self._received = asyncio.Event()
+        self.received = asyncio.Event()
+        """Set by the first signal, for work that ends by itself."""
         self.interrupted = False
         """Whether SIGINT (Ctrl-C) was among the signals."""
 
@@ -43,16 +44,16 @@ class StopSignals:
 
     def _stop(self, number: int) -> None:
         self.interrupted |= number == signal.SIGINT
-        self._received.set()
+        self.received.set()
 
     def reset(self) -> None:
         """Forget the signal received; `run` waits for the next one."""
-        self._received.clear()
+        self.received.clear()
 
     async def run(self, work: Awaitable[None]) -> bool:
         """Await work, or cancel it on a signal; return whether the work was completed."""
         task = asyncio.ensure_future(work)
-        signal_task = asyncio.create_task(self._received.wait())
+        signal_task = asyncio.create_task(self.received.wait())
         try:
             await asyncio.wait({task, signal_task}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -32,19 +30,14 @@ def watch(context: typer.Context, asked: Watch) -> int:
     tell = print_json_line if as_json(context) else _print
 
     async def work(engine: Engine, _: Settings) -> None:
-        await engine.run(replace(asked, stop=stop_on_signals(), on_event=tell))
+        from whence.flow.signals import StopSignals
+
+        # The change in work is completed.
+        with StopSignals() as signals:
+            await engine.run(replace(asked, stop=signals.received, on_event=tell))
 
     run_with_engine(context, work)
     return 0
-
-
-def stop_on_signals() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set from now on."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop.set)
-    return stop
 
 
 def _print(event: WatchEvent) -> None:
