@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from whence.store.field_boosts import parse_boost_options
 if TYPE_CHECKING:
     from whence.operations.session import Session
 
+R = TypeVar("R")
 Progress = Callable[[int, int | None], None]
 """Takes the number of items done and their total; the total is None until they are counted."""
 
@@ -29,16 +30,8 @@ def _on_or_off(given: str) -> bool:
     return is_on("--token-vectors", given)
 
 
-class _Stores(Operation[IndexReport], frozen=True):
-    NAME: ClassVar[str] = "index"
-
-    def count(self, result: IndexReport) -> int:
-        """Return the number of documents that were stored."""
-        return result.documents.added + result.documents.updated
-
-
-class Index(_Stores, frozen=True):
-    """Index files and folders into a collection; unchanged documents are not stored again."""
+class ReadsFolders(Operation[R], frozen=True):
+    """What is read into a collection, and the rights of what is read."""
 
     paths: Annotated[
         Sequence[str | PathLike[str]],
@@ -61,6 +54,13 @@ class Index(_Stores, frozen=True):
     """File of rules that give files tags by their path; a file without a rule is refused."""
     dry_run: bool = False
     """Store nothing: list the files, and estimate time and disk."""
+
+
+class Index(ReadsFolders[IndexReport], frozen=True):
+    """Index files and folders into a collection; unchanged documents are not stored again."""
+
+    NAME: ClassVar[str] = "index"
+
     boosts: Annotated[
         Mapping[str, int] | None,
         Offered(option="--boost", metavar="FIELD=N", parse=parse_boost_options),
@@ -87,9 +87,15 @@ class Index(_Stores, frozen=True):
 
         return await index_paths(session, self)
 
+    def count(self, result: IndexReport) -> int:
+        """Return the number of documents that were stored."""
+        return _stored(result)
 
-class StoreFiles(_Stores, frozen=True):
+
+class StoreFiles(Operation[IndexReport], frozen=True):
     """Index the files of a folder that is not kept, for somebody who stores them."""
+
+    NAME: ClassVar[str] = "index"
 
     writer: Access | None
     """Rights of who stores them; null for the owner's. Documents that these do not see are neither stored nor
@@ -114,3 +120,11 @@ class StoreFiles(_Stores, frozen=True):
             for one in report.failures
         ]
         return report
+
+    def count(self, result: IndexReport) -> int:
+        """Return the number of documents that were stored."""
+        return _stored(result)
+
+
+def _stored(report: IndexReport) -> int:
+    return report.documents.added + report.documents.updated

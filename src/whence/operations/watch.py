@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -16,10 +15,9 @@ import msgspec
 
 from whence.ingest.selection import Selection
 from whence.ingest.sources import is_left_out
-from whence.operations.index import Index
-from whence.operations.operation import CLI, PYTHON, Offered, Operation
+from whence.operations.index import Index, ReadsFolders
+from whence.operations.operation import PYTHON, Offered
 from whence.operations.output_files import write_text
-from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput, Unavailable, WhenceError
 
 if TYPE_CHECKING:
@@ -69,31 +67,15 @@ class WatchState(msgspec.Struct, kw_only=True):
     is_running: bool = False
 
 
-class Watch(Operation[None], frozen=True):
+class Watch(ReadsFolders[None], frozen=True):
     """Keep a collection equal to folders until stopped; see `whence watch`."""
 
     NAME: ClassVar[str] = "watch"
     audited: ClassVar[bool] = False
 
-    paths: Annotated[
-        Sequence[str | PathLike[str]],
-        Offered(metavar="PATH...", on=frozenset({CLI, PYTHON})),
-    ]
-    """Files and folders."""
-    collection: str = "default"
-    """Name of the collection; created when missing."""
-    tags: DocumentTags = DocumentTags()
-    """Rights that readers need, in addition to each document's own."""
-    root: str | None = None
-    """Name for the folder, which documents of equal paths are told apart by; its own name by default."""
+    # Two fields of the base have sentences of their own.
     prune: bool = False
     """At the start, remove documents of these paths whose files went before; what goes later always is."""
-    exclude: Annotated[tuple[str, ...], Offered(metavar="GLOB")] = ()
-    """Files to leave out, in the syntax of `.gitignore`."""
-    encoding: Annotated[str, Offered(metavar="NAME")] = ""
-    """Encoding of text that declares none and is not UTF-8, e.g. `cp1255`; empty to detect it."""
-    rights: Annotated[str | PathLike[str] | None, Offered(metavar="FILE")] = None
-    """File of rules that give files tags by their path; a file without a rule is refused."""
     dry_run: bool = False
     """Store nothing: report what would be done."""
     polling: Annotated[bool | None, Offered(option="--polling/--no-polling")] = None
@@ -217,19 +199,8 @@ class _Watching:
     async def _index(self, only: Selection | None, *, prune: bool) -> IndexReport:
         from whence.operations.indexing import index_paths
 
-        asked = self._asked
-        index = Index(
-            asked.paths,
-            collection=asked.collection,
-            tags=asked.tags,
-            root=asked.root,
-            prune=prune,
-            exclude=asked.exclude,
-            encoding=asked.encoding,
-            rights=asked.rights,
-            dry_run=asked.dry_run,
-            wait=False,
-        )
+        given = {one: getattr(self._asked, one) for one in ReadsFolders.__struct_fields__}
+        index = Index(**{**given, "prune": prune}, wait=False)
         return await index_paths(self._session, index, only=only)
 
     def _tell(
