@@ -16,12 +16,13 @@ from xml.etree.ElementTree import Element
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import build_document, first_heading
+from whence.ingest.document_builder import first_heading
 from whence.ingest.line_breaks import add_run
 from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.html import write_fragment
-from whence.ingest.office.archive import OfficeArchive, Relation, counted
-from whence.ingest.office.drawings import read_chart, write_diagram
+from whence.ingest.office.archive import OfficeArchive, Relation
+from whence.ingest.office.document import nesting_refused, office_document
+from whence.ingest.office.drawings import write_chart, write_diagram
 from whence.ingest.office.lists import Item, PendingBlocks, nothing
 from whence.ingest.office.runs import BOLD_LEVEL, HIDDEN, STRUCK, is_title, without_marks
 from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
@@ -42,22 +43,12 @@ _SEPARATORS = frozenset(("separator", "continuationSeparator", "continuationNoti
 def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a document; its title is its first one, else that of its properties, else the first heading."""
     archive = OfficeArchive(data, "Word document")
-    try:
+    with nesting_refused():
         reader = _WordReader(archive)
         reader.read()
-    except RecursionError as error:
-        raise BadInput("has elements that are nested too deeply") from error
-    text = reader.text
     title, date = archive.properties()
-    return build_document(
-        file,
-        text.text,
-        text.blocks,
-        title=reader.title or title or first_heading(text.blocks),
-        places=text.places,
-        date=date,
-        left_out=counted(archive, reader.counts),
-    )
+    title = reader.title or title or first_heading(reader.text.blocks)
+    return office_document(file, archive, reader.text, reader.counts, title=title, date=date)
 
 
 class _WordReader:
@@ -285,12 +276,7 @@ class _WordReader:
         if beside.kind == "diagram":
             write_diagram(self.text, root)
             return
-        chart = read_chart(root)
-        if chart.rows:
-            self.text.add_table(chart.rows, caption=chart.title)
-        else:
-            self.text.add_paragraph(chart.title)
-            self.counts["charts"] += 1
+        self.counts["charts"] += not write_chart(self.text, root)
 
     def _write_chunk(self, element: Element) -> None:
         """Write a text of another format that the document embeds, if it is HTML."""
@@ -301,7 +287,7 @@ class _WordReader:
             self.counts["objects"] += 1
             return
         with suppress(BadInput):
-            write_fragment(self.text, decode_text(self._archive.read(relation.target))[0])
+            write_fragment(self.text, decode_text(self._archive.read(relation.target)).text)
 
     def _write_table(self, table: Element, caption: str) -> None:
         rows = list(_rows(table))

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.document_builder import build_document, first_heading
+from whence.ingest.document_builder import first_heading
 from whence.ingest.document_dates import iso_date
 from whence.ingest.loaders.base import Loader
-from whence.ingest.office.archive import OfficeArchive, counted, telling_title
+from whence.ingest.office.archive import OfficeArchive, telling_title
+from whence.ingest.office.document import nesting_refused, office_document
 from whence.ingest.office.odf_styles import DRAW, OFFICE, PRESENTATION, TEXT, OdfStyles
 from whence.ingest.office.odf_text import OdfText
 from whence.ingest.sources import SourceFile
@@ -38,21 +39,11 @@ def load_opendocument(file: SourceFile, data: bytes) -> ParsedDocument:
     content = archive.xml("content.xml")
     named = archive.optional_xml("styles.xml") if "styles.xml" in archive else None
     reader = OdfText(archive, OdfStyles([content] if named is None else [content, named]))
-    try:
+    with nesting_refused():
         _write(reader, content)
-    except RecursionError as error:
-        raise BadInput("has elements that are nested too deeply") from error
     title, date = _properties(archive)
-    text = reader.text
-    return build_document(
-        file,
-        text.text,
-        text.blocks,
-        title=reader.title or title or reader.first_title,
-        places=text.places,
-        date=date,
-        left_out=counted(archive, reader.counts),
-    )
+    title = reader.title or title or reader.first_title
+    return office_document(file, archive, reader.text, reader.counts, title=title, date=date)
 
 
 def _write(reader: OdfText, content: Element) -> None:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.document_builder import build_document
 from whence.ingest.line_breaks import add_run
 from whence.ingest.loaders.base import Loader
-from whence.ingest.office.archive import OfficeArchive, Relation, counted
+from whence.ingest.office.archive import OfficeArchive, Relation
+from whence.ingest.office.document import nesting_refused, office_document
 from whence.ingest.office.drawings import (
     CHART,
     DIAGRAM,
@@ -23,8 +23,8 @@ from whence.ingest.office.drawings import (
     RELATION_ID,
     description,
     is_decorative,
-    read_chart,
     without_branches,
+    write_chart,
     write_diagram,
 )
 from whence.ingest.office.equations import linear
@@ -35,7 +35,6 @@ from whence.ingest.office.tables import Cell, cell_text, grid, header_rows
 from whence.ingest.office.word_styles import whole_number
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import BREAK, TextBuilder
-from whence.schema.errors import BadInput
 
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _A = DRAWING
@@ -60,22 +59,12 @@ _AUTOMATIC = {
 def load_presentation(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a presentation; its title is that of its title slide, else of its properties, else of a slide."""
     archive = OfficeArchive(data, "PowerPoint presentation")
-    try:
+    with nesting_refused():
         reader = _SlideReader(archive)
         reader.read()
-    except RecursionError as error:
-        raise BadInput("has elements that are nested too deeply") from error
-    text = reader.text
     title, date = archive.properties()
-    return build_document(
-        file,
-        text.text,
-        text.blocks,
-        title=reader.title or title or reader.first_title,
-        places=text.places,
-        date=date,
-        left_out=counted(archive, reader.counts),
-    )
+    title = reader.title or title or reader.first_title
+    return office_document(file, archive, reader.text, reader.counts, title=title, date=date)
 
 
 class _Shape(NamedTuple):
@@ -264,12 +253,7 @@ class _SlideReader:
     def _write_chart(self, root: Element | None) -> None:
         if root is None:
             return
-        chart = read_chart(root)
-        if chart.rows:
-            self.text.add_table(chart.rows, caption=chart.title)
-        else:
-            self.text.add_paragraph(chart.title)
-            self.counts["charts"] += 1
+        self.counts["charts"] += not write_chart(self.text, root)
 
     def _write_table(self, table: Element) -> None:
         rows = [

@@ -6,7 +6,6 @@ import io
 import posixpath
 import re
 import zipfile
-from collections import Counter
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
@@ -22,7 +21,6 @@ from whence.schema.errors import BadInput, error_text
 MAX_UNPACKED_BYTES = 128 * 2**20
 #: Errors of damaged archives and of damaged XML.
 _DAMAGED = (*DAMAGED_ZIP, ET.ParseError, ExpatError, LookupError)
-_OOXML = "http://schemas.openxmlformats.org/"
 #: Namespaces of the strict form of the standard, and those of the form that is usual.
 _STRICT = {
     b"http://purl.oclc.org/ooxml/officeDocument/relationships": (
@@ -237,8 +235,3 @@ def telling_title(title: str) -> str:
     line = " ".join(title.split())
     says_nothing = _NO_TITLE.fullmatch(line) or not any(map(str.isalpha, line))
     return "" if says_nothing else line
-
-
-def counted(archive: OfficeArchive, counts: Counter[str]) -> dict[str, int]:
-    """Return the counts of what was left out, with the parts that could not be read."""
-    return {**counts, "parts": counts["parts"] + len(archive.damaged)}

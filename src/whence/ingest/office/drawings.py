@@ -47,7 +47,7 @@ def is_decorative(node: Element) -> bool:
     )
 
 
-def read_chart(root: Element) -> Chart:
+def _read_chart(root: Element) -> Chart:
     """Return the table of a chart: a row for each category, a column for each series."""
     title = _words(root.find(f"{CHART}chart/{CHART}title"))
     series = list(root.iter(f"{CHART}ser"))
@@ -98,6 +98,16 @@ def _number(words: str, is_share: bool) -> str:
     except ValueError:
         return words
     return f"{number * 100:.12g}%" if is_share else f"{number:.12g}"
+
+
+def write_chart(text: TextBuilder, root: Element) -> bool:
+    """Write the table behind a chart with its title; without values the title alone, and return False."""
+    chart = _read_chart(root)
+    if chart.rows:
+        text.add_table(chart.rows, caption=chart.title)
+    else:
+        text.add_paragraph(chart.title)
+    return bool(chart.rows)
 
 
 def write_diagram(text: TextBuilder, root: Element) -> None:
