@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from whence.broker.connect import in_process
+from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
 from whence.operations.watch import WatchState, watch_states
 from whence.schema.errors import BadInput
-from whence.surfaces.cli.options import ReaderAccess
+from whence.surfaces.cli.options import ChosenBy, ReaderAccess
 from whence.surfaces.cli.output import (
     console,
     counted,
@@ -215,9 +217,7 @@ def _print_fleet(fleet: FlowStatus | None) -> None:
 def collections(
     context: typer.Context,
     *,
-    remove: Annotated[
-        str | None, typer.Option("--remove", metavar="NAME", help="Remove this collection.")
-    ] = None,
+    remove: Annotated[RemoveCollection | None, ChosenBy("--remove")] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove without asking.", show_default=False)
     ] = False,
@@ -239,9 +239,8 @@ def collections(
     return 0
 
 
-def _remove(context: typer.Context, name: str, *, agreed: bool) -> int:
-    from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
-
+def _remove(context: typer.Context, asked: RemoveCollection, *, agreed: bool) -> int:
+    name = asked.name
     reads = f"collection {name!r}"
     if not agreed:
         found = run_operation(context, PreviewCollectionRemoval(name), reads=reads)
@@ -254,7 +253,7 @@ def _remove(context: typer.Context, name: str, *, agreed: bool) -> int:
         if not typer.confirm("Remove it?", err=True):
             return 1
     with progress("erasing") as moved:
-        done = run_operation(context, RemoveCollection(name, moved), reads=reads)
+        done = run_operation(context, replace(asked, progress=moved), reads=reads)
     if as_json(context):
         print_json(done)
     else:
