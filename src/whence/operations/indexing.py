@@ -35,7 +35,7 @@ from whence.operations.results import (
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft, IngestRequest
 from whence.store.source_states import FileState, SourceFileState
-from whence.text.languages import language_code, language_sample
+from whence.text.languages import language_code, language_of_document
 
 if TYPE_CHECKING:
     from whence.ingest.catalogue import Catalogue, SourcePlace
@@ -602,7 +602,7 @@ class _IndexRun:
 
     def _note_language(self, draft: DocumentDraft) -> None:
         if self.served:
-            code = language_code(language_sample(one.content for one in draft.chunks))
+            code = language_code(language_of_document(one.content for one in draft.chunks))
             if code not in self.served:
                 self.report.not_served[code] = self.report.not_served.get(code, 0) + 1
 
