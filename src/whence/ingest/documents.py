@@ -129,6 +129,11 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
     def display_path(self) -> str:
         return self.part or (self.record.display_path if self.record else self.file.display_path)
 
+    @property
+    def line(self) -> int:
+        """Line of its record; 0 for a whole file."""
+        return self.record.line_number if self.record else 0
+
 
 def count_documents(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> int:
     """Estimate how many results `load_documents` yields for some paths; blank lines of records count as well.
@@ -464,7 +469,9 @@ class _LoadRun:
             if was_sent:
                 self._discard()
             reason = f"the id {document_id!r} is in {self._loaded[document_id]} already"
-            failure = LoadFailure(path=item.display_path, reason=reason, document_id=document_id)
+            failure = LoadFailure(
+                path=item.display_path, reason=reason, document_id=document_id, line=item.line
+            )
             return _in_file(failure, item.source)
         is_known = self._is_known(item, stored)
         if not is_known and not item.loader.is_installed:
@@ -479,12 +486,13 @@ class _LoadRun:
             # Without its model no document can be cut into chunks.
             raise
         except Exception as error:  # noqa: BLE001 - the failure of this document alone
-            return _failure(item.display_path, item.source, error, document_id)
+            failure = _failure(item.display_path, item.source, error, document_id)
+            return replace(failure, line=item.line)
         result: LoadResult
         if parsed is None:
             result = Unchanged(document_id=document_id, kind=kind, source=item.source)
         elif draft is None:
-            empty = Skipped(path=item.display_path, reason="contains no text")
+            empty = Skipped(path=item.display_path, reason="contains no text", line=item.line)
             return _in_file(empty, item.source)
         else:
             result = LoadedDocument(

@@ -61,6 +61,8 @@ class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Path of its file relative to the root; that of a folder ends with `/`, or is empty for the root."""
     tags: DocumentTags | None = DocumentTags()
     """Rights that the run gives its file; None when it has none, and nobody but the owner may know of it."""
+    line: int = 0
+    """Line of the record in its file; 0 for a whole file."""
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +77,8 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
     """Path of the file relative to the root."""
     tags: DocumentTags | None = DocumentTags()
+    """As of `LoadFailure`."""
+    line: int = 0
     """As of `LoadFailure`."""
     size: int = -1
     """Bytes of the file when nothing of it is missing, which is 0; else -1."""

@@ -525,20 +525,22 @@ class _IndexRun:
         if isinstance(item, Skipped):
             source = msgspec.structs.replace(source, size=item.size)
         key = item.root, item.file
+        # Of the state of a file nobody could tell which record it is about.
+        reason = f"line {item.line}: {item.reason}" if item.line else item.reason
         self._unread[item.path] = item.reason
         if isinstance(item, LoadFailure):
             self._fail(item.path, item.reason)
             self._protected[key] = item.file or item.path, True
             if item.document_id is not None:
                 self.ids.setdefault(item.document_id, item.root)
-            self._set_state(source, "failed", item.reason)
+            self._set_state(source, "failed", reason)
             return
         self.report.documents.skipped += 1
         reasons = self.report.skipped
         reasons[item.reason] = reasons.get(item.reason, 0) + 1
         if item.document_id is not None:
             self._protected.setdefault(key, (item.file, False))
-        self._set_state(source, "skipped", item.reason, is_wanted=item.is_wanted)
+        self._set_state(source, "skipped", reason, is_wanted=item.is_wanted)
 
     def _set_state(
         self,

@@ -213,6 +213,8 @@ class ListedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """When its file was changed, in nanoseconds since 1970."""
     file_digest: str = ""
     """Digest of the bytes of its file; empty when unknown."""
+    line: int | None = None
+    """Line of its file, of a document that is one line, such as a record; None for others."""
 
     @property
     def key(self) -> str:
