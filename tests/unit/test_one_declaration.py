@@ -49,6 +49,7 @@ EXCEPTIONS = {
         "boosts", "bundles", "dry_run", "max_depth", "max_nodes", "prioritize", "seed_only",
         "set_name", "token_vectors", "top_k",
     ),
+    "what goes to the process that reads documents": ("passwords",),
     "settings of the writer, which a question may state, too": (
         "answer_instructions", "answer_language", "day", "writer_max_tokens", "writer_temperature",
     ),

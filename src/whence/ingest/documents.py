@@ -31,6 +31,7 @@ from whence.ingest.load_results import (
 )
 from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
+from whence.ingest.passwords import Passwords
 from whence.ingest.reader import DocumentReader, ReaderStopped
 from whence.ingest.reading_process import failure_reason, read_document
 from whence.ingest.selection import Selection
@@ -164,6 +165,7 @@ def load_documents(
     exclude: Sequence[str] = (),
     rights: FolderRights | None = None,
     only: Selection | None = None,
+    passwords: Passwords | None = None,
 ) -> Iterator[LoadResult]:
     """Load all files below some paths; a file that cannot be read does not affect the others.
 
@@ -184,6 +186,7 @@ def load_documents(
         exclude: Patterns of files to leave out.
         rights: Further tags of files by their path; files without a rule fail.
         only: What is looked at of folders; None for all.
+        passwords: Of encrypted files; the file that they are from is no document.
 
     Raises:
         BadInput: A path does not exist, is inside another, or two files would have one id.
@@ -194,6 +197,7 @@ def load_documents(
     run = _LoadRun(chunker, tags, max_bytes, known, reader)
     run.catalogue = catalogue or Catalogue()
     run.exclude, run.rights, run.only = exclude, rights, only
+    run.passwords = passwords or run.passwords
     run.encoding = check_encoding(encoding) if encoding else ""
     return run.run(roots)
 
@@ -246,6 +250,7 @@ class _LoadRun:
         self.only: Selection | None = None
         self.rights: FolderRights | None = None
         self.encoding = ""
+        self.passwords = Passwords()
         #: File of each document id that was loaded.
         self._loaded: dict[str, str] = {}
         self._settings_hash = hashlib.sha256()
@@ -286,6 +291,11 @@ class _LoadRun:
         for found in _files(roots, self.catalogue, self.exclude, self.only):
             if not isinstance(found, SourceFile):
                 yield self._with_rights(found)
+                continue
+            if self.passwords.is_their_file(found.path):
+                reason = "the file of passwords"
+                secret = Skipped(path=found.display_path, reason=reason, is_wanted=False)
+                yield self._with_rights(replace(secret, root=found.root, file=found.document_id))
                 continue
             file = replace(found, encoding=self.encoding) if self.encoding else found
             loader = loader_for(file)
@@ -448,7 +458,7 @@ class _LoadRun:
             return False
         if not source.loader.is_installed:
             return False
-        self._reader.submit(source.file, source.data)
+        self._reader.submit(source.file, source.data, self.passwords)
         return True
 
     def _is_known(self, source: _Source, stored: Mapping[str, str]) -> bool:
@@ -530,7 +540,9 @@ class _LoadRun:
             return source.loader.parse_record(source.record)
         if was_sent and self._reader is not None:
             return self._reader.result()
-        return read_document(source.file, source.data)
+        # What takes long to decrypt goes to the process with limits.
+        passwords = () if self._reader else tuple(self.passwords)
+        return read_document(source.file, source.data, passwords)
 
 
 def _is_utf8(data: bytes) -> bool:

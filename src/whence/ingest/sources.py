@@ -231,7 +231,7 @@ class _Walk:
             except OSError as error:
                 reason = f"cannot be read: {error.strerror}"
                 return self._skipped(path, written, reason, may_be_stored=True)
-        if not _is_utf8(written):
+        if not is_utf8(written):
             reason = "its path is not UTF-8: give the file or its folder another name"
             return LoadFailure(
                 path=display_path(path),
@@ -258,7 +258,8 @@ class _Walk:
         )
 
 
-def _is_utf8(name: str) -> bool:
+def is_utf8(name: str) -> bool:
+    """Return whether the name of a file is UTF-8 on disk."""
     try:
         return name.isascii() or bool(name.encode())
     except UnicodeEncodeError:

@@ -52,6 +52,8 @@ class ReadsFolders(Operation[R], frozen=True):
     """Encoding of text that declares none and is not UTF-8, e.g. `cp1255`; empty to detect it."""
     rights: Annotated[str | PathLike[str] | None, Offered(metavar="FILE")] = None
     """File of rules that give files tags by their path; a file without a rule is refused."""
+    passwords: Annotated[str | PathLike[str] | None, Offered(metavar="FILE", local=True)] = None
+    """File of passwords, one a line, for encrypted PDF and Office files; they are never stored."""
     dry_run: bool = False
     """Store nothing: list the files, and estimate time and disk."""
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from whence.ingest.chunking import Chunker
     from whence.ingest.documents import KnownSources
     from whence.ingest.folder_rights import FolderRights
+    from whence.ingest.passwords import Passwords
     from whence.ingest.reader import DocumentReader
     from whence.ingest.selection import Selection
     from whence.models.protocols import Embedder
@@ -138,19 +139,22 @@ class _Loading(NamedTuple):
     embedder: Any
     chunker: Chunker
     rights: FolderRights | None
+    passwords: Passwords | None
 
     @classmethod
     async def prepare(cls, session: Session, asked: Index) -> _Loading:
         from whence.ingest.chunking import Chunker
         from whence.ingest.folder_rights import read_folder_rights
+        from whence.ingest.passwords import read_passwords
         from whence.operations.pending_vectors import collection_embedder
 
         rights = None if asked.rights is None else read_folder_rights(asked.rights)
+        passwords = None if asked.passwords is None else read_passwords(asked.passwords)
         embedder = await collection_embedder(session, asked.collection)
         if hasattr(embedder, "prepare"):
             await embedder.prepare()
         chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
-        return cls(asked, embedder, chunker, rights)
+        return cls(asked, embedder, chunker, rights, passwords)
 
     async def with_chosen_encoder(
         self, session: Session, run: _IndexRun, paths: Sequence[Path]
@@ -197,6 +201,7 @@ class _Loading(NamedTuple):
             rights=self.rights,
             encoding=self.asked.encoding,
             only=only,
+            passwords=self.passwords,
         )
 
     async def estimate(self, chunks: int, characters: int, store: Store | None) -> Estimate:
@@ -459,7 +464,7 @@ class _IndexRun:
     def note_named(self, paths: Iterable[Path]) -> None:
         """Report the files that were named by themselves and not read."""
         unread = {path for path, why in self._unread.items() if why}
-        self.report.not_read = [str(path) for path in paths if display_path(path) in unread]
+        self.report.not_read = [one for one in map(display_path, paths) if one in unread]
 
     def protector(self, root: str, path: str, document_id: str = "") -> tuple[str, bool] | None:
         """Return the file or folder that may hold a document of a file, and whether it failed."""

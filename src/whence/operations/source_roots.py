@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from whence.ingest.catalogue import Catalogue, SourcePlace, check_root_name, normal
-from whence.ingest.sources import display_path, file_digest
+from whence.ingest.sources import display_path, file_digest, is_utf8
 from whence.operations.operation import Operation
+from whence.schema.errors import BadInput
 from whence.store.source_states import SourceRoot, numbered
 
 if TYPE_CHECKING:
@@ -111,6 +112,11 @@ def _place(path: Path, name: str | None, known: Mapping[str, str]) -> SourcePlac
         is_moved = root == name and root in known and known[root] and not Path(known[root]).exists()
         # The name of uploads is theirs, also before the first one.
         root = root if is_moved else numbered(root, {UPLOADS, *known})
+    if not is_utf8(os.fspath(base)):
+        raise BadInput(
+            f"the path of the folder {display_path(base)} is not UTF-8",
+            hint="give it another name, then run the command again",
+        )
     inner = whole.relative_to(base).as_posix()
     prefix = "" if inner == "." else f"{inner}/" if is_folder else inner
     return SourcePlace(os.fspath(path), os.fspath(base), root, prefix)
