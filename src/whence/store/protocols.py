@@ -801,6 +801,19 @@ class SupportsRetention(Protocol):
 class Store(ChunkStore, TraceStore, SourceStore, Protocol):
     """Everything that the engine uses, in one store."""
 
+    async def rename_collection(self, former: str, name: str) -> int:
+        """Rename a collection in one transaction; return how many traces were rewritten.
+
+        Its documents, vectors, passages that wait, links, versions, rights and states of files stay; ids of
+        chunks, roots and traces go by the new name, also a trace that is recorded later. A name whose
+        collection was removed can be taken. What was renamed so before is left as it is. Cost: linear in its
+        chunks and in its traces.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: Another collection has the name, or no collection can have it.
+        """
+
     async def erase_document(
         self, collection: str, document_id: str
     ) -> tuple[DocumentParts, DocumentParts]:
