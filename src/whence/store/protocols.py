@@ -595,8 +595,8 @@ class ChunkStore(Protocol):
         """Return words of visible chunks in lower case that may be what a misspelt word means.
 
         Among them are all that `spelling.nearest_word` accepts; the values are numbers of visible chunks. A
-        hidden chunk neither adds a word nor changes a number. Cost: linear in the words of the visible chunks
-        that begin with its first letter.
+        hidden chunk neither adds a word nor changes a number. Cost: linear in the words whose letters
+        differ in at most two from its own.
         """
 
     async def find_symbols(

@@ -7,6 +7,7 @@ locked. Snapshots of code have no vocabulary.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -45,13 +46,14 @@ _SUBTRACT = """
 _DELETE_UNUSED = """
     DELETE FROM word x USING unnest($2::int[], $3::text[]) w(class_id, word)
     WHERE x.collection_id = $1 AND x.class_id = w.class_id AND x.word = w.word AND x.chunks <= 0"""
-# Words with one of the beginnings, of about the length, and with at most two other letters.
+# Words with one of the sets of letters and one of the beginnings, of about the length. `OFFSET 0` makes the
+# server look up each set by the index; else it may read all words of the classes.
 _SIMILAR = versioned(
     """
-    SELECT w.word, sum(w.chunks)::int AS chunks FROM unnest($3::text[]) AS start
-    JOIN word w ON w.collection_id = $1 AND w.class_id = ANY($2::int[])
-        AND w.word >= start AND w.word < start || chr(1114111)
-    WHERE bit_count((w.letters # $4)::bit(32)) <= 2 AND char_length(w.word) BETWEEN $5 AND $6
+    SELECT w.word, sum(w.chunks)::int AS chunks FROM unnest($3::int[]) near(letters)
+    CROSS JOIN LATERAL (
+        SELECT * FROM word w WHERE w.collection_id = $1 AND w.letters = near.letters OFFSET 0) w
+    WHERE w.class_id = ANY($2::int[]) AND w.word ^@ ANY($4::text[]) AND char_length(w.word) BETWEEN $5 AND $6
     GROUP BY w.word""",
     7,
 )
@@ -123,6 +125,13 @@ def letter_masks(words: Sequence[str]) -> list[int]:
     return masks
 
 
+def _near_masks(word: str) -> list[int]:
+    """Return the sets of letters that differ in at most two from that of a word, all with its first letter."""
+    first, own = letter_masks([word[:1], word])
+    flips = [0, *(1 << bit for bit in range(31) if 1 << bit != first)]
+    return [own, *(own ^ one ^ other for one, other in itertools.combinations(flips, 2))]
+
+
 async def _subtract(connection: Connection, collection_id: int, counts: _Counts) -> None:
     if not counts:
         return
@@ -161,6 +170,6 @@ async def similar_words(
     starts = sorted({folded[:1], folded[1::-1]}) if folded[:1] != folded[1:2] else [folded[:1]]
     most = max_edits(folded) + 1
     lengths = (len(folded) - most, len(folded) + most)
-    values = (view.version.id, view.classes, starts, *letter_masks([folded]), *lengths)
+    values = (view.version.id, view.classes, _near_masks(folded), starts, *lengths)
     rows = await fetch_versioned(connection, _SIMILAR, view.version, *values)
     return {row["word"]: row["chunks"] for row in rows if row["word"] is not None}
