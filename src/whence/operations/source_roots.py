@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from whence.ingest.catalogue import Catalogue, SourcePlace, check_root_name, normal
-from whence.ingest.sources import display_path, file_digest
+from whence.ingest.sources import display_path, file_digest, time_of_change
 from whence.operations.operation import Operation
 from whence.store.source_states import SourceRoot, numbered
 
@@ -134,7 +134,7 @@ def is_changed(roots: Iterable[SourceRoot], document: ListedDocument) -> bool | 
         return None
     try:
         found = path.stat()
-        if (found.st_size, found.st_mtime_ns) == (document.size, document.modified):
+        if (found.st_size, time_of_change(found)) == (document.size, document.modified):
             return False
         if found.st_size != document.size or found.st_size > _MAX_COMPARED_BYTES:
             return True
