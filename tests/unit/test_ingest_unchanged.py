@@ -38,7 +38,7 @@ class _Runs:
             {"root": str(self.folder)}, self.files.values(), {str(self.folder): place}
         )
         known = KnownSources(
-            lookup=lambda _: lambda: self.stored, tokenizer=tokenizer, reread=reread
+            lookup=lambda _: lambda: self.stored, tokenizer=tokenizer, reads_all=reread
         )
         return dict(self._states(catalogue, known))
 

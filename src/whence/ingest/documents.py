@@ -113,7 +113,7 @@ class KnownSources(msgspec.Struct, frozen=True, kw_only=True):
     result; ids without a digest are absent from it. The next sources are read meanwhile."""
     tokenizer: str = ""
     """Name of the model whose tokens the chunker counts."""
-    reread: bool = False
+    reads_all: bool = False
     """Whether files are read whose size and time of change are those of the last run."""
 
 
@@ -358,7 +358,7 @@ class _LoadRun:
     def _last_digest(self, source: ReadSource) -> str:
         """Return the digest of a file that is certainly as the last run read it; else nothing."""
         known = self.catalogue.files.get((source.root, source.file))
-        if known is None or self._known is None or self._known.reread or not source.modified:
+        if known is None or self._known is None or self._known.reads_all or not source.modified:
             return ""
         size, modified, digest = known[1]
         return digest if (size, modified) == (source.size, source.modified) else ""

@@ -319,7 +319,7 @@ async def _known_sources(session: Session, asked: Index, embedder: Embedder) -> 
         return asyncio.run_coroutine_threadsafe(digests, loop).result
 
     tokenizer = f"{model.name} {model.revision}"
-    return KnownSources(lookup=find, tokenizer=tokenizer, reread=asked.reread)
+    return KnownSources(lookup=find, tokenizer=tokenizer, reads_all=asked.reread)
 
 
 def _above(document_id: str) -> Iterator[str]:
