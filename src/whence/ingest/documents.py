@@ -20,6 +20,7 @@ from whence.ingest.chunking import Chunker
 from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
 from whence.ingest.decoding import check_encoding, read_bytes
 from whence.ingest.document_builder import MAX_TEXT
+from whence.ingest.document_dates import iso_date
 from whence.ingest.field_validation import merge_tags, validate_id
 from whence.ingest.folder_rights import FolderRights
 from whence.ingest.load_results import (
@@ -34,6 +35,7 @@ from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
 from whence.ingest.reader import DocumentReader, ReaderStopped
 from whence.ingest.reading_process import failure_reason, read_document
+from whence.ingest.remote_sources import SourceEntry
 from whence.ingest.selection import Selection
 from whence.ingest.sources import (
     Found,
@@ -428,6 +430,9 @@ class _LoadRun:
             digest.update(_with_length(self.encoding.encode()))
         if not loader.is_binary:
             digest.update(_DECODING)
+        entry = self.catalogue.entries.get((source.root, source.file))
+        if entry is not None:
+            digest.update(_with_length(repr((sorted(entry.metadata.items()), entry.url)).encode()))
         # The bytes stand apart: with the same ones only the way of reading has changed.
         return f"{digest.hexdigest()}-{of_bytes}"
 
@@ -543,6 +548,9 @@ class _LoadRun:
             parsed = replace(parsed, document_id=item.document_id + rest)
         if item.part:
             parsed = replace(parsed, source_file=source.file)
+        entry = self.catalogue.entries.get((source.root, source.file))
+        if entry is not None:
+            parsed = _described(parsed, entry)
         tags = merge_tags(parsed.tags, source.tags)
         return _draft(parsed, self._chunker, tags, item.digest, source.root)
 
@@ -558,6 +566,16 @@ class _LoadRun:
         if was_sent and self._reader is not None:
             return self._reader.result()
         return read_document(source.file, source.data)
+
+
+def _described(parsed: ParsedDocument, entry: SourceEntry) -> ParsedDocument:
+    """Return a document with what its source says of its file; its own words have precedence."""
+    return replace(
+        parsed,
+        metadata=entry.metadata | parsed.metadata,
+        date=parsed.date or iso_date(entry.metadata.get("date", "")),
+        source_url=parsed.source_url or entry.url,
+    )
 
 
 def _failure(

@@ -37,7 +37,7 @@ class ReadsFolders(Operation[R], frozen=True):
         Sequence[str | PathLike[str]],
         Offered(metavar="PATH...", on=frozenset({CLI, PYTHON})),
     ]
-    """Files and folders."""
+    """Files, folders, and addresses of sources such as `git+file:///srv/handbook@main`."""
     collection: str = "default"
     """Name of the collection; created when missing."""
     tags: DocumentTags = DocumentTags()

@@ -93,13 +93,15 @@ async def index_paths(
         only: What is looked at of folders, and what may be gone; None for all.
     """
     from whence.ingest.documents import count_documents
+    from whence.operations.mirrors import mirrored
     from whence.operations.source_roots import open_catalogue, own_store
     from whence.store.field_boosts import parse_field_boosts
     from whence.store.validation import check_name
 
     check_name(asked.collection)
     weights = None if asked.boosts is None else parse_field_boosts(asked.boosts)
-    wanted = [Path(path) for path in asked.paths]
+    mirrors = await mirrored(session, asked.paths)
+    wanted = [one.path for one in mirrors]
     loading = await _Loading.prepare(session, asked)
     catalogue = None
     if all(path.exists() for path in wanted):
@@ -120,6 +122,7 @@ async def index_paths(
         run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
     with session.readers.reader() as reader:
         report = await run.run(loading.documents(wanted, catalogue, known, reader, only))
+    run.note_unfetched([failure for one in mirrors for failure in one.failures])
     run.note_named([path for path in wanted if not path.is_dir()])
     if asked.dry_run:
         report.estimate = await loading.estimate(run.chunks, run.characters, store)
@@ -455,6 +458,11 @@ class _IndexRun:
     def is_inside_unread(self, document_id: str) -> bool:
         """Return whether a document is inside one that was not parsed, as an attachment is."""
         return not self._unread_wholes.isdisjoint(_above(document_id))
+
+    def note_unfetched(self, failures: Iterable[PathFailure]) -> None:
+        """Report the files of sources that could not be fetched."""
+        for one in failures:
+            self._fail(one.path, one.reason)
 
     def note_named(self, paths: Iterable[Path]) -> None:
         """Report the files that were named by themselves and not read."""
