@@ -570,11 +570,12 @@ class _LoadRun:
 
 def _described(parsed: ParsedDocument, entry: SourceEntry) -> ParsedDocument:
     """Return a document with what its source says of its file; its own words have precedence."""
+    states_url = parsed.source_url not in ("", parsed.source_file)
     return replace(
         parsed,
         metadata=entry.metadata | parsed.metadata,
         date=parsed.date or iso_date(entry.metadata.get("date", "")),
-        source_url=parsed.source_url or entry.url,
+        source_url=parsed.source_url if states_url else entry.url or parsed.source_url,
     )
 
 

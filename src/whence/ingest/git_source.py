@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from whence.ingest.remote_sources import Listing, SourceEntry
+from whence.ingest.remote_sources import Listing, SourceEntry, shown_address
 from whence.schema.errors import BadInput, Unavailable
 
 _SCHEMES = ("file", "http", "https", "ssh")
@@ -49,7 +50,7 @@ class GitSource:
         options = parse_qs(parts.fragment)
         if parts.scheme not in ("", *_SCHEMES) or not path or set(options) - {"subdirectory"}:
             raise BadInput(
-                f"{address} is not the address of a repository",
+                f"{shown_address(address)} is not the address of a repository",
                 hint="for example git+file:///srv/handbook@main#subdirectory=docs",
             )
         self._ref = unquote(ref) or "HEAD"
@@ -113,7 +114,7 @@ class GitSource:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         begun = self._folder.with_suffix(".new")
         command = ("clone", "--mirror", "--quiet", "--", self._url, str(begun))
-        _run(("rm", "-rf", "--", str(begun)), "the clone", _COMMAND_S)
+        shutil.rmtree(begun, ignore_errors=True)
         _run((*_GIT, *command), self._url, _CLONE_S)
         begun.rename(self._folder)
 
@@ -154,7 +155,8 @@ class GitSource:
         return _run((*_GIT, "-C", str(self._folder), *arguments), self._url, seconds)
 
 
-def _run(command: tuple[str, ...], what: str, seconds: float) -> bytes:
+def _run(command: tuple[str, ...], url: str, seconds: float) -> bytes:
+    what = shown_address(url)
     try:
         done = subprocess.run(
             command,
@@ -173,7 +175,7 @@ def _run(command: tuple[str, ...], what: str, seconds: float) -> bytes:
         raise Unavailable(f"{what}: git took more than {seconds:g} s") from error
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise BadInput(f"{what} cannot be read: git says {lines[-1]!r}")
+        raise BadInput(f"{what} cannot be read: git says {lines[-1].replace(url, what)!r}")
     return done.stdout
 
 

@@ -22,6 +22,9 @@ GROUP = "whence.sources"
 #: Beginning of an address, as the names of schemes of URLs (RFC 3986), with the plug-in before a `+`.
 _ADDRESS = re.compile(r"([a-z][a-z0-9.-]*)(?:\+[a-z0-9.+-]+)?:")
 
+#: User and password of a URL.
+_USER = re.compile(r"//[^/@]*@")
+
 
 class SourceEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a source."""
@@ -74,6 +77,15 @@ def is_address(path: str | os.PathLike[str]) -> bool:
     return _ADDRESS.match(text) is not None and not os.path.lexists(text)
 
 
+def shown_address(address: str) -> str:
+    """Return an address without the name and password that it may have.
+
+    >>> shown_address("git+https://ada:secret@example.org/handbook@main")
+    'git+https://example.org/handbook@main'
+    """
+    return _USER.sub("//", address, count=1)
+
+
 def open_source(address: str, folder: Path) -> RemoteSource:
     """Open the source of an address.
 
@@ -90,7 +102,7 @@ def open_source(address: str, folder: Path) -> RemoteSource:
     if make is None:
         known = ", ".join(plugin_names(GROUP))
         raise BadInput(
-            f"{address} cannot be read: neither a path nor an address of a source",
+            f"{shown_address(address)} cannot be read: neither a path nor an address of a source",
             hint=f"check the path; sources that are installed: {known}",
         )
     source: RemoteSource = make(address, folder)

@@ -19,7 +19,13 @@ import msgspec
 
 from whence.ingest.catalogue import check_root_name
 from whence.ingest.reading_process import failure_reason
-from whence.ingest.remote_sources import RemoteSource, SourceEntry, is_address, open_source
+from whence.ingest.remote_sources import (
+    RemoteSource,
+    SourceEntry,
+    is_address,
+    open_source,
+    shown_address,
+)
 from whence.ingest.sources import is_left_out
 from whence.operations.output_files import write_text
 from whence.operations.results import PathFailure
@@ -111,7 +117,8 @@ def _refresh(folder: Path, address: str) -> Mirror:
 def _fetch(folder: Path, address: str, source: RemoteSource) -> Mirror:
     files = folder / check_root_name(source.name)
     files.mkdir(exist_ok=True)
-    kept = _read(folder, address)
+    shown = shown_address(address)
+    kept = _read(folder, shown)
     listing = source.list_entries(kept.state)
     wanted = {one.path: one for one in listing.entries if not _is_left_out(one.path)}
     same = {
@@ -134,10 +141,10 @@ def _fetch(folder: Path, address: str, source: RemoteSource) -> Mirror:
             entries[path] = one
         except Exception as error:  # noqa: BLE001 - the failure of this file alone
             reason = error.message if isinstance(error, WhenceError) else failure_reason(error)
-            failures.append(PathFailure(path=f"{address}: {path}", reason=reason))
+            failures.append(PathFailure(path=f"{shown}: {path}", reason=reason))
     _write(
         folder,
-        _Kept(address=address, state=kept.state if failures else listing.state, entries=entries),
+        _Kept(address=shown, state=kept.state if failures else listing.state, entries=entries),
     )
     return Mirror(files, failures)
 

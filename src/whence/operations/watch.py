@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from whence.ingest.remote_sources import is_address
+from whence.ingest.remote_sources import is_address, shown_address
 from whence.ingest.selection import Selection
 from whence.ingest.sources import is_left_out
 from whence.operations.index import Index, ReadsFolders
@@ -179,7 +179,9 @@ class _Watching:
                 (mirror,) = await mirrored(self._session, [source])
             except WhenceError as error:
                 self._state.note(fault=error.message)
-                self._report(WatchEvent(change="failed", path=source, reason=error.message))
+                self._report(
+                    WatchEvent(change="failed", path=shown_address(source), reason=error.message)
+                )
                 continue
             for one in mirror.failures:
                 self._report(WatchEvent(change="failed", path=one.path, reason=one.reason))
