@@ -22,7 +22,7 @@ class ReadSource(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: int = -1
     """Bytes; -1 when it was not read whole."""
     modified: int = 0
-    """When it was changed, in nanoseconds since 1970."""
+    """As of `sources.time_of_change`; 0 when a later change could have the same time."""
     digest: str = ""
     """See `sources.file_digest`."""
 
@@ -35,6 +35,8 @@ class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The text that the offsets of the chunks refer to, with newlines as line ends."""
     kind: str = ""
     """Name of the file format, e.g. `PDF`."""
+    size: int = 0
+    """Bytes of the draft on the wire."""
     source: ReadSource | None = None
     is_again: bool = False
     """Whether its source is stored, and was read with other settings or by another version."""

@@ -308,6 +308,15 @@ def file_digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+def time_of_change(status: os.stat_result) -> int:
+    """Return when a file was changed, or got its name, in nanoseconds since 1970.
+
+    A program may set the time of the content, and a file with an older one may take another's place; both set
+    the time of the file's record.
+    """
+    return max(status.st_mtime_ns, status.st_ctime_ns)
+
+
 def printable_name(name: str) -> str:
     """Return a name in UTF-8; other bytes are escaped."""
     return name if name.isascii() else display_path(name)

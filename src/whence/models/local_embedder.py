@@ -35,7 +35,10 @@ T = TypeVar("T")
 _PLAIN = re.compile(r"[ -~\t\n\r]*")
 #: Where the tokenizer divides any text.
 _SPACE = re.compile(r"[ \t\n\r]+")
-_NO_MARKS = str.maketrans(dict.fromkeys(string.punctuation, " "))
+#: Of ASCII: in lower case, marks as spaces.
+_LOWER_WORDS = str.maketrans(
+    dict.fromkeys(string.punctuation, " ") | {one: one.lower() for one in string.ascii_uppercase}
+)
 _WITHOUT_MARKS = str.maketrans("", "", string.punctuation)
 #: Cached words, some 110 bytes each; with a quarter of them, prose took a quarter more time.
 _CACHE_WORDS = 1 << 15
@@ -46,7 +49,7 @@ _MAX_CACHED = 32
 def _plain_words(text: str) -> tuple[list[str], int]:
     """Return the words of a plain text, and the number of its marks, each of which is a token."""
     marks = len(text) - len(text.translate(_WITHOUT_MARKS))
-    return text.lower().translate(_NO_MARKS).split(), marks
+    return text.translate(_LOWER_WORDS).split(), marks
 
 
 class TokenCounts:
@@ -57,16 +60,17 @@ class TokenCounts:
 
         self._tokenizer = tokenizer
         self._by_word = isinstance(tokenizer.model, WordPiece)
-        self._special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        self._special = re.compile("|".join(map(re.escape, special)) or "(?!)")
         self._cache: dict[str, int] = {}
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, without special tokens."""
         words = [self._words(text) for text in texts]
-        counts = self._of_words({one for some in words if some is not None for one in some[0]})
+        counts = self._of_words(set().union(*[some[0] for some in words if some is not None]))
         whole = iter(self._whole([t for t, some in zip(texts, words, strict=True) if some is None]))
         return [
-            next(whole) if some is None else sum([counts[word] for word in some[0]]) + some[1]
+            next(whole) if some is None else sum(map(counts.__getitem__, some[0])) + some[1]
             for some in words
         ]
 
@@ -75,7 +79,7 @@ class TokenCounts:
 
         Of a text that is not plain, what stands between spaces and is not plain is a word.
         """
-        if not self._by_word or any(token in text for token in self._special):
+        if not self._by_word or self._special.search(text):
             return None
         if _PLAIN.fullmatch(text) is not None:
             return _plain_words(text)
@@ -88,7 +92,7 @@ class TokenCounts:
 
     def _of_words(self, words: set[str]) -> dict[str, int]:
         cached = self._cache
-        new = [word for word in words if word not in cached]
+        new = list(words.difference(cached))
         if not new:
             return cached
         encoding = self._tokenizer.encode(new, is_pretokenized=True, add_special_tokens=False)
@@ -100,6 +104,8 @@ class TokenCounts:
             self._cache = dict(list(short.items())[:_CACHE_WORDS])
         else:
             cached.update(short)
+            if len(short) == len(fresh):
+                return cached
         return {word: cached[word] for word in words if word not in fresh} | fresh
 
     def _whole(self, texts: Sequence[str]) -> list[int]:

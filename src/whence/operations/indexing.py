@@ -52,12 +52,13 @@ if TYPE_CHECKING:
     from whence.schema.embedding import EmbeddingModel
     from whence.store.protocols import ChunkStore, Store
 
-#: Documents and characters of text in one message. Large enough to fill the encoder's batches and to share the
-#: cost of a transaction; small enough, with overlap and JSON escapes, for a broker's limit of 5 MiB.
-_BATCH_DOCUMENTS = 128
-_BATCH_CHARACTERS = 200_000
-#: Characters of the first message, so that something can be searched soon.
-_FIRST_CHARACTERS = 20_000
+#: Documents and bytes of one message. A word is counted once for all passages of a message, so that four times
+#: as much text takes half of the server. With the largest document at its end it stays within the 5 MiB of a
+#: broker.
+_BATCH_DOCUMENTS = 512
+_BATCH_BYTES = 900_000
+#: Bytes of the first message, so that something can be searched soon.
+_FIRST_BYTES = 20_000
 #: Documents, changed or not, after which a batch is sent and progress is reported.
 _BATCH_OUTCOMES = 512
 #: Messages in flight: one is stored while the next is read and chunked.
@@ -93,13 +94,15 @@ async def index_paths(
         only: What is looked at of folders, and what may be gone; None for all.
     """
     from whence.ingest.documents import count_documents
+    from whence.operations.mirrors import mirrored
     from whence.operations.source_roots import open_catalogue, own_store
     from whence.store.field_boosts import parse_field_boosts
     from whence.store.validation import check_name
 
     check_name(asked.collection)
     weights = None if asked.boosts is None else parse_field_boosts(asked.boosts)
-    wanted = [Path(path) for path in asked.paths]
+    mirrors = await mirrored(session, asked.paths)
+    wanted = [one.path for one in mirrors]
     loading = await _Loading.prepare(session, asked)
     catalogue = None
     if all(path.exists() for path in wanted):
@@ -115,11 +118,12 @@ async def index_paths(
     loading = await loading.with_chosen_encoder(session, run, wanted)
     known = None
     if writer is None:
-        known = await _known_sources(session, asked.collection, loading.embedder)
+        known = await _known_sources(session, asked, loading.embedder)
     else:
         run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
     with session.readers.reader() as reader:
         report = await run.run(loading.documents(wanted, catalogue, known, reader, only))
+    run.note_unfetched([failure for one in mirrors for failure in one.failures])
     run.note_named([path for path in wanted if not path.is_dir()])
     if asked.dry_run:
         report.estimate = await loading.estimate(run.chunks, run.characters, store)
@@ -307,24 +311,23 @@ async def _hidden_from(
     return hidden | taken
 
 
-async def _known_sources(
-    session: Session, collection: str, embedder: Embedder
-) -> KnownSources | None:
+async def _known_sources(session: Session, asked: Index, embedder: Embedder) -> KnownSources | None:
     from whence.ingest.documents import KnownSources
 
     if not session.runs_flow:
         return None
     store = await session.store()
     # Files that did not change stay as they are where the encoder of the collection is not here.
-    model = await store.collection_model(collection) or embedder.model
+    model = await store.collection_model(asked.collection) or embedder.model
     loop = asyncio.get_running_loop()
 
     def find(ids: Sequence[str]) -> Callable[[], Mapping[str, str]]:
         # Called in the thread that reads documents; it reads on and waits for the result later.
-        digests = store.source_digests(collection, ids)
+        digests = store.source_digests(asked.collection, ids)
         return asyncio.run_coroutine_threadsafe(digests, loop).result
 
-    return KnownSources(lookup=find, tokenizer=f"{model.name} {model.revision}")
+    tokenizer = f"{model.name} {model.revision}"
+    return KnownSources(lookup=find, tokenizer=tokenizer, reads_all=asked.reread)
 
 
 def _above(document_id: str) -> Iterator[str]:
@@ -344,8 +347,8 @@ class _Batch(msgspec.Struct):
     outcomes: int = 0
     size: int = 0
     last: bool = True
-    most: int = _BATCH_CHARACTERS
-    """Characters of text from which on it is full."""
+    most: int = _BATCH_BYTES
+    """Bytes from which on it is full."""
 
     @property
     def full(self) -> bool:
@@ -461,6 +464,11 @@ class _IndexRun:
         """Return whether a document is inside one that was not parsed, as an attachment is."""
         return not self._unread_wholes.isdisjoint(_above(document_id))
 
+    def note_unfetched(self, failures: Iterable[PathFailure]) -> None:
+        """Report the files of sources that could not be fetched."""
+        for one in failures:
+            self._fail(one.path, one.reason)
+
     def note_named(self, paths: Iterable[Path]) -> None:
         """Report the files that were named by themselves and not read."""
         unread = {path for path, why in self._unread.items() if why}
@@ -485,7 +493,7 @@ class _IndexRun:
     def _next_batch(self, documents: Iterator[LoadResult]) -> _Batch:
         first = self._batches == 0
         self._batches += 1
-        batch = _Batch([], most=_FIRST_CHARACTERS if first else _BATCH_CHARACTERS)
+        batch = _Batch([], most=_FIRST_BYTES if first else _BATCH_BYTES)
         for item in documents:
             batch.outcomes += 1
             if isinstance(item, LoadedDocument):
@@ -497,9 +505,8 @@ class _IndexRun:
                 batch.drafts.append(item.draft)
                 chunks = item.draft.chunks
                 self.chunks += len(chunks)
-                length = sum(len(one.content) + len(one.embed_text) for one in chunks)
-                self.characters += length
-                batch.size += length
+                self.characters += sum(len(one.content) + len(one.embed_text) for one in chunks)
+                batch.size += item.size
                 if self._dry_run:
                     self._set_state(item.source, "read", draft=item.draft)
             elif isinstance(item, Unchanged):

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from whence.ingest.catalogue import Catalogue, SourcePlace, check_root_name, normal
-from whence.ingest.sources import display_path, file_digest, is_utf8
+from whence.ingest.sources import display_path, file_digest, is_utf8, time_of_change
+from whence.operations.mirrors import mirror_entries
 from whence.operations.operation import Operation
 from whence.schema.errors import BadInput
 from whence.store.source_states import SourceRoot, numbered
@@ -89,7 +90,12 @@ async def open_catalogue(
             added = await store.add_root(collection, place.root, place.base, moved=moved)
             places[os.fspath(path)] = place._replace(root=added.name)
     roots = {one.name: one.path for one in await store.source_roots(collection)}
-    return Catalogue(roots, await store.stored_sources(collection), places)
+    catalogue = Catalogue(roots, await store.stored_sources(collection), places)
+    for path in () if upload else paths:
+        root = places[os.fspath(path)].root
+        for name, entry in (await mirror_entries(session, path)).items():
+            catalogue.entries[root, normal(name)] = entry
+    return catalogue
 
 
 def _place(path: Path, name: str | None, known: Mapping[str, str]) -> SourcePlace:
@@ -140,7 +146,7 @@ def is_changed(roots: Iterable[SourceRoot], document: ListedDocument) -> bool | 
         return None
     try:
         found = path.stat()
-        if (found.st_size, found.st_mtime_ns) == (document.size, document.modified):
+        if (found.st_size, time_of_change(found)) == (document.size, document.modified):
             return False
         if found.st_size != document.size or found.st_size > _MAX_COMPARED_BYTES:
             return True

@@ -58,7 +58,7 @@ _SIMILAR = versioned(
     7,
 )
 
-_Counts = Counter[tuple[int, str]]
+_Counts = dict[int, Counter[str]]
 
 
 async def add_words(
@@ -69,9 +69,9 @@ async def add_words(
         return
     rows = await connection.fetch(_CLASSES, list(ords))
     classes = {row["ord"]: row["class_id"] for row in rows}
-    counts: _Counts = Counter()
+    counts: _Counts = {}
     for ord_, one in zip(ords, words, strict=True):
-        counts.update((classes[ord_], word) for word in one.words)
+        counts.setdefault(classes[ord_], Counter()).update(one.words)
     await _add(connection, collection_id, counts)
 
 
@@ -94,22 +94,27 @@ async def move_words(connection: Connection, collection_id: int, former: Mapping
 
 def _count(rows: Iterable[Any], classes: Mapping[int, int] | None = None) -> _Counts:
     """Count the chunks with each word by class: that of the row, or that of its number in `classes`."""
-    counts: _Counts = Counter()
+    counts: _Counts = {}
     for row in rows:
         title, heading, path = row["boosts"]
         text = FieldBoosts(title=title, heading=heading, path=path).indexed_text(
             row["text"], title=row["title"], heading=row["heading"], path=row["document_id"]
         )
         of = row["class_id"] if classes is None else classes[row["ord"]]
-        counts.update((of, word) for word in surface_words(text))
+        counts.setdefault(of, Counter()).update(surface_words(text))
     return counts
 
 
 async def _add(connection: Connection, collection_id: int, counts: _Counts) -> None:
-    keys = sorted(counts)
-    classes, words = [of for of, _ in keys], [word for _, word in keys]
-    columns = (classes, words, letter_masks(words), [counts[key] for key in keys])
+    classes, words, numbers = _columns(counts)
+    columns = (classes, words, letter_masks(words), numbers)
     await connection.execute(_ADD, collection_id, *map(json_text, columns))
+
+
+def _columns(counts: _Counts) -> tuple[list[int], list[str], list[int]]:
+    """Return classes, words and numbers of chunks, in the order of the index."""
+    rows = [(of, word, some[word]) for of, some in sorted(counts.items()) for word in sorted(some)]
+    return [one[0] for one in rows], [one[1] for one in rows], [one[2] for one in rows]
 
 
 def letter_masks(words: Sequence[str]) -> list[int]:
@@ -135,9 +140,7 @@ def _near_masks(word: str) -> list[int]:
 async def _subtract(connection: Connection, collection_id: int, counts: _Counts) -> None:
     if not counts:
         return
-    keys = sorted(counts)
-    classes, words = [of for of, _ in keys], [word for _, word in keys]
-    numbers = [counts[key] for key in keys]
+    classes, words, numbers = _columns(counts)
     await connection.execute(_SUBTRACT, collection_id, classes, words, numbers)
     await connection.execute(_DELETE_UNUSED, collection_id, classes, words)
 
