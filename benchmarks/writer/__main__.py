@@ -45,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--windows", nargs="+", type=int, default=[2048, 4096, 8192])
     parser.add_argument("--questions", type=int, default=100, help="how many, from all sets alike")
     parser.add_argument("--only", nargs="+", default=_SETS, metavar="SET", help="names of sets")
+    parser.add_argument("--answerable", action="store_true", help="leave out what has no answer")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for a question")
     parser.add_argument("--verbose", action="store_true", help="print every answer and verdict")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -65,10 +66,11 @@ def prepared(names: Sequence[str], home: Path) -> list[str]:
     return there
 
 
-def chosen(names: Sequence[str], count: int) -> list[Question]:
-    """Return questions of all sets in turn."""
+def chosen(names: Sequence[str], count: int, *, answerable: bool) -> list[Question]:
+    """Return questions of all sets in turn; with `answerable` those that have an answer."""
     turns = zip_longest(*(read_questions([name]) for name in names))
-    return [one for one in chain.from_iterable(turns) if one is not None][:count]
+    found = [one for one in chain.from_iterable(turns) if one is not None]
+    return [one for one in found if one.answerable or not answerable][:count]
 
 
 async def measure(
@@ -131,7 +133,7 @@ def main() -> int:
     there = prepared(options.only, options.home)
     if not there:
         sys.exit("no set can be fetched")
-    questions = chosen(there, options.questions)
+    questions = chosen(there, options.questions, answerable=options.answerable)
     rows = {"no model": summary(asyncio.run(measure(questions, options, {})))}
     for name in options.models:
         weights = fetch_weights(name, options.home)
