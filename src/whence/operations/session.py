@@ -132,6 +132,10 @@ class Session:
     ) -> Answer:
         """Return the answer to a question about documents; see `Ask.run`."""
         asked.check()
+        if asked.follow:
+            from whence.operations.conversation import with_conversation
+
+            asked = await with_conversation(self, asked)
         request = DocumentRagRequest.of(asked, streaming=chunk_callback is not None)
         send = partial(self.send, request, asked.timeout_s, chunk_callback, explain_callback)
         from whence.operations.freshness import with_freshness
