@@ -57,9 +57,9 @@ class KeptReader:
         self._reader = reader
         self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], Reading] = {}
 
-    def reads(self, text: str) -> bool:
-        """See `SpanReading.reads`."""
-        return self._reader.reads(text)
+    def serving(self, language: str, text: str) -> KeptReader | None:
+        """See `SpanReading.serving`."""
+        return self if self._reader.serving(language, text) else None
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """See `SpanReading.read`."""

@@ -44,8 +44,8 @@ class Near:
     def __init__(self, lead: float = 0.0, near: float = 0.6) -> None:
         self._lead, self._near = lead, near
 
-    def reads(self, text: str) -> bool:
-        return True
+    def serving(self, language: str, text: str) -> Near:
+        return self
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         alike = [[self._near + self._lead, *[self._near] * (len(texts) - 1)] for _ in questions]
@@ -183,8 +183,8 @@ class First(Near):
     def __init__(self, lead: float) -> None:
         self._lead = lead
 
-    def reads(self, text: str) -> bool:
-        return True
+    def serving(self, language: str, text: str) -> First:
+        return self
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         near = [[0.6 + self._lead, *(0.6 for _ in texts[1:])] for _ in questions]

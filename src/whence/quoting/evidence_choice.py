@@ -187,8 +187,9 @@ async def examine(
     spans = _considered(query, everything, words)
     parts = split_questions(query)
     # A reader that does not know the words finds all texts alike, and so does the embedder whose model it has.
-    served = reader is None or reader.reads(" ".join(one.text for one in spans))
-    reading = await _read(parts, spans, words, embedder, reader) if served else None
+    serving = reader and reader.serving(words.language, " ".join(one.text for one in spans))
+    served = reader is None or serving is not None
+    reading = await _read(parts, spans, words, embedder, serving) if served else None
     asked = []
     for part in parts:
         question = _part(part, spans, words)
