@@ -231,6 +231,32 @@ class EncoderEmbedder:
             made.update(zip(rows, encoded, strict=False))
         return vectors, [made[row] for row in sorted(made)]
 
+    async def embed_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+        """Return the vectors of texts, and of each the unit vectors of its tokens.
+
+        All have the prompt of documents, so that questions are compared with texts alike. Its tokens and the
+        special ones are left out.
+        """
+        from whence.models.token_codes import unit_tokens
+
+        prompt, skipped = self.encoder.document_prompt, self.encoder.prompt_tokens
+        return await self._compute(
+            [prompt + text for text in texts],
+            lambda tokens: list(unit_tokens(tokens)[:, skipped:]),
+        )
+
+    async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
+        """Return the token ids of a text as `embed_tokens` has them, and of each word the places of its tokens."""
+        loaded = await self._workers.run(self._load)
+        encoding = loaded.tokenizer.encode(self.encoder.document_prompt + text)
+        first = 1 + self.encoder.prompt_tokens
+        places: dict[int | None, list[int]] = {}
+        for place, word in enumerate(encoding.word_ids[first:-1]):
+            places.setdefault(word, []).append(place)
+        return encoding.ids[first:-1], list(places.values())
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """See `Embedder.count_tokens`."""
         with self._loading:
@@ -293,14 +319,6 @@ class LocalEmbedder(EncoderEmbedder):
 
         return await self._compute(texts, token_codes)
 
-    async def embed_tokens(
-        self, texts: Sequence[str]
-    ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
-        """Return the vectors of texts, and of each the unit vectors of its tokens without the special ones."""
-        from whence.models.token_codes import unit_tokens
-
-        return await self._compute(texts, lambda tokens: list(unit_tokens(tokens)))
-
     async def read_query(self, text: str) -> tuple[list[int], NDArray[np.float32]]:
         """Return the token ids of a text and their vectors, without the special ones."""
         loaded = await self._workers.run(self._load)
@@ -310,15 +328,6 @@ class LocalEmbedder(EncoderEmbedder):
         inputs = {"input_ids": np.array([ids], dtype=np.int64)}
         (tokens,) = await self._workers.run(lambda: loaded.session.run(["tokens"], inputs))
         return ids[1:-1], tokens[0, 1:-1]
-
-    async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
-        """Return the token ids of a text, and of each word the places of its tokens; no special ones."""
-        loaded = await self._workers.run(self._load)
-        encoding = loaded.tokenizer.encode(text)
-        places: dict[int | None, list[int]] = {}
-        for place, word in enumerate(encoding.word_ids[1:-1]):
-            places.setdefault(word, []).append(place)
-        return encoding.ids[1:-1], list(places.values())
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:
