@@ -248,7 +248,7 @@ class EncoderEmbedder:
         )
 
     async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
-        """Return the token ids of a text as `embed_tokens` has them, and of each word the places of its tokens."""
+        """Return the token ids of a text as `embed_tokens` has them, and for each word those of its tokens."""
         loaded = await self._workers.run(self._load)
         encoding = loaded.tokenizer.encode(self.encoder.document_prompt + text)
         first = 1 + self.encoder.prompt_tokens

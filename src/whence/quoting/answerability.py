@@ -3,8 +3,8 @@
 In: a question's terms and kind, a span with what stands above it, and how near a model finds them. Out: the
 probability, 0 to 1, that the span answers. It is a logistic regression; its weights stand in
 `answerability.json`, one row for what was read: by a reader of English (`reader`), by a reader in another
-language than its own (`foreign`), by a reader of many languages (`multilingual`), by an embedder alone (`embedder`), by words alone (`words`).
-`python -m benchmarks.answerability` fits and judges them.
+language than its own (`foreign`), by a reader of many languages (`multilingual`), by an embedder alone
+(`embedder`), by words alone (`words`). `python -m benchmarks.answerability` fits and judges them.
 """
 
 from __future__ import annotations
