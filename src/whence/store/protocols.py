@@ -24,6 +24,7 @@ from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.field_boosts import FieldBoosts
+from whence.store.reader_records import ReaderStore
 from whence.store.source_states import SourceStore, State
 
 if TYPE_CHECKING:
@@ -227,6 +228,10 @@ class ListedCollection(msgspec.Struct, frozen=True, kw_only=True):
     model: EmbeddingModel
     documents: int
     """Documents that the reader may see."""
+    chunks: int = 0
+    """Passages of these."""
+    changed_at: str = ""
+    """When one of these was stored last, ISO 8601 in UTC."""
 
 
 class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
@@ -796,7 +801,7 @@ class SupportsRetention(Protocol):
         """
 
 
-class Store(ChunkStore, TraceStore, SourceStore, Protocol):
+class Store(ChunkStore, TraceStore, SourceStore, ReaderStore, Protocol):
     """Everything that the engine uses, in one store."""
 
     async def erase_document(

@@ -96,6 +96,7 @@ ORDER BY 1 LIMIT $5
 # One row for each collection and class, whose tags are those of all its documents.
 _COLLECTIONS = f"""
 SELECT n.name, n.model_name, n.model_revision, n.model_precision, n.dimension, count(*) AS documents,
+    sum(d.chunks) AS chunks, max(d.stored_at) AS changed_at,
     min(d.id) AS own_document, g.id AS own_class, g.acl AS own_acl, g.labels AS own_labels,
     g.clearance AS own_clearance
 FROM collection n JOIN document d ON d.collection_id = n.id
@@ -201,6 +202,8 @@ class PostgresTexts(PostgresPart):
                 name=row["name"],
                 model=model_of(row),
                 documents=row["documents"] + (before.documents if before else 0),
+                chunks=row["chunks"] + (before.chunks if before else 0),
+                changed_at=max(iso_utc(row["changed_at"]), before.changed_at if before else ""),
             )
         return list(found.values())
 

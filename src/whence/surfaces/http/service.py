@@ -74,6 +74,10 @@ class Service:
             caller, operation.NAME, lambda engine: engine.run(operation), timeout_s
         )
 
+    async def run_at_once(self, operation: Operation[R]) -> R:
+        """Run an operation of a look-up, which waits for no turn."""
+        return await self._engine.run(operation)
+
     async def call(
         self,
         caller: Caller,
