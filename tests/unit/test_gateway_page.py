@@ -9,12 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import convert
 from tests.support.page_server import URL, PageServer, page_server
 
+from whence.evaluation.gate.files import SuiteFile
+from whence.schema.access import Access
 from whence.store.reader_records import ReaderSession
 from whence.surfaces.http.admission import TooManyRequests
 from whence.surfaces.http.attempts import FIRST_WAIT_S, FREE, LONGEST_WAIT_S, Attempts
-from whence.surfaces.http.auth import token_digest
+from whence.surfaces.http.auth import Caller, token_digest
 
 LEAVE = """# Leave
 
@@ -388,3 +391,250 @@ async def test_a_permalink_is_the_page(server: PageServer) -> None:
         assert '="../page/' in page.text
         assert '="page/' not in page.text
         assert "script-src 'self'" in page.headers["content-security-policy"]
+
+
+async def test_a_history_is_of_its_browser_or_its_token(server: PageServer) -> None:
+    """A browser has what it asked without a token, a token what it asked anywhere; nobody else has it."""
+    async with server.browser() as browser, server.browser() as another:
+        answer = await ask(browser, DAYS)
+        assert "whence_browser" in browser.cookies
+        (row,) = (await browser.get("/v1/history")).json()["answers"]
+        assert (row["answer_id"], row["question"]) == (answer["answer_id"], DAYS)
+        assert (row["collection"], row["found"], row["state"]) == ("default", True, "current")
+        assert (await another.get("/v1/history")).json() == {"answers": [], "next": None}
+        await sign_in(browser)
+        assert (await browser.get("/v1/history")).json()["answers"] == []
+        own = await ask(browser, BONUS)
+        await sign_in(another)
+        seen = (await another.get("/v1/history")).json()["answers"]
+        assert [one["answer_id"] for one in seen] == [own["answer_id"]]
+        await another.delete("/v1/reader/session")
+        assert (await another.get("/v1/history")).json()["answers"] == []
+
+
+async def test_a_history_outlives_a_restart_and_has_streamed_answers(server: PageServer) -> None:
+    """Another gateway before the same store shows it, in pages, the latest first."""
+    async with server.browser() as browser:
+        head = {"Accept": "text/event-stream"}
+        streamed = await browser.post("/v1/ask", json={"question": DAYS}, headers=head)
+        assert "event: answer" in streamed.text
+        await ask(browser, "How long do parents stay at home?")
+        kept = httpx.Cookies(browser.cookies)
+    async with server.browser(kept) as browser:
+        first = (await browser.get("/v1/history?limit=1")).json()
+        rest = (await browser.get(f"/v1/history?after={first['next']}")).json()
+        asked = [one["question"] for one in (*first["answers"], *rest["answers"])]
+        assert asked == ["How long do parents stay at home?", DAYS]
+        assert rest["next"] is None
+        assert (await browser.get("/v1/history?limit=0")).status_code == 400
+
+
+async def test_only_questions_of_the_page_are_in_a_history(server: PageServer) -> None:
+    """Programs ask without its header, and other origins with theirs; neither get a browser's cookie."""
+    async with server.browser(origins=["https://chat.example"]) as browser:
+        await sign_in(browser)
+        for head in (
+            {"X-Whence-Page": "", "Authorization": "Bearer reader"},
+            {"Origin": "https://chat.example", "Authorization": "Bearer reader"},
+            {"Origin": "https://chat.example"},
+        ):
+            asked = await browser.post("/v1/ask", json={"question": DAYS}, headers=head)
+            assert asked.status_code == 200
+            assert "set-cookie" not in asked.headers
+        assert (await browser.get("/v1/history")).json()["answers"] == []
+
+
+async def test_readers_behind_one_token_have_a_history_each(server: PageServer) -> None:
+    """A token that speaks for others is not one reader."""
+    async with server.browser() as browser, server.browser() as another:
+        head = {"Authorization": "Bearer intranet"}
+        await browser.post("/v1/ask", json={"question": DAYS}, headers=head)
+        mine = (await browser.get("/v1/history", headers=head)).json()["answers"]
+        assert [one["question"] for one in mine] == [DAYS]
+        assert (await another.get("/v1/history", headers=head)).json()["answers"] == []
+
+
+async def test_a_history_says_what_became_of_the_sources(
+    server: PageServer, tmp_path: Path
+) -> None:
+    """A changed or removed document, and an erased one; nothing of the latter is left in answers or notes."""
+    async with server.browser() as browser:
+        await sign_in(browser)
+        leave, bonus = await ask(browser, DAYS, access={}), await ask(browser, BONUS)
+
+        async def states() -> dict[str, str]:
+            rows = (await browser.get("/v1/history")).json()["answers"]
+            return {one["answer_id"]: one["state"] for one in rows}
+
+        ids = leave["answer_id"], bonus["answer_id"]
+        assert await states() == dict.fromkeys(ids, "current")
+        (tmp_path / "wiki" / "leave.md").write_text(LEAVE.replace("thirty", "forty"), "utf-8")
+        assert await states() == {ids[0]: "changed", ids[1]: "current"}
+        await server.engine.index([tmp_path / "wiki"])
+        assert await states() == {ids[0]: "changed", ids[1]: "current"}
+        note = {"verdict": "wrong", "note": "nine hundred thousand euro is too much"}
+        await browser.post(f"/v1/answers/{ids[1]}/feedback", json=note)
+        await server.engine.erase("salaries.md")
+        assert await states() == {ids[0]: "changed", ids[1]: "erased"}
+        kept = (await browser.get(f"/v1/answers/{ids[1]}/answer")).text
+        assert "nine hundred" not in kept
+        (case,) = await server.engine.owner.export_cases()
+        assert (case["verdict"], case["note"]) == ("wrong", "")
+        source = await browser.get(f"/v1/answers/{ids[1]}/citations/0/source")
+        assert "nine hundred" not in source.text
+
+
+async def test_a_history_ends_where_rights_end(server: PageServer) -> None:
+    """An answer that the reader may not see any more is not in the history, nor is its state."""
+    async with server.browser() as browser:
+        await sign_in(browser)
+        answer = await ask(browser, BONUS)
+        public = await ask(browser, DAYS, access={})
+        caller = server.callers[token_digest("reader")]
+        server.callers[token_digest("reader")] = Caller(caller.name, Access.public())
+        rows = (await browser.get("/v1/history")).json()["answers"]
+        assert [one["answer_id"] for one in rows] == [public["answer_id"]]
+        hidden = await browser.get(f"/v1/answers/{answer['answer_id']}/answer")
+        assert hidden.status_code == 404
+
+
+async def test_a_recorded_answer_is_the_one_that_was_given(server: PageServer) -> None:
+    """All that the page shows of it, also after a restart."""
+    async with server.browser() as browser:
+        for question in (DAYS, "Who invented the steam engine of Zanzibar?"):
+            given = await ask(browser, question)
+            again = (await browser.get(f"/v1/answers/{given['answer_id']}/answer")).json()
+            assert again == given
+        assert (await browser.get("/v1/answers/none/answer")).status_code == 404
+
+
+async def test_erased_passages_beside_a_refusal_are_gone(server: PageServer) -> None:
+    """The nearest passages of a refusal are words of documents, too."""
+    async with server.browser() as browser:
+        await sign_in(browser)
+        given = await ask(browser, "Who pays the bonus of the board on the moon base?")
+        assert any("bonus" in one["text"] for one in given["nearest"]) or given["found"]
+        await server.engine.erase("salaries.md")
+        kept = (await browser.get(f"/v1/answers/{given['answer_id']}/answer")).text
+        assert "nine hundred" not in kept
+
+
+async def test_two_answers_are_compared(server: PageServer) -> None:
+    """The document of `whence diff --json`; answers that the reader may not see do not exist."""
+    async with server.browser() as browser:
+        one, other = await ask(browser, DAYS), await ask(browser, DAYS)
+        found = await browser.get(f"/v1/answers/{one['answer_id']}/diff/{other['answer_id']}")
+        assert (found.json()["answer_a"], found.json()["answer_changed"]) == (
+            one["answer_id"],
+            False,
+        )
+        await sign_in(browser)
+        hidden = await ask(browser, BONUS)
+        await browser.delete("/v1/reader/session")
+        refused = await browser.get(f"/v1/answers/{one['answer_id']}/diff/{hidden['answer_id']}")
+        assert refused.status_code == 404
+
+
+async def test_feedback_becomes_a_case(server: PageServer) -> None:
+    """The last verdict of a reader counts; a right answer names what its question should find."""
+    async with server.browser() as browser, server.browser() as another:
+        answer = await ask(browser, DAYS)
+        path = f"/v1/answers/{answer['answer_id']}/feedback"
+        assert (await browser.post(path, json={"verdict": "wrong"})).status_code == 204
+        note = {"verdict": "right", "note": "It is \N{SNOWMAN} thirty."}
+        assert (await browser.post(path, json=note)).status_code == 204
+        assert (await another.post(path, json={"verdict": "missing"})).status_code == 204
+    cases = await server.engine.owner.export_cases()
+    assert sorted(one["verdict"] for one in cases) == ["missing", "right"]
+    (right,) = [one for one in cases if one["verdict"] == "right"]
+    assert (right["query"], right["note"]) == (DAYS, "It is \N{SNOWMAN} thirty.")
+    assert right["expected_targets"] == [{"hint": "leave.md"}]
+    assert right["answer_id"] == answer["answer_id"]
+    assert right["collection_version"] > 0
+    assert await server.engine.owner.export_cases("elsewhere") == []
+    convert({"version": "1", "queries": [right]}, SuiteFile)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"verdict": "good"},
+        {"verdict": "right", "note": 3},
+        {"verdict": "right", "note": "x" * 4001},
+        {"verdict": "right", "note": "a\0b"},
+        {"verdict": "right", "more": 1},
+    ],
+)
+async def test_malformed_feedback_is_refused(server: PageServer, body: Any) -> None:
+    """Nothing of it is stored."""
+    async with server.browser() as browser:
+        answer = await ask(browser, DAYS)
+        refused = await browser.post(f"/v1/answers/{answer['answer_id']}/feedback", json=body)
+        assert refused.status_code == 400
+    assert await server.engine.owner.export_cases() == []
+
+
+async def test_feedback_is_for_those_who_see_the_answer(server: PageServer) -> None:
+    """To others the answer does not exist."""
+    async with server.browser() as browser:
+        await sign_in(browser)
+        answer = await ask(browser, BONUS)
+        await browser.delete("/v1/reader/session")
+        path = f"/v1/answers/{answer['answer_id']}/feedback"
+        refused = await browser.post(path, json={"verdict": "wrong"})
+        assert refused.status_code == 404
+    assert await server.engine.owner.export_cases() == []
+
+
+async def test_a_removal_is_previewed_with_the_visible_answers(server: PageServer) -> None:
+    """The answers that cite a document, of those that the reader may see; hidden and missing are one."""
+    base = "/v1/collections/default/documents"
+    async with server.browser() as browser:
+        public = await ask(browser, DAYS)
+        await sign_in(browser)
+        own = await ask(browser, DAYS)
+        found = (await browser.get(f"{base}/leave.md/answers")).json()
+        ids = [one["answer_id"] for one in found["answers"]]
+        assert (sorted(ids), found["count"]) == (
+            sorted([public["answer_id"], own["answer_id"]]),
+            2,
+        )
+        await ask(browser, BONUS)
+        assert (await browser.get(f"{base}/salaries.md/answers")).json()["count"] == 1
+        await browser.delete("/v1/reader/session")
+        found = (await browser.get(f"{base}/leave.md/answers")).json()
+        assert [one["answer_id"] for one in found["answers"]] == [public["answer_id"]]
+        hidden = await browser.get(f"{base}/salaries.md/answers")
+        missing = await browser.get(f"{base}/missing.md/answers")
+        assert hidden.status_code == missing.status_code == 404
+        words = hidden.json()["error"]["message"].replace("salaries", "missing")
+        assert words == missing.json()["error"]["message"]
+
+
+async def test_a_document_may_be_called_answers(server: PageServer, tmp_path: Path) -> None:
+    """Its own id goes before the preview of another document."""
+    (tmp_path / "wiki" / "leave.md").rename(tmp_path / "wiki" / "faq")
+    (tmp_path / "wiki" / "faq").unlink()
+    (tmp_path / "wiki" / "faq").mkdir()
+    (tmp_path / "wiki" / "faq" / "answers").write_text("# Faq\n\nAll questions are answered here.")
+    await server.engine.index([tmp_path / "wiki"])
+    async with server.browser() as browser:
+        shown = await browser.get("/v1/collections/default/documents/faq/answers")
+        assert shown.json()["document_id"] == "faq/answers"
+
+
+async def test_documents_are_listed_newest_first(server: PageServer, tmp_path: Path) -> None:
+    """Pages of that order meet, and the key of another order is refused."""
+    base = "/v1/collections/default/documents"
+    for name in ("a", "z", "m"):
+        (tmp_path / "wiki" / f"{name}.md").write_text(f"# {name}\n\nThe text of {name}.", "utf-8")
+        await server.engine.index([tmp_path / "wiki"])
+    async with server.browser() as browser:
+        first = (await browser.get(f"{base}?order=newest&limit=2")).json()
+        query = {"order": "newest", "after": first["next"]}
+        rest = (await browser.get(base, params=query)).json()
+        ids = [one["document_id"] for one in (*first["documents"], *rest["documents"])]
+        assert ids == ["m.md", "z.md", "a.md", "leave.md"]
+        for wrong in ("order=oldest", "order=newest&after=m.md"):
+            assert (await browser.get(f"{base}?{wrong}")).status_code == 400

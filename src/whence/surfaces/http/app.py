@@ -116,16 +116,26 @@ class _Routes:
     async def ask(self, request: Request) -> Response:
         caller = await self._caller(request)
         asked = await self._read(request, Ask, caller)
+        reader, fresh = self._readers.asking(caller, request)
+
+        async def question(
+            on_text: OnText | None = None, on_stage: OnStage | None = None
+        ) -> dict[str, object]:
+            answer = await self._service.ask(caller, asked, on_text=on_text, on_stage=on_stage)
+            if reader:
+                await self._service.note_asked(str(answer["answer_id"]), reader)
+            return answer
+
+        response: Response
         if EVENT_STREAM not in request.headers.get("accept", ""):
-            return JsonResponse(await self._service.ask(caller, asked))
-
-        async def question(on_text: OnText, on_stage: OnStage) -> dict[str, object]:
-            return await self._service.ask(caller, asked, on_text=on_text, on_stage=on_stage)
-
-        # Once events are sent the status cannot say that there are too many requests.
-        self._service.check_ask(caller, asked)
-        stream = stream_events(question)
-        return StreamingResponse(stream, media_type=EVENT_STREAM, headers=STREAM_HEADERS)
+            response = JsonResponse(await question())
+        else:
+            # Once events are sent the status cannot say that there are too many requests.
+            self._service.check_ask(caller, asked)
+            stream = stream_events(question)
+            response = StreamingResponse(stream, media_type=EVENT_STREAM, headers=STREAM_HEADERS)
+        self._readers.keep_browser(request, response, fresh)
+        return response
 
     async def explain(self, request: Request) -> Response:
         caller = await self._caller(request)

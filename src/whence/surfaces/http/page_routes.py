@@ -4,6 +4,10 @@
 |---|---|
 | `GET /v1/overview` | collections, example questions, models and where data lies |
 | `POST /v1/handbook` | index the example handbook: the document of `whence index --json` |
+| `GET /v1/answers/{id}/answer` | a recorded answer: the document of `POST /v1/ask` |
+| `GET /v1/answers/{a}/diff/{b}` | two answers compared: the document of `whence diff --json` |
+| `POST /v1/answers/{id}/feedback` | `{verdict, note}`: `right`, `wrong` or `missing`; 204 |
+| `GET /v1/history` | answers of this reader, the latest first: `?limit=`, `?after=` |
 | `GET /v1/answers/{id}/citations/{n}/source` | the document of a citation, cited words marked |
 | `GET /v1/answers/{id}/citations/{n}/original` | the file that it was read from, as an attachment |
 """
@@ -12,19 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
+from whence.operations.answers import ShowAnswer
 from whence.operations.citation_source import ReadSourceFile, ShowSource, SourceView
+from whence.operations.history import GiveFeedback, ListHistory
 from whence.operations.index import Index
+from whence.operations.json_documents import answer_document
 from whence.operations.overview import Overview, example_folder
+from whence.operations.replay import Diff
 from whence.schema.errors import BadInput, NotFound
+from whence.store.reader_records import Verdict
 from whence.surfaces.http.failures import JsonResponse
-from whence.surfaces.http.requests import access_of
+from whence.surfaces.http.requests import access_of, limit_of, parse_body, read_json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -37,6 +46,15 @@ if TYPE_CHECKING:
 #: Time limit of indexing the example handbook, in seconds.
 _INDEX_S: Final = 900.0
 _CITATION: Final = "/v1/answers/{answer_id}/citations/{citation}"
+
+
+class FeedbackBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Request of feedback."""
+
+    verdict: Verdict
+    """`right`, `wrong` or `missing`."""
+    note: Annotated[str, msgspec.Meta(max_length=4000)] = ""
+    """What is wrong or missing."""
 
 
 class PageRoutes:
@@ -57,6 +75,10 @@ class PageRoutes:
         return [
             Route("/v1/overview", self.overview),
             Route("/v1/handbook", self.handbook, methods=["POST"]),
+            Route("/v1/history", self.history),
+            Route("/v1/answers/{answer_id}/answer", self.answer),
+            Route("/v1/answers/{answer_id}/diff/{other_id}", self.diff),
+            Route("/v1/answers/{answer_id}/feedback", self.feedback, methods=["POST"]),
             Route(f"{_CITATION}/source", self.source),
             Route(f"{_CITATION}/original", self.original),
         ]
@@ -85,6 +107,43 @@ class PageRoutes:
             caller, Index([folder], self._service.collection), _INDEX_S
         )
         return JsonResponse(report, 201)
+
+    async def history(self, request: Request) -> Response:
+        """Return the answers of this reader, or of this browser."""
+        caller, access = await self._reading(request)
+        reader, fresh = self._readers.reader_key(caller, request)
+        limit, after = limit_of(request, 50), request.query_params.get("after", "")
+        # A browser without an id has asked nothing.
+        asked = ListHistory(reader, access, limit + 1, after)
+        rows = [] if fresh else await self._service.run(caller, asked)
+        more = rows[limit - 1].answer_id if len(rows) > limit else None
+        return JsonResponse({"answers": rows[:limit], "next": more})
+
+    async def answer(self, request: Request) -> Response:
+        """Return a recorded answer."""
+        caller, access = await self._reading(request)
+        answer_id = request.path_params["answer_id"]
+        return JsonResponse(
+            answer_document(await self._service.run(caller, ShowAnswer(answer_id, access)))
+        )
+
+    async def diff(self, request: Request) -> Response:
+        """Compare two recorded answers."""
+        caller, access = await self._reading(request)
+        ids = request.path_params["answer_id"], request.path_params["other_id"]
+        return JsonResponse(await self._service.run(caller, Diff(*ids, access)))
+
+    async def feedback(self, request: Request) -> Response:
+        """Store what a reader says of an answer."""
+        caller, access = await self._reading(request)
+        body = parse_body(await read_json(request), FeedbackBody)
+        reader, fresh = self._readers.reader_key(caller, request)
+        answer_id = request.path_params["answer_id"]
+        given = GiveFeedback(answer_id, body.verdict, body.note, reader, access)
+        await self._service.run(caller, given)
+        response = Response(status_code=204)
+        self._readers.keep_browser(request, response, fresh)
+        return response
 
     async def source(self, request: Request) -> Response:
         """Return the document that a citation quotes."""

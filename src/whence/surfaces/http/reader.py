@@ -223,6 +223,12 @@ class Readers:
         fresh = "" if known else secrets.token_urlsafe(_ID_BYTES)
         return _digest(f"browser:{known or fresh}"), fresh
 
+    def asking(self, caller: Caller, request: Request) -> tuple[str, str]:
+        """Return the same for a question; whose history it adds to is empty unless the page sent it."""
+        if request.headers.get(PAGE_HEADER) != "1" or not self.is_own_page(request):
+            return "", ""
+        return self.reader_key(caller, request)
+
     def keep_browser(self, request: Request, response: Response, fresh: str) -> None:
         """Let a browser keep its id."""
         if fresh:
