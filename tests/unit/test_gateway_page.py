@@ -638,3 +638,67 @@ async def test_documents_are_listed_newest_first(server: PageServer, tmp_path: P
         assert ids == ["m.md", "z.md", "a.md", "leave.md"]
         for wrong in ("order=oldest", "order=newest&after=m.md"):
             assert (await browser.get(f"{base}?{wrong}")).status_code == 400
+
+
+async def retrieved(browser: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    """Return the report of a retrieval."""
+    found = await browser.post("/v1/retrieve", json={"query": "annual leave of employees", **body})
+    assert found.status_code == 200, found.text
+    document: dict[str, Any] = found.json()
+    return document
+
+
+async def test_retrieval_shows_every_candidate_and_records_nothing(server: PageServer) -> None:
+    """Those after a limit or below a threshold stand there with their reason, at their rank."""
+    async with server.browser() as browser:
+        whole = (await retrieved(browser, rerank=False))["candidates"]
+        assert len(whole) > 1
+        assert [one["rank"] for one in whole] == [*range(1, len(whole) + 1)]
+        assert [one["rank_before"] for one in whole] == [one["rank"] for one in whole]
+        assert all(one["drop"] is None and one["text"] and one["title"] for one in whole)
+        assert {"dense", "bm25"} == {*whole[0]["retrievers"]}
+        few = (await retrieved(browser, rerank=False, doc_limit=1))["candidates"]
+        assert [one["drop"] for one in few] == [None, *["over_limit"] * (len(few) - 1)]
+        few = (await retrieved(browser, rerank=False, fetch_limit=1))["candidates"]
+        assert {one["drop"] for one in few[1:]} == {"over_fetch_limit"}
+        between = (whole[0]["score"] + whole[1]["score"]) / 2
+        cut = (await retrieved(browser, rerank=False, threshold=between))["candidates"]
+        assert [one["drop"] for one in cut][:2] == [None, "below_threshold"]
+        assert (await browser.get("/v1/history")).json()["answers"] == []
+    assert await server.store.recent_traces() == []
+
+
+async def test_the_weight_of_vectors_moves_candidates(server: PageServer) -> None:
+    """With none the words alone order, with all the cosines do; the calibrated one is the default."""
+    async with server.browser() as browser:
+        words = (await retrieved(browser, rerank=False, dense_weight=0))["candidates"]
+        shares = [one["sparse_score"] or 0.0 for one in words]
+        assert shares == sorted(shares, reverse=True)
+        vectors = (await retrieved(browser, rerank=False, dense_weight=1))["candidates"]
+        cosines = [one["dense_score"] for one in vectors]
+        assert cosines == sorted(cosines, reverse=True)
+        usual = await retrieved(browser, rerank=False)
+        same = await retrieved(browser, rerank=False, dense_weight=usual["dense_weight"])
+        ids = [[one["chunk_id"] for one in each["candidates"]] for each in (usual, same)]
+        assert ids[0] == ids[1]
+
+
+async def test_retrieval_has_visible_candidates_only(server: PageServer) -> None:
+    """Rights are those of the reader, whatever the request asks for."""
+    body = {"query": "bonus of the board", "access": {"acl": ["finance"]}}
+    async with server.browser() as browser:
+        found = (await retrieved(browser, **body))["candidates"]
+        assert {one["document_id"] for one in found} == {"leave.md"}
+        await sign_in(browser)
+        found = (await retrieved(browser, **body))["candidates"]
+        assert "salaries.md" in {one["document_id"] for one in found}
+
+
+@pytest.mark.parametrize(
+    "body", [{"query": " "}, {"dense_weight": 2}, {"fetch_limit": 501}, {"mode": "x"}, {"more": 1}]
+)
+async def test_a_malformed_retrieval_is_refused(server: PageServer, body: dict[str, Any]) -> None:
+    """As a malformed search is."""
+    async with server.browser() as browser:
+        refused = await browser.post("/v1/retrieve", json={"query": "leave"} | body)
+        assert refused.status_code == 400

@@ -4,6 +4,7 @@
 |---|---|
 | `GET /v1/overview` | collections, example questions, models and where data lies |
 | `POST /v1/handbook` | index the example handbook: the document of `whence index --json` |
+| `POST /v1/retrieve` | every candidate of a query; nothing is recorded |
 | `GET /v1/answers/{id}/answer` | a recorded answer: the document of `POST /v1/ask` |
 | `GET /v1/answers/{a}/diff/{b}` | two answers compared: the document of `whence diff --json` |
 | `POST /v1/answers/{id}/feedback` | `{verdict, note}`: `right`, `wrong` or `missing`; 204 |
@@ -30,8 +31,10 @@ from whence.operations.index import Index
 from whence.operations.json_documents import answer_document
 from whence.operations.overview import Overview, example_folder
 from whence.operations.replay import Diff
+from whence.operations.retrieve import Retrieve
 from whence.schema.errors import BadInput, NotFound
 from whence.store.reader_records import Verdict
+from whence.surfaces.http.bodies import read_operation
 from whence.surfaces.http.failures import JsonResponse
 from whence.surfaces.http.requests import access_of, limit_of, parse_body, read_json
 
@@ -75,6 +78,7 @@ class PageRoutes:
         return [
             Route("/v1/overview", self.overview),
             Route("/v1/handbook", self.handbook, methods=["POST"]),
+            Route("/v1/retrieve", self.retrieve, methods=["POST"]),
             Route("/v1/history", self.history),
             Route("/v1/answers/{answer_id}/answer", self.answer),
             Route("/v1/answers/{answer_id}/diff/{other_id}", self.diff),
@@ -107,6 +111,13 @@ class PageRoutes:
             caller, Index([folder], self._service.collection), _INDEX_S
         )
         return JsonResponse(report, 201)
+
+    async def retrieve(self, request: Request) -> Response:
+        """Return every candidate of a query."""
+        caller = await self._caller(request)
+        document = await read_json(request)
+        asked = read_operation(document, Retrieve, caller, self._service.collection)
+        return JsonResponse(await self._service.run(caller, asked))
 
     async def history(self, request: Request) -> Response:
         """Return the answers of this reader, or of this browser."""
