@@ -11,6 +11,7 @@ import httpx
 import pytest
 from msgspec import convert
 from tests.support.page_server import URL, PageServer, page_server
+from tests.support.pdf_canvas import Canvas, canvas_pdf
 
 from whence.evaluation.gate.files import SuiteFile
 from whence.schema.access import Access
@@ -335,14 +336,15 @@ async def test_a_long_source_is_a_window_around_the_quote(
         assert shown.json()["text"][at : at + 40_000] == source["text"]
 
 
-@pytest.mark.parametrize("tail", ["source", "original"])
+@pytest.mark.parametrize("tail", ["source", "original", "page.png"])
 async def test_a_source_is_for_those_who_see_the_answer(server: PageServer, tail: str) -> None:
     """Without the rights, for another answer or another citation: the same words as for none."""
     async with server.browser() as browser:
         await sign_in(browser)
         answer = await ask(browser, BONUS)
         base = f"/v1/answers/{answer['answer_id']}/citations"
-        assert (await browser.get(f"{base}/0/{tail}")).status_code == 200
+        if tail != "page.png":
+            assert (await browser.get(f"{base}/0/{tail}")).status_code == 200
         for wrong in ("99", "-1", "x", "1e3", "\N{SUPERSCRIPT TWO}"):
             assert (await browser.get(f"{base}/{wrong}/{tail}")).status_code == 404
         await browser.delete("/v1/reader/session")
@@ -702,3 +704,35 @@ async def test_a_malformed_retrieval_is_refused(server: PageServer, body: dict[s
     async with server.browser() as browser:
         refused = await browser.post("/v1/retrieve", json={"query": "leave"} | body)
         assert refused.status_code == 400
+
+
+async def test_a_page_of_a_pdf_is_a_picture(server: PageServer, tmp_path: Path) -> None:
+    """The page of the quote, or the one that is asked for, of the file that was indexed and no other."""
+    pages = [Canvas(), Canvas()]
+    pages[0].text(72, 700, "The lighthouse of Corvo", size=18)
+    pages[0].text(72, 660, "The lighthouse was built by fishermen of the island in a single year.")
+    pages[1].text(72, 700, "The lamp of the lighthouse of Corvo burns whale oil every night.")
+    file = tmp_path / "wiki" / "light.pdf"
+    file.write_bytes(canvas_pdf(pages))
+    await server.engine.index([tmp_path / "wiki"])
+    async with server.browser() as browser:
+        answer = await ask(browser, "What does the lamp of the lighthouse of Corvo burn?")
+        base = f"/v1/answers/{answer['answer_id']}/citations/0"
+        source = (await browser.get(f"{base}/source")).json()
+        assert (source["media"], source["page"], source["pages"]) == ("pdf", 2, 2)
+        assert source["picture"] == f"{base}/page.png"
+        second = await browser.get(source["picture"])
+        assert second.headers["content-type"] == "image/png"
+        assert second.content.startswith(b"\x89PNG")
+        assert (await browser.get(f"{source['picture']}?page=2")).content == second.content
+        first = await browser.get(f"{source['picture']}?page=1")
+        assert first.status_code == 200
+        assert first.content != second.content
+        for page in ("0", "3", "x", "-1", "9999999"):
+            assert (await browser.get(f"{source['picture']}?page={page}")).status_code == 400
+        leave = await ask(browser, DAYS)
+        other = f"/v1/answers/{leave['answer_id']}/citations/0/page.png"
+        assert (await browser.get(other)).status_code == 404
+        file.write_bytes(canvas_pdf(pages[:1]))
+        assert (await browser.get(source["picture"])).status_code == 404
+        assert (await browser.get(f"{base}/source")).json()["picture"] is None

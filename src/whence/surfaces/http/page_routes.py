@@ -10,6 +10,7 @@
 | `POST /v1/answers/{id}/feedback` | `{verdict, note}`: `right`, `wrong` or `missing`; 204 |
 | `GET /v1/history` | answers of this reader, the latest first: `?limit=`, `?after=` |
 | `GET /v1/answers/{id}/citations/{n}/source` | the document of a citation, cited words marked |
+| `GET /v1/answers/{id}/citations/{n}/page.png` | a page of its PDF with the cited words marked: `?page=` |
 | `GET /v1/answers/{id}/citations/{n}/original` | the file that it was read from, as an attachment |
 """
 
@@ -25,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from whence.operations.answers import ShowAnswer
-from whence.operations.citation_source import ReadSourceFile, ShowSource, SourceView
+from whence.operations.citation_source import DrawSourcePage, ReadSourceFile, ShowSource, SourceView
 from whence.operations.history import GiveFeedback, ListHistory
 from whence.operations.index import Index
 from whence.operations.json_documents import answer_document
@@ -85,6 +86,7 @@ class PageRoutes:
             Route("/v1/answers/{answer_id}/feedback", self.feedback, methods=["POST"]),
             Route(f"{_CITATION}/source", self.source),
             Route(f"{_CITATION}/original", self.original),
+            Route(f"{_CITATION}/page.png", self.page_picture),
         ]
 
     async def overview(self, request: Request) -> Response:
@@ -163,6 +165,13 @@ class PageRoutes:
         found = await self._service.run(caller, ShowSource(answer_id, number, access))
         return JsonResponse(source_document(found, answer_id, number))
 
+    async def page_picture(self, request: Request) -> Response:
+        """Return a page of a cited PDF as a picture, with the cited words marked."""
+        caller, access = await self._reading(request)
+        answer_id, number = request.path_params["answer_id"], citation_of(request)
+        asked = DrawSourcePage(answer_id, number, access, page_of(request))
+        return Response(await self._service.run(caller, asked), media_type="image/png")
+
     async def original(self, request: Request) -> Response:
         """Return the file of a citation; a browser stores it and never shows it."""
         caller, access = await self._reading(request)
@@ -187,6 +196,20 @@ def citation_of(request: Request) -> int:
     text = request.path_params["citation"]
     if not (text.isascii() and text.isdecimal() and len(text) < 7):
         raise NotFound(f"there is no citation {text!r}", hint="citations are counted from 0")
+    return int(text)
+
+
+def page_of(request: Request) -> int | None:
+    """Return the number of a page in a query; None for that of the quote.
+
+    Raises:
+        BadInput: It is no number from 1.
+    """
+    text = request.query_params.get("page", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text) > 0):
+        raise BadInput(f"page is {text!r}", hint="pages are counted from 1")
     return int(text)
 
 
