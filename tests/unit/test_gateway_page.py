@@ -736,3 +736,42 @@ async def test_a_page_of_a_pdf_is_a_picture(server: PageServer, tmp_path: Path) 
         file.write_bytes(canvas_pdf(pages[:1]))
         assert (await browser.get(source["picture"])).status_code == 404
         assert (await browser.get(f"{base}/source")).json()["picture"] is None
+
+
+async def test_a_document_is_read_again_with_its_tags(server: PageServer, tmp_path: Path) -> None:
+    """What changed in its file is stored; who may see it stays the same, and who may not write may not."""
+    base = "/v1/collections/default/documents"
+    file = tmp_path / "wiki" / "salaries.md"
+    file.write_text(SALARIES.replace("nine", "seven"), "utf-8")
+    async with server.browser() as browser:
+        assert (await browser.post(f"{base}/salaries.md/again")).status_code == 401
+        await sign_in(browser)
+        assert (await browser.post(f"{base}/salaries.md/again")).status_code == 403
+        await sign_in(browser, "editor")
+        stored = await browser.post(f"{base}/salaries.md/again")
+        assert stored.json()["documents"]["updated"] == 1
+        shown = (await browser.get(f"{base}/salaries.md")).json()
+        assert "seven hundred thousand" in shown["text"]
+        assert (await browser.post(f"{base}/missing.md/again")).status_code == 404
+        sent = await browser.post(base, files=[("file", ("sent.md", b"# Sent\n\nBy a browser."))])
+        assert sent.status_code == 201
+        refused = await browser.post(f"{base}/sent.md/again")
+        assert refused.status_code == 400
+        assert "upload" in refused.json()["error"]["message"]
+        await browser.delete("/v1/reader/session")
+        # The front matter is gone, and the rights that it gave are kept.
+        assert (await browser.get(f"{base}/salaries.md")).status_code == 404
+
+
+async def test_a_file_of_records_is_not_read_again_for_one(
+    server: PageServer, tmp_path: Path
+) -> None:
+    """Its records have tags of their own, which those of one would replace."""
+    rows = [f'{{"_id": "{one}", "text": "The room {one} is painted blue."}}' for one in "ab"]
+    (tmp_path / "wiki" / "records.jsonl").write_text("\n".join(rows), "utf-8")
+    await server.engine.index([tmp_path / "wiki"])
+    async with server.browser() as browser:
+        await sign_in(browser, "editor")
+        refused = await browser.post("/v1/collections/default/documents/a/again")
+        assert refused.status_code == 400
+        assert "other documents" in refused.json()["error"]["message"]
