@@ -16,11 +16,11 @@ from whence.schema.document_rag import TraceRecord
 from whence.store.change_log import KEEP_VERSIONS, check_version
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.names import MemoryNames
+from whence.store.memory.readers import MemoryReaders
 from whence.store.memory.search import (
     MemoryCollection,
     MemoryPart,
     MemorySearch,
-    MemoryTraces,
 )
 from whence.store.memory.vectors import MemoryVectors
 from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoreOverview
@@ -30,8 +30,8 @@ from whence.store.validation import check_name, missing_collection
 _now = partial(datetime.now, UTC)
 
 
-class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryTraces):
-    """Chunks, names and traces in memory; subclass it for a store with other storage.
+class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryReaders):
+    """Chunks, names, traces and readers in memory; subclass it for a store with other storage.
 
     Its methods are those of its bases; `whence.store.protocols` specifies them.
     """
@@ -43,7 +43,7 @@ class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryTraces):
         keep_versions: timedelta = KEEP_VERSIONS,
     ) -> None:
         MemoryPart.__init__(self, clock, keep_versions)
-        MemoryTraces.__init__(self, clock)
+        MemoryReaders.__init__(self, clock)
         self._former_names: dict[str, str] = {}
         """The name that a collection has now, by a name that it had."""
 

@@ -23,6 +23,7 @@ from whence.store.postgres.migrate import SCHEMA
 from whence.store.postgres.physical_erasure import PostgresPhysicalErasure
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.renaming import PostgresRenaming
+from whence.store.postgres.readers import PostgresReaders
 from whence.store.postgres.search import PostgresSearch
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.sources import PostgresSources
@@ -61,6 +62,7 @@ _PARTS = (
     ("former", "former_versions"),
     ("document", "texts"),
     ("trace", "traces"),
+    ("reader", "traces"),
     ("passage", "links"),
     ("source", "texts"),
     ("code", "code"),
@@ -107,6 +109,7 @@ class PostgresStore(
     PostgresLinks,
     PostgresRenaming,
     PostgresTraces,
+    PostgresReaders,
 ):
     """Chunks, traces and names over one connection pool.
 

@@ -63,13 +63,42 @@ class JwtCheck:
                 its groups are malformed.
             Unavailable: No key can be had, or the mapping cannot be read.
         """
+        return self.caller_of(await self.claims(token))
+
+    async def claims(self, token: str) -> dict[str, Any]:
+        """Return the claims of a valid token; raises as `caller`, but for its groups."""
         if len(token) > MOST_CHARACTERS:
             raise InvalidToken(f"the token has more than {MOST_CHARACTERS} characters")
         claims = await self._verified(token)
         self._check_source(claims)
         self._check_times(claims)
+        return claims
+
+    def caller_of(self, claims: dict[str, Any]) -> Caller:
+        """Return the caller of a valid token by its claims.
+
+        Raises:
+            InvalidToken: Its groups are malformed.
+            Unavailable: The mapping cannot be read.
+        """
         granted = self._rights.granted(claims)
-        return Caller(f"oidc:{claims['sub']}", granted.access(), may_write=granted.write)
+        return Caller(
+            f"oidc:{claims['sub']}",
+            granted.access(),
+            may_write=granted.write,
+            expires_s=claims["exp"],
+        )
+
+    def for_audience(self, audience: str) -> JwtCheck:
+        """Return a check of tokens for another audience, with the same keys and rights."""
+        return JwtCheck(
+            self._issuer,
+            audience,
+            self._keys,
+            self._rights,
+            skew_s=self._skew_s,
+            clock=self._clock,
+        )
 
     async def _verified(self, token: str) -> dict[str, Any]:
         """Return the claims of a token that a key of the issuer has signed."""

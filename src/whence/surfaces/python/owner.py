@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
 from whence.operations.collection_renaming import RenameCollection
+from whence.operations.history import ExportCases
 from whence.operations.owner import (
     Erase,
     ExplainAccess,
@@ -39,3 +40,4 @@ class OwnerOperations:
     preview_collection_removal = method(PreviewCollectionRemoval)
     remove_collection = method(RemoveCollection)
     rename_collection = method(RenameCollection)
+    export_cases = method(ExportCases)
