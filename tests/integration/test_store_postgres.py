@@ -273,9 +273,11 @@ async def test_migrations_are_applied_once(postgres_server: EmbeddedServer) -> N
     assert sorted(applied) == [0, 0, 0, 0, len(migrations())]
 
 
-async def test_migrations_are_numbered_without_gaps() -> None:
-    """The n-th migration has the number n."""
-    assert [migration.version for migration in migrations()] == [*range(1, len(migrations()) + 1)]
+async def test_migrations_are_numbered_in_order() -> None:
+    """Each has a number of its own, from 1."""
+    numbers = [migration.version for migration in migrations()]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 1
 
 
 async def test_a_newer_database_is_refused(database_url: str) -> None:
@@ -304,7 +306,7 @@ async def test_a_changed_migration_is_refused(database_url: str) -> None:
 
 async def test_a_failed_migration_is_rolled_back(database_url: str) -> None:
     """A failed migration is rolled back as a whole and can be repeated."""
-    number = len(migrations()) + 1
+    number = migrations()[-1].version + 1
     broken = Migration(number, "broken", "CREATE TABLE half (x int); SELECT 1/0;")
     repaired = Migration(number, "broken", "CREATE TABLE half (x int);")
     connection = await asyncpg.connect(database_url)

@@ -25,13 +25,13 @@ MOST = 3
 #: Fields that stand in more files, and why.
 EXCEPTIONS = {
     "words of the field that mean other things elsewhere": (
-        "access", "active", "after", "answer_id", "back", "budget", "change", "collection", "compare",
-        "direction", "embedder",
+        "access", "active", "after", "answer_id", "back", "budget", "change", "citation", "collection", "compare",
+        "digest", "direction", "embedder",
         "distinct", "diversity", "document_id", "document_ids", "encoding", "exact", "exclude", "explain", "filters",
         "folder", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
-        "nodes", "paths", "progress", "prune", "query", "question", "reader", "record", "references",
-        "relations", "repo", "rerank", "rights", "root", "seeds", "since", "snapshot", "state",
-        "stop", "streaming", "tags", "threshold", "timeout_s", "unread", "wait", "writer", "replace",
+        "nodes", "note", "order", "paths", "progress", "prune", "query", "question", "reader", "record", "references",
+        "relations", "repo", "rerank", "rights", "root", "seeds", "session", "since", "snapshot", "state",
+        "stop", "streaming", "tags", "threshold", "timeout_s", "unread", "verdict", "wait", "writer", "replace",
     ),
     "arguments of `DocumentRag`, whose signature is another project's, and parameters of flows": (
         "chunk_callback", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from ctypes import c_ushort
@@ -11,7 +12,7 @@ from whence.ingest.pdf_drawing import Box
 from whence.ingest.pdf_pieces import DESCENT, Piece
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfFormEnv, PdfPage
+    from pypdfium2 import PdfDocument, PdfFormEnv, PdfPage
 
 _MAX_NOTES = 5_000
 _MAX_VALUE = 2**16
@@ -35,6 +36,18 @@ class Notes(NamedTuple):
     """Lines that cross out what is below."""
     remarks: int
     """How many remarks of readers there are."""
+
+
+def open_form(document: PdfDocument) -> PdfFormEnv | None:
+    """Return the form of a document, if it has one."""
+    from pypdfium2 import raw
+
+    if document.get_formtype() == raw.FORMTYPE_NONE:
+        return None
+    # PDFium reads the plain fields of a form of the kind that it does not support; its warning says no more.
+    logging.getLogger("pypdfium2").setLevel(logging.ERROR)
+    document.init_forms()
+    return document.formenv
 
 
 def read_notes(page: PdfPage, form: PdfFormEnv | None) -> Notes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -31,6 +32,9 @@ from whence.ingest.pdf_drawing import THICK, Box, Drawing, holds, read_drawing
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfPage, PdfTextPage
+
+#: PDFium is not thread-safe: whoever calls it holds this lock.
+PDFIUM = threading.Lock()
 
 #: Share of the font size below and above the base line.
 DESCENT, ASCENT = 0.22, 0.78
@@ -186,7 +190,7 @@ def read_page(
     struck = 0
     texts = []
     for angle, pieces in sorted(groups.items(), key=lambda each: -_letters(each[1])):
-        rules = [_turn(box, angle) for box in drawing.rules]
+        rules = [turn(box, angle) for box in drawing.rules]
         across = [box for box in rules if box.right - box.left > box.top - box.bottom]
         down = [box for box in rules if box.right - box.left <= box.top - box.bottom]
         kept, crossed = _remove_struck(pieces, across)
@@ -205,7 +209,7 @@ def _visible_box(page: PdfPage) -> tuple[float, float, float, float]:
     return min(left, right), min(bottom, top), max(left, right), max(bottom, top)
 
 
-def _turn(box: Box, angle: int) -> Box:
+def turn(box: Box, angle: int) -> Box:
     """Return a box as it lies for a reader of text that is turned by an angle."""
     if angle == 90:
         return Box(box.bottom, -box.right, box.top, -box.left)
@@ -217,7 +221,7 @@ def _turn(box: Box, angle: int) -> Box:
 
 
 def _turn_piece(piece: Piece, angle: int) -> Piece:
-    box = _turn(Box(piece.left, piece.bottom, piece.right, piece.top), angle)
+    box = turn(Box(piece.left, piece.bottom, piece.right, piece.top), angle)
     base = (box.bottom + box.top) / 2 - (0.5 - DESCENT) * piece.size
     turned = Piece(piece.text, box.left, box.right, base, piece.size, piece.order)
     turned.glued, turned.field = piece.glued, piece.field
@@ -285,7 +289,7 @@ class _TextReader:
                         max(box.right, rect.right),
                         max(box.top, rect.top),
                     )
-                run = _Run(start, end, style, _turn(box, style.angle), owner, glued)
+                run = _Run(start, end, style, turn(box, style.angle), owner, glued)
                 if last is not None and glued and _are_one(last, run):
                     run = last.with_next(run)
                 elif last is not None:
@@ -343,7 +347,7 @@ class _TextReader:
     def _add_vertical(self, words: str, run: _Run, size: float) -> None:
         """Add letters that stand below one another."""
         if self._is_visible(run.style, size, run.box, run.owner):
-            box = _turn(run.box, 270)
+            box = turn(run.box, 270)
             one = Piece(words, box.left, box.right, box.bottom + DESCENT * size, size, run.start)
             one.bold, one.glued = run.style.bold, run.glued
             self.groups.setdefault(270, []).append(one)
@@ -351,7 +355,7 @@ class _TextReader:
     def _left(self, run: _Run, at: int) -> float:
         rect = self._calls.raw.FS_RECTF()
         self._calls.raw.FPDFText_GetLooseCharBox(self._page_text.raw, at, rect)
-        return _turn(Box(rect.left, rect.bottom, rect.right, rect.top), run.style.angle).left
+        return turn(Box(rect.left, rect.bottom, rect.right, rect.top), run.style.angle).left
 
     def _base(self, at: int, angle: int) -> float:
         x, y = c_double(), c_double()
@@ -404,7 +408,7 @@ class _TextReader:
         if style.is_artifact or size < _TINY:
             return False
         if style.angle > 0:
-            box = _turn(box, 360 - style.angle)
+            box = turn(box, 360 - style.angle)
         x, y = (box.left + box.right) / 2, (box.bottom + box.top) / 2
         crop, drawing = self._crop, self._drawing
         if not (crop.left <= x <= crop.right and crop.bottom <= y <= crop.top):

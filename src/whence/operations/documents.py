@@ -17,7 +17,7 @@ from whence.schema.access import Access
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.places import DocumentText
 from whence.store.protocols import ListedCollection, ListedDocument
-from whence.store.source_states import SourceRoot, State
+from whence.store.source_states import Order, SourceRoot, State
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
@@ -190,13 +190,17 @@ class ListDocuments(Operation[list[DocumentEntry]], frozen=True):
     """The only state: `read`, `waiting` for vectors, `skipped`, `failed` or `gone`."""
     unread: Annotated[bool, Offered(on=frozenset({PYTHON}))] = True
     """Whether files without a document are among them."""
+    order: Annotated[Order, Offered(metavar="key|newest")] = "key"
+    """`key` for the order of ids, `newest` for the newest first."""
 
     async def run(self, session: Session) -> list[DocumentEntry]:
-        """Return the first documents that the reader may see, of keys after one, by code point.
+        """Return the first documents that the reader may see, after the one of a key; keys go by code point.
 
         Raises:
-            BadInput: There is no such state.
+            BadInput: There is no such state or order, or `after` is no key of a list in this order.
         """
+        if self.order not in get_args(Order):
+            raise BadInput(f"there is no order {self.order!r}", hint="use key or newest")
         if self.state not in (None, *get_args(State)):
             raise BadInput(
                 f"there is no state {self.state!r}", hint=f"use one of {', '.join(get_args(State))}"
@@ -209,21 +213,22 @@ class ListDocuments(Operation[list[DocumentEntry]], frozen=True):
             after=self.after,
             state=self.state,
             unread=self.unread,
+            order=self.order,
         )
         roots = await store.source_roots(self.collection)
-        return await asyncio.to_thread(lambda: [_entry(roots, one) for one in listed])
+        return await asyncio.to_thread(lambda: [_entry(roots, one, self.order) for one in listed])
 
     def count(self, result: list[DocumentEntry]) -> int:
         """Return the number of documents."""
         return len(result)
 
 
-def _entry(roots: Sequence[SourceRoot], one: ListedDocument) -> DocumentEntry:
+def _entry(roots: Sequence[SourceRoot], one: ListedDocument, order: Order) -> DocumentEntry:
     own: dict[str, Any] = {
         name: getattr(one, name, None) for name in DocumentEntry.__struct_fields__
     }
     changed = None if one.document_id is None else is_changed(roots, one)
-    return DocumentEntry(**own | {"changed": changed, "key": one.key})
+    return DocumentEntry(**own | {"changed": changed, "key": one.place(order)})
 
 
 class Remove(Operation[None], frozen=True):

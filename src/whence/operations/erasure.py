@@ -139,6 +139,8 @@ async def erase_documents(
     for name in former:
         async for _, clean in _traces(store, collection, name, erased_at):
             await store.rewrite_trace(clean)
+        # What a reader wrote about an answer may quote the document.
+        await store.erase_notes(await store.traces_about(collection, name))
     await _erase_corrections(store, collection)
     physical = await store.expunge(list(dict.fromkeys(texts)), progress=progress)
     now = {name: await _Former.read(store, collection, name) for name in former}

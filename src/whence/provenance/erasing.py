@@ -40,6 +40,8 @@ def erase_texts(
 ) -> TraceRecord:
     """Return a trace without quotes, their places and digests of erased chunks, and titles and places of files.
 
+    Passages beside a refusal go whole.
+
     Each node is marked with the time.
 
     The text of an answer, its digest and messages that quote it are erased too when its writer received an
@@ -65,7 +67,10 @@ def erase_texts(
     answer = record.answer
     if answer is not None:
         citations = tuple(_citation(citation, is_erased) for citation in answer.citations)
-        answer = msgspec.structs.replace(answer, citations=citations)
+        nearest = tuple(
+            one for one in answer.nearest if not is_erased(one.chunk_id, one.document_id)
+        )
+        answer = msgspec.structs.replace(answer, citations=citations, nearest=nearest)
         if repeats_erased:
             degraded = tuple(
                 msgspec.structs.replace(one, reason=ERASED) if one.code in QUOTING_CODES else one

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import BadInput
 from whence.schema.filters import Filters
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
@@ -24,7 +25,8 @@ from whence.schema.places import DocumentText
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.field_boosts import FieldBoosts
-from whence.store.source_states import SourceStore, State
+from whence.store.reader_records import ReaderStore
+from whence.store.source_states import Order, SourceStore, State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -219,6 +221,34 @@ class ListedDocument(msgspec.Struct, frozen=True, kw_only=True):
         """Its place in the list: the id, or root and path of a file without a document."""
         return f"{self.root}//{self.path}" if self.document_id is None else self.document_id
 
+    @property
+    def moment(self) -> str:
+        """When its text was stored, else when its file was tried; ISO 8601 in UTC."""
+        return self.indexed_at or self.tried_at or _FIRST_MOMENT
+
+    def place(self, order: Order) -> str:
+        """What `after` takes in a list of an order for those that follow it."""
+        return self.key if order == "key" else f"{self.moment}|{self.key}"
+
+
+#: Of what was stored before times were.
+_FIRST_MOMENT = "1970-01-01T00:00:00+00:00"
+
+
+def read_place(after: str) -> tuple[datetime, str]:
+    """Return moment and key of a place in a list of the newest.
+
+    Raises:
+        BadInput: It is no place.
+    """
+    moment, _, key = after.partition("|")
+    try:
+        return datetime.fromisoformat(moment).astimezone(UTC), key
+    except ValueError:
+        raise BadInput(
+            f"after is {after!r}", hint="send `next` of the page before, with the same order"
+        ) from None
+
 
 class ListedCollection(msgspec.Struct, frozen=True, kw_only=True):
     """A collection with a document that the reader may see."""
@@ -227,6 +257,10 @@ class ListedCollection(msgspec.Struct, frozen=True, kw_only=True):
     model: EmbeddingModel
     documents: int
     """Documents that the reader may see."""
+    chunks: int = 0
+    """Passages of these."""
+    changed_at: str = ""
+    """When one of these was stored last, ISO 8601 in UTC."""
 
 
 class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
@@ -544,8 +578,9 @@ class ChunkStore(Protocol):
         after: str = "",
         state: State | None = None,
         unread: bool = False,
+        order: Order = "key",
     ) -> list[ListedDocument]:
-        """Return the first visible documents whose keys come after one, by code point.
+        """Return the first visible documents that come after one, by the code points of their keys.
 
         Cost: linear in the documents.
 
@@ -553,9 +588,13 @@ class ChunkStore(Protocol):
             collection: Its name.
             access: Rights of the reader.
             limit: Maximum number.
-            after: Key before the first one.
+            after: Place before the first one, see `ListedDocument.place`.
             state: The only state.
             unread: Whether files without a visible document are among them.
+            order: By key, or the newest first.
+
+        Raises:
+            BadInput: `after` is no place of that order.
         """
 
     async def describe_documents(
@@ -796,7 +835,7 @@ class SupportsRetention(Protocol):
         """
 
 
-class Store(ChunkStore, TraceStore, SourceStore, Protocol):
+class Store(ChunkStore, TraceStore, SourceStore, ReaderStore, Protocol):
     """Everything that the engine uses, in one store."""
 
     async def erase_document(

@@ -17,6 +17,8 @@ FileState = Literal["read", "skipped", "failed", "gone"]
 """What became of a file: its text is stored, its format is not read, it cannot be read, or it is not there."""
 State = Literal["read", "waiting", "skipped", "failed", "gone"]
 """State of a document or file; `waiting` is a document whose vectors are not there yet."""
+Order = Literal["key", "newest"]
+"""Order of a list of documents: by key, or the newest first, those of one moment by key."""
 UNREAD: tuple[FileState, ...] = ("skipped", "failed")
 """States of files that are there and were not read."""
 #: Longest path of a file that is noted, in bytes: a row of a B-tree holds 2704.

@@ -89,6 +89,14 @@ class AnswerSources(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of the documents that it cites."""
     named: frozenset[str]
     """Ids of the documents whose chunks its trace names, whether or not they were used."""
+    collection: str = ""
+    """The collection that was searched."""
+    question: str = ""
+    """The question as asked."""
+    found: bool = False
+    """Whether citations support the answer."""
+    texts: frozenset[str] = frozenset()
+    """The answer's text and its quotes."""
 
 
 #: A chunk id in a stored trace.
@@ -97,16 +105,20 @@ _CHUNK_ID = re.compile(rb"urn:chunk:([^:\"\\]*):([\w.~/%-]*):\d")
 
 class _Cited(msgspec.Struct):
     document_id: str
+    quote: str = ""
 
 
 class _Answer(msgspec.Struct):
     citations: tuple[_Cited, ...] = ()
+    text: str = ""
+    found: bool = True
 
 
 class _Sources(msgspec.Struct):
     answer_id: str
     access: Access
     collection: str
+    question: str = ""
     answer: _Answer | None = None
     asked_at: str = ""
 
@@ -120,14 +132,17 @@ def read_sources(body: bytes, recorded_at: str) -> AnswerSources:
         raise CodecError(f"a stored trace is damaged: {error}") from error
     mine = read.collection.encode()
     named = {document for name, document in set(_CHUNK_ID.findall(text)) if name == mine}
+    answer = read.answer or _Answer(found=False)
     return AnswerSources(
         answer_id=read.answer_id,
         access=read.access,
         asked_at=read.asked_at or recorded_at,
-        cited=frozenset(one.document_id for one in read.answer.citations)
-        if read.answer
-        else frozenset(),
+        cited=frozenset(one.document_id for one in answer.citations),
         named=frozenset(unquote(one.decode()) for one in named),
+        collection=read.collection,
+        question=read.question,
+        found=answer.found,
+        texts=frozenset({answer.text, *(one.quote for one in answer.citations)}),
     )
 
 

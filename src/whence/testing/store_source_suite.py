@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from whence.schema.access import Access, DocumentTags
+from whence.schema.errors import BadInput
 from whence.store.protocols import ListedDocument, Store
 from whence.store.source_states import SourceFileState, SourceRoot, StoredSource
 from whence.testing.store_samples import EVERYTHING, fill_collection, make_document
@@ -148,6 +151,34 @@ class SourceSuite:
         assert (public[0], [one.path for one in public[1]]) == (1, ["c.md"])
         assert (count, [one.path for one in seen]) == (3, ["a.md", "b.md", "c.md"])
         assert [one.path for one in await _listed(store, name, Access.public())] == ["c.md"]
+
+    async def test_the_newest_of_a_list_come_first(self, store: Store) -> None:
+        """By the time of storing or trying, those of one time by key; pages meet without gap or overlap."""
+        name = await fill_collection(store, make_document("b.md"), make_document("c.md"))
+        await store.replace_documents(name, [make_document("a.md"), make_document("z.md")])
+        hidden = make_document("hidden.md", tags=_HIDDEN)
+        await store.replace_documents(name, [hidden])
+        await store.note_files(name, [_file("0.bin", "skipped"), _file("1.bin", tags=_HIDDEN)])
+        newest: dict[str, Any] = {"unread": True, "order": "newest"}
+
+        whole = await store.visible_documents(name, Access.public(), limit=9, **newest)
+        assert whole[0].path == "0.bin"
+        ids = [one.document_id for one in whole[1:]]
+        assert [{*ids[:2]}, {*ids[2:]}] == [{"a.md", "z.md"}, {"b.md", "c.md"}]
+        ordered = sorted(whole, key=lambda one: one.key)
+        ordered.sort(key=lambda one: datetime.fromisoformat(one.moment), reverse=True)
+        assert whole == ordered
+        paged: list[ListedDocument] = []
+        after = ""
+        while page := await store.visible_documents(
+            name, Access.public(), limit=2, after=after, **newest
+        ):
+            paged += page
+            after = page[-1].place("newest")
+        assert paged == whole
+        for wrong in ("b.md", "|b.md", "x|b.md"):
+            with pytest.raises(BadInput):
+                await store.visible_documents(name, Access.public(), limit=2, after=wrong, **newest)
 
     async def test_states_change_and_are_forgotten(self, store: Store) -> None:
         """The last state holds; forgotten files and those of removed documents are not known any more."""

@@ -20,6 +20,7 @@ pytest.register_assert_rewrite(
     "whence.testing.change_log_suite",
     "whence.testing.store_document_suite",
     "whence.testing.store_erasure_suite",
+    "whence.testing.store_reader_suite",
     "whence.testing.store_search_suite",
     "whence.testing.store_source_suite",
     "whence.testing.store_text_suite",
@@ -30,6 +31,7 @@ pytest.register_assert_rewrite(
 from whence.testing.change_log_suite import ChangeLogSuite  # noqa: E402
 from whence.testing.store_document_suite import DocumentSuite  # noqa: E402
 from whence.testing.store_erasure_suite import ErasureSuite  # noqa: E402
+from whence.testing.store_reader_suite import ReaderSuite  # noqa: E402
 from whence.testing.store_search_suite import SearchSuite  # noqa: E402
 from whence.testing.store_source_suite import SourceSuite  # noqa: E402
 from whence.testing.store_text_suite import DocumentTextSuite, TokenCodeSuite  # noqa: E402
@@ -47,5 +49,6 @@ class StoreSuite(
     VectorSuite,
     ChangeLogSuite,
     TraceSuite,
+    ReaderSuite,
 ):
     """Behaviours of a store; a subclass provides the `store` fixture."""

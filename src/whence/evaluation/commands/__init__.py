@@ -18,12 +18,14 @@ EVAL = Command(
     (
         "whence eval beir scifact/",
         "whence eval gate --suite suite.json --baseline baseline.json --policy policy.json",
+        "whence eval cases export --out cases.json",
     ),
     {
         "beir": "whence.evaluation.commands.beir:beir",
         "gate": "whence.evaluation.commands.gate:gate",
         "baseline": "whence.evaluation.commands.gate:baseline",
         "compare": "whence.evaluation.commands.gate:compare",
+        "cases": "whence.evaluation.commands.cases:cases",
     },
     help="Measure the quality of retrieval.",
     after="models",

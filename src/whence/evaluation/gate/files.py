@@ -36,6 +36,14 @@ class SuiteQuery(_Strict, frozen=True, kw_only=True):
     intent: Intent
     expected_targets: Annotated[list[Target], msgspec.Meta(min_length=1)]
     negative_targets: list[NegativeTarget] = []
+    verdict: str = ""
+    """What a reader said of the answer, in a case of `whence eval cases export`, as the rest."""
+    note: str = ""
+    answer_id: str = ""
+    collection: str = ""
+    collection_version: int = 0
+    asked_at: str = ""
+    given_at: str = ""
 
 
 class SuiteFile(_Strict, frozen=True, kw_only=True):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import (
@@ -20,9 +17,9 @@ from whence.ingest.document_builder import (
     shorten,
 )
 from whence.ingest.loaders.base import Loader
-from whence.ingest.pdf_forms import read_notes
+from whence.ingest.pdf_forms import open_form, read_notes
 from whence.ingest.pdf_lines import continued_tables, page_items
-from whence.ingest.pdf_pieces import Page, read_page
+from whence.ingest.pdf_pieces import PDFIUM, Page, read_page
 from whence.ingest.pdf_running import remove_running
 from whence.ingest.pdf_writer import (
     HEADING_SIZE,
@@ -33,12 +30,6 @@ from whence.ingest.pdf_writer import (
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder, collapse_spaces
 from whence.schema.errors import BadInput
-
-if TYPE_CHECKING:
-    from pypdfium2 import PdfDocument, PdfFormEnv
-
-#: PDFium is not thread-safe.
-_PDFIUM = threading.Lock()
 
 _NOT_A_TITLE = re.compile(
     r"(?i)\W*(?:untitled|anonymous|unknown|none|no title|titel|title)\W*\d*|microsoft \w+ - .*|powerpoint presentation"
@@ -55,7 +46,7 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
 
     Cost: fifty to a hundred pages a second.
     """
-    with _PDFIUM:
+    with PDFIUM:
         properties, pages, damaged = _read_pages(data)
     empty = sum(not page.letters and page.pictures > 0 for page in pages)
     if not pages:
@@ -106,7 +97,7 @@ def _read_pages(data: bytes) -> tuple[Mapping[str, str], list[Page], int]:
 
     try:
         with closing(PdfDocument(data)) as document:
-            form = _form(document)
+            form = open_form(document)
             pages: list[Page] = []
             length = damaged = 0
             for number in range(1, len(document) + 1):
@@ -128,18 +119,6 @@ def _read_pages(data: bytes) -> tuple[Mapping[str, str], list[Page], int]:
         if "password" in str(error).lower():
             raise BadInput("is protected by a password") from error
         raise BadInput(f"is not a readable PDF: {collapse_spaces(str(error))}") from error
-
-
-def _form(document: PdfDocument) -> PdfFormEnv | None:
-    """Return the form of a document, if it has one."""
-    from pypdfium2 import raw
-
-    if document.get_formtype() == raw.FORMTYPE_NONE:
-        return None
-    # PDFium reads the plain fields of a form of the kind that it does not support; its warning says no more.
-    logging.getLogger("pypdfium2").setLevel(logging.ERROR)
-    document.init_forms()
-    return document.formenv
 
 
 def _title(properties: Mapping[str, str]) -> str:

@@ -503,15 +503,21 @@ class MemorySearch(MemoryPart):
         self, access: Access, names: Sequence[str] = ()
     ) -> list[ListedCollection]:
         """Return the collections with a visible document; see `ChunkStore`."""
-        counts = {
-            name: len(held.visible_documents(access))
+        seen = {
+            name: held.visible_documents(access)
             for name, held in sorted(self._collections.items())
             if not names or name in names
         }
         return [
-            ListedCollection(name=name, model=self._collections[name].info.model, documents=count)
-            for name, count in counts.items()
-            if count
+            ListedCollection(
+                name=name,
+                model=self._collections[name].info.model,
+                documents=len(documents),
+                chunks=sum(len(one.chunks) for one in documents),
+                changed_at=max(one.stored_at for one in documents),
+            )
+            for name, documents in seen.items()
+            if documents
         ]
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from functools import partial
 
 import msgspec
@@ -11,9 +12,10 @@ import msgspec
 from whence.schema.access import Access
 from whence.schema.ingest import DocumentDraft
 from whence.store.memory.search import MemoryPart, StoredDocument
-from whence.store.protocols import ListedDocument
+from whence.store.protocols import ListedDocument, read_place
 from whence.store.source_states import (
     UNREAD,
+    Order,
     SourceFileState,
     SourceRoot,
     State,
@@ -133,6 +135,7 @@ class MemorySources(MemoryPart):
         after: str = "",
         state: State | None = None,
         unread: bool = False,
+        order: Order = "key",
     ) -> list[ListedDocument]:
         """Return the first visible documents, and files without one, after a key; see `ChunkStore`."""
         files = {
@@ -164,8 +167,14 @@ class MemorySources(MemoryPart):
                 for key, (one, tried_at) in files.items()
                 if one.state != "read" and key not in read
             ]
-        wanted = [one for one in listed if one.key > after and state in (None, one.state)]
-        return sorted(wanted, key=lambda one: one.key)[:limit]
+        wanted = [one for one in listed if state in (None, one.state)]
+        if order == "key":
+            later = (one for one in wanted if one.key > after)
+            return sorted(later, key=lambda one: one.key)[:limit]
+        if after:
+            moment, key = read_place(after)
+            wanted = [one for one in wanted if _newest(one) > (-moment.timestamp(), key)]
+        return sorted(wanted, key=_newest)[:limit]
 
     async def describe_documents(
         self, collection: str, document_ids: Sequence[str], access: Access
@@ -187,6 +196,10 @@ class MemorySources(MemoryPart):
         for key in [key for key, (one, _) in known.items() if one.document_id in document_ids]:
             if known[key][0].document_id:
                 del known[key]
+
+
+def _newest(one: ListedDocument) -> tuple[float, str]:
+    return -datetime.fromisoformat(one.moment).timestamp(), one.key
 
 
 def _listed(document: StoredDocument, noted: tuple[SourceFileState, str] | None) -> ListedDocument:

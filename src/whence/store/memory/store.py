@@ -13,11 +13,11 @@ from whence.schema.access import Access
 from whence.store.change_log import KEEP_VERSIONS, check_version
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.names import MemoryNames
+from whence.store.memory.readers import MemoryReaders
 from whence.store.memory.search import (
     MemoryCollection,
     MemoryPart,
     MemorySearch,
-    MemoryTraces,
 )
 from whence.store.memory.vectors import MemoryVectors
 from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoreOverview
@@ -25,8 +25,8 @@ from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoreOvervi
 _now = partial(datetime.now, UTC)
 
 
-class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryTraces):
-    """Chunks, names and traces in memory; subclass it for a store with other storage.
+class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryReaders):
+    """Chunks, names, traces and readers in memory; subclass it for a store with other storage.
 
     Its methods are those of its bases; `whence.store.protocols` specifies them.
     """
@@ -38,7 +38,7 @@ class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryTraces):
         keep_versions: timedelta = KEEP_VERSIONS,
     ) -> None:
         MemoryPart.__init__(self, clock, keep_versions)
-        MemoryTraces.__init__(self, clock)
+        MemoryReaders.__init__(self, clock)
 
     def hold_version(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -19,9 +20,9 @@ from whence.store.postgres.collections import model_of
 from whence.store.postgres.driver import iso_utc
 from whence.store.postgres.part import PostgresPart
 from whence.store.postgres.sources import FILE_STATES, FILE_TAGS, LETTERS
-from whence.store.protocols import ListedCollection, ListedDocument
+from whence.store.protocols import ListedCollection, ListedDocument, read_place
 from whence.store.results import chunk_metadata
-from whence.store.source_states import State
+from whence.store.source_states import Order, State
 from whence.store.validation import is_text
 
 _REQUESTED = """
@@ -80,7 +81,12 @@ _LISTED = f"""
 {_DOCUMENT_ROWS}
 WHERE n.name = $4 AND d.document_id COLLATE "C" > $6 AND ($7 = '' OR CASE WHEN $7 IN ('r', 'w')
     THEN coalesce(f.state, 'r') = 'r' AND ($7 = 'w') = ({_VECTORS} < d.chunks) ELSE f.state = left($7, 1)::"char" END)
-ORDER BY d.document_id COLLATE "C" LIMIT $5
+"""
+_BY_KEY = 'ORDER BY d.document_id COLLATE "C" LIMIT $5'
+_MOMENT = "coalesce(d.stored_at, to_timestamp(0))"
+_NEWEST = f"""
+AND ($8::timestamptz IS NULL OR {_MOMENT} < $8 OR {_MOMENT} = $8 AND d.document_id COLLATE "C" > $9)
+ORDER BY {_MOMENT} DESC, d.document_id COLLATE "C" LIMIT $5
 """
 _LISTED_FILES = f"""
 SELECT d.root || '//' || d.path AS key, NULL AS document_id, d.root, d.path, d.state, d.reason, '' AS title,
@@ -91,11 +97,15 @@ WHERE d.collection = $4 AND (d.root || '//' || d.path) COLLATE "C" > $6 AND d.st
     AND ($7 = '' OR d.state = left($7, 1)::"char") AND NOT EXISTS (
         SELECT FROM collection n JOIN document x ON x.collection_id = n.id JOIN sec_class s ON s.id = x.class_id
         WHERE n.name = $4 AND x.root = d.root AND x.source_file = d.path AND {ALLOWED})
-ORDER BY 1 LIMIT $5
 """  # noqa: S608 - only constants
+_NEWEST_FILES = """
+AND ($8::timestamptz IS NULL OR d.tried_at < $8 OR d.tried_at = $8 AND (d.root || '//' || d.path) COLLATE "C" > $9)
+ORDER BY d.tried_at DESC, (d.root || '//' || d.path) COLLATE "C" LIMIT $5
+"""
 # One row for each collection and class, whose tags are those of all its documents.
 _COLLECTIONS = f"""
 SELECT n.name, n.model_name, n.model_revision, n.model_precision, n.dimension, count(*) AS documents,
+    sum(d.chunks) AS chunks, max(d.stored_at) AS changed_at,
     min(d.id) AS own_document, g.id AS own_class, g.acl AS own_acl, g.labels AS own_labels,
     g.clearance AS own_clearance
 FROM collection n JOIN document d ON d.collection_id = n.id
@@ -165,17 +175,28 @@ class PostgresTexts(PostgresPart):
         after: str = "",
         state: State | None = None,
         unread: bool = False,
+        order: Order = "key",
     ) -> list[ListedDocument]:
-        """Return the first visible documents, and files without one, after a key; see `ChunkStore`."""
+        """Return the first visible documents, and files without one, after a place; see `ChunkStore`."""
         if not is_text(after):
             return []
         letter = "" if state is None else _WANTED[state]
-        values = (*access_values(access), collection, limit, after, letter)
-        rows = await self._fetch(_LISTED, collection, values)
+        values: tuple[Any, ...] = (*access_values(access), collection, limit)
+        if order == "key":
+            values += (after, letter)
+            orders = (_BY_KEY, "ORDER BY 1 LIMIT $5")
+        else:
+            values += ("", letter, *(read_place(after) if after else (None, "")))
+            orders = (_NEWEST, _NEWEST_FILES)
+        rows = await self._fetch(_LISTED + orders[0], collection, values)
         if unread:
-            rows += await self._fetch(_LISTED_FILES, collection, values)
-            rows = sorted(rows, key=lambda row: str(row["key"]))[:limit]
-        return [_listed(row) for row in allowed_rows(rows, access, "listing")]
+            rows += await self._fetch(_LISTED_FILES + orders[1], collection, values)
+        listed = [_listed(row) for row in allowed_rows(rows, access, "listing")]
+        if unread:
+            listed.sort(key=lambda one: one.key)
+            if order == "newest":
+                listed.sort(key=lambda one: datetime.fromisoformat(one.moment), reverse=True)
+        return listed[:limit]
 
     async def describe_documents(
         self, collection: str, document_ids: Sequence[str], access: Access
@@ -201,6 +222,8 @@ class PostgresTexts(PostgresPart):
                 name=row["name"],
                 model=model_of(row),
                 documents=row["documents"] + (before.documents if before else 0),
+                chunks=row["chunks"] + (before.chunks if before else 0),
+                changed_at=max(iso_utc(row["changed_at"]), before.changed_at if before else ""),
             )
         return list(found.values())
 

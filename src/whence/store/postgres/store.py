@@ -22,6 +22,7 @@ from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.migrate import SCHEMA
 from whence.store.postgres.physical_erasure import PostgresPhysicalErasure
 from whence.store.postgres.pool import ConnectionPool
+from whence.store.postgres.readers import PostgresReaders
 from whence.store.postgres.search import PostgresSearch
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.sources import PostgresSources
@@ -60,6 +61,7 @@ _PARTS = (
     ("former", "former_versions"),
     ("document", "texts"),
     ("trace", "traces"),
+    ("reader", "traces"),
     ("passage", "links"),
     ("source", "texts"),
     ("code", "code"),
@@ -105,6 +107,7 @@ class PostgresStore(
     PostgresSymbols,
     PostgresLinks,
     PostgresTraces,
+    PostgresReaders,
 ):
     """Chunks, traces and names over one connection pool.
 

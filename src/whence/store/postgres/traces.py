@@ -51,7 +51,11 @@ _OLD = f"""
 SELECT number, {COLUMNS}, {_LATEST_DIGEST} FROM trace WHERE recorded_at < $1 AND number > $2 ORDER BY number LIMIT 100
 """  # noqa: S608 - only constants
 _COUNT_OLD = "SELECT count(*) FROM trace WHERE recorded_at < $1"
-_REMOVE = "DELETE FROM trace WHERE answer_id = ANY($1)"
+_REMOVE = (
+    "DELETE FROM trace WHERE answer_id = ANY($1)",
+    "DELETE FROM reader_answer WHERE answer_id = ANY($1)",
+    "DELETE FROM reader_feedback WHERE answer_id = ANY($1)",
+)
 _BEFORE_ALL = -(2**63)
 #: Longest time from a question to the record of its trace; a broker may deliver late.
 _RECORDED_WITHIN = timedelta(days=1)
@@ -133,7 +137,8 @@ class PostgresTraces(PostgresIntegrity):
                     good = [
                         row["answer_id"] for row in rows if not any(row_faults(row, row["digest"]))
                     ]
-                    await connection.execute(_REMOVE, good)
+                    for statement in _REMOVE:
+                        await connection.execute(statement, good)
                     last = await self._chain.append(
                         connection, last, "prune", [(name, b"") for name in good]
                     )

@@ -72,11 +72,12 @@ def demo(context: typer.Context) -> int:
 
 
 def _examples() -> Path:
-    here = Path(__file__).resolve()
-    for folder in (here.parents[2] / "examples", here.parents[4] / "examples"):
-        if (folder / "demo_questions.json").is_file():
-            return folder
-    raise NotFound("the example documents are not installed", hint="install Whence again")
+    from whence.operations.overview import example_folder
+
+    handbook = example_folder()
+    if handbook is None:
+        raise NotFound("the example documents are not installed", hint="install Whence again")
+    return handbook.parent
 
 
 def _print_question(question: dict[str, Any], answer: Answer, printed_codes: set[str]) -> None:

@@ -2,11 +2,13 @@
 
 | Path | Response |
 |---|---|
-| `GET /` | the web page |
+| `GET /`, `GET /a/{id}` | the web page, which shows that answer |
 | `POST /v1/search` | passages |
 | `POST /v1/ask` | an answer; as events with `Accept: text/event-stream` |
 | `GET /v1/answers/{id}` | trace of an answer; `?format=` as of `whence explain` |
 | `GET /v1/answers/{id}/why-not?item=` | why a passage is not in the answer |
+| `/v1/reader/...` | who reads, signing in and out, see `reader` |
+| `/v1/overview`, ... | what the page shows beside that, see `page_routes` |
 | `/v1/collections/...` | documents, see `documents` |
 | `POST /v1/chat/completions`, ... | OpenAI's API, see `openai.routes` |
 | `POST /mcp` | the Model Context Protocol |
@@ -17,17 +19,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -52,7 +54,9 @@ from whence.surfaces.http.failures import JsonResponse, handle_error, handle_htt
 from whence.surfaces.http.host_check import MAX_BODY, HostCheck
 from whence.surfaces.http.oidc import METADATA_PATH, RESOURCES, ProtectedResource
 from whence.surfaces.http.openapi import openapi
+from whence.surfaces.http.page_routes import PageRoutes
 from whence.surfaces.http.probes import OperationRoutes, RequestMetrics
+from whence.surfaces.http.reader import Readers
 from whence.surfaces.http.requests import access_of, read_body, read_json
 from whence.surfaces.http.service import FORMATS, MEDIA_TYPES, Service
 from whence.surfaces.mcp.offer import DocumentOffer
@@ -68,22 +72,26 @@ _PAGE: Final = Path(__file__).parent / "page"
 class _Routes:
     """The handlers of all paths."""
 
-    def __init__(self, service: Service, auth: Authenticator, metrics: FlowMetrics | None) -> None:
+    def __init__(self, service: Service, readers: Readers, metrics: FlowMetrics | None) -> None:
+        self._readers = readers
+        self._caller = readers.caller
         self._operations = OperationRoutes(self._caller, metrics)
         self.registry = self._operations.registry
         self._service = service
-        self._auth = auth
         self._mcp = Mcp(DocumentOffer(service))
 
     def routes(self) -> list[Route | Mount]:
         """Return the routing table."""
         return [
             Route("/", self.page),
+            Route("/a/{answer_id}", self.permalink),
             Mount("/page", StaticFiles(directory=_PAGE)),
             Route("/v1/search", self.search, methods=["POST"]),
             Route("/v1/ask", self.ask, methods=["POST"]),
             Route("/v1/answers/{answer_id}", self.explain),
             Route("/v1/answers/{answer_id}/why-not", self.why_not),
+            *self._readers.routes(),
+            *PageRoutes(self._service, self._readers).routes(),
             *DocumentRoutes(self._service, self._caller).routes(),
             *OpenAiRoutes(self._service, self._caller).routes(),
             Route("/mcp", self.mcp, methods=["POST"]),
@@ -95,6 +103,11 @@ class _Routes:
     async def page(self, _: Request) -> Response:
         return FileResponse(_PAGE / "index.html")
 
+    async def permalink(self, _: Request) -> Response:
+        # Paths in the page are relative, so that a proxy may serve it below a prefix.
+        text = await asyncio.to_thread((_PAGE / "index.html").read_text, "utf-8")
+        return HTMLResponse(text.replace('="page/', '="../page/'))
+
     async def search(self, request: Request) -> Response:
         caller = await self._caller(request)
         asked = await self._read(request, Search, caller)
@@ -103,16 +116,26 @@ class _Routes:
     async def ask(self, request: Request) -> Response:
         caller = await self._caller(request)
         asked = await self._read(request, Ask, caller)
+        reader, fresh = self._readers.asking(caller, request)
+
+        async def question(
+            on_text: OnText | None = None, on_stage: OnStage | None = None
+        ) -> dict[str, object]:
+            answer = await self._service.ask(caller, asked, on_text=on_text, on_stage=on_stage)
+            if reader:
+                await self._service.note_asked(str(answer["answer_id"]), reader)
+            return answer
+
+        response: Response
         if EVENT_STREAM not in request.headers.get("accept", ""):
-            return JsonResponse(await self._service.ask(caller, asked))
-
-        async def question(on_text: OnText, on_stage: OnStage) -> dict[str, object]:
-            return await self._service.ask(caller, asked, on_text=on_text, on_stage=on_stage)
-
-        # Once events are sent the status cannot say that there are too many requests.
-        self._service.check_ask(caller, asked)
-        stream = stream_events(question)
-        return StreamingResponse(stream, media_type=EVENT_STREAM, headers=STREAM_HEADERS)
+            response = JsonResponse(await question())
+        else:
+            # Once events are sent the status cannot say that there are too many requests.
+            self._service.check_ask(caller, asked)
+            stream = stream_events(question)
+            response = StreamingResponse(stream, media_type=EVENT_STREAM, headers=STREAM_HEADERS)
+        self._readers.keep_browser(request, response, fresh)
+        return response
 
     async def explain(self, request: Request) -> Response:
         caller = await self._caller(request)
@@ -166,13 +189,6 @@ class _Routes:
         document = await read_json(request)
         return read_operation(document, operation, caller, self._service.collection)
 
-    async def _caller(self, request: Request) -> Caller:
-        stated = request.headers.getlist("authorization")
-        if len(stated) > 1:
-            raise BadInput("the request has more than one Authorization header")
-        caller = await self._auth.caller(stated[0] if stated else None)
-        return replace(caller, address=request.client.host if request.client else "")
-
 
 def gateway(
     service: Service,
@@ -198,7 +214,7 @@ def gateway(
         public_url: Address for callers; that of each request when empty.
     """
     pages = frozenset(origins)
-    handlers = _Routes(service, auth, metrics)
+    handlers = _Routes(service, Readers(service, auth, public_url=public_url), metrics)
     cors = Middleware(
         CORSMiddleware,
         allow_origins=sorted(pages),

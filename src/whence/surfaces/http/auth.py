@@ -157,14 +157,29 @@ class Authenticator:
             if self._require_token:
                 raise Unauthorized("this server requires a token")
             return self._anonymous
+        return (await self.sign_in(token))[0]
+
+    async def sign_in(self, token: str) -> tuple[Caller, str]:
+        """Return the caller of a token, and its digest; that of a JWT is empty.
+
+        Raises:
+            InvalidToken: It is unknown, invalid or expired.
+            Unavailable: Tokens cannot be checked at present.
+        """
         if self._jwt is not None and token.count(".") == 2:
-            return await self._jwt.caller(token)
-        caller = self._known(token_digest(token))
+            return await self._jwt.caller(token), ""
+        digest = token_digest(token)
+        caller = self._known(digest)
         if caller is None:
             raise InvalidToken("unknown token", hint=_KEYS)
         if self._clock() >= caller.expires_s:
             raise InvalidToken("the token has expired")
-        return caller
+        return caller, digest
+
+    def known(self, digest: str) -> Caller | None:
+        """Return the caller of a token by its digest, as the tokens are now; None when it ended."""
+        caller = self._known(digest)
+        return None if caller is None or self._clock() >= caller.expires_s else caller
 
     def _known(self, digest: str) -> Caller | None:
         """Return the caller of a digest. Compares with every digest, each in constant time."""

@@ -3,10 +3,11 @@
 | Path | Response |
 |---|---|
 | `GET /v1/collections` | the collections with documents that the caller may see |
-| `GET /v1/collections/{collection}/documents` | its documents, in pages: `?limit=`, `?after=`, `?state=` |
+| `GET /v1/collections/{collection}/documents` | its documents: `?limit=&after=&state=&order=newest` |
 | `GET /v1/collections/{collection}/stale` | the documents that most answers stand on: `?since=30d`, `?limit=` |
 | `POST /v1/collections/{collection}/documents` | store files of a form: the document of `whence index --json` |
 | `GET /v1/collections/{collection}/documents/{id}` | a document: as `whence show --json` |
+| `GET /v1/collections/{collection}/documents/{id}/answers` | the recorded answers that cite it |
 | `DELETE /v1/collections/{collection}/documents/{id}` | remove a document |
 
 Storing and removing require a token that may write. Its holder stores documents that it may see itself, and
@@ -28,6 +29,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from whence.operations.documents import ListDocuments, Remove, Show
+from whence.operations.history import ListCitingAnswers
 from whence.operations.index import StoreFiles
 from whence.operations.json_documents import document_json
 from whence.operations.stale import ListStale
@@ -35,18 +37,18 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput, NotFound
 from whence.surfaces.http.auth import Caller, Forbidden
 from whence.surfaces.http.failures import JsonResponse, error_document
-from whence.surfaces.http.requests import access_of, clearance_of
+from whence.surfaces.http.requests import access_of, clearance_of, limit_of
 from whence.surfaces.http.service import Service
 
 #: Files of one request at most, and bytes of a field that is no file.
 _MOST_FILES: Final = 100
 _MOST_FIELD_BYTES: Final = 4096
-_MOST_LISTED: Final = 1000
 _FIELDS: Final = ("file", "acl", "label", "clearance")
 #: Time limit of storing files, in seconds.
 _UPLOAD_S: Final = 900.0
 #: Names that indexing passes over, as those that begin with a dot.
 _IGNORED: Final = ("node_modules", "__pycache__")
+_ANSWERS: Final = "/answers"
 _DOCUMENTS: Final = "/v1/collections/{collection}/documents"
 
 
@@ -88,10 +90,11 @@ class DocumentRoutes:
         caller = await self._caller(request)
         access = caller.access_for(access_of(request))
         collection = await self._find(request, access)
-        limit, after = _limit_of(request, 100), request.query_params.get("after", "")
+        limit, after = limit_of(request, 100), request.query_params.get("after", "")
         # One more tells whether there is a next page.
         state: Any = request.query_params.get("state") or None
-        asked = ListDocuments(access, collection, limit + 1, after, state)
+        order: Any = request.query_params.get("order", "key")
+        asked = ListDocuments(access, collection, limit + 1, after, state, order=order)
         rows = await self._service.run(caller, asked)
         more = rows[limit - 1].key if len(rows) > limit else None
         return JsonResponse({"collection": collection, "documents": rows[:limit], "next": more})
@@ -102,7 +105,7 @@ class DocumentRoutes:
         access = caller.access_for(access_of(request))
         collection = await self._find(request, access)
         since = request.query_params.get("since", "30d")
-        asked = ListStale(access, collection, since, _limit_of(request, 20))
+        asked = ListStale(access, collection, since, limit_of(request, 20))
         rows = await self._service.run(caller, asked)
         return JsonResponse({"collection": collection, "since": since, "documents": rows})
 
@@ -112,8 +115,21 @@ class DocumentRoutes:
         access = caller.access_for(access_of(request))
         collection = await self._find(request, access)
         item = request.path_params["document_id"]
-        found = await self._service.run(caller, Show(item, access, collection))
+        try:
+            found = await self._service.run(caller, Show(item, access, collection))
+        except NotFound:
+            # An id may end like this path.
+            if not item.endswith(_ANSWERS):
+                raise
+            return await self._answers(caller, access, collection, item.removesuffix(_ANSWERS))
         return JsonResponse(document_json(found))
+
+    async def _answers(
+        self, caller: Caller, access: Access, collection: str, document_id: str
+    ) -> Response:
+        asked = ListCitingAnswers(document_id, access, collection)
+        answers = await self._service.run(caller, asked)
+        return JsonResponse({"answers": answers, "count": len(answers)})
 
     async def remove(self, request: Request) -> Response:
         """Remove a document."""
@@ -171,14 +187,6 @@ class DocumentRoutes:
                 f"there is no collection {name!r}", hint="GET /v1/collections lists what there is"
             )
         return name
-
-
-def _limit_of(request: Request, default: int) -> int:
-    """Return how many rows a request asks for."""
-    text = request.query_params.get("limit", str(default))
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= _MOST_LISTED):
-        raise BadInput(f"limit is {text!r}", hint=f"use 1 to {_MOST_LISTED}")
-    return int(text)
 
 
 def tags_for(caller: Caller, fields: FormData) -> DocumentTags:

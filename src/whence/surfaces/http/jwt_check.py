@@ -67,9 +67,14 @@ class JwtCheck:
             raise InvalidToken(f"the token has more than {MOST_CHARACTERS} characters")
         claims = await self._verified(token)
         self._check_source(claims)
-        self._check_times(claims)
+        expires_s = self._check_times(claims)
         granted = self._rights.granted(claims)
-        return Caller(f"oidc:{claims['sub']}", granted.access(), may_write=granted.write)
+        return Caller(
+            f"oidc:{claims['sub']}",
+            granted.access(),
+            may_write=granted.write,
+            expires_s=expires_s,
+        )
 
     async def _verified(self, token: str) -> dict[str, Any]:
         """Return the claims of a token that a key of the issuer has signed."""
@@ -111,7 +116,8 @@ class JwtCheck:
         if not isinstance(subject, str) or not subject:
             raise InvalidToken("the token has no subject")
 
-    def _check_times(self, claims: dict[str, Any]) -> None:
+    def _check_times(self, claims: dict[str, Any]) -> float:
+        """Return when the token ends, in seconds since 1970."""
         now = self._clock()
         expires = _seconds(claims, "exp")
         if expires is None:
@@ -122,6 +128,7 @@ class JwtCheck:
             begins = _seconds(claims, name)
             if begins is not None and now < begins - self._skew_s:
                 raise InvalidToken("the token is not valid yet")
+        return expires
 
 
 def _seconds(claims: dict[str, Any], name: str) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _MAX_DIGITS = 10
 #: Most objects and lists inside one another in a message.
 _MAX_DEPTH = 32
+
+#: Rows of a list at most.
+MOST_LISTED: Final = 1000
 
 T = TypeVar("T")
 
@@ -38,6 +41,14 @@ def clearance_of(text: str) -> int:
     """
     if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         raise BadInput("clearance is not a number", hint="use 0 or more")
+    return int(text)
+
+
+def limit_of(request: Request, default: int) -> int:
+    """Return how many rows a request asks for."""
+    text = request.query_params.get("limit", str(default))
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MOST_LISTED):
+        raise BadInput(f"limit is {text!r}", hint=f"use 1 to {MOST_LISTED}")
     return int(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,9 +12,11 @@ from msgspec.structs import replace
 from whence.flow.telemetry.genai import Spans
 from whence.operations.ask import Ask, AskLive, ChunkCallback, ExplainCallback
 from whence.operations.documents import ListCollections
+from whence.operations.history import NoteAsked
 from whence.operations.json_documents import answer_document, search_document
 from whence.operations.operation import Operation
 from whence.operations.search import Search
+from whence.schema.errors import WhenceError
 from whence.surfaces.http.admission import Admission
 from whence.surfaces.http.auth import Caller
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from whence.surfaces.python.engine import Engine
 
 R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
 
 #: Media type of each format of a trace.
 MEDIA_TYPES = {
@@ -74,6 +79,10 @@ class Service:
             caller, operation.NAME, lambda engine: engine.run(operation), timeout_s
         )
 
+    async def run_at_once(self, operation: Operation[R]) -> R:
+        """Run an operation of a look-up, which waits for no turn."""
+        return await self._engine.run(operation)
+
     async def call(
         self,
         caller: Caller,
@@ -103,6 +112,13 @@ class Service:
         async with self._admission.admit(asked.NAME, caller.share, asked.timeout_s) as left_s:
             live = AskLive.of(replace(asked, timeout_s=left_s), on_text, on_stage)
             return answer_document(await self._engine.run(live))
+
+    async def note_asked(self, answer_id: str, reader: str) -> None:
+        """Note whose answer one is; an answer is not lost when that fails."""
+        try:
+            await self.run_at_once(NoteAsked(answer_id, reader))
+        except WhenceError as error:
+            logger.warning("an answer is in no history: %s", error.message)
 
     def check_ask(self, caller: Caller, asked: Ask) -> None:
         """Refuse a question that could not be answered in time; see `Admission.check`."""

@@ -13,12 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from whence.operations.answers import ShowAnswer
 from whence.operations.ask import AskLive, ChunkCallback, ExplainCallback
+from whence.operations.citation_source import ShowSource
 from whence.operations.documents import ListCollections, ListDocuments, Remove, Show
 from whence.operations.erasure import Erasure
 from whence.operations.explain import Explain, ExplainAbsence, ExportEvidence
 from whence.operations.index import Index, StoreFiles
 from whence.operations.operation import Operation
+from whence.operations.overview import Overview
 from whence.operations.plugins import operations_plugin
 from whence.operations.replay import Diff, ListChanges, Replay
 from whence.operations.search import Search
@@ -164,6 +167,9 @@ class Engine(EngineTexts):
     show = method(Show)
     documents = method(ListDocuments)
     stale = method(ListStale)
+    answer = method(ShowAnswer)
+    source = method(ShowSource)
+    overview = method(Overview)
     visible_collections = method(ListCollections)
     remove = method(Remove)
 

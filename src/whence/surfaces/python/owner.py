@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
+from whence.operations.history import ExportCases
 from whence.operations.owner import (
     Erase,
     ExplainAccess,
@@ -37,3 +38,4 @@ class OwnerOperations:
     reembed = method(Reembed)
     preview_collection_removal = method(PreviewCollectionRemoval)
     remove_collection = method(RemoveCollection)
+    export_cases = method(ExportCases)

@@ -1,0 +1,210 @@
+"""What there is: collections, files that were not read, models, where data lies, and questions to begin with.
+
+All of it is counted and chosen from what the reader may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from whence.models.endpoints import endpoint_of
+from whence.operations.operation import Operation
+from whence.schema.access import Access
+from whence.schema.errors import WhenceError
+from whence.text.languages import detect_language
+
+if TYPE_CHECKING:
+    from whence.flow.settings import Settings
+    from whence.operations.session import Session
+    from whence.schema.places import DocumentText
+    from whence.store.protocols import ListedCollection, ListedDocument, Store
+
+#: Example questions, and documents of a collection from which they are chosen.
+_EXAMPLES: Final = 3
+_MOST_LISTED: Final = 200
+_MOST_READ: Final = 6
+#: Characters of a heading that makes a question, and least characters of the passage below it.
+_HEADING_CHARACTERS: Final = range(4, 61)
+_LEAST_PASSAGE: Final = 80
+#: A question about a heading, by language; of another one the heading itself is asked.
+_QUESTIONS: Final = {
+    "english": "What do the documents say about {}?",
+    "german": "Was steht in den Dokumenten über {}?",
+    "french": "Que disent les documents sur {} ?",
+    "spanish": "¿Qué dicen los documentos sobre {}?",
+    "italian": "Cosa dicono i documenti su {}?",
+    "portuguese": "O que dizem os documentos sobre {}?",
+    "dutch": "Wat staat er in de documenten over {}?",
+}
+_QUESTION_MARKS: Final = "?\N{FULLWIDTH QUESTION MARK}\N{ARABIC QUESTION MARK}"
+
+
+def example_folder() -> Path | None:
+    """Return the folder of the example handbook: of the package, else of the checkout; None without both."""
+    here = Path(__file__).resolve()
+    folders = (here.parents[1] / "examples", here.parents[3] / "examples")
+    found = (one / "handbook" for one in folders if (one / "demo_questions.json").is_file())
+    return next(found, None)
+
+
+class CollectionOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection as a reader sees it."""
+
+    name: str
+    documents: int
+    chunks: int
+    changed_at: str
+    """When one of its documents was stored last, ISO 8601 in UTC."""
+    unread_files: int
+    """Files of its folders that were not read."""
+    vectors_share: float
+    """Part of its passages that have vectors, 0 to 1."""
+
+
+class ExampleQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that a document answers."""
+
+    collection: str
+    question: str
+
+
+class DataPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where documents, vectors and answers lie."""
+
+    where: Literal["embedded", "server", "memory"]
+    """In the database of this installation, in a database server, or in the memory of the process."""
+
+
+class UsedModels(msgspec.Struct, frozen=True, kw_only=True):
+    """The models that run."""
+
+    encoder: str
+    reranker: str
+    writer: str
+    writer_server: str | None
+    """Host of the server that gets question and passages; null when nothing leaves this machine."""
+
+
+class OverviewReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader finds at the beginning."""
+
+    collections: list[CollectionOverview]
+    examples: list[ExampleQuestion]
+    """At most three."""
+    data: DataPlace
+    models: UsedModels
+
+
+class Overview(Operation[OverviewReport], frozen=True):
+    """Show collections, models, where data lies, and example questions."""
+
+    NAME: ClassVar[str] = "overview"
+    audited: ClassVar[bool] = False
+
+    access: Access = Access.public()
+    """Rights to read with."""
+    collection: str = "default"
+    """Collection that example questions are made from, if it has documents."""
+
+    async def run(self, session: Session) -> OverviewReport:
+        """Return what the reader may see of it. Cost: linear in the documents."""
+        store = await session.store()
+        listed = await store.visible_collections(self.access)
+        asked_first = sorted(listed, key=lambda one: (one.name != self.collection, one.name))
+        return OverviewReport(
+            collections=[await _collection(store, one, self.access) for one in listed],
+            examples=await _examples(store, [one.name for one in asked_first], self.access),
+            data=DataPlace(where=_place_of(session.settings, store)),
+            models=_models(session, asked_first[0].model.name if asked_first else ""),
+        )
+
+    def count(self, result: OverviewReport) -> int:
+        """Return the number of collections."""
+        return len(result.collections)
+
+
+async def _collection(store: Store, one: ListedCollection, access: Access) -> CollectionOverview:
+    unread, _ = await store.unread_files(one.name, access, most=0)
+    vectors = await store.vector_share(one.name, access)
+    return CollectionOverview(
+        name=one.name,
+        documents=one.documents,
+        chunks=one.chunks,
+        changed_at=one.changed_at,
+        unread_files=unread,
+        vectors_share=vectors.share,
+    )
+
+
+def _place_of(settings: Settings, store: Store) -> Literal["embedded", "server", "memory"]:
+    if settings.database_url:
+        return "server"
+    return "embedded" if hasattr(store, "pool") else "memory"
+
+
+def _models(session: Session, encoder: str) -> UsedModels:
+    settings = session.settings
+    provider = settings.writer.partition(":")[0]
+    server = None
+    if provider in ("openai", "ollama"):
+        try:
+            server = urlsplit(endpoint_of("writer", provider, settings).url).hostname
+        except WhenceError:
+            # The question that needs it says what is wrong.
+            server = provider
+    reranker = "none" if "reranker" in session.resources.disabled else settings.reranker
+    return UsedModels(
+        encoder=encoder or settings.embedder,
+        reranker=reranker,
+        writer=settings.writer,
+        writer_server=server,
+    )
+
+
+async def _examples(
+    store: Store, collections: Sequence[str], access: Access
+) -> list[ExampleQuestion]:
+    """Return questions about headings of visible documents, one a document, of the first collections."""
+    found: dict[str, ExampleQuestion] = {}
+    for name in collections[:_EXAMPLES]:
+        listed = await store.visible_documents(name, access, limit=_MOST_LISTED)
+        chosen = [one.document_id for one in _spread(listed) if one.document_id is not None]
+        texts = await store.document_texts(name, chosen, access)
+        for document_id in chosen:
+            question = _question(texts[document_id]) if document_id in texts else ""
+            if question:
+                example = ExampleQuestion(collection=name, question=question)
+                found.setdefault(question, example)
+        if len(found) >= _EXAMPLES:
+            break
+    return list(found.values())[:_EXAMPLES]
+
+
+def _spread(listed: Sequence[ListedDocument]) -> Iterator[ListedDocument]:
+    """Yield documents from all over a list, which is in order of their paths."""
+    step = max(1, len(listed) // _MOST_READ)
+    yield from listed[::step][:_MOST_READ]
+
+
+def _question(document: DocumentText) -> str:
+    """Return a question about the heading above the longest passage; empty when no heading is fit."""
+    fit = [
+        (one.char_end - one.char_start, one.heading.strip())
+        for one in document.chunks
+        if one.char_end - one.char_start >= _LEAST_PASSAGE
+        and len(one.heading.strip()) in _HEADING_CHARACTERS
+        and sum(map(str.isalpha, one.heading)) * 2 > len(one.heading)
+    ]
+    # Its title is no more than the name of a document that has other headings.
+    parts = [one for one in fit if one[1] != document.title] or fit
+    if not parts:
+        return ""
+    _, heading = max(parts)
+    if heading[-1] in _QUESTION_MARKS:
+        return heading
+    return _QUESTIONS.get(detect_language(document.text), "{}").format(heading)
