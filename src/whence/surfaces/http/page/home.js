@@ -68,7 +68,7 @@ function begin({ handbook }) {
 }
 
 function facts({ data, models }) {
-  const rows = [[t("home.data"), data?.where]];
+  const rows = [[t("home.data"), data?.where && t(`where.${data.where}`)]];
   for (const role of ["encoder", "reranker", "writer"]) {
     const name = models?.[role];
     const server = role === "writer" && models?.writer_server ? ` (${models.writer_server})` : "";
