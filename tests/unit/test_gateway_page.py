@@ -11,6 +11,7 @@ import httpx
 import pytest
 from msgspec import convert
 from tests.support.page_server import URL, PageServer, page_server
+from tests.support.pdf_canvas import Canvas, canvas_pdf
 
 from whence.evaluation.gate.files import SuiteFile
 from whence.schema.access import Access
@@ -335,14 +336,15 @@ async def test_a_long_source_is_a_window_around_the_quote(
         assert shown.json()["text"][at : at + 40_000] == source["text"]
 
 
-@pytest.mark.parametrize("tail", ["source", "original"])
+@pytest.mark.parametrize("tail", ["source", "original", "page.png"])
 async def test_a_source_is_for_those_who_see_the_answer(server: PageServer, tail: str) -> None:
     """Without the rights, for another answer or another citation: the same words as for none."""
     async with server.browser() as browser:
         await sign_in(browser)
         answer = await ask(browser, BONUS)
         base = f"/v1/answers/{answer['answer_id']}/citations"
-        assert (await browser.get(f"{base}/0/{tail}")).status_code == 200
+        if tail != "page.png":
+            assert (await browser.get(f"{base}/0/{tail}")).status_code == 200
         for wrong in ("99", "-1", "x", "1e3", "\N{SUPERSCRIPT TWO}"):
             assert (await browser.get(f"{base}/{wrong}/{tail}")).status_code == 404
         await browser.delete("/v1/reader/session")
@@ -638,3 +640,138 @@ async def test_documents_are_listed_newest_first(server: PageServer, tmp_path: P
         assert ids == ["m.md", "z.md", "a.md", "leave.md"]
         for wrong in ("order=oldest", "order=newest&after=m.md"):
             assert (await browser.get(f"{base}?{wrong}")).status_code == 400
+
+
+async def retrieved(browser: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    """Return the report of a retrieval."""
+    found = await browser.post("/v1/retrieve", json={"query": "annual leave of employees", **body})
+    assert found.status_code == 200, found.text
+    document: dict[str, Any] = found.json()
+    return document
+
+
+async def test_retrieval_shows_every_candidate_and_records_nothing(server: PageServer) -> None:
+    """Those after a limit or below a threshold stand there with their reason, at their rank."""
+    async with server.browser() as browser:
+        whole = (await retrieved(browser, rerank=False))["candidates"]
+        assert len(whole) > 1
+        assert [one["rank"] for one in whole] == [*range(1, len(whole) + 1)]
+        assert [one["rank_before"] for one in whole] == [one["rank"] for one in whole]
+        assert all(one["drop"] is None and one["text"] and one["title"] for one in whole)
+        assert {"dense", "bm25"} == {*whole[0]["retrievers"]}
+        few = (await retrieved(browser, rerank=False, doc_limit=1))["candidates"]
+        assert [one["drop"] for one in few] == [None, *["over_limit"] * (len(few) - 1)]
+        few = (await retrieved(browser, rerank=False, fetch_limit=1))["candidates"]
+        assert {one["drop"] for one in few[1:]} == {"over_fetch_limit"}
+        between = (whole[0]["score"] + whole[1]["score"]) / 2
+        cut = (await retrieved(browser, rerank=False, threshold=between))["candidates"]
+        assert [one["drop"] for one in cut][:2] == [None, "below_threshold"]
+        assert (await browser.get("/v1/history")).json()["answers"] == []
+    assert await server.store.recent_traces() == []
+
+
+async def test_the_weight_of_vectors_moves_candidates(server: PageServer) -> None:
+    """With none the words alone order, with all the cosines do; the calibrated one is the default."""
+    async with server.browser() as browser:
+        words = (await retrieved(browser, rerank=False, dense_weight=0))["candidates"]
+        shares = [one["sparse_score"] or 0.0 for one in words]
+        assert shares == sorted(shares, reverse=True)
+        vectors = (await retrieved(browser, rerank=False, dense_weight=1))["candidates"]
+        cosines = [one["dense_score"] for one in vectors]
+        assert cosines == sorted(cosines, reverse=True)
+        usual = await retrieved(browser, rerank=False)
+        same = await retrieved(browser, rerank=False, dense_weight=usual["dense_weight"])
+        ids = [[one["chunk_id"] for one in each["candidates"]] for each in (usual, same)]
+        assert ids[0] == ids[1]
+
+
+async def test_retrieval_has_visible_candidates_only(server: PageServer) -> None:
+    """Rights are those of the reader, whatever the request asks for."""
+    body = {"query": "bonus of the board", "access": {"acl": ["finance"]}}
+    async with server.browser() as browser:
+        found = (await retrieved(browser, **body))["candidates"]
+        assert {one["document_id"] for one in found} == {"leave.md"}
+        await sign_in(browser)
+        found = (await retrieved(browser, **body))["candidates"]
+        assert "salaries.md" in {one["document_id"] for one in found}
+
+
+@pytest.mark.parametrize(
+    "body", [{"query": " "}, {"dense_weight": 2}, {"fetch_limit": 501}, {"mode": "x"}, {"more": 1}]
+)
+async def test_a_malformed_retrieval_is_refused(server: PageServer, body: dict[str, Any]) -> None:
+    """As a malformed search is."""
+    async with server.browser() as browser:
+        refused = await browser.post("/v1/retrieve", json={"query": "leave"} | body)
+        assert refused.status_code == 400
+
+
+async def test_a_page_of_a_pdf_is_a_picture(server: PageServer, tmp_path: Path) -> None:
+    """The page of the quote, or the one that is asked for, of the file that was indexed and no other."""
+    pages = [Canvas(), Canvas()]
+    pages[0].text(72, 700, "The lighthouse of Corvo", size=18)
+    pages[0].text(72, 660, "The lighthouse was built by fishermen of the island in a single year.")
+    pages[1].text(72, 700, "The lamp of the lighthouse of Corvo burns whale oil every night.")
+    file = tmp_path / "wiki" / "light.pdf"
+    file.write_bytes(canvas_pdf(pages))
+    await server.engine.index([tmp_path / "wiki"])
+    async with server.browser() as browser:
+        answer = await ask(browser, "What does the lamp of the lighthouse of Corvo burn?")
+        base = f"/v1/answers/{answer['answer_id']}/citations/0"
+        source = (await browser.get(f"{base}/source")).json()
+        assert (source["media"], source["page"], source["pages"]) == ("pdf", 2, 2)
+        assert source["picture"] == f"{base}/page.png"
+        second = await browser.get(source["picture"])
+        assert second.headers["content-type"] == "image/png"
+        assert second.content.startswith(b"\x89PNG")
+        assert (await browser.get(f"{source['picture']}?page=2")).content == second.content
+        first = await browser.get(f"{source['picture']}?page=1")
+        assert first.status_code == 200
+        assert first.content != second.content
+        for page in ("0", "3", "x", "-1", "9999999"):
+            assert (await browser.get(f"{source['picture']}?page={page}")).status_code == 400
+        leave = await ask(browser, DAYS)
+        other = f"/v1/answers/{leave['answer_id']}/citations/0/page.png"
+        assert (await browser.get(other)).status_code == 404
+        file.write_bytes(canvas_pdf(pages[:1]))
+        assert (await browser.get(source["picture"])).status_code == 404
+        assert (await browser.get(f"{base}/source")).json()["picture"] is None
+
+
+async def test_a_document_is_read_again_with_its_tags(server: PageServer, tmp_path: Path) -> None:
+    """What changed in its file is stored; who may see it stays the same, and who may not write may not."""
+    base = "/v1/collections/default/documents"
+    file = tmp_path / "wiki" / "salaries.md"
+    file.write_text(SALARIES.replace("nine", "seven"), "utf-8")
+    async with server.browser() as browser:
+        assert (await browser.post(f"{base}/salaries.md/again")).status_code == 401
+        await sign_in(browser)
+        assert (await browser.post(f"{base}/salaries.md/again")).status_code == 403
+        await sign_in(browser, "editor")
+        stored = await browser.post(f"{base}/salaries.md/again")
+        assert stored.json()["documents"]["updated"] == 1
+        shown = (await browser.get(f"{base}/salaries.md")).json()
+        assert "seven hundred thousand" in shown["text"]
+        assert (await browser.post(f"{base}/missing.md/again")).status_code == 404
+        sent = await browser.post(base, files=[("file", ("sent.md", b"# Sent\n\nBy a browser."))])
+        assert sent.status_code == 201
+        refused = await browser.post(f"{base}/sent.md/again")
+        assert refused.status_code == 400
+        assert "upload" in refused.json()["error"]["message"]
+        await browser.delete("/v1/reader/session")
+        # The front matter is gone, and the rights that it gave are kept.
+        assert (await browser.get(f"{base}/salaries.md")).status_code == 404
+
+
+async def test_a_file_of_records_is_not_read_again_for_one(
+    server: PageServer, tmp_path: Path
+) -> None:
+    """Its records have tags of their own, which those of one would replace."""
+    rows = [f'{{"_id": "{one}", "text": "The room {one} is painted blue."}}' for one in "ab"]
+    (tmp_path / "wiki" / "records.jsonl").write_text("\n".join(rows), "utf-8")
+    await server.engine.index([tmp_path / "wiki"])
+    async with server.browser() as browser:
+        await sign_in(browser, "editor")
+        refused = await browser.post("/v1/collections/default/documents/a/again")
+        assert refused.status_code == 400
+        assert "other documents" in refused.json()["error"]["message"]

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from whence.ingest.loader_registry import loaders_by_suffix
+from whence.ingest.page_picture import PictureJob, draw_page
 from whence.ingest.sources import file_digest
 from whence.operations.freshness import dated_citations
 from whence.operations.operation import Operation
@@ -31,6 +32,8 @@ Media = Literal["text", "markdown", "code", "table", "pdf", "slides", "mail"]
 #: Most characters of a window, and those of it before the quote.
 _WINDOW: Final = 40_000
 _BEFORE: Final = 15_000
+#: Characters before a quote that tell which of several equal places is meant.
+_BEFORE_QUOTE: Final = 200
 #: Largest file that is read to be shown, in bytes.
 _MOST_BYTES: Final = 160 * 2**20
 #: Headings of a document at most.
@@ -175,6 +178,45 @@ class ReadSourceFile(Operation[bytes], frozen=True):
                 hint="the stored text is in the source of the citation",
             )
         return data
+
+
+class DrawSourcePage(Operation[bytes], frozen=True):
+    """Draw a page of the PDF that a citation quotes, with the cited words marked."""
+
+    NAME: ClassVar[str] = "source page"
+
+    answer_id: str
+    """Id of the answer."""
+    citation: Annotated[int, Meta(ge=0)]
+    """Index of the citation, from 0."""
+    access: Access = Access.public()
+    """Rights to read with."""
+    page: Annotated[int, Meta(ge=1)] | None = None
+    """Number of the page, from 1; that of the quote when null."""
+
+    async def run(self, session: Session) -> bytes:
+        """Return the picture as PNG.
+
+        Raises:
+            NotFound: As for `ReadSourceFile`, or the citation is of no PDF.
+            BadInput: There is no such page, or it takes too much time or memory to draw.
+        """
+        loaded, citation = await find_citation(session, self.answer_id, self.citation, self.access)
+        if media_of(citation.source_file or citation.document_id) != "pdf":
+            raise NotFound(f"citation {self.citation} is of no PDF", hint="see its source")
+        data = await ReadSourceFile(self.answer_id, self.citation, self.access).run(session)
+        store = await session.store()
+        texts = await store.document_texts(
+            loaded.record.collection, [citation.document_id], self.access
+        )
+        before = ""
+        if citation.document_id in texts:
+            text = texts[citation.document_id].text
+            start, _ = _find_quote(text, citation) or (0, 0)
+            before = text[max(0, start - _BEFORE_QUOTE) : start]
+        own = citation.location.page if citation.location else None
+        job = PictureJob(data, self.page or own or 1, citation.quote, before)
+        return await asyncio.to_thread(draw_page, job)
 
 
 async def find_citation(

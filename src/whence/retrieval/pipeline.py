@@ -194,7 +194,7 @@ async def search(
     # The threshold is one of the reranked scores where there are any.
     floor = 0.0 if asked.rerank else asked.threshold
     further = min(2 * limit, _MOST_FURTHER_TEXTS) if distinct else 0
-    used = await _search_corrected(services, query, limit + further, floor, exact=asked.exact)
+    used = await search_corrected(services, query, limit + further, floor, exact=asked.exact)
     read = await _read(services, used, limit, floor, distinct=distinct)
     query, found, not_embedded = used.asked.text, read.found, used.not_embedded
     marks += [*used.marks, time.perf_counter()]
@@ -221,7 +221,7 @@ async def search(
     )
 
 
-class _Searched(msgspec.Struct, frozen=True):
+class Searched(msgspec.Struct, frozen=True):
     """What a query found, corrected where words were misspelt."""
 
     asked: PlannedQuery
@@ -233,9 +233,9 @@ class _Searched(msgspec.Struct, frozen=True):
     """When the query was embedded and when it was searched for, by the performance counter."""
 
 
-async def _search_corrected(
+async def search_corrected(
     services: RetrievalServices, query: str, limit: int, threshold: float, *, exact: bool
-) -> _Searched:
+) -> Searched:
     """Embed a query and search; again with its corrections, if any, and the blend of both vectors."""
     corrections: tuple[Correction, ...] = ()
     written = None
@@ -248,7 +248,7 @@ async def _search_corrected(
         new = found.corrections
         if not asked.spelling or not new:
             marks = (embedded_at, time.perf_counter())
-            return _Searched(asked, corrections, found, not_embedded, marks)
+            return Searched(asked, corrections, found, not_embedded, marks)
         corrections, query = new, correct_text(query, new)
 
 
@@ -263,7 +263,7 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 async def _read(
-    services: RetrievalServices, used: _Searched, limit: int, threshold: float, *, distinct: bool
+    services: RetrievalServices, used: Searched, limit: int, threshold: float, *, distinct: bool
 ) -> _Read:
     """Read the texts of what was found; those that say the same count once, and the places are filled.
 

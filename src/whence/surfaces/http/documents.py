@@ -8,6 +8,7 @@
 | `POST /v1/collections/{collection}/documents` | store files of a form: the document of `whence index --json` |
 | `GET /v1/collections/{collection}/documents/{id}` | a document: as `whence show --json` |
 | `GET /v1/collections/{collection}/documents/{id}/answers` | the recorded answers that cite it |
+| `POST /v1/collections/{collection}/documents/{id}/again` | read its file again, as `index --json` |
 | `DELETE /v1/collections/{collection}/documents/{id}` | remove a document |
 
 Storing and removing require a token that may write. Its holder stores documents that it may see itself, and
@@ -32,6 +33,7 @@ from whence.operations.documents import ListDocuments, Remove, Show
 from whence.operations.history import ListCitingAnswers
 from whence.operations.index import StoreFiles
 from whence.operations.json_documents import document_json
+from whence.operations.reading_again import ReadAgain
 from whence.operations.stale import ListStale
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput, NotFound
@@ -74,6 +76,7 @@ class DocumentRoutes:
             Route(_DOCUMENTS, self.store, methods=["POST"]),
             Route(one, self.show),
             Route(one, self.remove, methods=["DELETE"]),
+            Route(f"{one}/again", self.read_again, methods=["POST"]),
         ]
 
     async def collections(self, request: Request) -> Response:
@@ -140,6 +143,15 @@ class DocumentRoutes:
         document_id = request.path_params["document_id"]
         await self._service.run(caller, Remove(document_id, access, collection))
         return JsonResponse({"collection": collection, "document_id": document_id, "removed": True})
+
+    async def read_again(self, request: Request) -> Response:
+        """Read the file of a document again."""
+        caller = await self._caller(request)
+        caller.require_write()
+        access = caller.access_for(access_of(request))
+        collection = await self._find(request, access)
+        asked = ReadAgain(request.path_params["document_id"], access, collection)
+        return JsonResponse(await self._service.run(caller, asked, _UPLOAD_S))
 
     async def store(self, request: Request) -> Response:
         """Store the files of a form."""

@@ -4,11 +4,13 @@
 |---|---|
 | `GET /v1/overview` | collections, example questions, models and where data lies |
 | `POST /v1/handbook` | index the example handbook: the document of `whence index --json` |
+| `POST /v1/retrieve` | every candidate of a query; nothing is recorded |
 | `GET /v1/answers/{id}/answer` | a recorded answer: the document of `POST /v1/ask` |
 | `GET /v1/answers/{a}/diff/{b}` | two answers compared: the document of `whence diff --json` |
 | `POST /v1/answers/{id}/feedback` | `{verdict, note}`: `right`, `wrong` or `missing`; 204 |
 | `GET /v1/history` | answers of this reader, the latest first: `?limit=`, `?after=` |
 | `GET /v1/answers/{id}/citations/{n}/source` | the document of a citation, cited words marked |
+| `GET /v1/answers/{id}/citations/{n}/page.png` | a page of its PDF with the cited words marked: `?page=` |
 | `GET /v1/answers/{id}/citations/{n}/original` | the file that it was read from, as an attachment |
 """
 
@@ -24,14 +26,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from whence.operations.answers import ShowAnswer
-from whence.operations.citation_source import ReadSourceFile, ShowSource, SourceView
+from whence.operations.citation_source import DrawSourcePage, ReadSourceFile, ShowSource, SourceView
 from whence.operations.history import GiveFeedback, ListHistory
 from whence.operations.index import Index
 from whence.operations.json_documents import answer_document
 from whence.operations.overview import Overview, example_folder
 from whence.operations.replay import Diff
+from whence.operations.retrieve import Retrieve
 from whence.schema.errors import BadInput, NotFound
 from whence.store.reader_records import Verdict
+from whence.surfaces.http.bodies import read_operation
 from whence.surfaces.http.failures import JsonResponse
 from whence.surfaces.http.requests import access_of, limit_of, parse_body, read_json
 
@@ -75,12 +79,14 @@ class PageRoutes:
         return [
             Route("/v1/overview", self.overview),
             Route("/v1/handbook", self.handbook, methods=["POST"]),
+            Route("/v1/retrieve", self.retrieve, methods=["POST"]),
             Route("/v1/history", self.history),
             Route("/v1/answers/{answer_id}/answer", self.answer),
             Route("/v1/answers/{answer_id}/diff/{other_id}", self.diff),
             Route("/v1/answers/{answer_id}/feedback", self.feedback, methods=["POST"]),
             Route(f"{_CITATION}/source", self.source),
             Route(f"{_CITATION}/original", self.original),
+            Route(f"{_CITATION}/page.png", self.page_picture),
         ]
 
     async def overview(self, request: Request) -> Response:
@@ -107,6 +113,13 @@ class PageRoutes:
             caller, Index([folder], self._service.collection), _INDEX_S
         )
         return JsonResponse(report, 201)
+
+    async def retrieve(self, request: Request) -> Response:
+        """Return every candidate of a query."""
+        caller = await self._caller(request)
+        document = await read_json(request)
+        asked = read_operation(document, Retrieve, caller, self._service.collection)
+        return JsonResponse(await self._service.run(caller, asked))
 
     async def history(self, request: Request) -> Response:
         """Return the answers of this reader, or of this browser."""
@@ -152,6 +165,13 @@ class PageRoutes:
         found = await self._service.run(caller, ShowSource(answer_id, number, access))
         return JsonResponse(source_document(found, answer_id, number))
 
+    async def page_picture(self, request: Request) -> Response:
+        """Return a page of a cited PDF as a picture, with the cited words marked."""
+        caller, access = await self._reading(request)
+        answer_id, number = request.path_params["answer_id"], citation_of(request)
+        asked = DrawSourcePage(answer_id, number, access, page_of(request))
+        return Response(await self._service.run(caller, asked), media_type="image/png")
+
     async def original(self, request: Request) -> Response:
         """Return the file of a citation; a browser stores it and never shows it."""
         caller, access = await self._reading(request)
@@ -176,6 +196,20 @@ def citation_of(request: Request) -> int:
     text = request.path_params["citation"]
     if not (text.isascii() and text.isdecimal() and len(text) < 7):
         raise NotFound(f"there is no citation {text!r}", hint="citations are counted from 0")
+    return int(text)
+
+
+def page_of(request: Request) -> int | None:
+    """Return the number of a page in a query; None for that of the quote.
+
+    Raises:
+        BadInput: It is no number from 1.
+    """
+    text = request.query_params.get("page", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text) > 0):
+        raise BadInput(f"page is {text!r}", hint="pages are counted from 1")
     return int(text)
 
 

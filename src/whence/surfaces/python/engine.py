@@ -24,6 +24,7 @@ from whence.operations.operation import Operation
 from whence.operations.overview import Overview
 from whence.operations.plugins import operations_plugin
 from whence.operations.replay import Diff, ListChanges, Replay
+from whence.operations.retrieve import Retrieve
 from whence.operations.search import Search
 from whence.operations.session import Session
 from whence.operations.stale import ListStale
@@ -170,6 +171,7 @@ class Engine(EngineTexts):
     answer = method(ShowAnswer)
     source = method(ShowSource)
     overview = method(Overview)
+    retrieve = method(Retrieve)
     visible_collections = method(ListCollections)
     remove = method(Remove)
 
