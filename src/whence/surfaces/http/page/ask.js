@@ -117,7 +117,8 @@ function turn(question) {
       stages.remove();
       article.dataset.answer = answer.answer_id;
       thread.push(answer);
-      body.replaceChildren(...answerNodes(answer, { onQuestion: askNext, collection: collection || answer.collection || collectionOf() }));
+      body.replaceChildren(...answerNodes(answer, { onQuestion: askNext, collection: collection || collectionOf() }));
+      if (thread.length > 1) article.scrollIntoView({ block: "start" });
     },
     fail: (error) => {
       end();

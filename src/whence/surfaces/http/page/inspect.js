@@ -108,7 +108,7 @@ function candidate(one, isFirst, key) {
     make("span", { className: "what" }, words("b", one.title || one.document_id),
       words("span", one.heading && one.heading !== one.title ? one.heading : "", "soft"),
       make("span", { className: "tags" }, ...found.map((name) => make("span", { className: "tag", textContent: t(`score.${name}`) })),
-        state ? make("span", { className: one.drop ? "tag bad" : "tag good", textContent: state }) : "")),
+        state ? make("span", { className: `tag ${one.drop ? "bad" : one.state === "cited" ? "good" : ""}`, textContent: state }) : "")),
     make("span", { className: "bars" }, ...bars));
   return make("li", {}, shown);
 }

@@ -3,7 +3,7 @@
 import { call, documentPath, documentsPath, json, upload } from "./api.js";
 import { $, button, debounce, make, say, words } from "./dom.js";
 import { overview } from "./home.js";
-import { mayWrite, rightsInWords } from "./reader.js";
+import { mayWrite, tagsInWords } from "./reader.js";
 import { openDocument } from "./source.js";
 import { dayOf, has, momentOf, t } from "./texts.js";
 
@@ -156,7 +156,7 @@ function uploads() {
   }
   const zone = make("div", { className: "drop" }, make("p", { textContent: t("upload.drop") }),
     make("div", { className: "row" }, make("label", {}, `${t("upload.files")} `, files), make("label", {}, `${t("upload.folder")} `, folder)),
-    make("p", { className: "soft", textContent: t("upload.rights", { rights: rightsInWords() }) }), progress, status, list);
+    make("p", { className: "soft", textContent: tagsInWords() }), progress, status, list);
   zone.addEventListener("dragover", (event) => { event.preventDefault(); zone.classList.add("over"); });
   zone.addEventListener("dragleave", () => zone.classList.remove("over"));
   zone.addEventListener("drop", async (event) => {

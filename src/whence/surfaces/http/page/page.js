@@ -87,6 +87,8 @@ function showKeys() {
 
 translate();
 $("brand").href = BASE;
+// The address becomes `/a/ID`, from where relative ones would lead elsewhere.
+document.querySelector("link[rel=icon]").href = new URL("page/icon.svg", BASE);
 for (const link of document.querySelectorAll("nav a")) link.href = new URL(`#${link.dataset.view}`, BASE);
 document.addEventListener("click", followLink);
 document.addEventListener("keydown", onKey);

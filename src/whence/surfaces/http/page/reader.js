@@ -18,6 +18,10 @@ export function rightsInWords({ acl = [], labels = [], clearance = 0 } = known.r
   return parts.join("; ");
 }
 
+/** Return who reads what this reader adds: holders of its own tags. */
+export const tagsInWords = ({ acl } = known.rights) =>
+  acl.length ? t("upload.rights", { tags: acl.join(", ") }) : t("upload.rights_public");
+
 /** Ask the server who reads, and show it. */
 export async function load() {
   known = await json("v1/reader");

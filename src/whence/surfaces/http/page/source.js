@@ -74,7 +74,9 @@ function draw(source, { place, answers = [], marker = null, picture = null }) {
     make("p", { className: "soft" }, ...factsOf(source, place)), ...statesOf(source),
     source.head ? headOf(source.head) : "", picture ? pictureOf(picture) : "", body);
   title.focus({ preventScroll: true });
-  body.querySelector("mark")?.scrollIntoView({ block: "center" });
+  const mark = body.querySelector("mark");
+  // `scrollIntoView` would also move the page.
+  if (mark) $("source").scrollTop += mark.getBoundingClientRect().top - innerHeight / 3;
 }
 
 function textOf(source, answers) {
