@@ -6,11 +6,12 @@ import json
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -66,6 +67,8 @@ class Issuer:
         self.asked: list[str] = []
         self.encodings: set[str | None] = set()
         self.delay_s = 0.0
+        self.exchange: Callable[[dict[str, str], str], tuple[int, Any]] = lambda _, __: (400, {})
+        """Returns status and tokens for the form of an exchange and its `Authorization` header."""
 
     def claims(self, **claims: Any) -> dict[str, Any]:
         """Return claims that are valid now, with those given; None leaves one out."""
@@ -94,6 +97,16 @@ def running_issuer() -> Iterator[Issuer]:
             found = None if issuer.is_down else issuer.documents().get(self.path)
             data = found if isinstance(found, bytes) else json.dumps(found).encode()
             self.send_response(503 if issuer.is_down else 200 if found is not None else 404)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            form = dict(parse_qsl(body, keep_blank_values=True))
+            status, tokens = issuer.exchange(form, self.headers.get("Authorization", ""))
+            data = json.dumps(tokens).encode()
+            self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -245,6 +245,17 @@ SETTINGS: Final = (
         "Scopes, separated by spaces, that clients are told to ask the issuer for.",
     ),
     Setting(
+        "oidc_client_id",
+        "WHENCE_OIDC_CLIENT_ID",
+        "Name of the page of `whence serve` at the issuer, for readers who sign in there; the audience by default.",
+    ),
+    Setting(
+        "oidc_client_secret",
+        "WHENCE_OIDC_CLIENT_SECRET",
+        "Its secret, for an issuer that gives it one.",
+        secret=True,
+    ),
+    Setting(
         "openai_api_key",
         "OPENAI_API_KEY",
         "Key for OpenAI's API or the server at `OPENAI_BASE_URL`, when writer or embedder have no key of their own.",

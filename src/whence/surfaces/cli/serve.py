@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from whence.operations.watch import Watch, WatchEvent
     from whence.schema.access import Access
     from whence.surfaces.http.auth import Authenticator
+    from whence.surfaces.http.code_flow import CodeFlow
     from whence.surfaces.http.oidc import ProtectedResource
     from whence.surfaces.http.service import Service
     from whence.surfaces.python.engine import Engine
@@ -64,6 +65,11 @@ SignIn = Annotated[
                 metavar="SECONDS",
             ),
             option("oidc_scopes", "Scopes that clients are told to ask for.", metavar="SCOPES"),
+            option(
+                "oidc_client_id",
+                "Name of the page at the issuer, for readers who sign in there; the audience by default.",
+                metavar="NAME",
+            ),
             option(
                 "public_url",
                 "Address at which callers reach the server, such as that of a proxy.",
@@ -158,12 +164,12 @@ def serve(
         from whence.ingest.folder_rights import read_folder_rights
 
         read_folder_rights(upload_rights)
-    rights, resource = _who(settings, access, require_token=require_token)
+    who = _who(settings, access, require_token=require_token)
     allowed = (allow_host or (), [read_origin(one) for one in allow_origin or ()])
     return _serve_http(
         context,
         (host, port),
-        (rights, resource),
+        who,
         allowed,
         concurrent,
         (upload_rights, _watch_of(settings, watch, upload_rights)),
@@ -172,10 +178,10 @@ def serve(
 
 def _who(
     settings: Settings, anonymous: Access, *, require_token: bool
-) -> tuple[Authenticator, ProtectedResource | None]:
-    """Return what finds the caller of a request, and what clients are told about the issuer of tokens."""
+) -> tuple[Authenticator, ProtectedResource | None, CodeFlow | None]:
+    """Return what finds the caller of a request, what clients are told about the issuer, and its sign-in."""
     from whence.surfaces.http.auth import Authenticator
-    from whence.surfaces.http.oidc import sign_in
+    from whence.surfaces.http.oidc import code_flow, sign_in
     from whence.surfaces.http.tokens_file import watch_tokens
 
     tokens = watch_tokens(settings.tokens, required=settings.get("tokens") is not None)
@@ -184,13 +190,13 @@ def _who(
     if keys is not None:
         asyncio.run(keys.check())
     rights = Authenticator(anonymous, tokens.current, jwt=check, require_token=require_token)
-    return rights, resource
+    return rights, resource, code_flow(settings, check)
 
 
 def _serve_http(
     context: typer.Context,
     address: tuple[str, int],
-    who: tuple[Authenticator, ProtectedResource | None],
+    who: tuple[Authenticator, ProtectedResource | None, CodeFlow | None],
     allowed: tuple[Iterable[str], Iterable[str]],
     concurrent: int | None,
     stored: tuple[Path | None, Watch | None],
@@ -200,7 +206,7 @@ def _serve_http(
     Args:
         context: Of the command.
         address: Host and port.
-        who: What finds the caller, and what clients are told of the issuer.
+        who: What finds the caller, what clients are told of the issuer, and its sign-in.
         allowed: Names of hosts, and origins of other pages.
         concurrent: Requests at the same time.
         stored: Rules for files that are sent, and the folders that are watched.
@@ -224,7 +230,7 @@ def _serve_http(
         from whence.surfaces.http.app import gateway
         from whence.surfaces.http.server import allowed_hosts, serve_http
 
-        rights, resource = who
+        rights, resource, flow = who
 
         async def serve_requests(service: Service, monitor: FlowMonitor) -> bool:
             names, origins = allowed
@@ -237,6 +243,7 @@ def _serve_http(
                 origins=origins,
                 metrics=monitor.metrics,
                 public_url=public_url,
+                code_flow=flow,
             )
             return await serve_http(app, listening, on_ready=ready)
 

@@ -65,6 +65,7 @@ from whence.surfaces.openai.routes import OpenAiRoutes
 
 if TYPE_CHECKING:
     from whence.flow.telemetry.metrics import FlowMetrics
+    from whence.surfaces.http.code_flow import CodeFlow
 
 _PAGE: Final = Path(__file__).parent / "page"
 
@@ -200,6 +201,7 @@ def gateway(
     origins: Iterable[str] = (),
     metrics: FlowMetrics | None = None,
     public_url: str = "",
+    code_flow: CodeFlow | None = None,
 ) -> Starlette:
     """Return the ASGI application.
 
@@ -212,9 +214,12 @@ def gateway(
         origins: Other origins whose pages may use the server.
         metrics: Those of the flow in this process.
         public_url: Address for callers; that of each request when empty.
+        code_flow: Signs readers of the page in with the issuer; None where they cannot.
     """
     pages = frozenset(origins)
-    handlers = _Routes(service, Readers(service, auth, public_url=public_url), metrics)
+    handlers = _Routes(
+        service, Readers(service, auth, public_url=public_url, code_flow=code_flow), metrics
+    )
     cors = Middleware(
         CORSMiddleware,
         allow_origins=sorted(pages),

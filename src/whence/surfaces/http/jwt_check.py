@@ -63,17 +63,41 @@ class JwtCheck:
                 its groups are malformed.
             Unavailable: No key can be had, or the mapping cannot be read.
         """
+        return self.caller_of(await self.claims(token))
+
+    async def claims(self, token: str) -> dict[str, Any]:
+        """Return the claims of a valid token; raises as `caller`, but for its groups."""
         if len(token) > MOST_CHARACTERS:
             raise InvalidToken(f"the token has more than {MOST_CHARACTERS} characters")
         claims = await self._verified(token)
         self._check_source(claims)
-        expires_s = self._check_times(claims)
+        self._check_times(claims)
+        return claims
+
+    def caller_of(self, claims: dict[str, Any]) -> Caller:
+        """Return the caller of a valid token by its claims.
+
+        Raises:
+            InvalidToken: Its groups are malformed.
+            Unavailable: The mapping cannot be read.
+        """
         granted = self._rights.granted(claims)
         return Caller(
             f"oidc:{claims['sub']}",
             granted.access(),
             may_write=granted.write,
-            expires_s=expires_s,
+            expires_s=claims["exp"],
+        )
+
+    def for_audience(self, audience: str) -> JwtCheck:
+        """Return a check of tokens for another audience, with the same keys and rights."""
+        return JwtCheck(
+            self._issuer,
+            audience,
+            self._keys,
+            self._rights,
+            skew_s=self._skew_s,
+            clock=self._clock,
         )
 
     async def _verified(self, token: str) -> dict[str, Any]:
@@ -116,8 +140,7 @@ class JwtCheck:
         if not isinstance(subject, str) or not subject:
             raise InvalidToken("the token has no subject")
 
-    def _check_times(self, claims: dict[str, Any]) -> float:
-        """Return when the token ends, in seconds since 1970."""
+    def _check_times(self, claims: dict[str, Any]) -> None:
         now = self._clock()
         expires = _seconds(claims, "exp")
         if expires is None:
@@ -128,7 +151,6 @@ class JwtCheck:
             begins = _seconds(claims, name)
             if begins is not None and now < begins - self._skew_s:
                 raise InvalidToken("the token is not valid yet")
-        return expires
 
 
 def _seconds(claims: dict[str, Any], name: str) -> float | None:

@@ -22,6 +22,7 @@ from whence.surfaces.http.requests import decode_json
 from whence.surfaces.http.watched_file import WatchedFile
 
 if TYPE_CHECKING:
+    import httpx
     from jwt.algorithms import AllowedPublicKeys
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class IssuerKeys:
 
     def __init__(self, issuer: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = issuer
-        self._address = _checked_url(issuer, "the issuer")
+        self._address = checked_url(issuer, "the issuer")
         self._clock = clock
         self._keys: tuple[PublicKey, ...] = ()
         self._fetched = self._tried = self._searched = -float("inf")
@@ -183,32 +184,44 @@ class IssuerKeys:
         import httpx
 
         try:
-            async with (
-                asyncio.timeout(_TIMEOUT_S),
-                # No proxy leads to an issuer on this machine.
-                httpx.AsyncClient(
-                    headers={"Accept-Encoding": "identity"},
-                    trust_env=self._address.startswith("https:"),
-                ) as client,
-            ):
-                about = await _get(client, self._address.rstrip("/") + _DISCOVERY)
-                keys_url = self._keys_url(about)
+            async with asyncio.timeout(_TIMEOUT_S), issuer_client(self._address) as client:
+                keys_url = self._keys_url(await describe_issuer(client, self._issuer))
                 return _parse_keys(await _get(client, keys_url), keys_url)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
             words = str(error) or type(error).__name__
             raise Unavailable(f"the issuer {self._issuer} does not answer: {words}") from error
 
-    def _keys_url(self, about: Any) -> str:
-        named = about.get("issuer") if isinstance(about, dict) else None
-        if named != self._issuer:
-            raise ConfigError(
-                f"the issuer at {self._issuer} calls itself {named!r}",
-                hint="give --oidc-issuer exactly as the provider states it, with or without a slash at the end",
-            )
-        url = _checked_url(about.get("jwks_uri"), "the address of its keys (jwks_uri)")
+    def _keys_url(self, about: dict[str, Any]) -> str:
+        url = checked_url(about.get("jwks_uri"), "the address of its keys (jwks_uri)")
         if self._issuer.startswith("https:") and not url.startswith("https:"):
             raise ConfigError(f"the issuer {self._issuer} publishes its keys without https")
         return url
+
+
+def issuer_client(address: str) -> httpx.AsyncClient:
+    """Return a client for an address of an issuer."""
+    import httpx
+
+    # No proxy leads to an issuer on this machine.
+    is_remote = address.startswith("https:")
+    return httpx.AsyncClient(headers={"Accept-Encoding": "identity"}, trust_env=is_remote)
+
+
+async def describe_issuer(client: httpx.AsyncClient, issuer: str) -> dict[str, Any]:
+    """Return what an issuer says of itself (OpenID Connect Discovery 1.0, section 4).
+
+    Raises:
+        ConfigError: It calls itself by another name, or its document is malformed.
+    """
+    about = await _get(client, issuer.rstrip("/") + _DISCOVERY)
+    named = about.get("issuer") if isinstance(about, dict) else None
+    if named != issuer:
+        raise ConfigError(
+            f"the issuer at {issuer} calls itself {named!r}",
+            hint="give --oidc-issuer exactly as the provider states it, with or without a slash at the end",
+        )
+    found: dict[str, Any] = about
+    return found
 
 
 async def _get(client: Any, url: str) -> Any:
@@ -229,7 +242,7 @@ async def _get(client: Any, url: str) -> Any:
         raise ConfigError(f"{url} returned no JSON: {error.message}") from error
 
 
-def _checked_url(url: object, what: str) -> str:
+def checked_url(url: object, what: str) -> str:
     """Return an address that is https, or of this machine."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from whence.flow.hosts import host_name
 from whence.schema.errors import ConfigError, missing_extra
+from whence.surfaces.http.code_flow import CodeFlow
 from whence.surfaces.http.group_rights import GroupRights
 from whence.surfaces.http.jwt_check import JwtCheck
 from whence.surfaces.http.key_sets import IssuerKeys, KeyFile
@@ -55,7 +56,12 @@ class ProtectedResource(NamedTuple):
         return found | ({"scope": " ".join(self.scopes)} if self.scopes else {})
 
     def _base(self, request: Request) -> str:
-        return self.public_url or f"{request.url.scheme}://{_authority(request)}"
+        return base_url(request, self.public_url)
+
+
+def base_url(request: Request, public_url: str) -> str:
+    """Return the address of this server: the public one, else that of a request."""
+    return public_url or f"{request.url.scheme}://{_authority(request)}"
 
 
 def _authority(request: Request) -> str:
@@ -119,6 +125,20 @@ def sign_in(settings: Settings) -> tuple[JwtCheck, ProtectedResource, IssuerKeys
     return check, ProtectedResource(issuer, scopes, public_url_of(settings)), fetched
 
 
+def code_flow(settings: Settings, check: JwtCheck | None) -> CodeFlow | None:
+    """Return the sign-in of the page; None without an issuer that has an address."""
+    issuer, audience = settings.get("oidc_issuer") or "", settings.get("oidc_audience") or ""
+    if check is None or "://" not in issuer:
+        return None
+    return CodeFlow(
+        issuer,
+        settings.get("oidc_client_id") or audience,
+        check,
+        client_secret=settings.get("oidc_client_secret") or "",
+        scopes=tuple((settings.get("oidc_scopes") or "").split()),
+    )
+
+
 _OTHERS: Final = (
     "oidc_audience",
     "oidc_groups_claim",
@@ -126,6 +146,8 @@ _OTHERS: Final = (
     "oidc_jwks",
     "oidc_clock_skew",
     "oidc_scopes",
+    "oidc_client_id",
+    "oidc_client_secret",
 )
 
 

@@ -5,6 +5,7 @@
 | `GET /v1/reader` | name and rights of the reader, and the ways to sign in |
 | `POST /v1/reader/session` | `{token}`: begin a session; 204 with a cookie |
 | `DELETE /v1/reader/session` | end it; 204 |
+| `GET /v1/reader/oidc` | sign in with the identity provider, see `code_flow` |
 
 The cookie holds a random id; the store has its digest, and the digest of the token, whose rights count as they
 are at each request. It is taken only for requests of the server's own page: without a foreign `Origin`, not
@@ -30,7 +31,7 @@ from whence.operations.reader_sessions import (
     EndReaderSession,
     FindReaderSession,
 )
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, NotFound
 from whence.store.reader_records import ReaderSession
 from whence.surfaces.http.attempts import Attempts
 from whence.surfaces.http.auth import (
@@ -41,12 +42,15 @@ from whence.surfaces.http.auth import (
     InvalidToken,
     Unauthorized,
 )
+from whence.surfaces.http.code_flow import PENDING_S
 from whence.surfaces.http.failures import JsonResponse
+from whence.surfaces.http.oidc import base_url
 from whence.surfaces.http.requests import parse_body, read_json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from whence.surfaces.http.code_flow import CodeFlow
     from whence.surfaces.http.service import Service
 
 SESSION_COOKIE: Final = "whence_session"
@@ -58,6 +62,16 @@ SESSION_TIME: Final = timedelta(hours=12)
 _BROWSER_S: Final = 400 * 86_400
 _ID_BYTES: Final = 32
 _SAFE: Final = ("GET", "HEAD")
+#: Path of the sign-in with the identity provider, and the cookie of a browser that is there. That one is sent
+#: when the provider leads back, which `strict` would prevent.
+OIDC_PATH: Final = "/v1/reader/oidc"
+SIGN_IN_COOKIE: Final = "whence_sign_in"
+_SIGN_IN_COOKIE: Final[dict[str, Any]] = {
+    "httponly": True,
+    "samesite": "lax",
+    "path": "/",
+    "max_age": int(PENDING_S),
+}
 _COOKIE: Final[dict[str, Any]] = {"httponly": True, "samesite": "strict", "path": "/"}
 
 
@@ -75,7 +89,7 @@ class Readers:
         service: Stores sessions.
         auth: Knows tokens.
         public_url: Address for callers; that of each request when empty.
-        oidc_path: Path at which a reader signs in with the identity provider; None when there is none.
+        code_flow: Signs readers in with the identity provider; None when there is none.
         now: Returns the time with its zone.
     """
 
@@ -85,13 +99,13 @@ class Readers:
         auth: Authenticator,
         *,
         public_url: str = "",
-        oidc_path: str | None = None,
+        code_flow: CodeFlow | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._service = service
         self._auth = auth
         self._public_url = public_url
-        self._oidc_path = oidc_path
+        self._code_flow = code_flow
         self._now = now
         self._attempts = Attempts()
 
@@ -102,6 +116,8 @@ class Readers:
             Route("/v1/reader", self.show),
             Route(session, self.sign_in, methods=["POST"]),
             Route(session, self.sign_out, methods=["DELETE"]),
+            Route(OIDC_PATH, self.begin_sign_in),
+            Route(f"{OIDC_PATH}/callback", self.finish_sign_in),
         ]
 
     async def caller(self, request: Request) -> Caller:
@@ -141,7 +157,7 @@ class Readers:
                 "may_write": caller.may_write,
                 "rights": rights,
                 "token_required": token_required,
-                "sign_in": {"token": True, "oidc": self._oidc_path},
+                "sign_in": {"token": True, "oidc": OIDC_PATH if self._code_flow else None},
             }
         )
 
@@ -158,6 +174,31 @@ class Readers:
             raise
         self._attempts.succeeded(address)
         return await self.begin(request, caller, digest, Response(status_code=204))
+
+    async def begin_sign_in(self, request: Request) -> Response:
+        """Send the browser to the identity provider."""
+        flow = self._required_flow()
+        base = base_url(request, self._public_url)
+        address, browser = await flow.begin(f"{base}{OIDC_PATH}/callback")
+        response = Response(status_code=303, headers={"Location": address})
+        response.set_cookie(
+            SIGN_IN_COOKIE, browser, secure=self._is_secure(request), **_SIGN_IN_COOKIE
+        )
+        return response
+
+    async def finish_sign_in(self, request: Request) -> Response:
+        """Begin a session for a reader whom the identity provider sent back."""
+        browser = request.cookies.get(SIGN_IN_COOKIE, "")
+        caller = await self._required_flow().finish(dict(request.query_params), browser)
+        # The page is above `/v1/reader/oidc/`, also below the prefix of a proxy.
+        response = Response(status_code=303, headers={"Location": "../../../"})
+        response.delete_cookie(SIGN_IN_COOKIE, path=_SIGN_IN_COOKIE["path"])
+        return await self.begin(request, caller, "", response)
+
+    def _required_flow(self) -> CodeFlow:
+        if self._code_flow is None:
+            raise NotFound("this server has no identity provider", hint="sign in with a token")
+        return self._code_flow
 
     async def sign_out(self, request: Request) -> Response:
         """End the session of a request."""
