@@ -38,11 +38,11 @@ function rowsOf(trace) {
 function draw() {
   const list = make("ol", { id: "candidates", className: "candidates", "aria-label": t("inspect.candidates") });
   list.addEventListener("keydown", walk);
-  const detail = make("div", { id: "detail", "aria-live": "polite" });
+  view.detail = make("div", { id: "detail", "aria-live": "polite" });
   $("view-inspect").replaceChildren(
     make("h1", { textContent: t("nav.inspect") }), view.trace ? headOf(view.trace) : make("p", { className: "soft", textContent: t("inspect.nothing") }),
     ...(view.trace ? [pipeline(view.trace), make("div", { id: "stage" })] : []), tryOut(),
-    make("div", { className: "split" }, make("div", {}, make("h2", { id: "candidates-title" }), list), detail),
+    make("div", { className: "split" }, make("div", {}, make("h2", { id: "candidates-title" }), list), view.detail),
     ...(view.trace ? [compared(), exports(view.trace)] : []));
   if (view.trace) showStage(view.stage);
   drawCandidates();
@@ -142,9 +142,10 @@ async function showDetail(one, shown) {
   shown.setAttribute("aria-current", "true");
   const why = make("div", { className: "why" }, make("p", { className: "soft", textContent: t("loading") }));
   const text = make("div", { className: "text" });
-  $("detail").replaceChildren(words("h2", one.title || one.document_id),
+  // On a narrow screen the text stands below its candidate, else beside the list.
+  (innerWidth < 960 ? shown.parentElement : document.querySelector(".split")).append(view.detail);
+  view.detail.replaceChildren(words("h2", one.title || one.document_id),
     button(t("inspect.open"), () => openDocument(view.collection, one.document_id, one.chunk_id), { className: "link" }), why, text);
-  if (innerWidth < 900) $("detail").scrollIntoView({ block: "nearest" });
   await Promise.all([showWhy(one, why), showText(one, text)]);
 }
 
@@ -223,7 +224,7 @@ async function retrieve(body, status) {
     view.isLive = true;
     if (view.stage === "synthesis") view.stage = "focus";
     say(status, movedWords());
-    $("detail").replaceChildren();
+    view.detail.replaceChildren();
     drawCandidates();
   } catch (error) {
     say(status, error.message);

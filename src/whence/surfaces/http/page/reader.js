@@ -24,8 +24,23 @@ export const tagsInWords = ({ acl } = known.rights) =>
 
 /** Ask the server who reads, and show it. */
 export async function load() {
+  try {
+    known = await json("v1/reader");
+  } catch (error) {
+    if (error.status !== 401) throw error;
+    await end();
+  }
+  draw();
+}
+
+/** Drop the cookie of a session that has ended: with it the server refuses even what is public. */
+async function end() {
+  await call("v1/reader/session", { method: "DELETE" }).catch(() => {});
   known = await json("v1/reader");
   draw();
+  await onChange();
+  say($("error"), t("reader.expired"));
+  $("token").focus();
 }
 
 function draw() {
@@ -39,13 +54,11 @@ function draw() {
   if (oidc) $("oidc").href = url(oidc.replace(/^\//, ""));
 }
 
-/** The session has ended, or the server refuses a token: ask for one, and keep what was typed elsewhere. */
+/** The session has ended: ask for a token, and keep what was typed elsewhere. */
 function expired() {
   if (!known.signed_in) return;
-  known = { ...known, signed_in: false, may_write: false, rights: { acl: [], labels: [], clearance: 0 } };
-  draw();
-  say($("error"), t("reader.expired"));
-  $("token").focus();
+  known = { ...known, signed_in: false, may_write: false };
+  end().catch((error) => say($("error"), error.message));
 }
 
 async function signIn(token) {
