@@ -230,7 +230,9 @@ def test_an_ended_session_says_so(page: Page, tokens: Path) -> None:
 
 
 def _is_refused(page: Page) -> bool:
-    script = "const done = arguments[0]; fetch('/v1/reader').then((one) => done(one.status === 401))"
+    script = (
+        "const done = arguments[0]; fetch('/v1/reader').then((one) => done(one.status === 401))"
+    )
     return bool(page.driver.execute_async_script(script))
 
 
@@ -321,7 +323,7 @@ def test_the_page_speaks_german(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_no_view_has_serious_faults(page: Page, tmp_path_factory: Any, dark: bool) -> None:
-    """axe finds nothing serious in any view, light and dark; contrast is among what it checks."""
+    """Axe finds nothing serious in any view, light and dark; contrast is among what it checks."""
     script = axe_script()
     page.resize(1280, dark=dark)
     page.sign_in("editor")
