@@ -78,3 +78,32 @@ def test_a_renamed_collection_keeps_its_answers(cli: Any, tmp_path: Path) -> Non
 
     assert cli("erase", "lamp.md", *mine, "--json").json["before"]["traces"] == 2
     assert "vermilion" not in cli("explain", answer, "--json").out
+
+
+def test_several_collections_are_searched_at_once(cli: Any, tmp_path: Path) -> None:
+    """Hits name their collection, in the order of their scores; other commands take one."""
+    for name, text in {
+        "bay": "The ferry of the bay leaves at nine.",
+        "isle": "The ferry of the isle is blue.",
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ferry.md").write_text(f"# Ferry\n\n{text}\n")
+        cli("index", tmp_path / name, "--collection", f"many-{name}")
+    both = ("--collection", "many-bay,many-isle")
+    found = cli("search", "ferry of the isle", *both, "--json").json
+
+    assert {one["collection"] for one in found["hits"]} == {"many-bay", "many-isle"}
+    assert found["hits"][0]["collection"] == "many-isle"
+    scores = [one["similarity_score"] for one in found["hits"]]
+    assert scores == sorted(scores, reverse=True)
+    assert [one["rank"] for one in found["hits"]] == [1, 2]
+    assert found["calibrations"].keys() == {"many-bay", "many-isle"}
+    assert "many-bay: ferry.md" in cli("search", "ferry", *both).out
+    cli("search", "ferry", "--collection", "many-bay,many-none").assert_error(3)
+    cli("search", "ferry", "--collection", "many-bay,").assert_error(2)
+    for command in (
+        ("ask", "When does the ferry leave?"),
+        ("index", tmp_path),
+        ("show", "ferry.md"),
+    ):
+        cli(*command, *both).assert_error(2)

@@ -637,7 +637,8 @@ def check_name(name: str, where: str) -> None:
 def _check_value(name: str, value: str, origin: Origin) -> None:
     if "\0" in value:
         raise ConfigError(f"the setting {name} ({origin}) holds a NUL character")
-    if name == "collection" and not _COLLECTION.match(value):
+    # A search takes several, separated by commas.
+    if name == "collection" and not all(map(_COLLECTION.match, value.split(","))):
         raise ConfigError(
             f"{value!r} is not a valid collection name ({origin})",
             hint="use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit",

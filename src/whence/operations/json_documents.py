@@ -182,6 +182,8 @@ def search_document(
         "reranker": report.reranker,
         "latency_ms": report.latency_ms,
     }
+    if report.calibrations:
+        document["calibrations"] = report.calibrations
     if report.snapshot_id:
         document["snapshot_id"] = report.snapshot_id
     return document

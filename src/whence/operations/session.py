@@ -178,6 +178,11 @@ class Session:
 
     async def run(self, operation: Operation[R]) -> R:
         """Run an operation within the middlewares: audit log, spans, metrics and pipeline trace."""
+        if not operation.many_collections and "," in getattr(operation, "collection", ""):
+            raise BadInput(
+                f"{operation.NAME} takes one collection, not {operation.collection!r}",  # type: ignore[attr-defined]
+                hint="name one of them; `search` takes several",
+            )
         call: Call[R] = operation.run
         for middleware in self.middlewares:
             call = middleware.around(operation, call)

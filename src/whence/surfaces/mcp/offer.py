@@ -128,7 +128,9 @@ def _result(hit: Mapping[str, Any], collection: str) -> dict[str, Any]:
     return {
         "id": chunk["id"],
         "title": f"{title}: {heading}" if heading and heading != title else title,
-        "url": _url(metadata.get("source_url"), collection, hit["document_id"]),
+        "url": _url(
+            metadata.get("source_url"), hit.get("collection") or collection, hit["document_id"]
+        ),
         "text": "\n".join(filter(None, (chunk.get("lead"), chunk["content"]))),
     }
 
