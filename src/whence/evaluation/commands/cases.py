@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from whence.operations.history import ExportCases
+from whence.surfaces.cli.options import state_of
 from whence.surfaces.cli.output import json_text, note, print_json
 from whence.surfaces.cli.session import as_json, run_operation
 
@@ -19,21 +20,20 @@ def cases(
     context: typer.Context,
     *,
     action: Annotated[Literal["export"], typer.Argument(help="What to do.")],
-    collection: Annotated[
-        str | None,
-        typer.Option("--collection", metavar="NAME", help="The only collection; all by default."),
-    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the suite to this file.")] = None,
 ) -> int:
     """Export what readers of the page said of answers: `right`, `wrong` or `missing`, with their notes.
 
     The result is a suite of `whence eval gate`. A `right` answer names the documents that it cites as
-    `expected_targets`; for other cases you fill in what their questions should find.
+    `expected_targets`; for other cases you fill in what their questions should find. Without --collection those
+    of all collections are exported.
     """
     from whence.operations.output_files import check_folder, write_text
 
     del action
     check_folder(out)
+    # The setting is for commands that work on one.
+    collection = state_of(context).given.get("collection")
     found = run_operation(context, ExportCases(collection), reads="the feedback of readers")
     suite: dict[str, Any] = {"version": _VERSION, "queries": found}
     if out is not None:
