@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from whence.ingest.blocks import Member, ParsedDocument
 from whence.ingest.catalogue import Catalogue
 from whence.ingest.chunking import Chunker
-from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
+from whence.ingest.content_detection import HEAD_BYTES, is_by_content, readable_suffix
 from whence.ingest.decoding import check_encoding, read_bytes
 from whence.ingest.document_builder import MAX_TEXT
 from whence.ingest.document_dates import iso_date
@@ -418,7 +418,7 @@ class _LoadRun:
                 raise BadInput(f"inside more than {_MAX_DEPTH} others")  # noqa: TRY301
             validate_id(document_id, "its path")
             suffixes = loaders_by_suffix().keys()
-            if suffix == ANY_TEXT or suffix not in suffixes:
+            if is_by_content(suffix, suffixes):
                 head = member.data[:HEAD_BYTES]
                 suffix = readable_suffix(suffix, suffixes, head, lambda: member.data)
         except BadInput as error:
@@ -524,7 +524,7 @@ class _LoadRun:
             return _in_file(failure, item.source)
         is_known = self._is_known(item, stored)
         if not is_known and not item.loader.is_installed:
-            reason = f"{kind}, which pip install 'whence[{item.loader.extra}]' reads"
+            reason = f"{kind}, which {item.loader.remedy} reads"
             skipped = Skipped(path=item.display_path, reason=reason, document_id=document_id)
             return _in_file(skipped, item.source)
         try:
