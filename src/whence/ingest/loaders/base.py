@@ -63,8 +63,10 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """Extra of Whence that brings the module."""
     program: str = ""
     """Command without which nothing can be read; empty if none is needed."""
-    package: str = ""
-    """What to install for it."""
+    absent: str = ""
+    """Why its files are skipped where the command is not installed: what they are, and what reads them."""
+    reads_pictures: bool = False
+    """Whether what it reads depends on OCR."""
 
     @property
     def is_installed(self) -> bool:
@@ -74,9 +76,9 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
         return not self.module or _is_installed(self.module)
 
     @property
-    def remedy(self) -> str:
-        """What reads its files where it is not installed."""
-        return self.package or f"pip install 'whence[{self.extra}]'"
+    def why_skipped(self) -> str:
+        """Why its files are skipped where what it needs is not installed."""
+        return self.absent or f"{self.name}, which pip install 'whence[{self.extra}]' reads"
 
     def parse(self, file: SourceFile, data: bytes) -> ParsedDocument:
         """Parse a file."""

@@ -106,14 +106,24 @@ def _without_network() -> tuple[str, ...]:
     return command if tried.returncode == 0 else ()
 
 
-_OLD = Loader(
-    name="",
-    suffixes=(),
-    is_binary=True,
-    program=PROGRAM,
-    package="LibreOffice (Debian: libreoffice-writer-nogui, libreoffice-impress-nogui)",
+_OLD = Loader(name="", suffixes=(), is_binary=True, program=PROGRAM)
+_WORD, _SLIDES = (
+    "a Word file of the format before 2007",
+    "a PowerPoint file of the format before 2007",
 )
 LOADERS = (
-    replace(_OLD, name="Word before 2007", suffixes=(".doc",), parse_file=load_doc),
-    replace(_OLD, name="PowerPoint before 2007", suffixes=(".ppt",), parse_file=load_ppt),
+    replace(
+        _OLD,
+        name="Word before 2007",
+        suffixes=(".doc",),
+        parse_file=load_doc,
+        absent=f"{_WORD}: install LibreOffice (Debian: libreoffice-writer-nogui), or save it as .docx",
+    ),
+    replace(
+        _OLD,
+        name="PowerPoint before 2007",
+        suffixes=(".ppt",),
+        parse_file=load_ppt,
+        absent=f"{_SLIDES}: install LibreOffice (Debian: libreoffice-impress-nogui), or save it as .pptx",
+    ),
 )
