@@ -97,7 +97,11 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.png", b"\x89PNG", "a picture; OCR, which would read its text, is not installed"),
+        (
+            "a.png",
+            b"\x89PNG",
+            "a picture; OCR, which would read its text, is not installed (Debian: tesseract-ocr)",
+        ),
         ("noext", b"\x7fELF\2\1\1\0", "is a program"),
         ("a.md", b"", "empty"),
         ("a.md", b" \n\t\n", "contains no text"),
@@ -106,9 +110,10 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
     ],
 )
 def test_files_without_a_document_are_skipped(
-    tmp_path: Path, name: str, content: bytes, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, reason: str
 ) -> None:
     """Unknown formats and files without text are skipped, not failed."""
+    monkeypatch.setenv("PATH", str(tmp_path))
     write(tmp_path, name, content)
     outcome = only(tmp_path)
 

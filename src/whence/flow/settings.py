@@ -141,6 +141,13 @@ SETTINGS: Final = (
         "64MB",
     ),
     Setting(
+        "ocr_languages",
+        "WHENCE_OCR_LANGUAGES",
+        "Languages of tesseract in which pictures and pages of PDF without text are read, such as `deu+eng`; `auto` for"
+        " those that are installed, `off` to read none.",
+        "auto",
+    ),
+    Setting(
         "sparql_timeout",
         "WHENCE_SPARQL_TIMEOUT",
         "Seconds that a query of `whence explain --sparql` may take.",

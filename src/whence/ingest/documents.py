@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from whence.ingest.blocks import Member, ParsedDocument
 from whence.ingest.catalogue import Catalogue
 from whence.ingest.chunking import Chunker
-from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
+from whence.ingest.content_detection import HEAD_BYTES, is_by_content, readable_suffix
 from whence.ingest.decoding import check_encoding, read_bytes
 from whence.ingest.document_builder import MAX_TEXT
 from whence.ingest.document_dates import iso_date
@@ -33,6 +33,9 @@ from whence.ingest.load_results import (
 )
 from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
+from whence.ingest.ocr import OFF as OCR_OFF
+from whence.ingest.ocr import PROGRAM as OCR_PROGRAM
+from whence.ingest.ocr import signature
 from whence.ingest.passwords import Passwords
 from whence.ingest.reader import DocumentReader, ReaderStopped
 from whence.ingest.reading_process import failure_reason, read_document
@@ -418,7 +421,7 @@ class _LoadRun:
                 raise BadInput(f"inside more than {_MAX_DEPTH} others")  # noqa: TRY301
             validate_id(document_id, "its path")
             suffixes = loaders_by_suffix().keys()
-            if suffix == ANY_TEXT or suffix not in suffixes:
+            if is_by_content(suffix, suffixes):
                 head = member.data[:HEAD_BYTES]
                 suffix = readable_suffix(suffix, suffixes, head, lambda: member.data)
         except BadInput as error:
@@ -445,6 +448,8 @@ class _LoadRun:
             digest.update(_with_length(self.encoding.encode()))
         if not loader.is_binary:
             digest.update(_DECODING)
+        if loader.reads_pictures and self._reader is not None:
+            digest.update(_with_length(signature(self._reader.ocr).encode()))
         entry = self.catalogue.entries.get((source.root, source.file))
         if entry is not None:
             digest.update(_with_length(repr((sorted(entry.metadata.items()), entry.url)).encode()))
@@ -495,10 +500,17 @@ class _LoadRun:
         is_small = source.loader.is_plain and len(source.data) <= _SMALL_BYTES
         if self._reader is None or is_small or source.record or self._is_known(source, stored):
             return False
-        if not source.loader.is_installed:
+        if self._why_skipped(source.loader):
             return False
         self._reader.submit(source.file, source.data, self.passwords)
         return True
+
+    def _why_skipped(self, loader: Loader) -> str:
+        """Return why no file of a loader is read; empty when they are."""
+        if not loader.is_installed:
+            return loader.why_skipped
+        is_off = self._reader is not None and self._reader.ocr == "off"
+        return OCR_OFF if is_off and loader.program == OCR_PROGRAM else ""
 
     def _is_known(self, source: _Source, stored: Mapping[str, str]) -> bool:
         return bool(source.digest) and stored.get(source.document_id) == source.digest
@@ -523,8 +535,8 @@ class _LoadRun:
             )
             return _in_file(failure, item.source)
         is_known = self._is_known(item, stored)
-        if not is_known and not item.loader.is_installed:
-            reason = f"{kind}, which pip install 'whence[{item.loader.extra}]' reads"
+        reason = "" if is_known else self._why_skipped(item.loader)
+        if reason:
             skipped = Skipped(path=item.display_path, reason=reason, document_id=document_id)
             return _in_file(skipped, item.source)
         try:

@@ -62,6 +62,11 @@ class DocumentReader:
         self._decoder = msgspec.msgpack.Decoder(Reply)
 
     @property
+    def ocr(self) -> str:
+        """As of `Limits.ocr`."""
+        return self._limits.ocr
+
+    @property
     def is_idle(self) -> bool:
         """Whether every document that was submitted was returned."""
         return not self._jobs
@@ -131,7 +136,9 @@ class DocumentReader:
         try:
             self._wait_until_ready(process)
             process.connection.settimeout(self._limits.seconds)
-            length = receive_length(process.connection)
+            # An empty message says that a page of many begins, each of which has its time.
+            while not (length := receive_length(process.connection)):
+                continue
             if length > self._limits.output:
                 self._end()
                 return Reply(None, self._limits.too_large)

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
+from whence.ingest import ocr
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.limited_process import (
     Limits,
@@ -79,6 +80,12 @@ def main() -> None:
     """Answer jobs until the other side closes."""
     connection, limits = connect()
     decoder = msgspec.msgpack.Decoder(Job)
+
+    def begin_page() -> None:
+        limit_processor_time(limits.seconds)
+        send_message(connection, b"")
+
+    ocr.set_up(limits.ocr, begin_page)
     out_of_memory = msgspec.msgpack.encode(Reply(None, limits.too_much_memory, is_last=True))
     # Documents are made and freed one at a time, without circles of references between them.
     gc.freeze()

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from whence.ingest.catalogue import Catalogue, SourcePlace, normal
-from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
+from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, is_by_content, readable_suffix
 from whence.ingest.decoding import read_bytes
 from whence.ingest.exclusions import Exclusions
 from whence.ingest.field_validation import validate_id
@@ -221,7 +221,7 @@ class _Walk:
     def _source(self, path: str, written: str) -> Found:
         root, document_id = self._owner(written)
         suffix = suffix_of(written)
-        if suffix == ANY_TEXT or suffix not in self._suffixes:
+        if is_by_content(suffix, self._suffixes):
             if ANY_TEXT not in self._suffixes:
                 return self._skipped(path, written, "unknown file format")
             try:
