@@ -32,6 +32,8 @@ class Prompting(msgspec.Struct, frozen=True, kw_only=True):
     """Language of answers; empty for that of the question."""
     instructions: str = ""
     """What the model is told beside the rules."""
+    local_only: frozenset[str] = frozenset()
+    """Labels and ACL tags whose documents are sent to no writer on another machine."""
     concepts: Concepts = "on"
     """Whether a language model is asked what to search for; `auto` does not ask it, for it costs a call before
     anything is searched."""

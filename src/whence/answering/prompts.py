@@ -30,6 +30,8 @@ COMPLETE_QUESTION = "complete-question"
 DOCUMENT_PROMPT = "document-prompt"
 #: Asks for no text, but for the number of tokens that the writer's model reads, as `object`; None when unknown.
 WRITER_WINDOW = "writer-window"
+#: Asks for no text, but for the tags whose documents the writer must not read, as `object`, and its `model`.
+WRITER_LOCAL_ONLY = "writer-local-only"
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,6 +297,12 @@ class WriterClient:
         request = PromptRequest(template_id=WRITER_WINDOW, variables={})
         found = (await self._request(request, None)).object
         return found if type(found) is int else None
+
+    async def local_only(self) -> tuple[frozenset[str], str]:
+        """See `WriterService.local_only`."""
+        request = PromptRequest(template_id=WRITER_LOCAL_ONLY, variables={})
+        found = await self._request(request, None)
+        return frozenset(found.object or ()), found.model or ""
 
     async def _request(
         self, request: PromptRequest, on_piece: ChunkCallback | None

@@ -129,6 +129,7 @@ RefusalCode = Literal[
     "term_not_in_documents",
     "no_text_readable",
     "model_refused",
+    "local_only",
 ]
 """Why a question has no answer."""
 
