@@ -103,6 +103,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         model=result.model or "",
         in_token=_sum(one.in_token for one in question.replies),
         out_token=_sum(one.out_token for one in question.replies),
+        **_cost(question.replies),
         degraded=tuple(trace.degraded),
         stages=tuple(trace.reports),
         latency_ms=trace.elapsed_ms(),
@@ -133,6 +134,15 @@ def _nearest(passages: Sequence[Passage]) -> tuple[NearestPassage, ...]:
         for one in passages[:_MOST_NEAREST]
         if one.text.strip()
     )
+
+
+def _cost(replies: Iterable[PromptResult]) -> dict[str, Any]:
+    """Return what the calls of language models cost; nothing when the price of one is not known."""
+    paid = [one for one in replies if one.in_token is not None]
+    costs = [one.cost for one in paid if one.cost is not None]
+    if not costs or len(costs) < len(paid):
+        return {}
+    return {"cost": sum(costs), "currency": paid[-1].currency}
 
 
 def _sum(tokens: Iterable[int | None]) -> int | None:

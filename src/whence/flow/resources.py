@@ -205,6 +205,7 @@ class Resources:
     async def _open_prompting(self) -> Any:
         from whence.answering.prompting import Prompting, read_templates
         from whence.models.factory import make_writer
+        from whence.models.prices import read_prices
 
         settings = self._settings
         named = settings.get("rewriter")
@@ -213,6 +214,7 @@ class Resources:
             language=settings.get("answer_language") or "",
             instructions=settings.get("answer_instructions") or "",
             concepts=settings.concepts,
+            prices=read_prices(settings.prices),
             local_only=settings.local_only_labels,
             rewriter=make_writer(named, self.model_settings()) if named else None,
         )

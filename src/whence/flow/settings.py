@@ -361,6 +361,12 @@ SETTINGS: Final = (
         is_list=True,
     ),
     Setting(
+        "prices",
+        "WHENCE_PRICES",
+        'File with prices of models (TOML): `currency`, and for each a table `[models."NAME"]` with `input` and'
+        " `output`, for a million tokens; answers and metrics then have what they cost.",
+    ),
+    Setting(
         "prompts",
         "WHENCE_PROMPTS",
         "Folder of templates in place of the shipped ones: `document-prompt.toml`, `extract-concepts.toml` and"
@@ -517,6 +523,11 @@ class Settings:
     def writer_extra(self) -> dict[str, Any]:
         """More fields of each request to the writer's server."""
         return parse_object("writer_extra", given) if (given := self.get("writer_extra")) else {}
+
+    @property
+    def prices(self) -> Path | None:
+        """File with prices of models, absolute; None when no price is known."""
+        return self._path("prices")
 
     @property
     def local_only_labels(self) -> frozenset[str]:

@@ -93,10 +93,12 @@ class PromptProcessor(StreamingProcessor):
                     yield PromptResponse(piece=piece.text)
         if result is None:
             raise InternalError(f"writer {writer.model} ended without a result")
-        known = result.language_model
+        known, model = result.language_model, result.model or writer.model
         signed = msgspec.structs.replace(
             result,
-            model=result.model or writer.model,
+            model=model,
+            cost=prompting.prices.cost(model, result.in_token, result.out_token),
+            currency=prompting.prices.currency,
             revision=result.revision or getattr(writer, "revision", ""),
             language_model=writer.is_language_model if known is None else known,
             template=f"{template.template_id}@{template.version}",
