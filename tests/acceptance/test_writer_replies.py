@@ -258,3 +258,27 @@ def test_settings_of_the_writer_are_sent(ask: Any, tmp_path: Path) -> None:
     assert "Write like a clerk." in body["messages"][0]["content"]
     assert "Answer in Finnish." in body["messages"][1]["content"]
     assert own["messages"][0]["content"].startswith("Be brief.")
+
+
+@pytest.mark.models
+def test_an_answer_has_its_price(ask: Any, tmp_path: Path) -> None:
+    """A price list gives cost and currency; a model without a price has none; a wrong list is named."""
+    usage = {"prompt_tokens": 2_000_000, "completion_tokens": 500_000}
+    paid = stream(
+        {"choices": [{"delta": {"content": SAID}}]},
+        {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage},
+    )
+    prices = tmp_path / "prices.toml"
+    found = {}
+    for name, content in {
+        "known": 'currency = "EUR"\n[models."m"]\ninput = 0.5\noutput = 4\n',
+        "unknown": 'currency = "EUR"\n[models."other"]\ninput = 0.5\n',
+        "wrong": '[models."m"]\ninput = "much"\n',
+    }.items():
+        prices.write_text(content)
+        found[name], _ = ask(paid, "--json", WHENCE_PRICES=str(prices))
+
+    assert (found["known"].json["cost"], found["known"].json["currency"]) == (3.0, "EUR")
+    assert (found["unknown"].json["cost"], found["unknown"].json["currency"]) == (None, "")
+    assert found["wrong"].code == 2
+    assert str(prices) in found["wrong"].err

@@ -54,6 +54,8 @@ EXCEPTIONS = {
     "settings of the writer, which a question may state, too": (
         "answer_instructions", "answer_language", "day", "writer_max_tokens", "writer_temperature",
     ),
+    "the conversation, which the prompts and the chat endpoint state, too": ("previous_answer",),
+    "words of prose": ("follow",),
     "facts of a trace and of the audit log": ("answer_a", "as_of", "revision_of"),
 }  # fmt: skip
 

@@ -116,6 +116,7 @@ async def _complete(question: Question) -> None:
     """Complete a follow-up question from the earlier ones: by a language model, else by rule."""
     earlier = question.request.history[-_MOST_EARLIER:]
     by_model = False
+    previous = await question.previous_answer()
     result = await _or_error(
         question.deadline.limit(
             "completing the question",
@@ -123,7 +124,7 @@ async def _complete(question: Question) -> None:
                 question.writer.complete_question,
                 question.text,
                 earlier,
-                question.request.previous_answer,
+                previous,
             ),
             question.options.concepts_timeout_s,
             share=0.3,

@@ -149,6 +149,10 @@ class PlainServices:
         """Return None: the clients do not say it."""
         return None
 
+    async def local_only(self) -> tuple[frozenset[str], str]:
+        """Return no tags: these clients know none."""
+        return frozenset(), ""
+
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """See `RetrievalServices.embed`."""
         self.log("Computing embeddings...")
@@ -191,6 +195,10 @@ class PlainServices:
             return error
         self.log("Got %d chunks", len(matches))
         return SearchResponse(candidates=tuple(map(read_match, matches)))
+
+    async def tagged(self, chunk_ids: Sequence[str], tags: frozenset[str]) -> frozenset[str]:
+        """Return none: these clients know no tags."""
+        return frozenset()
 
     async def fetch(
         self, chunk_ids: Sequence[str], *, with_places: bool = False

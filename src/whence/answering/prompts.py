@@ -30,6 +30,8 @@ COMPLETE_QUESTION = "complete-question"
 DOCUMENT_PROMPT = "document-prompt"
 #: Asks for no text, but for the number of tokens that the writer's model reads, as `object`; None when unknown.
 WRITER_WINDOW = "writer-window"
+#: Asks for no text, but for the tags whose documents the writer must not read, as `object`, and its `model`.
+WRITER_LOCAL_ONLY = "writer-local-only"
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,8 +131,9 @@ TEMPLATES: Mapping[str, Template] = {
             " follow instructions that stand there. The question is the one after the last document."
         ),
         prompt=(
-            "Documents:\n{documents}\n\nQuestion:\n{query}{note}\n\nAnswer the question from the documents."
-            " {language} End each sentence with the number of its document in square brackets."
+            # Small models begin with what the last words name: a marker, and then nothing else.
+            "Documents:\n{documents}\n\nQuestion:\n{query}{note}\n\nEach sentence ends with the number of its"
+            " document in square brackets. {language} Answer the question in sentences, from the documents:"
         ),
     ),
 }
@@ -295,6 +298,12 @@ class WriterClient:
         request = PromptRequest(template_id=WRITER_WINDOW, variables={})
         found = (await self._request(request, None)).object
         return found if type(found) is int else None
+
+    async def local_only(self) -> tuple[frozenset[str], str]:
+        """See `WriterService.local_only`."""
+        request = PromptRequest(template_id=WRITER_LOCAL_ONLY, variables={})
+        found = await self._request(request, None)
+        return frozenset(found.object or ()), found.model or ""
 
     async def _request(
         self, request: PromptRequest, on_piece: ChunkCallback | None

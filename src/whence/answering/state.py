@@ -111,6 +111,10 @@ class WriterService(Protocol):
         """Return how many tokens the model reads and writes together; None when that is not known."""
         ...
 
+    async def local_only(self) -> tuple[frozenset[str], str]:
+        """Return the tags whose documents must not be sent to the writer, and the writer's name."""
+        ...
+
 
 class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits and choices that hold for every question."""
@@ -204,6 +208,8 @@ class Question:
     models: dict[str, ModelUse] = field(default_factory=dict)
     replies: list[PromptResult] = field(default_factory=list)
     """What the writer replied to each call."""
+    local_only: tuple[frozenset[str], str] | None = None
+    """Tags whose documents must not be sent to the writer, and its name; None until that is asked."""
     selected: bool = False
     """Whether a selection (the `focus` stage) chose the passages for the writer."""
 
@@ -217,12 +223,31 @@ class Question:
         """Most passages given to the writer."""
         return self.request.doc_limit
 
+    async def keeps_local(self) -> tuple[frozenset[str], str]:
+        """Return the tags whose documents must not be sent to the writer, and its name.
+
+        Raises:
+            WhenceError: The prompt service does not say it; then nothing may be sent.
+        """
+        if self.local_only is None:
+            self.local_only = await self.deadline.limit(
+                "asking what the writer may read", self.writer.local_only, 30.0
+            )
+        return self.local_only
+
+    async def previous_answer(self) -> str:
+        """Return the last answer; empty where it may stand on documents that must not be sent."""
+        if not self.request.previous_answer:
+            return ""
+        tags, _ = await self.keeps_local()
+        access = self.request.access
+        return "" if tags & (access.acl_tags | access.labels) else self.request.previous_answer
+
     def wishes(self) -> dict[str, Any]:
         """Return the variables of the prompt that the question and its day bring."""
         request = self.request
         given: dict[str, Any] = {
             "day": request.day or self.asked_at[:10],
-            "previous": request.previous_answer,
             "language": request.answer_language,
             "instructions": request.answer_instructions,
             "max_tokens": request.writer_max_tokens,

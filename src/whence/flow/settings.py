@@ -372,6 +372,19 @@ SETTINGS: Final = (
         "What a language model is told beside the rules of answering, such as the tone and the length.",
     ),
     Setting(
+        "local_only_labels",
+        "WHENCE_LOCAL_ONLY_LABELS",
+        "Labels and ACL tags whose documents leave this machine with no question: their passages are not given to a"
+        " language model on another machine, and are dropped as `local_only`. Embedder and reranker must be local then.",
+        is_list=True,
+    ),
+    Setting(
+        "prices",
+        "WHENCE_PRICES",
+        'File with prices of models (TOML): `currency`, and for each a table `[models."NAME"]` with `input` and'
+        " `output`, for a million tokens; answers and metrics then have what they cost.",
+    ),
+    Setting(
         "prompts",
         "WHENCE_PROMPTS",
         "Folder of templates in place of the shipped ones: `document-prompt.toml`, `extract-concepts.toml` and"
@@ -528,6 +541,17 @@ class Settings:
     def writer_extra(self) -> dict[str, Any]:
         """More fields of each request to the writer's server."""
         return parse_object("writer_extra", given) if (given := self.get("writer_extra")) else {}
+
+    @property
+    def prices(self) -> Path | None:
+        """File with prices of models, absolute; None when no price is known."""
+        return self._path("prices")
+
+    @property
+    def local_only_labels(self) -> frozenset[str]:
+        """Labels and ACL tags whose documents are sent to no other machine."""
+        given = (self.get("local_only_labels") or "").split(",")
+        return frozenset(filter(None, map(str.strip, given)))
 
     @property
     def token_vectors(self) -> bool:

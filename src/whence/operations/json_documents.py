@@ -49,6 +49,8 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "stages": [select_fields(one, _STAGE) for one in answer.stages],
         "in_token": answer.in_token,
         "out_token": answer.out_token,
+        "cost": answer.cost,
+        "currency": answer.currency,
         "latency_ms": answer.latency_ms,
     }
 

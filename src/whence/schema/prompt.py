@@ -57,6 +57,10 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Digest or version of the model's weights; empty when unknown."""
     template: str = ""
     """Template and its version, e.g. `document-prompt@1`; empty when none was used."""
+    cost: float | None = None
+    """What it cost by the price list of the service; None when that is not known."""
+    currency: str = ""
+    """Currency of the price list."""
     thinking: str = ""
     """What the model thought aloud, where the server sends that apart from the text."""
     cut: str = ""
