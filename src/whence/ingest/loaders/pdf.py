@@ -154,5 +154,5 @@ def _date(properties: Mapping[str, str]) -> str:
 
 
 LOADERS = (
-    Loader(name="PDF", suffixes=(".pdf",), parse_file=load_pdf, is_binary=True, version="2"),
+    Loader(name="PDF", suffixes=(".pdf",), parse_file=load_pdf, is_binary=True, version="3"),
 )
