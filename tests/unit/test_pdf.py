@@ -599,3 +599,20 @@ def test_a_sentence_between_two_tables_parts_them() -> None:
         ["From the river:", "", ""],
         ["Clay", "6", "4"],
     ]
+
+
+def test_words_beside_frames_that_touch_are_in_none_of_them() -> None:
+    """The frames of two fields below one another, the lower one wider: what stands beside the upper one."""
+    page = Canvas()
+    for x, y, width in ((120, 702, 90), (120, 686, 150)):
+        page.box(x, y, width, 16)
+    page.text(72, 706, "Port")
+    page.text(124, 706, "Riga")
+    page.text(220, 706, "Home of the fleet")
+    page.text(72, 690, "Master")
+    page.text(124, 690, "Ida Holm")
+
+    text = read_page(page)
+
+    assert "Home of the fleet" in text
+    assert "Port" in text.partition("Master")[0]
