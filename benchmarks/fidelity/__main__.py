@@ -24,7 +24,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fidelity.files import TestFile, environment, test_files
+from benchmarks.fidelity.files import Sample, environment, samples
 from benchmarks.fidelity.measures import compare
 
 LIMIT_S = 30
@@ -70,7 +70,7 @@ class Reader:
             self._process = None
 
 
-def measure(files: list[TestFile], home: Path) -> list[dict[str, Any]]:
+def measure(files: list[Sample], home: Path) -> list[dict[str, Any]]:
     """Read all files by all readers; return one record for each file that can be judged."""
     peers = environment(home)
     readers = {name: Reader(peers, name) for name in ("expected", "markitdown")}
@@ -152,7 +152,7 @@ def main() -> int:
         parser.error("--worst names files for choosing only")
     files = [
         file
-        for file in test_files(options.home.resolve())
+        for file in samples(options.home.resolve())
         if file.is_for_judging == options.judge
         and (not options.only or file.format in options.only)
     ]

@@ -49,7 +49,7 @@ _PAIRS = {
 
 
 @dataclass(frozen=True)
-class TestFile:
+class Sample:
     """A file and what says what it means."""
 
     name: str
@@ -70,7 +70,7 @@ class TestFile:
         return hashlib.sha256(self.name.encode()).digest()[0] % 3 == 0
 
 
-def test_files(home: Path) -> Iterator[TestFile]:
+def samples(home: Path) -> Iterator[Sample]:
     """Yield the files of all packages that can be fetched; others are named on the standard error."""
     for package in PACKAGES:
         try:
@@ -113,19 +113,19 @@ def _fetch(package: str, home: Path) -> Path:
     return folder
 
 
-def _chosen(package: str, folder: Path, copies: Path) -> Iterator[TestFile]:
+def _chosen(package: str, folder: Path, copies: Path) -> Iterator[Sample]:
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder).parts[1:]
         if not path.is_file() or not inside:
             continue
         name = "/".join((package, *inside))
         if path.suffix.lower() in _BY_LIBRARY:
-            yield TestFile(name, _copy(path, copies / name), None)
+            yield Sample(name, _copy(path, copies / name), None)
             continue
         source, expected, read_as = _PAIRS.get(package, ("", "", ""))
         beside = path.with_suffix(expected) if source else path
         if path.suffix == source and beside.is_file():
-            yield TestFile(name, _copy(path, (copies / name).with_suffix(read_as)), beside)
+            yield Sample(name, _copy(path, (copies / name).with_suffix(read_as)), beside)
 
 
 def _copy(path: Path, copy: Path) -> Path:

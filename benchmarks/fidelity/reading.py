@@ -319,8 +319,9 @@ def page(path):
 
 
 def plain(path):
-    """Read what is expected from a text that a package has beside its source; addresses are no words."""
+    """Read what is expected from a text beside its source; tags and addresses are no words."""
     text = path.read_text(encoding="utf-8", errors="replace")
+    text = re.sub(r"<[a-zA-Z/][^<>]*>", " ", text)
     text = re.sub(
         r"\]\([^)]*\)|\]\[[^\]]*\]|^\s*\[[^\]]+\]: .*$|<\w+:[^>]*>", "]", text, flags=re.MULTILINE
     )
