@@ -121,7 +121,7 @@ async def _case(
     everything = all_spans(request, words)
     if not everything:
         return None
-    found = await examine(request.query, everything, words, None, reader)
+    found = await examine(request, everything, words, None, reader)
     asked, spans, reading = found.parts[0][1], found.spans, found.reading
     bases: dict[Basis, list[Features]] = {"words": features(asked, spans, None, 0)}
     if reading is not None:

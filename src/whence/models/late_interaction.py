@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 import regex
 
 from whence.models.protocols import Reading
-from whence.models.token_codes import PLACES, cosines, late_interaction, token_weights
+from whence.models.token_codes import (
+    PLACES,
+    cosines,
+    late_interaction,
+    token_weights,
+    weighted_mean,
+)
 from whence.models.weights import RERANKER_NAME
 
 if TYPE_CHECKING:
@@ -84,6 +90,11 @@ class SpanReader:
         letters = _LETTER.findall(text)
         return 2 * len(_LATIN.findall(text)) >= len(letters)
 
+    async def glance(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        """See `SpanReading.glance`: words are compared outside of their sentences."""
+        vectors, near = await self._embedder.compare_words(questions, texts)
+        return Reading(vectors, near, near, near)
+
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """See `SpanReading.read`."""
         vectors, tokens = await self._embedder.embed_tokens([*texts, *questions])
@@ -96,17 +107,12 @@ class SpanReader:
                 cosines(asked, one).max(axis=1) if len(one) and len(asked) else None
                 for one in tokens[:count]
             ]
-            nearness.append([0.0 if one is None else _mean(one, weights) for one in best])
+            nearness.append([0.0 if one is None else weighted_mean(one, weights) for one in best])
             coverage.append(
                 [0.0 if one is None else _coverage(one, weights, words) for one in best]
             )
         alike = cosines(vectors[count:], vectors[:count]).tolist()
         return Reading(vectors[:count], alike, nearness, coverage)
-
-
-def _mean(best: NDArray[np.float64], weights: NDArray[np.float32]) -> float:
-    """Return the weighted mean of some similarities, equal on every processor."""
-    return round(float(weights @ best) / float(weights.sum(dtype="float64")), PLACES)
 
 
 def _coverage(
@@ -124,7 +130,7 @@ def _coverage(
     total = inverse = 0.0
     for places in words:
         own = weights[places]
-        near = _mean(best[places], own)
+        near = weighted_mean(best[places], own)
         rarity = max(_LEAST_RARITY, float(own.max()) - _COMMON)
         total += rarity
         inverse += rarity / max(near, _LEAST_NEARNESS)

@@ -80,6 +80,11 @@ def cosines(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np
     return np.round(products, PLACES)
 
 
+def weighted_mean(best: NDArray[np.float64], weights: NDArray[np.float32]) -> float:
+    """Return the weighted mean of some similarities, equal on every processor."""
+    return round(float(weights @ best) / float(weights.sum(dtype="float64")), PLACES)
+
+
 def late_interaction(
     tokens: NDArray[np.float32], weights: NDArray[np.float32], codes: Sequence[bytes]
 ) -> list[float]:
