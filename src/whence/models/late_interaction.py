@@ -16,6 +16,7 @@ from whence.models.token_codes import (
     PLACES,
     cosines,
     late_interaction,
+    nearest_tokens,
     token_weights,
     weighted_mean,
 )
@@ -103,10 +104,7 @@ class SpanReader:
         for question, asked in zip(questions, tokens[count:], strict=True):
             ids, words = await self._embedder.split_query(question)
             weights = token_weights(ids)
-            best = [
-                cosines(asked, one).max(axis=1) if len(one) and len(asked) else None
-                for one in tokens[:count]
-            ]
+            best = nearest_tokens(asked, tokens[:count])
             nearness.append([0.0 if one is None else weighted_mean(one, weights) for one in best])
             coverage.append(
                 [0.0 if one is None else _coverage(one, weights, words) for one in best]
