@@ -120,7 +120,7 @@ async def _case(
         return None
     bases: dict[Basis, list[Features]] = {}
     for reader in readers:
-        found = await examine(request.query, everything, words, None, reader)
+        found = await examine(request, everything, words, None, reader)
         asked, reading = found.parts[0][1], found.reading
         bases["words"] = features(asked, found.spans, None, 0)
         if reading is not None:

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from whence.models.protocols import Reading, WriteRequest
-from whence.quoting.evidence_choice import Choice, choose_evidence
+from whence.quoting.evidence_choice import Choice, choose_evidence, examine
+from whence.quoting.evidence_spans import all_spans
 from whence.quoting.extractive_writer import ExtractiveWriter
+from whence.quoting.span_picking import pick_spans
 from whence.text.claims import markers_of
+from whence.text.overlap import words_of
 
 OPTIONS = """Options:
 
@@ -46,6 +49,9 @@ class Near:
 
     def serving(self, language: str, text: str) -> Near:
         return self
+
+    async def glance(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        return await self.read(questions, texts)
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         alike = [[self._near + self._lead, *[self._near] * (len(texts) - 1)] for _ in questions]
@@ -202,3 +208,54 @@ async def test_the_surer_the_best_span_is_the_shorter_is_the_answer(lead: float,
 
     assert choice
     assert [one.document for one in choice.spans] == list(range(most))
+
+
+class Glancing(Near):
+    """A reader that finds texts with `slow` near at a glance, and all alike when it reads them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    async def glance(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        near = [[0.9 if "slow" in one else 0.2 for one in texts] for _ in questions]
+        return Reading(np.zeros((len(texts), 1), dtype=np.float32), near, near, near)
+
+    async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
+        self.texts += texts
+        return await super().read(questions, texts)
+
+
+async def test_only_what_a_glance_finds_likely_is_read() -> None:
+    """Of many units at most 16 are read, those that a glance finds nearest among them; of few all are."""
+    fast = [f"Boats of harbour {n} sail fast." for n in range(20)]
+    slow = [f"Boats of harbour {n} sail slow." for n in range(20, 24)]
+    reader = Glancing()
+    choice = await choose("How do boats sail?", *fast, *slow, reader=reader)
+
+    assert len(reader.texts) <= 16
+    assert set(slow) <= set(reader.texts)
+    assert {one.text for one in choice.spans} <= set(reader.texts)
+
+    few = Glancing()
+    await choose("How do boats sail?", *fast[:10], *slow, reader=few)
+    assert len(few.texts) == 14
+
+
+async def test_what_was_not_read_may_answer_too() -> None:
+    """The best unit is the less sure the nearer, at a glance, those are that were not read."""
+    passages = [f"Boats: {one}lum {one}rek {one}tos." for one in "bcdfghjklmnpqrstvwxz"]
+    request = WriteRequest(template_id="document-prompt", query="boats", documents=tuple(passages))
+    words = words_of(request.query, request.documents)
+    found = await examine(request, all_spans(request, words), words, None, Glancing(), {})
+    guessed, others = found.guesses[0]
+    assert len(guessed) == len(found.spans)
+    assert len(others) == len(passages) - len(found.spans) > 0
+    raised = [one - min(guessed) for one in found.unread(0, [2.0 + one for one in guessed])]
+    level = [one - min(guessed) for one in found.unread(0, guessed)]
+    assert [a - b for a, b in zip(raised, level, strict=True)] == pytest.approx([2.0] * len(others))
+
+    order = [1.0, 0.9, *[0.0] * (len(guessed) - 2)]
+    alone = pick_spans(found.spans, order, None)
+    among = pick_spans(found.spans, order, None, [0.8] * 3)
+    assert 0 < among[1].sure < alone[1].sure

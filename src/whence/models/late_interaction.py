@@ -13,7 +13,14 @@ import regex
 
 from whence.models.encoders import MINILM
 from whence.models.protocols import Reading
-from whence.models.token_codes import PLACES, cosines, late_interaction, token_weights
+from whence.models.token_codes import (
+    PLACES,
+    cosines,
+    late_interaction,
+    nearest_tokens,
+    token_weights,
+    weighted_mean,
+)
 from whence.models.weights import RERANKER_NAME
 
 if TYPE_CHECKING:
@@ -99,6 +106,15 @@ class SpanReader:
         letters = _LETTER.findall(text)
         return self if 2 * len(_LATIN.findall(text)) >= len(letters) else None
 
+    async def glance(self, questions: Sequence[str], texts: Sequence[str]) -> Reading | None:
+        """See `SpanReading.glance`: words outside of sentences, by the local embedder alone."""
+        from whence.models.local_embedder import LocalEmbedder
+
+        if not isinstance(self._embedder, LocalEmbedder):
+            return None
+        vectors, near = await self._embedder.compare_words(questions, texts)
+        return Reading(vectors, near, near, near)
+
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """See `SpanReading.read`."""
         encoder = self._embedder.encoder
@@ -108,22 +124,14 @@ class SpanReader:
         for question, asked in zip(questions, tokens[count:], strict=True):
             ids, words = await self._embedder.split_query(question)
             weights = token_weights(ids, encoder.last_symbol)
-            best = [
-                cosines(asked, one).max(axis=1) if len(one) and len(asked) else None
-                for one in tokens[:count]
-            ]
-            nearness.append([0.0 if one is None else _mean(one, weights) for one in best])
+            best = nearest_tokens(asked, tokens[:count])
+            nearness.append([0.0 if one is None else weighted_mean(one, weights) for one in best])
             coverage.append(
                 [0.0 if one is None else _coverage(one, weights, words) for one in best]
             )
         alike = cosines(vectors[count:], vectors[:count]).tolist()
         multilingual = encoder.languages != MINILM.languages
         return Reading(vectors[:count], alike, nearness, coverage, multilingual)
-
-
-def _mean(best: NDArray[np.float64], weights: NDArray[np.float32]) -> float:
-    """Return the weighted mean of some similarities, equal on every processor."""
-    return round(float(weights @ best) / float(weights.sum(dtype="float64")), PLACES)
 
 
 def _coverage(
@@ -141,7 +149,7 @@ def _coverage(
     total = inverse = 0.0
     for places in words:
         own = weights[places]
-        near = _mean(best[places], own)
+        near = weighted_mean(best[places], own)
         rarity = max(_LEAST_RARITY, float(own.max()) - _COMMON)
         total += rarity
         inverse += rarity / max(near, _LEAST_NEARNESS)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
+    from whence.models.word_vectors import WordVectors
+
 T = TypeVar("T")
 
 #: ASCII that the tokenizer neither removes nor splits in another way.
@@ -312,12 +314,46 @@ class LocalEmbedder(EncoderEmbedder):
         threads: int | None = None,
     ) -> None:
         super().__init__(MINILM, home=home, models=models, precision=precision, threads=threads)
+        self._words: WordVectors | None = None
 
     async def embed_coded(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[bytes]]:
         """Return the vectors and the token codes of texts; see `CodingEmbedder.embed_coded`."""
         from whence.models.token_codes import token_codes
 
         return await self._compute(texts, token_codes)
+
+    async def compare_words(
+        self, questions: Sequence[str], texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[list[float]]]:
+        """Return how near texts are to questions by their words alone, see `WordVectors.compare`.
+
+        The vectors, one row a text, are zero.
+        """
+        loaded = await self._workers.run(self._load)
+        import numpy as np
+
+        def compare() -> list[list[float]]:
+            encodings = loaded.tokenizer.encode_batch_fast([*questions, *texts])
+            ids = [one.ids[1:-1] for one in encodings]
+            count = len(questions)
+            return self._word_vectors().compare(ids[:count], ids[count:])
+
+        return np.zeros((len(texts), 1), dtype=np.float32), await self._workers.run(compare)
+
+    def _word_vectors(self) -> WordVectors:
+        from whence.models.word_vectors import WordVectors
+
+        if self._words is None:
+            folder = find_model(self.encoder.name, self._home, self._models)
+            # With 8 bit weights the file was read whole when the model was loaded.
+            check_files(folder, hashed=(_WEIGHTS["w8"],) if self._precision == "float32" else ())
+            self._words = WordVectors(folder / _WEIGHTS["w8"])
+        return self._words
+
+    async def aclose(self) -> None:
+        """See `EncoderEmbedder.aclose`."""
+        self._words = None
+        await super().aclose()
 
     async def read_query(self, text: str) -> tuple[list[int], NDArray[np.float32]]:
         """Return the token ids of a text and their vectors, without the special ones."""

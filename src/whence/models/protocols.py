@@ -101,6 +101,16 @@ class SpanReading(Protocol):
         """
         ...
 
+    async def glance(self, questions: Sequence[str], texts: Sequence[str]) -> Reading | None:
+        """Return about how near each text is to each question, in a small part of the time of `read`.
+
+        The vectors are of no use. None where the model can only read.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+        """
+        ...
+
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """Return how near each text is to each question.
 

@@ -85,10 +85,9 @@ class Source:
     @cached_property
     def words(self) -> frozenset[str]:
         """The folded words of both, and their stems."""
-        words = _WORD.findall(f"{self.text}\n{self.context}")
-        return frozenset(
-            one for word in words for one in (fold(word), snowball_stem(word, self.language))
-        )
+        words = set(_WORD.findall(f"{self.text}\n{self.context}"))
+        stems = (snowball_stem(one, self.language) for one in words)
+        return frozenset((*map(fold, words), *stems))
 
     @cached_property
     def parts(self) -> list[_Part]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
+from whence.store.postgres.document_rows import EMBEDDED_TEXT
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_terms
 from whence.store.term_counts import TermVector
@@ -26,12 +27,14 @@ from whence.text.spelling import max_edits, surface_words
 
 _CLASSES = "SELECT ord, class_id FROM chunk WHERE ord = ANY($1::int[])"
 _TEXTS = """
-    SELECT c.ord, c.class_id, coalesce(nullif(c.embed_text, ''), c.content) AS text, c.heading, d.title,
+    SELECT c.ord, c.class_id, {embedded} AS text, c.heading, d.title,
         d.document_id, l.boosts
     FROM document d JOIN chunk c ON c.document = d.id JOIN lexicon l ON l.collection_id = d.collection_id
     WHERE {chosen}"""
-_OF_DOCUMENTS = _TEXTS.format(chosen="d.collection_id = $1 AND d.document_id = ANY($2::text[])")
-_OF_CHUNKS = _TEXTS.format(chosen="c.ord = ANY($1::int[])")
+_OF_DOCUMENTS = _TEXTS.format(
+    embedded=EMBEDDED_TEXT, chosen="d.collection_id = $1 AND d.document_id = ANY($2::text[])"
+)
+_OF_CHUNKS = _TEXTS.format(embedded=EMBEDDED_TEXT, chosen="c.ord = ANY($1::int[])")
 # The driver encodes an array element by element, which takes longer than JSON does here and on the server.
 _ADD = """
     INSERT INTO word AS x (collection_id, class_id, word, letters, chunks)
