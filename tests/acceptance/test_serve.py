@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import shutil
 import signal
 import socket
 import sys
@@ -389,86 +388,3 @@ def test_stopping_ends_open_requests_first(indexed: Any) -> None:
     assert running.process.returncode == 130, err
     assert json.loads(out)["url"] == running.url
     assert b"Traceback" not in err
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    """Return a real browser; skips where there is none."""
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not program or not driver:
-        pytest.skip("no chromium and chromedriver on this machine")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for flag in (
-        "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync",
-        "disable-background-networking", "disable-component-update", "window-size=1100,1600",
-    ):  # fmt: skip
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield running
-    running.quit()
-
-
-def test_page_in_a_browser(gateway: Gateway, browser: Any) -> None:
-    """The page shows answer, sources, trace and why-not."""
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    wait = WebDriverWait(browser, 60)
-
-    def one(selector: str) -> Any:
-        return browser.find_element(By.CSS_SELECTOR, selector)
-
-    browser.get(gateway.url)
-    one("#words").send_keys(QUESTION)
-    one("#ask").click()
-    wait.until(lambda _: one("#whence").is_displayed())
-    assert len(browser.find_elements(By.CSS_SELECTOR, "#stages li.done")) == 5
-    marker = one("#answer a")
-    marker.click()
-    assert one("#list li:target .marker").text == marker.text
-    assert one("#list li:target blockquote").text in one("#answer").text.replace(marker.text, "")
-    wait.until(lambda _: one("#picture").get_property("naturalWidth") > 300)
-    one("[data-format=trig]").click()
-    saved = (
-        "return performance.getEntriesByType('resource').some(e => e.name.endsWith('format=trig'))"
-    )
-    wait.until(lambda _: browser.execute_script(saved))
-    assert not one("#error").is_displayed()
-    one("#why").send_keys("people/sick-leave.md")
-    one("#why-form button").click()
-    wait.until(
-        lambda _: one("#why-told").text.startswith(("It ranks", "The reranker", "The writer"))
-    )
-    one("#why").clear()
-    one("#why").send_keys("people/sick-leaves.md")
-    one("#why-form button").click()
-    wait.until(lambda _: "similar ids: people/sick-leave.md" in one("#why-told").text)
-    # Markup in a question or in its answer stays text.
-    one("#words").clear()
-    one("#words").send_keys("What says <img src=x onerror=document.title='hit'> <b id=bold>?")
-    one("#ask").click()
-    wait.until(lambda _: one("#result").get_attribute("aria-busy") == "false")
-    assert browser.title == "Whence"
-    assert not browser.find_elements(By.CSS_SELECTOR, "#result #bold, #result img[src=x]")
-    assert one("#answer .place").text
-    # An unknown token is an error; a known one shows restricted documents.
-    for token, shown in (("wrong", "unknown token"), (SECRET, "")):
-        browser.get(gateway.url)
-        one("#who summary").click()
-        one("#token").send_keys(token)
-        one("#token-form button").click()
-        one("#words").send_keys(HIDDEN)
-        one("#search").click()
-        wait.until(lambda _: one("#result").get_attribute("aria-busy") == "false")
-        wait.until(
-            lambda _, told=shown: one("#error").text.startswith(told) if told else one("#list li")
-        )
-    # The refused token and the unknown passage.
-    told = (" 401 ", "/why-not?item=people%2Fsick-leaves.md")
-    log = browser.get_log("browser")
-    foreign = [line for line in log if not any(one in line["message"] for one in told)]
-    assert foreign == []

@@ -100,6 +100,19 @@ async def test_a_vector_depends_on_its_own_text_only(
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
 
 
+async def test_queries_at_once_have_the_vectors_of_queries_alone(
+    w8: LocalEmbedder, float32: LocalEmbedder
+) -> None:
+    """Queries that wait together are computed together, and no bit of a vector changes."""
+    queries = [f"{'who wrote ' * (n % 3)}letter {n}?" for n in range(60)]
+    for embedder in (w8, float32):
+        alone = [await embedder.embed([one]) for one in queries]
+        together = await asyncio.gather(*(embedder.embed([one]) for one in queries))
+        listed = await embedder.embed(queries)
+        for one, other, vector in zip(alone, together, listed, strict=True):
+            assert one.tobytes() == other.tobytes() == vector.tobytes()
+
+
 async def test_float32_does_not_depend_on_the_batch_either(float32: LocalEmbedder) -> None:
     """The published weights give the same vectors alone and in a batch, up to the last bits."""
     together = await float32.embed(TEXTS)

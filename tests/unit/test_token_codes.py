@@ -47,7 +47,7 @@ def test_a_passage_with_the_words_of_the_query_is_first() -> None:
 
 def test_rare_words_weigh_more() -> None:
     """Weights grow with the place in the vocabulary; symbols have the least."""
-    weights = token_weights([100, 1996, 2500, 30_000]).tolist()
+    weights = token_weights([100, 1996, 2500, 30_000], 1995).tolist()
 
     assert weights[0] == weights[1] == 0.5
     assert weights[1] < weights[2] < weights[3]

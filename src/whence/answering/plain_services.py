@@ -120,7 +120,9 @@ class PlainServices:
         self.log("Extracted concepts: %s", result.text)
         return result
 
-    async def complete_question(self, query: str, earlier: Sequence[str]) -> PromptResult:
+    async def complete_question(
+        self, query: str, earlier: Sequence[str], previous: str = ""
+    ) -> PromptResult:
         """Return the question as it is: these clients know one question at a time."""
         return PromptResult(text=query, language_model=False)
 

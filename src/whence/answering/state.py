@@ -76,8 +76,16 @@ class WriterService(Protocol):
         """Return search phrases for a question, one a line."""
         ...
 
-    async def complete_question(self, query: str, earlier: Sequence[str]) -> PromptResult:
-        """Return a question that can be understood without the earlier ones, which are oldest first."""
+    async def complete_question(
+        self, query: str, earlier: Sequence[str], previous: str = ""
+    ) -> PromptResult:
+        """Return a question that can be understood without the earlier ones, which are oldest first.
+
+        Args:
+            query: The question.
+            earlier: Those before it.
+            previous: The last answer.
+        """
         ...
 
     async def write_answer(
@@ -214,6 +222,7 @@ class Question:
         request = self.request
         given: dict[str, Any] = {
             "day": request.day or self.asked_at[:10],
+            "previous": request.previous_answer,
             "language": request.answer_language,
             "instructions": request.answer_instructions,
             "max_tokens": request.writer_max_tokens,

@@ -146,11 +146,12 @@ async def _write(
     """
     budget = Budget(passages=question.doc_limit, chars=question.options.max_context_chars)
     given, dropped = budget.cut(passages)
-    needed = prompt_tokens(question.text, given)
+    read = f"{question.text} {question.request.previous_answer}"
+    needed = prompt_tokens(read, given)
     if needed > ALWAYS_FITS and not question.only_quotes:
         window = await _window(question)
         if window is not None:
-            budget = budget.within(window, question.text)
+            budget = budget.within(window, read)
             given, dropped = budget.cut(passages)
     stream = _Stream(question, len(given))
     if not given:
@@ -162,9 +163,9 @@ async def _write(
         result = await _ask_writer(question, given, stream)
     except PromptTooLong as error:
         window, prompt = sizes_of(error)
-        needed = prompt_tokens(question.text, given)
+        needed = prompt_tokens(read, given)
         window = window or needed // 2
-        fewer = budget.within(window, question.text, prompt / needed if prompt else 1.0)
+        fewer = budget.within(window, read, prompt / needed if prompt else 1.0)
         fit, dropped = fewer.cut(passages)
         if len(fit) == len(given):
             raise

@@ -190,14 +190,19 @@ class Resources:
 
         if self._settings.writer != "extractive":
             return self._closing(make_writer(self._settings.writer, self.model_settings()))
+        from whence.models.encoders import MINILM, MULTILINGUAL
         from whence.models.late_interaction import SpanReader
         from whence.quoting.extractive_writer import ExtractiveWriter
 
         # It compares spans by their vectors, and reads the best of them as the local reranker does.
         embedder = await self._get("embedder")
         local = is_local_reranker(self._settings.reranker)
-        words = await self._token_reader() if local else None
-        return self._closing(ExtractiveWriter(embedder, SpanReader(words) if words else None))
+        library = await self._get("embedders")
+        words = (await self._token_reader() or library.installed(MINILM.name)) if local else None
+        others = library.installed(MULTILINGUAL.name) if words else None
+        return self._closing(
+            ExtractiveWriter(embedder, SpanReader(words, others) if words else None)
+        )
 
     async def _open_prompting(self) -> Any:
         from whence.answering.prompting import Prompting, read_templates

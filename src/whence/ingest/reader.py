@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -71,9 +71,10 @@ class DocumentReader:
         """Whether it was closed."""
         return self._is_closed
 
-    def submit(self, file: SourceFile, data: bytes) -> None:
-        """Add a document to those that are read."""
-        job = Job(os.fsencode(file.path), file.document_id, file.suffix, data, file.encoding)
+    def submit(self, file: SourceFile, data: bytes, passwords: Iterable[str] = ()) -> None:
+        """Add a document to those that are read; one of the passwords may open it."""
+        path, secrets = os.fsencode(file.path), tuple(passwords)
+        job = Job(path, file.document_id, file.suffix, data, file.encoding, secrets)
         with self._use:
             self._jobs.append(msgspec.msgpack.encode(job))
             self._send_ahead()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import regex
 
+from whence.models.encoders import MINILM
 from whence.models.protocols import Reading
 from whence.models.token_codes import PLACES, cosines, late_interaction, token_weights
 from whence.models.weights import RERANKER_NAME
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whence.models.local_embedder import LocalEmbedder
+    from whence.models.local_embedder import EncoderEmbedder, LocalEmbedder
 
 #: Share of the score in the final one; the rest is the score of retrieval. Chosen on any seven of eight
 #: collections it is .2, and the eighth gains: see `docs/benchmarks.md`.
@@ -65,7 +66,9 @@ class LateInteractionReranker:
         _, read = await self._embedder.embed_coded([documents[place] for place in unread])
         known = dict(zip(unread, read, strict=True))
         whole = [known.get(place, code) for place, code in enumerate(codes)]
-        return await asyncio.to_thread(late_interaction, tokens, token_weights(ids), whole)
+        return await asyncio.to_thread(
+            late_interaction, tokens, token_weights(ids, MINILM.last_symbol), whole
+        )
 
     async def aclose(self) -> None:
         """Close the embedder if it belongs to this reranker."""
@@ -74,24 +77,37 @@ class LateInteractionReranker:
 
 
 class SpanReader:
-    """Compares short texts with questions by their token vectors, without codes; for the writer that quotes."""
+    """Compares short texts with questions by their token vectors, without codes; for the writer that quotes.
 
-    def __init__(self, embedder: LocalEmbedder) -> None:
+    Args:
+        embedder: Gives the token vectors.
+        multilingual: Reads texts in other languages than English; None where no such model is installed.
+    """
+
+    def __init__(
+        self, embedder: EncoderEmbedder, multilingual: EncoderEmbedder | None = None
+    ) -> None:
         self._embedder = embedder
+        self._multilingual = multilingual
 
-    def reads(self, text: str) -> bool:
-        """See `SpanReading.reads`: a model of English knows the pieces of words in Latin letters alone."""
+    def serving(self, language: str, text: str) -> SpanReader | None:
+        """See `SpanReading.serving`: a model of English knows the pieces of words in Latin letters alone."""
+        if language != "english" and self._multilingual is not None:
+            return SpanReader(self._multilingual)
+        if self._embedder.encoder.languages != MINILM.languages:
+            return self
         letters = _LETTER.findall(text)
-        return 2 * len(_LATIN.findall(text)) >= len(letters)
+        return self if 2 * len(_LATIN.findall(text)) >= len(letters) else None
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """See `SpanReading.read`."""
+        encoder = self._embedder.encoder
         vectors, tokens = await self._embedder.embed_tokens([*texts, *questions])
         count = len(texts)
         nearness, coverage = [], []
         for question, asked in zip(questions, tokens[count:], strict=True):
             ids, words = await self._embedder.split_query(question)
-            weights = token_weights(ids)
+            weights = token_weights(ids, encoder.last_symbol)
             best = [
                 cosines(asked, one).max(axis=1) if len(one) and len(asked) else None
                 for one in tokens[:count]
@@ -101,7 +117,8 @@ class SpanReader:
                 [0.0 if one is None else _coverage(one, weights, words) for one in best]
             )
         alike = cosines(vectors[count:], vectors[:count]).tolist()
-        return Reading(vectors[:count], alike, nearness, coverage)
+        multilingual = encoder.languages != MINILM.languages
+        return Reading(vectors[:count], alike, nearness, coverage, multilingual)
 
 
 def _mean(best: NDArray[np.float64], weights: NDArray[np.float32]) -> float:

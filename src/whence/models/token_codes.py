@@ -29,8 +29,6 @@ _SCALE: Final = 1.136 * math.sqrt(math.pi / 2 / DIMENSION)
 _STEPS: Final = float(1 << 18)
 #: Decimals of a similarity. Sums of float64 differ between processors in the sixteenth.
 PLACES: Final = 6
-#: Ids up to this one are special tokens and single characters; words follow by falling frequency.
-_LAST_SYMBOL: Final = 1995
 
 
 def token_codes(tokens: NDArray[np.float32]) -> list[bytes]:
@@ -59,16 +57,20 @@ def unit_tokens(tokens: NDArray[np.float32]) -> NDArray[np.float32]:
     return unit
 
 
-def token_weights(ids: Sequence[int]) -> NDArray[np.float32]:
+def token_weights(ids: Sequence[int], last_symbol: int) -> NDArray[np.float32]:
     """Return the weight of each token of a query, log(rank) + 1/2.
 
     The vocabulary lists words by falling frequency, so that by Zipf's law log(rank) is, up to a constant, the
     inverse document frequency of a large corpus. All that comes before the words ranks first. On MED, Cranfield
     and CISI these weights rank as well as the collections' own document frequencies do.
+
+    Args:
+        ids: Ids of the tokens.
+        last_symbol: See `Encoder.last_symbol`.
     """
     import numpy as np
 
-    ranks = np.maximum(np.asarray(ids, dtype=np.float64) - _LAST_SYMBOL, 1.0)
+    ranks = np.maximum(np.asarray(ids, dtype=np.float64) - last_symbol, 1.0)
     return (np.log(ranks) + 0.5).astype(np.float32)
 
 

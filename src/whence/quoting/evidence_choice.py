@@ -28,10 +28,9 @@ from whence.quoting.answerability import (
     features,
     values_of,
 )
-from whence.quoting.asked import Asked, is_news, read_question, subject_of
+from whence.quoting.asked import Asked, is_news, read_question
 from whence.quoting.evidence_spans import Span, all_spans, asked_rows
 from whence.quoting.identifiers import (
-    Identifier,
     defines_key,
     names_other_identifier,
     names_value,
@@ -62,27 +61,18 @@ _CONTEXT_WEIGHT = 0.6
 #: Weights of the order beside that of nearness, which is 1; none counts for the score. They were fitted to the
 #: questions of 25 documentation sets (conditional logit: which of the units that are read holds the fact), and
 #: order the units of sets that were left out as well. In turn: cosine, share of the question's words, nearness
-#: of the passage's best unit, rank of the passage.
-_COSINE, _WORDS, _PASSAGE, _PRIOR = 0.4, 0.23, 0.7, 0.19
-#: Weights of the same fit. In turn: the unit is about the question, it defines a name of the question, it is of
-#: the release asked for, it states a default that is asked for; the sum of 1 / rank of its document's passages.
-_ABOUT, _DEFINED, _RELEASE, _DEFAULT, _DOCUMENT = 0.23, 0.17, 0.33, 0.19, 0.045
-#: Weights of the same fit that are subtracted. In turn: the unit is a release note; it only refers elsewhere or
-#: lists contents; the share of its words that repeat the question; characters of the passage before it.
-_NEWS, _POINTER, _ECHO, _DEPTH = 0.09, 0.3, 0.47, 0.00018
+#: of the passage's best unit.
+_COSINE, _WORDS, _PASSAGE = 0.4, 0.23, 0.7
+#: Weights of the same fit that are subtracted. In turn: the unit is a release note; the share of its words that
+#: repeat the question; characters of the passage before it.
+_NEWS, _ECHO, _DEPTH = 0.09, 0.47, 0.00018
+#: Weight of the same fit: the unit defines a name of the question.
+_DEFINED = 0.17
 _KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
 #: Weight of the row of a table that is asked for by its name. Chosen by hand.
 _ROW = 0.15
 #: Part of the doubt that goes when a question names a cell by its row and its column. Chosen by hand.
 _CELL = 0.35
-#: Weight of a definition where the whole question is the name that it defines. Chosen by hand.
-_ALONE = 0.2
-#: Weight of a sentence that defines what the question asks about. Chosen by hand: few questions do.
-_DEFINES = 0.12
-_POINTS = re.compile(r"[-*\s]*(?:see|refer to|for (?:more|details|further))\b", re.IGNORECASE)
-_POINTER_WORDS = 14
-#: Most words of a cell that is a name alone, such as `Home Page`.
-_NAME_WORDS = 3
 #: A list item that begins with the name that it describes: `- timeout (optional) - ...`, `- fd: ...`.
 _NAMED_ITEM = re.compile(
     r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(\S+(?:\s\S+){0,3}?)(?:\s[-\u2013\u2014]\s|:(?=\s|\Z)|\s[(`]|\n)"
@@ -197,8 +187,9 @@ async def examine(
     spans = _considered(query, everything, words)
     parts = split_questions(query)
     # A reader that does not know the words finds all texts alike, and so does the embedder whose model it has.
-    served = reader is None or reader.reads(" ".join(one.text for one in spans))
-    reading = await _read(parts, spans, words, embedder, reader) if served else None
+    serving = reader and reader.serving(words.language, " ".join(one.text for one in spans))
+    served = reader is None or serving is not None
+    reading = await _read(parts, spans, words, embedder, serving) if served else None
     asked = []
     for part in parts:
         question = _part(part, spans, words)
@@ -412,15 +403,8 @@ def _order(
     nearest: dict[int, float] = {}
     for span, near in zip(spans, nearness, strict=True):
         nearest[span.document] = max(near, nearest.get(span.document, near))
-    priors = _priors(request)
     return [
-        (
-            near
-            + _COSINE * cosine
-            + _PASSAGE * nearest[span.document]
-            + priors[span.document]
-            + _shift(question, span)
-        )
+        (near + _COSINE * cosine + _PASSAGE * nearest[span.document] + _shift(question, span))
         * (_OUTDATED if span.document + 1 in request.outdated else 1.0)
         * (
             _OTHER_SECTION
@@ -431,65 +415,14 @@ def _order(
     ]
 
 
-def _priors(request: WriteRequest) -> list[float]:
-    """Return for each passage what its rank and those of its document say before it is read."""
-    count = len(request.documents)
-    sources: Sequence[object] = request.sources or range(count)
-    ranks: defaultdict[object, float] = defaultdict(float)
-    for place, source in enumerate(sources):
-        ranks[source] += 1 / (place + 1)
-    return [
-        _PRIOR * (1 - place / count) + _DOCUMENT * ranks[source]
-        for place, source in enumerate(sources)
-    ]
-
-
 def _shift(question: _Part, span: Span) -> float:
-    asked = question.asked
     shift = _WORDS * overlap(question.terms, span.terms, question.weights, question.default)
     shift += _KINDS.get(span.unit.kind, 0.0) - _DEPTH * span.unit.start
     shift -= _ECHO * len(span.terms & question.terms) / max(1, len(span.terms))
+    if not question.asked.news and is_news(span.section):
+        shift -= _NEWS
     head = fold(_head(span))
-    shift += _ABOUT * _about(question, head)
-    if asked.meaning and span.unit.kind != "definition" and (subject := subject_of(span.text)):
-        shift += _DEFINES * _about(question, subject)
-    if asked.default and "default" in fold(" ".join((head, *span.unit.context[-1:], span.text))):
-        shift += _DEFAULT
-    if not asked.news and is_news(span.section):
-        # A name alone asks what it is, not what became of it.
-        shift -= _NEWS * (2 if asked.alone else 1)
-    if _only_points(span):
-        shift -= _POINTER
-    if asked.releases and any(
-        names_value(Identifier("", one), span.scopes) for one in asked.releases
-    ):
-        shift += _RELEASE
-    if asked.alone and span.unit.kind == "definition" and head.strip("`* ").startswith(asked.alone):
-        shift += _ALONE
-    return shift + _DEFINED * sum(_names(head, symbol) for symbol in asked.symbols)
-
-
-def _about(question: _Part, name: str) -> float:
-    """Return how far a name is that of the question: the share of its words, times that of the question's."""
-    named = frozenset(question.words.of_text(name))
-    share = overlap(question.terms, named, question.weights, question.default)
-    return share * len(named & question.terms) / max(1, len(named))
-
-
-def _only_points(span: Span) -> bool:
-    """Return whether a text only says where to read or what follows, or names things as a table of contents."""
-    body = span.text.partition("\n")[2] if span.unit.kind == "definition" else span.text
-    if len(body.split()) <= _POINTER_WORDS and _POINTS.match(body):
-        return True
-    if span.unit.kind == "table":
-        cells = span.text.strip("| \t").split("|")
-        named = all(len(one.split()) <= _NAME_WORDS and ":" not in one for one in cells)
-        return "\n" not in span.text and named
-    if span.unit.kind in ("item", "list") and re.fullmatch(r".*:", span.text):
-        return True
-    lines = [line.lstrip("-*+ \t") for line in span.text.splitlines() if line.strip()]
-    names = all(len(line.split()) == 1 for line in lines)
-    return span.unit.kind in ("list", "item") and names
+    return shift + _DEFINED * any(_names(head, one) for one in question.asked.symbols)
 
 
 def _head(span: Span) -> str:

@@ -19,7 +19,7 @@ from whence.text.analysis import (
     field_length,
     parse_query,
 )
-from whence.text.languages import DEFAULT_LANGUAGE, detect_language, language_sample
+from whence.text.languages import DEFAULT_LANGUAGE, language_of_document
 from whence.text.spelling import surface_words
 
 #: Languages of a collection before its first document; titles are always analyzed in the first.
@@ -60,7 +60,7 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> list[Term
 
     They are stemmed in the detected language of the document.
     """
-    language = detect_language(language_sample(chunk.content for chunk in draft.chunks))
+    language = language_of_document(chunk.content for chunk in draft.chunks)
     texts = [
         boosts.indexed_text(
             chunk.embed_text or chunk.content,

@@ -128,6 +128,28 @@ class MemoryCollection:
         self.refused: dict[tuple[int, str], str] = {}
         """Why the encoder did not take texts, by set and chunk."""
 
+    def renamed(self, name: str) -> None:
+        """Take another name, and name the chunks by it."""
+        former = f"urn:chunk:{self.info.name}:"
+        self.info = msgspec.structs.replace(self.info, name=name)
+
+        def renamed(key: str) -> str:
+            return f"urn:chunk:{name}:{key.removeprefix(former)}"
+
+        for document in self.documents.values():
+            for place, one in enumerate(document.chunks):
+                text = msgspec.structs.replace(one.text, chunk_id=renamed(one.text.chunk_id))
+                document.chunks[place] = msgspec.structs.replace(one, text=text)
+        self.chunks = {
+            one.text.chunk_id: one for each in self.documents.values() for one in each.chunks
+        }
+        self.claimed, self.codes_wanted = (
+            set(map(renamed, one)) for one in (self.claimed, self.codes_wanted)
+        )
+        self.refused = {(key[0], renamed(key[1])): why for key, why in self.refused.items()}
+        if self.other is not None:
+            self.other.vectors = {renamed(key): one for key, one in self.other.vectors.items()}
+
     def counted(self) -> CollectionInfo:
         """Return its description with counts."""
         return msgspec.structs.replace(

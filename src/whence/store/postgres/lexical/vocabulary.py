@@ -7,6 +7,7 @@ locked. Snapshots of code have no vocabulary.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -45,18 +46,19 @@ _SUBTRACT = """
 _DELETE_UNUSED = """
     DELETE FROM word x USING unnest($2::int[], $3::text[]) w(class_id, word)
     WHERE x.collection_id = $1 AND x.class_id = w.class_id AND x.word = w.word AND x.chunks <= 0"""
-# Words with one of the beginnings, of about the length, and with at most two other letters.
+# Words with one of the sets of letters and one of the beginnings, of about the length. `OFFSET 0` makes the
+# server look up each set by the index; else it may read all words of the classes.
 _SIMILAR = versioned(
     """
-    SELECT w.word, sum(w.chunks)::int AS chunks FROM unnest($3::text[]) AS start
-    JOIN word w ON w.collection_id = $1 AND w.class_id = ANY($2::int[])
-        AND w.word >= start AND w.word < start || chr(1114111)
-    WHERE bit_count((w.letters # $4)::bit(32)) <= 2 AND char_length(w.word) BETWEEN $5 AND $6
+    SELECT w.word, sum(w.chunks)::int AS chunks FROM unnest($3::int[]) near(letters)
+    CROSS JOIN LATERAL (
+        SELECT * FROM word w WHERE w.collection_id = $1 AND w.letters = near.letters OFFSET 0) w
+    WHERE w.class_id = ANY($2::int[]) AND w.word ^@ ANY($4::text[]) AND char_length(w.word) BETWEEN $5 AND $6
     GROUP BY w.word""",
     7,
 )
 
-_Counts = Counter[tuple[int, str]]
+_Counts = dict[int, Counter[str]]
 
 
 async def add_words(
@@ -67,9 +69,9 @@ async def add_words(
         return
     rows = await connection.fetch(_CLASSES, list(ords))
     classes = {row["ord"]: row["class_id"] for row in rows}
-    counts: _Counts = Counter()
+    counts: _Counts = {}
     for ord_, one in zip(ords, words, strict=True):
-        counts.update((classes[ord_], word) for word in one.words)
+        counts.setdefault(classes[ord_], Counter()).update(one.words)
     await _add(connection, collection_id, counts)
 
 
@@ -92,22 +94,27 @@ async def move_words(connection: Connection, collection_id: int, former: Mapping
 
 def _count(rows: Iterable[Any], classes: Mapping[int, int] | None = None) -> _Counts:
     """Count the chunks with each word by class: that of the row, or that of its number in `classes`."""
-    counts: _Counts = Counter()
+    counts: _Counts = {}
     for row in rows:
         title, heading, path = row["boosts"]
         text = FieldBoosts(title=title, heading=heading, path=path).indexed_text(
             row["text"], title=row["title"], heading=row["heading"], path=row["document_id"]
         )
         of = row["class_id"] if classes is None else classes[row["ord"]]
-        counts.update((of, word) for word in surface_words(text))
+        counts.setdefault(of, Counter()).update(surface_words(text))
     return counts
 
 
 async def _add(connection: Connection, collection_id: int, counts: _Counts) -> None:
-    keys = sorted(counts)
-    classes, words = [of for of, _ in keys], [word for _, word in keys]
-    columns = (classes, words, letter_masks(words), [counts[key] for key in keys])
+    classes, words, numbers = _columns(counts)
+    columns = (classes, words, letter_masks(words), numbers)
     await connection.execute(_ADD, collection_id, *map(json_text, columns))
+
+
+def _columns(counts: _Counts) -> tuple[list[int], list[str], list[int]]:
+    """Return classes, words and numbers of chunks, in the order of the index."""
+    rows = [(of, word, some[word]) for of, some in sorted(counts.items()) for word in sorted(some)]
+    return [one[0] for one in rows], [one[1] for one in rows], [one[2] for one in rows]
 
 
 def letter_masks(words: Sequence[str]) -> list[int]:
@@ -123,12 +130,17 @@ def letter_masks(words: Sequence[str]) -> list[int]:
     return masks
 
 
+def _near_masks(word: str) -> list[int]:
+    """Return the sets of letters that differ in at most two from that of a word, all with its first letter."""
+    first, own = letter_masks([word[:1], word])
+    flips = [0, *(1 << bit for bit in range(31) if 1 << bit != first)]
+    return [own, *(own ^ one ^ other for one, other in itertools.combinations(flips, 2))]
+
+
 async def _subtract(connection: Connection, collection_id: int, counts: _Counts) -> None:
     if not counts:
         return
-    keys = sorted(counts)
-    classes, words = [of for of, _ in keys], [word for _, word in keys]
-    numbers = [counts[key] for key in keys]
+    classes, words, numbers = _columns(counts)
     await connection.execute(_SUBTRACT, collection_id, classes, words, numbers)
     await connection.execute(_DELETE_UNUSED, collection_id, classes, words)
 
@@ -161,6 +173,6 @@ async def similar_words(
     starts = sorted({folded[:1], folded[1::-1]}) if folded[:1] != folded[1:2] else [folded[:1]]
     most = max_edits(folded) + 1
     lengths = (len(folded) - most, len(folded) + most)
-    values = (view.version.id, view.classes, starts, *letter_masks([folded]), *lengths)
+    values = (view.version.id, view.classes, _near_masks(folded), starts, *lengths)
     rows = await fetch_versioned(connection, _SIMILAR, view.version, *values)
     return {row["word"]: row["chunks"] for row in rows if row["word"] is not None}

@@ -1,0 +1,175 @@
+// One answer: text with links of its markers, sources, confidence, what was left out, feedback, copy and export.
+
+import { answerPath, call, url } from "./api.js";
+import { button, make, save, say, words } from "./dom.js";
+import { rendered } from "./render.js";
+import { openCitation, openDocument, placeOf } from "./source.js";
+import { dayOf, decimal, has, percent, t } from "./texts.js";
+
+/** Scores of the words for confidence; the floor of an answer is 0.5 for every encoder. */
+const SURE = 0.8;
+const FAIR = 0.65;
+
+/** Return the nodes of an answer. `onQuestion` asks another question. */
+export function answerNodes(answer, { onQuestion, collection = "" }) {
+  const text = make("div", { className: "answer", lang: "" }, ...textOf(answer));
+  return [understood(answer, onQuestion), text, ...conflictsOf(answer), ...refusalOf(answer, collection), sourcesOf(answer),
+    qualityOf(answer), toolsOf(answer), feedbackOf(answer)].filter(Boolean);
+}
+
+/** Return the text while it is written. */
+export const draftNodes = (text) => rendered(text, { isMarkup: true });
+
+function textOf(answer) {
+  const marks = [...answer.highlights.map((one) => [...one, "b"]),
+    ...answer.unsupported.map((one) => [...one, "mark", t("answer.unsupported")])].sort((a, b) => a[0] - b[0] || b[1] - a[1]);
+  const titles = answer.citations.flatMap(({ title, heading }) => [title, heading, `${title} > ${heading}`]);
+  const isMarkup = Boolean(answer.model) && answer.model !== "extractive";
+  return rendered(answer.answer, { marks, link: linkTo(answer), isMarkup, headings: new Set(titles) });
+}
+
+/** Return what makes the link of a marker: it opens the first citation with that number. */
+const linkTo = (answer) => (marker) => {
+  const index = answer.citations.findIndex((one) => one.marker === marker);
+  return index < 0 ? null : markerLink(answer, index);
+};
+
+function markerLink(answer, index) {
+  const { marker, title, document_id: id } = answer.citations[index];
+  const link = make("a", { href: "#source", className: "marker", textContent: `[${marker}]`, title: title || id });
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    openCitation(answer, index);
+  });
+  return link;
+}
+
+/** Return the question as it was completed, which can be edited and asked again. */
+function understood(answer, onQuestion) {
+  if (answer.question_used === answer.question) return null;
+  const field = make("input", { value: answer.question_used, dir: "auto", "aria-label": t("answer.completed") });
+  const form = make("form", { className: "row", hidden: true }, field, make("button", { className: "quiet", textContent: t("answer.send") }));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (field.value.trim()) onQuestion(field.value.trim(), { isWhole: true });
+  });
+  const edit = button(t("answer.edit"), () => { form.hidden = !form.hidden; field.focus(); }, { className: "link" });
+  const label = answer.corrections.length ? t("answer.corrected") : t("answer.understood");
+  return make("div", { className: "understood" }, `${label} `, words("q", answer.question_used), " ", edit, form);
+}
+
+function conflictsOf(answer) {
+  return answer.conflicts.map(({ citations, values }) => make("p", { className: "warn" }, `${t("answer.conflict")} `,
+    ...citations.flatMap((marker, at) => [at ? "; " : "", linkTo(answer)(marker) ?? `[${marker}]`, " ", words("span", values[at])])));
+}
+
+function refusalOf(answer, collection) {
+  if (answer.found && !answer.refusal) return [];
+  const { refusal, nearest = [] } = answer;
+  const nodes = [];
+  if (refusal) {
+    const key = `refusal.${refusal.code}`;
+    nodes.push(make("p", { className: "soft" }, has(key) ? `${t(key)} ` : "", make("span", { textContent: refusal.reason, lang: "en" })));
+    if (refusal.unread_files) nodes.push(make("p", { className: "warn", textContent: t("home.unread", { n: refusal.unread_files, files: refusal.unread_files }) }));
+  }
+  if (nearest.length) nodes.push(make("h3", { textContent: t("answer.nearest") }), make("ul", { className: "sources" }, ...nearest.map((one) => passageItem(one, collection))));
+  return nodes;
+}
+
+/** Return a list item of a passage; its name opens the document at the passage. */
+export function passageItem(one, collection, ...more) {
+  const name = button("", () => openDocument(collection, one.document_id, one.chunk_id), { className: "link name" });
+  name.append(words("span", one.title || one.document_id));
+  const text = one.lead ? `${one.lead}\n${one.text}` : one.text;
+  return make("li", {}, make("div", { className: "head" }, name, words("span", one.heading ?? "", "soft"), ...more),
+    make("blockquote", { dir: "auto" }, ...rendered(text, { headings: new Set([one.heading]) })));
+}
+
+function sourcesOf(answer) {
+  if (!answer.citations.length) return null;
+  const items = answer.citations.map((citation, index) => {
+    const name = button("", () => openCitation(answer, index), { className: "link name" });
+    name.append(words("span", citation.title || citation.document_id));
+    const facts = [placeOf(citation.location), citation.document_date && dayOf(citation.document_date)].filter(Boolean).join(" · ");
+    const states = [citation.changed && t("source.changed_short"), citation.outdated && t("source.outdated", { why: citation.outdated }),
+      citation.added && t("answer.added")].filter(Boolean);
+    return make("li", {}, make("span", { className: "number", textContent: citation.marker }),
+      make("div", {}, name, words("div", [citation.root, citation.source_file || citation.document_id].filter(Boolean).join("/"), "soft path"),
+        make("div", { className: "soft", textContent: facts }), ...states.map((textContent) => make("div", { className: "warn", textContent }))));
+  });
+  return make("div", {}, make("h3", { textContent: t("answer.sources") }), make("ol", { className: "source-cards" }, ...items));
+}
+
+/** Return confidence and everything that was left out, in words. */
+function qualityOf(answer) {
+  const lines = [];
+  if (answer.found && answer.score != null) {
+    const grade = answer.score >= SURE ? "sure" : answer.score >= FAIR ? "fair" : "weak";
+    lines.push([grade, t(`confidence.${grade}`, { score: decimal(answer.score) })]);
+  } else if (answer.found && answer.model) {
+    const n = answer.unsupported.length;
+    lines.push([n ? "weak" : "fair", t(n ? "confidence.written_unsupported" : "confidence.written", { model: answer.model, n, sentences: n })]);
+  }
+  for (const one of answer.degraded) {
+    const key = `degraded.${one.code}`;
+    const share = one.share == null ? "" : percent(one.share);
+    lines.push(["note", has(key) ? t(key, { share }) : `${one.label}: ${one.reason}`]);
+  }
+  return make("ul", { className: "quality" }, ...lines.map(([className, textContent]) => make("li", { className, textContent })));
+}
+
+function toolsOf(answer) {
+  const status = make("span", { role: "status", className: "soft" });
+  const copy = async () => {
+    const done = await navigator.clipboard?.writeText(markdownOf(answer)).then(() => true, () => false);
+    say(status, t(done ? "answer.copied" : "answer.not_copied"));
+  };
+  return make("div", { className: "row tools" },
+    make("a", { className: "tool", href: url(`#inspect=${answer.answer_id}`), textContent: t("answer.how") }),
+    button(t("answer.copy"), copy, { className: "tool" }),
+    button(t("answer.export"), () => save(`${answer.answer_id}.md`, "text/markdown", markdownOf(answer)), { className: "tool" }),
+    button(t("answer.print"), () => print(), { className: "tool" }),
+    make("a", { className: "tool", href: url(`a/${answer.answer_id}`), textContent: t("answer.link") }), status);
+}
+
+/** Return question, answer and sources as Markdown. */
+export function markdownOf(answer) {
+  const sources = answer.citations.map((one) => {
+    const facts = [one.title, one.source_file || one.document_id, placeOf(one.location), one.document_date].filter(Boolean).join(", ");
+    const quote = (one.lead ? `${one.lead}\n${one.quote}` : one.quote).split("\n").map((line) => `   > ${line}`).join("\n");
+    return `- [${one.marker}] ${facts}\n\n${quote}`;
+  });
+  const parts = [`# ${answer.question}`, answer.answer, ...(sources.length ? [`## ${t("answer.sources")}`, ...sources] : []), url(`a/${answer.answer_id}`)];
+  return `${parts.join("\n\n")}\n`;
+}
+
+/** Return the verdicts; one is sent at once, and again with its note. */
+function feedbackOf(answer) {
+  const status = make("span", { role: "status", className: "soft" });
+  const note = make("input", { "aria-label": t("feedback.note"), placeholder: t("feedback.note"), maxLength: 2000, dir: "auto" });
+  const form = make("form", { className: "row", hidden: true }, note, make("button", { className: "quiet", textContent: t("feedback.send") }));
+  let verdict = "";
+  const send = async () => {
+    try {
+      await call(`${answerPath(answer.answer_id)}/feedback`, { body: { verdict, note: note.value.trim() } });
+      say(status, t("feedback.thanks"));
+    } catch (error) {
+      say(status, error.message);
+    }
+  };
+  const choose = (event) => {
+    verdict = event.currentTarget.value;
+    for (const one of buttons) one.setAttribute("aria-pressed", String(one === event.currentTarget));
+    form.hidden = false;
+    return send();
+  };
+  const buttons = ["right", "wrong", "missing"].map((value) =>
+    button(t(`feedback.${value}`), choose, { value, className: "tool", "aria-pressed": "false", title: t(`feedback.${value}_means`) }));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    await send();
+    form.hidden = true;
+  });
+  return make("div", { className: "row feedback" }, make("span", { className: "soft", textContent: t("feedback.ask") }), ...buttons, status, form);
+}

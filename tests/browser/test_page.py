@@ -1,0 +1,361 @@
+"""The page in a real browser: what readers do with it, found by role and name as CONTRACT fixes them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from tests.browser.conftest import TOKENS, write_tokens
+from tests.support.axe import axe_script, serious_findings
+from tests.support.browser import Page, running_browser
+from tests.support.mixed_folder import write_mixed_folder
+from tests.support.serving import Gateway, serving
+
+pytestmark = pytest.mark.xdist_group("browser")
+QUESTION = "How many days of annual leave do employees get?"
+#: A question that one row of a table answers.
+OF_A_TABLE = "What is the daily allowance in Poland?"
+UNANSWERABLE = "Who is the king of Denmark?"
+#: A question that only finance may have answered.
+HIDDEN = "What are the salary bands for engineers?"
+HOSTILE = "<img src=x onerror=document.title='hit'> <b id=bold>"
+
+
+def quote_of(gateway: Gateway, url: str) -> str:
+    """Return the first quote of the answer with an address, its words only."""
+    answer = gateway.http.get(f"/v1/answers/{url.rpartition('/')[2]}/answer").json()
+    return words_of(answer["citations"][0]["quote"])
+
+
+def words_of(text: str) -> str:
+    return " ".join(re.findall(r"[^\s|]+", text))
+
+
+def press(page: Page, *keys: str) -> None:
+    """Press keys wherever the focus is."""
+    ActionChains(page.driver).send_keys(*keys).perform()
+
+
+@pytest.mark.parametrize("question", [QUESTION, OF_A_TABLE])
+def test_a_marker_opens_the_cited_words(page: Page, gateway: Gateway, question: str) -> None:
+    """The source has the document's name as heading and exactly the quote in `mark`, in view."""
+    article = page.ask(question)
+    page.wait(lambda: "/a/" in page.driver.current_url)
+    link = next(one for one in article.find_elements(By.CSS_SELECTOR, ".answer a"))
+    assert re.fullmatch(r"\[\d+\]", link.accessible_name)
+    link.click()
+    source = page.find("region", "Source")
+    assert words_of(page.marked()) == quote_of(gateway, page.driver.current_url)
+    answer = gateway.http.get(
+        f"/v1/answers/{page.driver.current_url.rpartition('/')[2]}/answer"
+    ).json()
+    page.find("heading", answer["citations"][0]["title"], source)
+    top = page.driver.execute_script(
+        "return document.querySelector('#source mark').getBoundingClientRect().top"
+    )
+    assert 0 < top < 900
+    assert page.complaints() == []
+
+
+def test_a_table_is_no_text_with_bars(page: Page) -> None:
+    """An answer from a table is shown as a table."""
+    article = page.ask(OF_A_TABLE)
+    assert article.find_elements(By.CSS_SELECTOR, ".answer td")
+    assert "|" not in article.find_element(By.CSS_SELECTOR, ".answer").text
+
+
+def test_a_refusal_shows_the_nearest_passages(page: Page) -> None:
+    """A refusal has its reason in words, and passages whose documents open."""
+    article = page.ask(UNANSWERABLE)
+    page.find("heading", "Nearest passages", article)
+    passages = article.find_elements(By.CSS_SELECTOR, ".sources > li")
+    assert 1 <= len(passages) <= 3
+    passages[0].find_element(By.TAG_NAME, "button").click()
+    assert page.marked()
+
+
+def test_candidates_are_walked_by_keys(page: Page) -> None:
+    """Arrows move along the candidates; a click shows the text and why it is not in the answer."""
+    page.ask(QUESTION)
+    page.find("link", "Inspect").click()
+    region = page.find("region", "Inspect")
+    candidates = page.find("list", "Candidates", region)
+    rows = page.wait(lambda: candidates.find_elements(By.TAG_NAME, "button"))
+    assert len(rows) > 3
+    rows[0].click()
+    press(page, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_UP)
+    assert page.driver.switch_to.active_element == rows[1]
+    rows[-1].click()
+    why = page.wait(lambda: page.all("#detail .why p[lang=en]"))
+    assert re.search(r"\d", why[0].text)
+    assert page.wait(lambda: page.all("#detail .text")[0].text.strip())
+    assert page.complaints() == []
+
+
+def test_another_setting_runs_the_retrieval_again(page: Page, gateway: Gateway) -> None:
+    """A changed setting moves candidates; nothing is recorded."""
+    page.ask(QUESTION)
+    page.find("link", "Inspect").click()
+    page.wait(lambda: page.all(".candidate"))
+    page.all("details summary")[0].click()
+    before = [one.text for one in page.all(".candidate .what b")]
+    slider = page.all(".try input[type=range]")[-1]
+    slider.send_keys(Keys.HOME)
+    told = page.wait(lambda: re.search(r"\d+ moved", page.all(".try [role=status]")[0].text))
+    assert told
+    assert page.wait(lambda: page.all(".candidate.dropped"))
+    assert before
+    page.find("link", "History").click()
+    assert len(page.wait(lambda: page.all("#view-history li"))) == 1
+
+
+def test_files_of_all_formats_are_added_and_removed(
+    page: Page, gateway: Gateway, tmp_path: Path
+) -> None:
+    """Chosen files are stored at once, each with its state; one of them answers, is removed, and does not any more."""
+    page.sign_in("editor")
+    page.find("link", "Library").click()
+    library = page.find("region", "Library")
+    facts = write_mixed_folder(tmp_path, 20)
+    broken = tmp_path / "broken.pdf"
+    broken.write_bytes(b"%PDF-1.7\nnothing")
+    files = [*(tmp_path / one.path for one in facts), broken]
+    library.find_element(By.CSS_SELECTOR, "input[type=file]").send_keys("\n".join(map(str, files)))
+    page.wait(
+        lambda: "21 of 21" in page.all(".drop [role=status]")[0].text, "all are stored", seconds=90
+    )
+    states = {
+        one.find_element(By.CSS_SELECTOR, ".name").text: one.text for one in page.all(".uploads li")
+    }
+    assert len(states) == 21
+    failed = [name for name, text in states.items() if "\nread" not in text]
+    assert failed == ["broken.pdf"], states
+    assert len(states["broken.pdf"].splitlines()) > 2
+    documents = page.find("list", "Documents")
+    assert (
+        len(page.wait(lambda: documents.find_elements(By.XPATH, "./li[.//button[.='Delete']]")))
+        >= 57
+    )
+    name = Path(facts[0].path).name
+    row = documents.find_element(By.XPATH, f"./li[contains(., '{name}')]")
+    page.find("button", "Delete", row).click()
+    dialog = page.find("dialog")
+    assert name in dialog.text
+    page.find("button", "Delete", dialog).click()
+    page.wait(lambda: not page.all("dialog"))
+    assert not documents.find_elements(By.XPATH, f"./li[contains(., '{name}')]")
+    listed = gateway.http.get(
+        "/v1/collections/page/documents?limit=1000", headers={"Authorization": "Bearer editor"}
+    ).json()["documents"]
+    assert name not in {one["document_id"] for one in listed}
+    for one in listed:
+        if one["root"] != "handbook" and one["chunks"]:
+            path = f"/v1/collections/page/documents/{one['document_id']}"
+            gateway.http.delete(path, headers={"Authorization": "Bearer editor"})
+    assert page.complaints() == []
+
+
+def test_a_follow_up_is_completed(page: Page) -> None:
+    """A follow-up is answered in the thread; the question as completed can be edited and asked."""
+    page.ask(OF_A_TABLE)
+    article = page.ask("And in Germany?")
+    understood = article.find_element(By.CSS_SELECTOR, ".understood q").text
+    assert "allowance" in understood
+    assert "Germany" in understood
+    page.find("button", "Edit", article).click()
+    field = page.find("textbox", "Completed wording", article)
+    assert field.get_property("value") == understood
+    field.send_keys(Keys.RETURN)
+    assert page.wait(lambda: len(page.all("article[data-answer]")) == 3)
+
+
+def test_history_outlives_the_server(
+    browser: Page, indexed: Any, tokens: Path, tmp_path: Path
+) -> None:
+    """After a restart `History` still has the question, and its link shows the answer with its sources."""
+    question = "How is a flat tyre repaired on the road?"
+    with serving(indexed, "--tokens", tokens, collection="page") as first:
+        browser.open(first.url)
+        browser.ask(question)
+    with serving(indexed, "--tokens", tokens, collection="page") as second:
+        browser.open(f"{second.url}/#history")
+        history = browser.find("list", "History")
+        browser.find("link", question, history).click()
+        article = browser.wait(lambda: browser.all("article[data-answer]")[0])
+        address = browser.driver.current_url
+        text = article.find_element(By.CSS_SELECTOR, ".answer").text
+        browser.open(address)
+        again = browser.wait(lambda: browser.all("article[data-answer]")[0])
+        assert again.find_element(By.CSS_SELECTOR, ".answer").text == text
+        again.find_element(By.CSS_SELECTOR, ".answer a").click()
+        assert browser.marked()
+
+
+def test_a_wrong_token_is_refused(page: Page) -> None:
+    """A wrong token is an error in words; the right one shows restricted documents, until sign-out."""
+    field = page.find("textbox", "Token")
+    field.send_keys("wrong")
+    page.find("button", "Sign in").click()
+    assert "unknown" in page.find("alert").text
+    page.sign_in("desk")
+    assert "finance" in page.all("#rights")[0].text
+    assert not page.driver.execute_script("return document.cookie")
+    assert page.ask(HIDDEN).find_elements(By.CSS_SELECTOR, ".source-cards li")
+    page.find("button", "Sign out").click()
+    page.find("button", "Sign in")
+    page.wait(lambda: page.all("body[data-ready]"))
+    assert page.ask(HIDDEN).find_elements(By.CSS_SELECTOR, "h3")[0].text == "Nearest passages"
+
+
+def test_an_ended_session_says_so(page: Page, tokens: Path) -> None:
+    """When the session ends, the page says so, asks for a token, and keeps what was typed."""
+    page.sign_in("desk")
+    try:
+        write_tokens(tokens, "editor")
+        page.wait(lambda: _is_refused(page))
+        page.find("textbox", "Question").send_keys("half a ques")
+        page.find("link", "History").click()
+        page.wait(lambda: "has ended" in page.find("alert").text)
+        page.find("button", "Sign in")
+        page.find("link", "Ask").click()
+        assert page.find("textbox", "Question").get_property("value") == "half a ques"
+    finally:
+        write_tokens(tokens, *TOKENS)
+
+
+def _is_refused(page: Page) -> bool:
+    script = (
+        "const done = arguments[0]; fetch('/v1/reader').then((one) => done(one.status === 401))"
+    )
+    return bool(page.driver.execute_async_script(script))
+
+
+def test_feedback_is_stored(page: Page, indexed: Any) -> None:
+    """A verdict and its note become a case of an evaluation suite."""
+    article = page.ask(QUESTION)
+    page.find("button", "Wrong", article).click()
+    note = page.find("textbox", "Note for the maintainers", article)
+    note.send_keys("it is 28 days")
+    page.find("button", "Send", article).click()
+    page.wait(lambda: "Stored" in article.find_element(By.CSS_SELECTOR, ".feedback").text)
+    exported = indexed("eval", "cases", "export", "--collection", "page")
+    assert "it is 28 days" in exported.out, exported.err
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_wider_than_the_screen(page: Page, width: int) -> None:
+    """No view has to be moved sideways, at 360 px and at 1,280."""
+    page.resize(width)
+    page.ask(OF_A_TABLE)
+    for view in ("", "#inspect", "#library", "#history"):
+        if view:
+            page.find("link", view[1:].capitalize()).click()
+            page.wait(lambda: page.all("main h1"))
+        assert page.driver.execute_script(
+            "return document.documentElement.scrollWidth <= innerWidth"
+        ), view
+
+
+def test_all_is_done_by_keyboard(page: Page) -> None:
+    """Without a mouse: `/`, question, Enter, the marker, Escape back to the marker, `?` and Escape."""
+    page.driver.execute_script("document.activeElement.blur()")
+    press(page, "/")
+    assert page.driver.switch_to.active_element.accessible_name == "Question"
+    press(page, "first line", Keys.SHIFT + Keys.ENTER + Keys.NULL)
+    assert page.find("textbox", "Question").get_property("value") == "first line\n"
+    page.find("textbox", "Question").clear()
+    press(page, QUESTION, Keys.ENTER)
+    article = page.wait(lambda: page.all("article[data-answer]")[0])
+    marker = article.find_element(By.CSS_SELECTOR, ".answer a")
+    for _ in range(30):
+        if page.driver.switch_to.active_element == marker:
+            break
+        press(page, Keys.SHIFT + Keys.TAB + Keys.NULL)
+    assert page.driver.switch_to.active_element == marker
+    press(page, Keys.ENTER)
+    assert page.marked()
+    press(page, Keys.ESCAPE)
+    assert not page.all("#source")
+    assert page.driver.switch_to.active_element == marker
+    press(page, "?")
+    page.find("dialog", "Keys")
+    press(page, Keys.ESCAPE)
+    page.wait(lambda: not page.all("dialog"))
+
+
+def test_markup_of_others_stays_text(page: Page, gateway: Gateway) -> None:
+    """Titles, texts and questions with markup are shown as they are written, in all views."""
+    text = f"# Gate {HOSTILE}\n\nThe gate {HOSTILE} of Orlu opens at seven. <script>document.title='hit'</script>\n"
+    files = {"file": ("gate<b>.txt", text)}
+    gateway.http.post(
+        "/v1/collections/page/documents", files=files, headers={"Authorization": "Bearer editor"}
+    ).raise_for_status()
+    try:
+        page.sign_in("editor")
+        page.ask(f"When does the gate of Orlu open? {HOSTILE}")
+        for address in ("#search=gate of Orlu", "#inspect", "#library", "#history"):
+            page.open(f"{gateway.url}/{address}")
+            page.wait(lambda: page.all("main :is(ol, ul) > li"))
+            assert page.all("img[src=x], #bold, main script, .rows b, .sources b") == []
+            assert "hit" not in page.driver.title
+    finally:
+        gateway.http.delete(
+            "/v1/collections/page/documents/gate<b>.txt",
+            headers={"Authorization": "Bearer editor"},
+        )
+    assert page.complaints() == []
+
+
+def test_the_page_speaks_german(gateway: Gateway) -> None:
+    """A browser that prefers German gets the page in German."""
+    with running_browser("de-DE,de") as page:
+        page.open(gateway.url)
+        page.find("button", "Fragen")
+        page.find("textbox", "Frage")
+        assert page.driver.execute_script("return document.documentElement.lang") == "de"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_view_has_serious_faults(page: Page, tmp_path_factory: Any, dark: bool) -> None:
+    """Axe finds nothing serious in any view, light and dark; contrast is among what it checks."""
+    script = axe_script()
+    page.resize(1280, dark=dark)
+    page.sign_in("editor")
+    assert serious_findings(page, script) == []
+    page.ask(OF_A_TABLE).find_element(By.CSS_SELECTOR, ".answer a").click()
+    page.marked()
+    assert serious_findings(page, script) == []
+    page.ask(UNANSWERABLE)
+    assert serious_findings(page, script) == []
+    page.find("link", "Inspect").click()
+    page.wait(lambda: page.all(".candidate"))[0].click()
+    page.all("details summary")[0].click()
+    page.wait(lambda: page.all("#detail .text p"))
+    assert serious_findings(page, script) == []
+    page.find("link", "Library").click()
+    page.wait(lambda: page.all("#view-library .rows li"))
+    assert serious_findings(page, script) == []
+    page.find("button", "Delete").click()
+    page.find("dialog")
+    assert serious_findings(page, script) == []
+    press(page, Keys.ESCAPE)
+    page.find("link", "History").click()
+    page.wait(lambda: page.all("#view-history li"))
+    assert serious_findings(page, script) == []
+
+
+def test_the_page_is_small(page: Page, gateway: Gateway) -> None:
+    """All that the page loads has less than 150 kB, and comes from this server."""
+    loaded = page.driver.execute_script(
+        "return performance.getEntriesByType('resource').map((one) => one.name)"
+    )
+    assert all(one.startswith(gateway.url) for one in loaded)
+    files = [one for one in loaded if "/page/" in one]
+    with httpx.Client() as http:
+        assert sum(len(http.get(one).content) for one in [gateway.url, *set(files)]) < 150_000
