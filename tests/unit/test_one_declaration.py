@@ -37,12 +37,12 @@ EXCEPTIONS = {
         "digest", "direction", "embedder",
         "distinct", "diversity", "document_id", "document_ids", "encoding", "exact", "exclude", "explain", "filters",
         "folder", "follow", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
-        "nodes", "note", "order", "page", "paths", "progress", "prune", "query", "question", "reader", "record", "references",
+        "nodes", "note", "order", "page", "paths", "previous_answer", "progress", "prune", "query", "question", "reader", "record", "references",
         "relations", "repo", "rerank", "rights", "root", "seeds", "session", "since", "snapshot", "state",
         "stop", "streaming", "tags", "threshold", "timeout_s", "unread", "verdict", "wait", "writer", "replace",
     ),
     "arguments of `DocumentRag`, whose signature is another project's, and parameters of flows": (
-        "chunk_callback", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",
+        "chunk_callback", "dense_weight", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",
         "rerank_limit",
     ),
     "fields of messages and tables of code, below the operations": (

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from whence.operations.history import ExportCases
-from whence.surfaces.cli.options import state_of
 from whence.surfaces.cli.output import json_text, note, print_json
-from whence.surfaces.cli.session import as_json, run_operation
+from whence.surfaces.cli.session import as_json, run_operation, settings_of
 
 #: Version of the suite: its cases change with every verdict.
 _VERSION = "feedback"
@@ -24,20 +23,21 @@ def cases(
 ) -> int:
     """Export what readers of the page said of answers: `right`, `wrong` or `missing`, with their notes.
 
+    All collections are exported unless `--collection` names one.
     The result is a suite of `whence eval gate`. A `right` answer names the documents that it cites as
-    `expected_targets`; for other cases you fill in what their questions should find. Without --collection those
-    of all collections are exported.
+    `expected_targets`; for other cases you fill in what their questions should find.
     """
     from whence.operations.output_files import check_folder, write_text
 
     del action
     check_folder(out)
-    # The setting is for commands that work on one.
-    collection = state_of(context).given.get("collection")
+    settings = settings_of(context)
+    is_named = settings.origin("collection") != "default"
+    collection = settings.collection if is_named else None
     found = run_operation(context, ExportCases(collection), reads="the feedback of readers")
     suite: dict[str, Any] = {"version": _VERSION, "queries": found}
     if out is not None:
-        write_text(out, json_text(suite) + "\n")
+        write_text(out, json_text(suite))
         note(f"{len(found)} case{'' if len(found) == 1 else 's'} written to {out}")
     if out is None or as_json(context):
         print_json(suite)
