@@ -205,7 +205,7 @@ function uploadLine(name) {
   const reason = words("span", "", "warn");
   const line = { item: make("li", {}, words("span", name, "name"), state, reason), isOver: false, hasFailed: false };
   line.tell = (key, why = "") => {
-    state.textContent = t(has(`doc.${key}`) ? `doc.${key}` : `upload.${key}`);
+    state.textContent = has(`upload.${key}`) ? t(`upload.${key}`) : t(`doc.${key}`);
     reason.textContent = why;
     line.isOver = !["sending", "reading"].includes(key);
     line.hasFailed = ["failed", "skipped"].includes(key);

@@ -63,8 +63,9 @@ async function open(read) {
 const closing = () => button("×", close, { className: "close", "aria-label": t("source.close"), title: "Esc" });
 
 function draw(source, { place, answers = [], marker = null, picture = null }) {
-  const title = words("h2", source.title || source.document_id);
-  title.tabIndex = -1;
+  const file = [source.root, source.path].filter(Boolean).join("/") || source.document_id;
+  const title = make("h2", { tabIndex: -1 }, words("span", source.title || source.document_id));
+  if (source.title) title.append(" ", words("small", file, "soft path"));
   const body = make("div", { className: `text ${source.media ?? ""}`, tabIndex: 0, role: "group", "aria-label": t("source.text") },
     source.more_before ? make("p", { className: "soft", textContent: t("source.before") }) : "",
     ...textOf(source, answers),
@@ -92,8 +93,7 @@ function codeOf(text, marks) {
 }
 
 function factsOf(source, place) {
-  const file = [source.root, source.path].filter(Boolean).join("/");
-  const parts = [file && words("span", file, "path"), place && make("span", { textContent: place }),
+  const parts = [place && make("span", { textContent: place }),
     source.document_date && make("span", { textContent: dayOf(source.document_date) }),
     source.indexed_at && make("span", { textContent: t("source.indexed", { day: dayOf(source.indexed_at) }) }),
     source.original && make("a", { href: linkOf(source.original), textContent: t("source.original"), target: "_blank", rel: "noopener noreferrer" })];
