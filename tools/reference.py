@@ -24,6 +24,7 @@ from whence.flow.settings import SETTINGS
 from whence.flow.telemetry.metrics import METRICS
 from whence.operations.ask import Ask
 from whence.operations.operation import sentences
+from whence.operations.retrieve import Retrieve
 from whence.operations.search import Search
 from whence.processors.base import Processor
 from whence.schema.errors import WhenceError
@@ -338,15 +339,30 @@ def metrics() -> str:
 
 PATHS = """| Path | Answer |
 |---|---|
-| `GET /` | the page |
+| `GET /`, `GET /a/{answer_id}` | the page; with that answer |
+| `GET /v1/reader` | who reads: name, rights, whether writing is allowed, and the ways to sign in |
+| `POST /v1/reader/session`, `DELETE /v1/reader/session` | begin a session of the page with `{token}`, and end it; 204 |
+| `GET /v1/reader/oidc` | sign in with the identity provider, and come back to the page |
+| `GET /v1/overview` | collections, example questions, models, and where data lies |
+| `POST /v1/handbook` | index the example handbook into an empty installation: the document of `whence index --json` |
 | `POST /v1/search` | passages: the document of `whence search --json` |
 | `POST /v1/ask` | an answer: the document of `whence ask --json`; events with `Accept: text/event-stream` |
 | `GET /v1/answers/{answer_id}` | its trace; `?format=json`, `tree`, `nquads`, `turtle`, `trig`, `jsonld`, `svg` or `evidence` |
 | `GET /v1/answers/{answer_id}/why-not?item=ID` | outcome of a passage or document |
+| `GET /v1/answers/{answer_id}/answer` | a recorded answer: the document of `whence ask --json` |
+| `GET /v1/answers/{answer_id}/diff/{other_id}` | two answers compared: the document of `whence diff --json` |
+| `POST /v1/answers/{answer_id}/feedback` | `{verdict, note}` with `right`, `wrong` or `missing`; 204 |
+| `GET /v1/answers/{answer_id}/citations/{n}/source` | the document of a citation (counted from 0), at most 40,000 characters around the quote; `marks` are its offsets in `text`, in code points |
+| `GET /v1/answers/{answer_id}/citations/{n}/page.png` | a page of its PDF with the cited words marked, `?page=` |
+| `GET /v1/answers/{answer_id}/citations/{n}/original` | the file that was indexed, as an attachment |
+| `GET /v1/history` | the answers of this reader, or of this browser, the latest first: `?limit=` (50 by default) after `?after=`; `state` is `current`, `changed` or `erased` |
+| `POST /v1/retrieve` | every candidate of a query with its scores and why it was dropped; nothing is answered or recorded |
 | `GET /v1/collections` | the collections with documents that the caller may see |
-| `GET /v1/collections/{collection}/documents` | the documents by id, `?limit=` (1 to 1000, 100 by default) after `?after=`; `next` is the last id of a page that is followed by another |
+| `GET /v1/collections/{collection}/documents` | the documents by id, or the newest first with `?order=newest`; `?limit=` (1 to 1000, 100 by default) after `?after=`, `?state=`; `next` is what `after` takes for the next page |
 | `POST /v1/collections/{collection}/documents` | store the files `file` of a form: the document of `whence index --json`; 201 when one is new, 422 when none was stored |
 | `GET /v1/collections/{collection}/documents/{id}` | a document: the document of `whence show --json` |
+| `GET /v1/collections/{collection}/documents/{id}/answers` | the recorded answers that cite it |
+| `POST /v1/collections/{collection}/documents/{id}/again` | read its file again, where it lies on the server: the document of `whence index --json` |
 | `DELETE /v1/collections/{collection}/documents/{id}` | remove a document |
 | `POST /v1/chat/completions` | an answer as OpenAI's API has it, as chunks with `"stream": true`; `model` is a collection |
 | `GET /v1/models`, `GET /v1/models/{model}` | the collections that the caller may see, as models |
@@ -365,6 +381,7 @@ def http() -> str:
     bodies: dict[str, type[Any]] = {
         "/v1/search": body_of(Search),
         "/v1/ask": body_of(Ask),
+        "/v1/retrieve": body_of(Retrieve),
         "/v1/chat/completions": ChatBody,
         "/v1/embeddings": EmbeddingsBody,
     }

@@ -466,6 +466,8 @@ async def test_description_is_of_what_is_served(http: httpx.AsyncClient) -> None
                 "model": "wiki",
                 "collection": "wiki",
                 "document_id": "a.md",
+                "other_id": "a2",
+                "citation": "0",
             }
             told = await http.request(method.upper(), path.format(**names), json={})
             assert told.status_code != 405, path

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from whence.operations.answers import ShowAnswer
 from whence.operations.ask import Ask
+from whence.operations.citation_source import DrawSourcePage, ReadSourceFile, ShowSource
 from whence.operations.documents import ListCollections, ListDocuments, Remove, Show
 from whence.operations.explain import Explain, ExplainAbsence
+from whence.operations.history import GiveFeedback, ListCitingAnswers, ListHistory
 from whence.operations.operation import summary
+from whence.operations.overview import Overview
+from whence.operations.reading_again import ReadAgain
+from whence.operations.replay import Diff
+from whence.operations.retrieve import Retrieve
 from whence.operations.search import Search
 from whence.operations.stale import ListStale
 from whence.schema.version import VERSION
+from whence.store.source_states import State
 from whence.surfaces.http.auth import AccessBody
 from whence.surfaces.http.bodies import body_of
 from whence.surfaces.http.failures import STATUSES
+from whence.surfaces.http.page_routes import FeedbackBody
+from whence.surfaces.http.reader import SignInBody
 from whence.surfaces.http.service import FORMATS, MEDIA_TYPES
 from whence.surfaces.openai.bodies import ChatBody, EmbeddingsBody
 
@@ -25,7 +35,10 @@ from whence.surfaces.openai.bodies import ChatBody, EmbeddingsBody
 def openapi() -> dict[str, Any]:
     """Return the description."""
     _, parts = msgspec.json.schema_components(
-        [body_of(Search), body_of(Ask), AccessBody, ChatBody, EmbeddingsBody],
+        [
+            *(body_of(Search), body_of(Ask), body_of(Retrieve)),
+            *(AccessBody, SignInBody, FeedbackBody, ChatBody, EmbeddingsBody),
+        ],
         ref_template="#/components/schemas/{name}",
     )
     return {
@@ -55,6 +68,7 @@ def openapi() -> dict[str, Any]:
                     _DOCUMENT,
                 )
             },
+            **_page_paths(),
             **_document_paths(),
             **_openai_paths(),
         },
@@ -135,11 +149,56 @@ def _get(name: str, summary: str, own: dict[str, Any], content: dict[str, Any]) 
     return _operation(name, summary, content, parameters=[_ANSWER_ID, own, *_ACCESS])
 
 
+def _page_paths() -> dict[str, Any]:
+    """Return what the page asks for beside searches, questions and documents."""
+    number = _parameter("citation", {"type": "integer", "minimum": 0}, where="path", required=True)
+    other = _parameter("other_id", {"type": "string"}, where="path", required=True)
+    page = _parameter("page", {"type": "integer", "minimum": 1})
+    limit = _parameter("limit", {"type": "integer", "minimum": 1, "default": 50})
+    after = _parameter("after", {"type": "string"})
+    cited = [_ANSWER_ID, number, *_ACCESS]
+    png = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
+    file = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    answer, citation = "/v1/answers/{answer_id}", "/v1/answers/{answer_id}/citations/{citation}"
+    feedback = _post("giveFeedback", summary(GiveFeedback), FeedbackBody, {})
+    feedback["parameters"] = [_ANSWER_ID, *_ACCESS]
+
+    def get(name: str, text: str, *own: dict[str, Any], content: Any = _DOCUMENT) -> dict[str, Any]:
+        return {"get": _operation(name, text, content, parameters=list(own))}
+
+    return {
+        "/v1/reader": get("reader", "Show who reads, with which rights"),
+        "/v1/reader/session": {
+            "post": _post("signIn", "Begin a session of the page", SignInBody, {}),
+            "delete": _operation("signOut", "End the session of the page", {}),
+        },
+        "/v1/overview": get("overview", summary(Overview), *_ACCESS),
+        "/v1/handbook": {
+            "post": _operation("indexHandbook", "Index the example handbook", _DOCUMENT)
+        },
+        "/v1/retrieve": {"post": _post("retrieve", summary(Retrieve), body_of(Retrieve))},
+        "/v1/history": get("history", summary(ListHistory), limit, after, *_ACCESS),
+        f"{answer}/answer": get("showAnswer", summary(ShowAnswer), _ANSWER_ID, *_ACCESS),
+        f"{answer}/diff/{{other_id}}": get("diff", summary(Diff), _ANSWER_ID, other, *_ACCESS),
+        f"{answer}/feedback": {"post": feedback},
+        f"{citation}/source": get("source", summary(ShowSource), *cited),
+        f"{citation}/original": get("original", summary(ReadSourceFile), *cited, content=file),
+        f"{citation}/page.png": get("page", summary(DrawSourcePage), page, *cited, content=png),
+    }
+
+
 def _document_paths() -> dict[str, Any]:
     collection = _parameter("collection", {"type": "string"}, where="path", required=True)
     document = _parameter("document_id", {"type": "string"}, where="path", required=True)
     whole = {"type": "integer", "minimum": 1, "default": 100}
-    page = [collection, _parameter("limit", whole), _parameter("after", {"type": "string"})]
+    order = {"enum": ["key", "newest"], "default": "key"}
+    page = [
+        collection,
+        _parameter("limit", whole),
+        _parameter("after", {"type": "string"}),
+        _parameter("state", {"enum": list(get_args(State))}),
+        _parameter("order", order),
+    ]
     fewer = {"type": "integer", "minimum": 1, "default": 20}
     since = {"type": "string", "default": "30d"}
     recent = [_parameter("since", since), _parameter("limit", fewer)]
@@ -172,6 +231,12 @@ def _document_paths() -> dict[str, Any]:
         "/v1/collections/{collection}/documents/{document_id}": {
             "get": operation("show", summary(Show), parameters=one),
             "delete": operation("remove", summary(Remove), parameters=one),
+        },
+        "/v1/collections/{collection}/documents/{document_id}/answers": {
+            "get": operation("listCitingAnswers", summary(ListCitingAnswers), parameters=one)
+        },
+        "/v1/collections/{collection}/documents/{document_id}/again": {
+            "post": operation("readAgain", summary(ReadAgain), parameters=one)
         },
     }
 
