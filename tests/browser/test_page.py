@@ -98,7 +98,7 @@ def test_candidates_are_walked_by_keys(page: Page) -> None:
     rows[-1].click()
     why = page.wait(lambda: page.all("#detail .why p[lang=en]"))
     assert re.search(r"\d", why[0].text)
-    assert page.wait(lambda: page.all("#detail .text")[0].text.strip())
+    assert page.wait(lambda: page.all("#detail .text p"))[0].text
     assert page.complaints() == []
 
 
@@ -122,7 +122,7 @@ def test_another_setting_runs_the_retrieval_again(page: Page, gateway: Gateway) 
 def test_files_of_all_formats_are_added_and_removed(
     page: Page, gateway: Gateway, tmp_path: Path
 ) -> None:
-    """Chosen files are stored at once, each with its state and reason; a document is removed after a question."""
+    """Chosen files are stored at once, each with its state and reason; `Delete` asks, then removes."""
     page.sign_in("editor")
     page.find("link", "Library").click()
     library = page.find("region", "Library")

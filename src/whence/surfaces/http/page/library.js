@@ -69,7 +69,7 @@ async function showAll() {
 
 function showRows() {
   const { filter, rows } = shown;
-  const matching = filter ? rows.filter((one) => `${one.title} ${one.document_id} ${one.path}`.toLowerCase().includes(filter)) : rows;
+  const matching = filter ? rows.filter((one) => `${one.title} ${one.document_id ?? ""} ${one.path}`.toLowerCase().includes(filter)) : rows;
   shown.list.replaceChildren(...matching.map(row));
   shown.more.hidden = !shown.next;
   say(shown.status, matching.length ? t("library.count", { n: matching.length, documents: matching.length }) : t(rows.length ? "library.no_match" : "library.empty"));
