@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE = $(BIN)/python -m compileall -qq -j 0 -x 'site-packages/.*/tests/' $(VENV)/lib src/whence || true
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test other-cpu frameworks proofs check format docs bench bench-quality bench-answers bench-writer mutants fuzz gate integration-retrieval lock clean
+.PHONY: help setup dev demo test other-cpu frameworks browser screenshots proofs check format docs bench bench-quality bench-answers bench-writer mutants fuzz gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -45,6 +45,12 @@ other-cpu: dev ## Run all tests as on an older x86-64 processor: with AVX2, with
 
 frameworks: dev ## Try the retrievers for LangChain, LlamaIndex and Haystack, and the conformance suite of MCP, in environments of their own
 	$(BIN)/python -m pytest -m frameworks tests/frameworks
+
+browser: dev ## Try the page in a real browser; needs chromium and chromedriver, and npm for rules of accessibility
+	$(BIN)/python -m pytest -m browser -n 0 tests/browser $(TESTS)
+
+screenshots: dev ## Draw each view of the page, light and dark, 1,280 and 390 wide, into docs/pictures; needs chromium
+	$(BIN)/python tools/screenshots.py
 
 PROOF_SEARCHES ?= 100000
 proofs: dev ## The long proofs: 100,000 random searches compared with each document's tags

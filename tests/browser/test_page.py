@@ -17,7 +17,7 @@ from tests.support.browser import Page, running_browser
 from tests.support.mixed_folder import write_mixed_folder
 from tests.support.serving import Gateway, serving
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.browser
 QUESTION = "How many days of annual leave do employees get?"
 #: A question that one row of a table answers.
 OF_A_TABLE = "What is the daily allowance in Poland?"
@@ -37,9 +37,13 @@ def words_of(text: str) -> str:
     return " ".join(re.findall(r"[^\s|]+", text))
 
 
-def press(page: Page, *keys: str) -> None:
+def press(page: Page, *keys: str, shift: bool = False) -> None:
     """Press keys wherever the focus is."""
-    ActionChains(page.driver).send_keys(*keys).perform()
+    chain = ActionChains(page.driver)
+    if shift:
+        chain.key_down(Keys.SHIFT).send_keys(*keys).key_up(Keys.SHIFT).perform()
+    else:
+        chain.send_keys(*keys).perform()
 
 
 @pytest.mark.parametrize("question", [QUESTION, OF_A_TABLE])
@@ -55,7 +59,7 @@ def test_a_marker_opens_the_cited_words(page: Page, gateway: Gateway, question: 
     answer = gateway.http.get(
         f"/v1/answers/{page.driver.current_url.rpartition('/')[2]}/answer"
     ).json()
-    page.find("heading", answer["citations"][0]["title"], source)
+    assert answer["citations"][0]["title"] in page.find("heading", None, source).text
     top = page.driver.execute_script(
         "return document.querySelector('#source mark').getBoundingClientRect().top"
     )
@@ -94,7 +98,7 @@ def test_candidates_are_walked_by_keys(page: Page) -> None:
     rows[-1].click()
     why = page.wait(lambda: page.all("#detail .why p[lang=en]"))
     assert re.search(r"\d", why[0].text)
-    assert page.wait(lambda: page.all("#detail .text")[0].text.strip())
+    assert page.wait(lambda: page.all("#detail .text p"))[0].text
     assert page.complaints() == []
 
 
@@ -118,7 +122,7 @@ def test_another_setting_runs_the_retrieval_again(page: Page, gateway: Gateway) 
 def test_files_of_all_formats_are_added_and_removed(
     page: Page, gateway: Gateway, tmp_path: Path
 ) -> None:
-    """Chosen files are stored at once, each with its state; one of them answers, is removed, and does not any more."""
+    """Chosen files are stored at once, each with its state and reason; `Delete` asks, then removes."""
     page.sign_in("editor")
     page.find("link", "Library").click()
     library = page.find("region", "Library")
@@ -219,20 +223,18 @@ def test_an_ended_session_says_so(page: Page, tokens: Path) -> None:
     try:
         write_tokens(tokens, "editor")
         page.wait(lambda: _is_refused(page))
-        page.find("textbox", "Question").send_keys("half a ques")
+        page.find("textbox", "Question").send_keys("half a question")
         page.find("link", "History").click()
         page.wait(lambda: "has ended" in page.find("alert").text)
         page.find("button", "Sign in")
         page.find("link", "Ask").click()
-        assert page.find("textbox", "Question").get_property("value") == "half a ques"
+        assert page.find("textbox", "Question").get_property("value") == "half a question"
     finally:
         write_tokens(tokens, *TOKENS)
 
 
 def _is_refused(page: Page) -> bool:
-    script = (
-        "const done = arguments[0]; fetch('/v1/reader').then((one) => done(one.status === 401))"
-    )
+    script = "const done = arguments[0]; fetch('/v1/reader').then((one) => one.json()).then((one) => done(!one.signed_in))"
     return bool(page.driver.execute_async_script(script))
 
 
@@ -267,16 +269,19 @@ def test_all_is_done_by_keyboard(page: Page) -> None:
     page.driver.execute_script("document.activeElement.blur()")
     press(page, "/")
     assert page.driver.switch_to.active_element.accessible_name == "Question"
-    press(page, "first line", Keys.SHIFT + Keys.ENTER + Keys.NULL)
+    press(page, "first line")
+    press(page, Keys.ENTER, shift=True)
     assert page.find("textbox", "Question").get_property("value") == "first line\n"
+    # Clearing takes the focus away.
     page.find("textbox", "Question").clear()
+    press(page, "/")
     press(page, QUESTION, Keys.ENTER)
     article = page.wait(lambda: page.all("article[data-answer]")[0])
     marker = article.find_element(By.CSS_SELECTOR, ".answer a")
     for _ in range(30):
         if page.driver.switch_to.active_element == marker:
             break
-        press(page, Keys.SHIFT + Keys.TAB + Keys.NULL)
+        press(page, Keys.TAB, shift=True)
     assert page.driver.switch_to.active_element == marker
     press(page, Keys.ENTER)
     assert page.marked()
@@ -321,11 +326,9 @@ def test_the_page_speaks_german(gateway: Gateway) -> None:
         assert page.driver.execute_script("return document.documentElement.lang") == "de"
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_no_view_has_serious_faults(page: Page, tmp_path_factory: Any, dark: bool) -> None:
-    """Axe finds nothing serious in any view, light and dark; contrast is among what it checks."""
+def test_no_view_has_serious_faults(page: Page) -> None:
+    """The checker axe finds nothing serious in any view, and enough contrast in the dark, too."""
     script = axe_script()
-    page.resize(1280, dark=dark)
     page.sign_in("editor")
     assert serious_findings(page, script) == []
     page.ask(OF_A_TABLE).find_element(By.CSS_SELECTOR, ".answer a").click()

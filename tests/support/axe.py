@@ -40,12 +40,22 @@ def axe_script() -> str:
 
 
 def serious_findings(page: Page, script: str) -> list[str]:
-    """Return the serious and critical faults of what is shown, each with its element."""
+    """Return the serious and critical faults of what is shown, each with its element.
+
+    In the dark those of contrast only.
+    """
     # The policy of the page forbids scripts of others; the driver's own are run beside it.
-    page.driver.execute_script(script + "; window.axe = axe;")
+    page.driver.execute_script("if (!window.axe) {" + script + "; window.axe = axe; }")
+    page.resize(1280, dark=True)
+    dark = _violations(page, "{runOnly: ['color-contrast']}")
+    page.resize(1280)
+    return [*dark, *_violations(page, "{resultTypes: ['violations']}")]
+
+
+def _violations(page: Page, options: str) -> list[str]:
     report = page.driver.execute_async_script(
         "const done = arguments[0];"
-        "axe.run(document, {resultTypes: ['violations']}).then((one) => done(JSON.stringify(one.violations)))"
+        f"axe.run(document, {options}).then((one) => done(JSON.stringify(one.violations)))"
     )
     return [
         f"{one['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:200]}"

@@ -104,7 +104,7 @@ class Page:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [theme]})
 
     def complaints(self) -> list[str]:
-        """Return what scripts and the content policy complained of since the last call, failed requests aside."""
+        """Return complaints of scripts and the content policy since the last call, without failed requests."""
         log = [line["message"] for line in self.driver.get_log("browser")]
         return [one for one in log if "Failed to load resource" not in one]
 

@@ -397,6 +397,7 @@ async def test_the_page_has_security_headers(http: httpx.AsyncClient) -> None:
         assert part.status_code == 200
         assert part.headers["X-Content-Type-Options"] == "nosniff"
         assert f'"page/{name}"' in page.text
+    assert (await http.get("/page/texts.de.json")).json()
     # Neither scripts nor styles stand in the page itself: the policy would refuse them.
     assert "<style" not in page.text
     assert " style=" not in page.text

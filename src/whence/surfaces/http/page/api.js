@@ -13,8 +13,10 @@ export class RequestError extends Error {
   }
 }
 
-let onExpired = () => {};
-export const whenExpired = (work) => { onExpired = work; };
+let onRefusal = () => {};
+/** Set what is done when the server refuses a request for want of rights. */
+export const whenRefused = (work) => { onRefusal = work; };
+const isForWantOfRights = (status) => status === 401 || status === 403;
 
 export const url = (path) => new URL(path, BASE).href;
 const collectionPath = (collection) => `v1/collections/${encodeURIComponent(collection)}/documents`;
@@ -47,7 +49,7 @@ export const json = async (path, options) => (await call(path, options)).json();
 
 async function failureOf(response) {
   const document = await response.json().catch(() => ({}));
-  if (response.status === 401) onExpired();
+  if (isForWantOfRights(response.status)) onRefusal();
   return refusal(document, response.status);
 }
 
@@ -86,7 +88,7 @@ export function upload(path, files, onProgress) {
     request.onload = () => {
       let document = {};
       try { document = JSON.parse(request.responseText); } catch { /* A proxy may answer with a page. */ }
-      if (request.status === 401) onExpired();
+      if (isForWantOfRights(request.status)) onRefusal();
       if (document.files) resolve(document);
       else reject(refusal(document, request.status));
     };

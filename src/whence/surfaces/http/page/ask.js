@@ -4,6 +4,7 @@ import { answerPath, call, events, json, refusal, url } from "./api.js";
 import { answerNodes, draftNodes, passageItem } from "./answer.js";
 import { $, bar, button, make, say, words } from "./dom.js";
 import { overview, showHome } from "./home.js";
+import { check as checkReader } from "./reader.js";
 import { decimal, t } from "./texts.js";
 
 const STAGES = ["question", "grounding", "exploration", "focus", "synthesis"];
@@ -141,6 +142,7 @@ async function ask(question, { history: earlier = [] } = {}) {
   draw();
   shown.article.scrollIntoView({ block: "start" });
   const collection = collectionOf();
+  checkReader();
   try {
     const body = { question, mode: $("mode").value, history: earlier, ...(collection ? { collection } : {}) };
     const response = await call("v1/ask", { body, accept: "text/event-stream", signal: mine.signal });

@@ -69,7 +69,7 @@ async function showAll() {
 
 function showRows() {
   const { filter, rows } = shown;
-  const matching = filter ? rows.filter((one) => `${one.title} ${one.document_id} ${one.path}`.toLowerCase().includes(filter)) : rows;
+  const matching = filter ? rows.filter((one) => `${one.title} ${one.document_id ?? ""} ${one.path}`.toLowerCase().includes(filter)) : rows;
   shown.list.replaceChildren(...matching.map(row));
   shown.more.hidden = !shown.next;
   say(shown.status, matching.length ? t("library.count", { n: matching.length, documents: matching.length }) : t(rows.length ? "library.no_match" : "library.empty"));
@@ -205,7 +205,7 @@ function uploadLine(name) {
   const reason = words("span", "", "warn");
   const line = { item: make("li", {}, words("span", name, "name"), state, reason), isOver: false, hasFailed: false };
   line.tell = (key, why = "") => {
-    state.textContent = t(has(`doc.${key}`) ? `doc.${key}` : `upload.${key}`);
+    state.textContent = has(`upload.${key}`) ? t(`upload.${key}`) : t(`doc.${key}`);
     reason.textContent = why;
     line.isOver = !["sending", "reading"].includes(key);
     line.hasFailed = ["failed", "skipped"].includes(key);

@@ -37,6 +37,7 @@ async function show() {
   document.body.dataset.view = route.view;
   say($("error"), "");
   source.close();
+  reader.check();
   try {
     await VIEWS[route.view].show(route);
   } catch (error) {

@@ -1,6 +1,6 @@
 // Who reads: sign-in with a token or an identity provider, sign-out, and rights in words.
 
-import { call, json, url, whenExpired } from "./api.js";
+import { call, json, url, whenRefused } from "./api.js";
 import { $, say } from "./dom.js";
 import { t } from "./texts.js";
 
@@ -24,23 +24,19 @@ export const tagsInWords = ({ acl } = known.rights) =>
 
 /** Ask the server who reads, and show it. */
 export async function load() {
-  try {
-    known = await json("v1/reader");
-  } catch (error) {
-    if (error.status !== 401) throw error;
-    await end();
-  }
+  known = await json("v1/reader");
   draw();
 }
 
-/** Drop the cookie of a session that has ended: with it the server refuses even what is public. */
-async function end() {
-  await call("v1/reader/session", { method: "DELETE" }).catch(() => {});
-  known = await json("v1/reader");
+/** Look whether the session goes on. One that has ended makes a reader anonymous, which must not happen unseen. */
+export async function check() {
+  if (!known.signed_in) return;
+  const now = await json("v1/reader").catch(() => known);
+  if (now.signed_in || !known.signed_in) return;
+  known = now;
   draw();
   await onChange();
   say($("error"), t("reader.expired"));
-  $("token").focus();
 }
 
 function draw() {
@@ -52,13 +48,6 @@ function draw() {
   const oidc = known.sign_in?.oidc;
   $("oidc").hidden = !oidc;
   if (oidc) $("oidc").href = url(oidc.replace(/^\//, ""));
-}
-
-/** The session has ended: ask for a token, and keep what was typed elsewhere. */
-function expired() {
-  if (!known.signed_in) return;
-  known = { ...known, signed_in: false, may_write: false };
-  end().catch((error) => say($("error"), error.message));
 }
 
 async function signIn(token) {
@@ -87,7 +76,7 @@ async function signOut() {
 
 export function start(changed) {
   onChange = changed;
-  whenExpired(expired);
+  whenRefused(check);
   draw();
   $("token-form").addEventListener("submit", (event) => {
     event.preventDefault();

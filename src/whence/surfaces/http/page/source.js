@@ -63,9 +63,10 @@ async function open(read) {
 const closing = () => button("×", close, { className: "close", "aria-label": t("source.close"), title: "Esc" });
 
 function draw(source, { place, answers = [], marker = null, picture = null }) {
-  const title = words("h2", source.title || source.document_id);
-  title.tabIndex = -1;
-  const body = make("div", { className: `text ${source.media ?? ""}`, tabIndex: 0, role: "group", "aria-label": t("source.text") },
+  const file = [source.root, source.path].filter(Boolean).join("/") || source.document_id;
+  const title = make("h2", { tabIndex: -1 }, words("span", source.title || source.document_id));
+  if (source.title) title.append(" ", words("small", file, "soft path"));
+  const body = make("div", { className: picture ? "text below" : "text", tabIndex: 0, role: "group", "aria-label": t("source.text") },
     source.more_before ? make("p", { className: "soft", textContent: t("source.before") }) : "",
     ...textOf(source, answers),
     source.more_after ? make("p", { className: "soft", textContent: t("source.after") }) : "");
@@ -75,8 +76,9 @@ function draw(source, { place, answers = [], marker = null, picture = null }) {
     source.head ? headOf(source.head) : "", picture ? pictureOf(picture) : "", body);
   title.focus({ preventScroll: true });
   const mark = body.querySelector("mark");
-  // `scrollIntoView` would also move the page.
-  if (mark) $("source").scrollTop += mark.getBoundingClientRect().top - innerHeight / 3;
+  // `scrollIntoView` would also move the page. Below a picture the text moves, else the whole pane.
+  const moved = picture ? body : $("source");
+  if (mark) moved.scrollTop += mark.getBoundingClientRect().top - moved.getBoundingClientRect().top - moved.clientHeight / 3;
 }
 
 function textOf(source, answers) {
@@ -92,16 +94,15 @@ function codeOf(text, marks) {
 }
 
 function factsOf(source, place) {
-  const file = [source.root, source.path].filter(Boolean).join("/");
-  const parts = [file && words("span", file, "path"), place && make("span", { textContent: place }),
+  const parts = [place && make("span", { textContent: place }),
     source.document_date && make("span", { textContent: dayOf(source.document_date) }),
     source.indexed_at && make("span", { textContent: t("source.indexed", { day: dayOf(source.indexed_at) }) }),
     source.original && make("a", { href: linkOf(source.original), textContent: t("source.original"), target: "_blank", rel: "noopener noreferrer" })];
   return parts.filter(Boolean).flatMap((one, at) => (at ? [" · ", one] : [one]));
 }
 
-/** Return a link: an address of the web, or a path of this server. */
-export const linkOf = (address) => (/^https?:\/\//.test(address) ? address : url(address.replace(/^\//, "")));
+/** Return a link: an address of the web, or a path of this server; nothing else, such as a script, is one. */
+const linkOf = (address) => (/^https?:\/\//.test(address) ? address : url(`./${address.replace(/^\/+/, "")}`));
 
 function statesOf({ changed, outdated }) {
   const lines = [changed && t("source.changed"), outdated && t("source.outdated", { why: outdated })];
@@ -118,12 +119,13 @@ function headOf(head) {
 function pictureOf({ path, pages, page: first }) {
   let page = first;
   const shown = make("img", {});
+  const whole = make("a", { target: "_blank", className: "page" }, shown);
   const count = make("span", {});
   const turn = (by) => {
     page = Math.min(pages || page, Math.max(1, page + by));
     const address = new URL(linkOf(path));
     address.searchParams.set("page", page);
-    shown.src = address;
+    shown.src = whole.href = address;
     shown.alt = t("source.page_picture", { page });
     count.textContent = pages ? t("source.page_of", { page, pages }) : t("place.page", { page });
     earlier.disabled = page <= 1;
@@ -131,7 +133,7 @@ function pictureOf({ path, pages, page: first }) {
   };
   const earlier = button("‹", () => turn(-1), { className: "quiet", "aria-label": t("source.page_before") });
   const later = button("›", () => turn(1), { className: "quiet", "aria-label": t("source.page_after") });
-  const figure = make("figure", {}, shown, make("figcaption", { className: "row" }, earlier, count, later));
+  const figure = make("figure", {}, whole, make("figcaption", { className: "row" }, earlier, count, later));
   shown.addEventListener("error", () => { figure.hidden = true; });
   turn(0);
   return figure;
