@@ -204,11 +204,10 @@ class HybridSearch:
             lexical = rankings["lexical"]
             assert not isinstance(lexical, WhenceError)
             return await self.rank_words(lexical)
-        for name in ranked:
-            try:
-                await self._score(chunks, [name])
-            except _RETRIEVER_ERRORS as error:
-                return await self._join({**rankings, name: error})
+        scored = await asyncio.gather(*(self._try_score(chunks, name) for name in ranked))
+        for name, failed in zip(ranked, scored, strict=True):
+            if failed is not None:
+                return await self._join({**rankings, name: failed})
         fits = await self._add_definitions(chunks, ranked)
         await self._calibrate()
         walk = await self._walk(chunks, ranked)
@@ -267,6 +266,14 @@ class HybridSearch:
             unknown = None if name == "dense" and self._pending else 0.0
             for key in new:
                 chunks[key] = replace(chunks[key], **{field_name: found.get(key, unknown)})
+
+    async def _try_score(self, chunks: _Chunks, name: RetrieverName) -> WhenceError | None:
+        """Ask a retriever for the scores that are missing; return why it has none."""
+        try:
+            await self._score(chunks, [name])
+        except _RETRIEVER_ERRORS as error:
+            return error
+        return None
 
     async def _add_definitions(
         self, chunks: _Chunks, ranked: Sequence[RetrieverName]
