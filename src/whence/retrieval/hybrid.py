@@ -449,8 +449,9 @@ class SearchService:
 
     async def _answer(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         if not request.more:
-            response = await self._search(request, remaining_s)
-            return await self._add_spelling(request, response) if request.spelling else response
+            if request.spelling:
+                return await self._search_spelled(request, remaining_s)
+            return await self._search(request, remaining_s)
         if len(request.more) >= _MAX_QUERIES:
             raise BadInput(
                 f"{1 + len(request.more)} queries in one search; at most {_MAX_QUERIES} are taken"
@@ -485,14 +486,20 @@ class SearchService:
         )
         return SearchResponse(candidates=(), results=tuple(results))
 
-    async def _add_spelling(
-        self, request: SearchRequest, response: SearchResponse
+    async def _search_spelled(
+        self, request: SearchRequest, remaining_s: float | None
     ) -> SearchResponse:
-        """Return a response with what is known of the words of its query."""
-        # After the search, which has looked most of the words up.
+        """Answer one query with what is known of its words."""
+        self._check(request)
+        if request.model is not None:
+            await self._other_model(request.collection, request.model)
+        # Before the search, which then finds the postings of most words in the cache.
         found = await check_spelling(
             self.store, request.collection, request.query_text, request.access
         )
+        response = SearchResponse(candidates=())
+        if not (found.corrections and request.stop_when_misspelt):
+            response = await self._search(request, remaining_s)
         return replace(response, corrections=found.corrections, absent=found.absent)
 
     async def _search(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
