@@ -75,11 +75,11 @@ class _Words:
         self._words = words
         self._distinct = frozenset(words)
         # Each word but the first two ends a run where it stands first: who lacks the word lacks that run, too.
-        self._most_lacking = (1 - _LEAST_SHARE) * len(words) + 2
+        self._least_shared = len(self._distinct) - (1 - _LEAST_SHARE) * len(words) - 2
 
     def says_more_than(self, known: _Words) -> bool:
         """Return whether another passage lacks too many of its words to have nearly all its runs."""
-        return len(self._distinct - known._distinct) > self._most_lacking
+        return len(self._distinct & known._distinct) < self._least_shared
 
     @cached_property
     def runs(self) -> frozenset[tuple[str, ...]]:

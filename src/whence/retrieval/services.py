@@ -356,6 +356,8 @@ class RetrievalClients:
             filters=dict(self.filters or {}),
             match=self.match,
             spelling=first.spelling,
+            # It is searched for again as corrected.
+            stop_when_misspelt=first.spelling,
             with_version=True,
             more=tuple(
                 SearchQuery(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
 
@@ -124,7 +125,8 @@ class LexicalQuery(msgspec.Struct, frozen=True):
         return counts, required
 
 
-def parse_lexical_query(text: str, languages: Sequence[str]) -> LexicalQuery:
+@lru_cache(maxsize=256)
+def parse_lexical_query(text: str, languages: tuple[str, ...]) -> LexicalQuery:
     """Count the words of a query: the first `MAX_QUERY_WORDS` distinct ones, with all their repeats.
 
     Further words are ignored.

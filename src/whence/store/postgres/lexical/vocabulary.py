@@ -7,7 +7,6 @@ locked. Snapshots of code have no vocabulary.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -49,16 +48,19 @@ _SUBTRACT = """
 _DELETE_UNUSED = """
     DELETE FROM word x USING unnest($2::int[], $3::text[]) w(class_id, word)
     WHERE x.collection_id = $1 AND x.class_id = w.class_id AND x.word = w.word AND x.chunks <= 0"""
-# Words with one of the sets of letters and one of the beginnings, of about the length. `OFFSET 0` makes the
-# server look up each set by the index; else it may read all words of the classes.
+# Words of about the length, with one of the beginnings, whose letters differ from $3 in at most two; all have
+# the letter $4. `OFFSET 0` makes the server look up each set of letters by the index, not read all words.
 _SIMILAR = versioned(
     """
-    SELECT w.word, sum(w.chunks)::int AS chunks FROM unnest($3::int[]) near(letters)
-    CROSS JOIN LATERAL (
-        SELECT * FROM word w WHERE w.collection_id = $1 AND w.letters = near.letters OFFSET 0) w
-    WHERE w.class_id = ANY($2::int[]) AND w.word ^@ ANY($4::text[]) AND char_length(w.word) BETWEEN $5 AND $6
+    WITH flip AS MATERIALIZED (
+        SELECT 0 AS bits UNION ALL SELECT 1 << n FROM generate_series(0, 30) n WHERE 1 << n <> $4::int)
+    SELECT w.word, sum(w.chunks)::int AS chunks
+    FROM flip one JOIN flip other ON one.bits < other.bits OR other.bits = 0 AND one.bits = 0
+    CROSS JOIN LATERAL (SELECT * FROM word w
+        WHERE w.collection_id = $1 AND w.letters = $3::int # one.bits # other.bits OFFSET 0) w
+    WHERE w.class_id = ANY($2::int[]) AND w.word ^@ ANY($5::text[]) AND char_length(w.word) BETWEEN $6 AND $7
     GROUP BY w.word""",
-    7,
+    8,
 )
 
 _Counts = dict[int, Counter[str]]
@@ -133,13 +135,6 @@ def letter_masks(words: Sequence[str]) -> list[int]:
     return masks
 
 
-def _near_masks(word: str) -> list[int]:
-    """Return the sets of letters that differ in at most two from that of a word, all with its first letter."""
-    first, own = letter_masks([word[:1], word])
-    flips = [0, *(1 << bit for bit in range(31) if 1 << bit != first)]
-    return [own, *(own ^ one ^ other for one, other in itertools.combinations(flips, 2))]
-
-
 async def _subtract(connection: Connection, collection_id: int, counts: _Counts) -> None:
     if not counts:
         return
@@ -176,6 +171,7 @@ async def similar_words(
     starts = sorted({folded[:1], folded[1::-1]}) if folded[:1] != folded[1:2] else [folded[:1]]
     most = max_edits(folded) + 1
     lengths = (len(folded) - most, len(folded) + most)
-    values = (view.version.id, view.classes, _near_masks(folded), starts, *lengths)
+    letters = letter_masks([folded, folded[:1]])
+    values = (view.version.id, view.classes, *letters, starts, *lengths)
     rows = await fetch_versioned(connection, _SIMILAR, view.version, *values)
     return {row["word"]: row["chunks"] for row in rows if row["word"] is not None}
