@@ -52,9 +52,9 @@ from whence.store.results import (
 )
 from whence.store.source_states import SourceFileState
 from whence.store.term_counts import (
-    DEFAULT_LANGUAGES,
     TermVector,
     count_document_terms,
+    languages_of,
     parse_lexical_query,
 )
 from whence.store.trace_body import AnswerSources, read_sources
@@ -116,7 +116,6 @@ class MemoryCollection:
         self.effects: dict[str, dict[str, EffectKind]] = {}
         """What each message did, by document id."""
         self.log = MemoryLog(since)
-        self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
         self.boosts = FieldBoosts()
         self.vector_set = 0
         """Number of the vectors that searches use."""
@@ -186,8 +185,6 @@ class MemoryCollection:
             stored = StoredChunk(document, text, vector, terms, text_to_embed(chunk))
             document.chunks.append(stored)
             self.chunks[text.chunk_id] = stored
-            if terms.language not in self.languages:
-                self.languages += (terms.language,)
 
     def embedded(self, document_id: str) -> EmbeddedDocument:
         """Return a stored document as it was given."""
@@ -301,8 +298,8 @@ class MemoryCollection:
             languages[chunk.terms.language] += 1
             length += chunk.terms.length
         mean = mean_length(length, len(chunks))
-        query = parse_lexical_query(query_text, self.languages)
-        counts, required = query.resolve(df, languages)
+        query = parse_lexical_query(query_text, languages_of(languages))
+        counts, required = query.resolve(df)
         weights, per_share = query_weights(counts, df, len(chunks), one_word=query.one_word)
         # A chunk without any of the terms does not match; with `all`, nor does one without a word's terms.
         words: list[Iterable[str]] = [weights, *required] if match == "all" else [weights]
@@ -472,10 +469,11 @@ class MemorySearch(MemoryPart):
         found = self._find(collection)
         chunks = found.visible(access)
         known = {term for chunk in chunks for term in chunk.terms.counts}
-        terms = {word: whole_terms(word, found.languages) for word in words}
+        languages = Counter(chunk.terms.language for chunk in chunks)
+        terms = {word: whole_terms(word, languages_of(languages)) for word in words}
         return AbsentWords(
             frozenset(word for word, some in terms.items() if some and known.isdisjoint(some)),
-            tuple(sorted({chunk.terms.language for chunk in chunks})),
+            tuple(sorted(languages)),
         )
 
     async def similar_words(self, collection: str, word: str, access: Access) -> dict[str, int]:
