@@ -124,7 +124,11 @@ class SpanReader:
         for question, asked in zip(questions, tokens[count:], strict=True):
             ids, words = await self._embedder.split_query(question)
             weights = token_weights(ids, encoder.last_symbol)
-            best = nearest_tokens(asked, tokens[:count])
+            floor = encoder.token_floor
+            best = [
+                None if one is None else (one - floor) / (1 - floor)
+                for one in nearest_tokens(asked, tokens[:count])
+            ]
             nearness.append([0.0 if one is None else weighted_mean(one, weights) for one in best])
             coverage.append(
                 [0.0 if one is None else _coverage(one, weights, words) for one in best]

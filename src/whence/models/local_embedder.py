@@ -238,12 +238,12 @@ class EncoderEmbedder:
     ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
         """Return the vectors of texts, and of each the unit vectors of its tokens.
 
-        All have the prompt of documents, so that questions are compared with texts alike. Its tokens and the
+        All have the prompt of queries, so that questions are compared with texts alike. Its tokens and the
         special ones are left out.
         """
         from whence.models.token_codes import unit_tokens
 
-        prompt, skipped = self.encoder.document_prompt, self.encoder.prompt_tokens
+        prompt, skipped = self.encoder.query_prompt, self.encoder.prompt_tokens
         return await self._compute(
             [prompt + text for text in texts],
             lambda tokens: list(unit_tokens(tokens)[:, skipped:]),
@@ -252,7 +252,7 @@ class EncoderEmbedder:
     async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
         """Return the token ids of a text as `embed_tokens` has them, and for each word those of its tokens."""
         loaded = await self._workers.run(self._load)
-        encoding = loaded.tokenizer.encode(self.encoder.document_prompt + text)
+        encoding = loaded.tokenizer.encode(self.encoder.query_prompt + text)
         first = 1 + self.encoder.prompt_tokens
         places: dict[int | None, list[int]] = {}
         for place, word in enumerate(encoding.word_ids[first:-1]):
