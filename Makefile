@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE = $(BIN)/python -m compileall -qq -j 0 -x 'site-packages/.*/tests/' $(VENV)/lib src/whence || true
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test other-cpu frameworks browser screenshots proofs check format docs bench bench-quality bench-answers mutants fuzz gate integration-retrieval lock clean
+.PHONY: help setup dev demo test other-cpu frameworks browser screenshots proofs check format docs bench bench-quality bench-answers bench-writer mutants fuzz gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -77,6 +77,9 @@ bench-quality: dev ## Measure search on open test collections; writes docs/, fai
 
 bench-answers: dev ## Ask our questions about documentation from package indexes; prints what answers hold
 	$(BIN)/python -m benchmarks.answers $(ANSWERS)
+
+bench-writer: dev ## Ask such questions with real language models (1.6 GB) too; takes hours: WRITER="--questions 20"
+	$(BIN)/python -m benchmarks.writer $(WRITER)
 
 MUTANTS ?=
 mutants: dev ## Change the code in small ways and list what no test notices; all takes hours: MUTANTS="--sample 100"

@@ -1,6 +1,6 @@
 """Fit and judge the measure that tells whether a text answers a question.
 
-    python -m benchmarks.answerability --data FOLDER [--questions N] [--fit] [--json]
+    python -m benchmarks.answerability --data FOLDER [--questions N] [--fit READING...]
 
 The folder has question sets in the form of SQuAD, `NAME.LANGUAGE.json`, such as those of XQuAD. Each question
 is asked twice: with the passages that a search by words and vectors finds among all of its set, and without the
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks.answers.questions import read_questions
 from whence.flow.settings import Settings
+from whence.models.encoders import MULTILINGUAL
 from whence.models.factory import ModelSettings, make_embedder
 from whence.models.late_interaction import SpanReader
 from whence.models.protocols import Reading, WritePiece, WriteRequest
@@ -42,7 +43,7 @@ _WEIGHTS = Path(answerability.__file__).with_suffix(".json")
 #: Passages that a question is answered from.
 _PASSAGES = 8
 _LANGUAGE_OF = {code: name for name, code in LANGUAGE_CODES.items()}
-#: Codes of languages that are also read by the model; in other scripts it takes long and tells nothing.
+#: Codes of languages that are read by the model of English; in other scripts it tells nothing.
 _READ = frozenset(("en", "de", "es"))
 #: Wrong answers that one needless refusal costs: most questions that people ask have an answer, and whoever
 #: reads a wrong one sees its source beside it.
@@ -75,13 +76,11 @@ def questions(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
                     yield page, title, paragraph["context"], one["question"], answer
 
 
-async def cases(path: Path, reader: SpanReader | None, embedder: Any, most: int) -> list[Case]:
+async def cases(path: Path, readers: Sequence[SpanReader], embedder: Any, most: int) -> list[Case]:
     """Return the cases of a set, spread over all of its pages."""
     rows = list(questions(path))
     passages = list(dict.fromkeys((title, context) for _, title, context, _, _ in rows))
-    vectors = None
-    if reader is not None:
-        vectors = await embedder.embed([text for _, text in passages], "document")
+    vectors = await embedder.embed([text for _, text in passages], "document")
     code = path.name.split(".")[-2]
     words = words_of(rows[0][3], [text for _, text in passages[:8]])
     terms = [frozenset(words.of_text(text)) for _, text in passages]
@@ -89,9 +88,7 @@ async def cases(path: Path, reader: SpanReader | None, embedder: Any, most: int)
     found = []
     for page, title, context, question, answer in rows[:: max(1, len(rows) // most)]:
         asked = words.of_question(question)
-        near = np.zeros(len(passages))
-        if vectors is not None:
-            near = vectors @ (await embedder.embed([question], "query"))[0]
+        near = vectors @ (await embedder.embed([question], "query"))[0]
         scores = [
             0.35 * max(0.0, float(near[i])) + 0.65 * overlap(asked, terms[i], weights, 1.0)
             for i in range(len(passages))
@@ -107,7 +104,7 @@ async def cases(path: Path, reader: SpanReader | None, embedder: Any, most: int)
                 sections=tuple(passages[i][0] for i in kept),
             )
             is_there = gold in kept
-            case = await _case(request, reader, _Holds(answer) if is_there else None)
+            case = await _case(request, readers, _Holds(answer) if is_there else None)
             if case is not None:
                 name = path.name.split(".")[0]
                 found.append(Case(name, _LANGUAGE_OF[code], page, is_there, *case))
@@ -115,20 +112,22 @@ async def cases(path: Path, reader: SpanReader | None, embedder: Any, most: int)
 
 
 async def _case(
-    request: WriteRequest, reader: SpanReader | None, holds: Callable[[str], bool] | None
+    request: WriteRequest, readers: Sequence[SpanReader], holds: Callable[[str], bool] | None
 ) -> tuple[dict[Basis, list[Features]], list[bool]] | None:
     words = words_of(request.query, request.documents)
     everything = all_spans(request, words)
     if not everything:
         return None
-    found = await examine(request.query, everything, words, None, reader)
-    asked, spans, reading = found.parts[0][1], found.spans, found.reading
-    bases: dict[Basis, list[Features]] = {"words": features(asked, spans, None, 0)}
-    if reading is not None:
-        embedded = Reading(reading.vectors, reading.cosines)
-        bases["embedder"] = features(asked, spans, embedded, 0)
-        bases[found.basis] = features(asked, spans, reading, 0)
-    return bases, [holds is not None and holds(one.text) for one in spans]
+    bases: dict[Basis, list[Features]] = {}
+    for reader in readers:
+        found = await examine(request, everything, words, None, reader)
+        asked, reading = found.parts[0][1], found.reading
+        bases["words"] = features(asked, found.spans, None, 0)
+        if reading is not None:
+            embedded = Reading(reading.vectors, reading.cosines)
+            bases["embedder"] = features(asked, found.spans, embedded, 0)
+            bases[found.basis] = features(asked, found.spans, reading, 0)
+    return bases, [holds is not None and holds(one.text) for one in found.spans]
 
 
 class _Holds(NamedTuple):
@@ -155,7 +154,7 @@ class Requests(ExtractiveWriter):
             yield piece
 
 
-async def set_cases(names: Sequence[str], home: Path, reader: SpanReader) -> list[Case]:
+async def set_cases(names: Sequence[str], home: Path, readers: Sequence[SpanReader]) -> list[Case]:
     """Return the cases of our own questions about documentation, as the pipeline gives them to the writer.
 
     Each is asked once: documentation says most things in several places, so no passage can be left out of it.
@@ -168,7 +167,7 @@ async def set_cases(names: Sequence[str], home: Path, reader: SpanReader) -> lis
             await engine.ask(one.question, collection=one.set)
             if writer.last is None:
                 continue
-            case = await _case(writer.last, reader, one.holds if one.answerable else None)
+            case = await _case(writer.last, readers, one.holds if one.answerable else None)
             if case is not None:
                 judged = int(one.split == "judge")
                 found.append(Case(one.set, "docs", judged, one.answerable, *case))
@@ -228,42 +227,50 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=[], help="documentation sets, indexed before")
     parser.add_argument("--home", type=Path, help="home of `python -m benchmarks.answers`")
     parser.add_argument("--keep", type=Path, help="file for the features that were read")
-    parser.add_argument("--fit", action="store_true", help="write the weights")
+    parser.add_argument(
+        "--fit", nargs="*", default=[], choices=FIELDS, help="write the weights of these readings"
+    )
     options = parser.parse_args()
     some = asyncio.run(_read(options))
     if options.keep:
         options.keep.write_bytes(pickle.dumps(some))
-    report(some, write=options.fit)
+    report(some, options.fit)
 
 
 async def _read(options: argparse.Namespace) -> list[Case]:
     embedder = make_embedder(
         "local", msgspec.convert(Settings.load(), ModelSettings, from_attributes=True)
     )
-    reader = SpanReader(embedder)
+    multilingual = make_embedder(MULTILINGUAL.name)
+    reader, other = SpanReader(embedder), SpanReader(multilingual)
     found: list[Case] = []
     for path in sorted(options.data.glob("*.*.json")):
-        served = path.name.split(".")[-2] in _READ
-        found += await cases(path, reader if served else None, embedder, options.questions)
+        code = path.name.split(".")[-2]
+        readers = [one for one, read in ((reader, code in _READ), (other, code != "en")) if read]
+        model = embedder if code == "en" else multilingual
+        found += await cases(path, readers, model, options.questions)
         print(f"{path.name}: {len(found)} cases", file=sys.stderr)
     if options.sets:
-        found += await set_cases(options.sets, options.home, reader)
+        found += await set_cases(options.sets, options.home, [reader])
     await embedder.aclose()
+    await multilingual.aclose()
     return found
 
 
-def report(some: Sequence[Case], *, write: bool) -> None:
-    """Print the figures of the judged pages, and write the weights."""
+def report(some: Sequence[Case], written: Sequence[str] = ()) -> None:
+    """Print the figures of the judged pages, and write the weights of some readings."""
     choose = [one for one in some if one.page % 2 == 0]
     judge = [one for one in some if one.page % 2]
-    weights: dict[str, dict[str, float]] = {}
+    weights: dict[str, dict[str, float]] = json.loads(_WEIGHTS.read_text("utf-8"))
     for basis in FIELDS:
         x, y = table(choose, basis)
         if not len(x):
             continue
         w = fit(x, y)
         w[0] -= _logit(cheapest(*outcomes(choose, basis, w)))
-        weights[basis] = dict(zip(("bias", *FIELDS[basis]), map(float, w.round(4)), strict=True))
+        if basis in written:
+            names = ("bias", *FIELDS[basis])
+            weights[basis] = dict(zip(names, map(float, w.round(4)), strict=True))
         for language in sorted({one.language for one in judge if basis in one.spans}):
             own = [one for one in judge if one.language == language]
             scores, labels = outcomes(own, basis, w)
@@ -273,7 +280,7 @@ def report(some: Sequence[Case], *, write: bool) -> None:
                 f"{basis:9} {language:12} area {area(scores, labels):.3f}"
                 f"  refused {refused:.2f}  wrongly {wrongly:.2f}  ({len(scores)})"
             )
-    if write:
+    if written:
         _WEIGHTS.write_text(json.dumps(weights, indent=1) + "\n", "utf-8")
 
 

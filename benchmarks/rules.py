@@ -37,21 +37,13 @@ RULES: dict[str, tuple[str, Any]] = {
     "cosine of unit and question": ("_COSINE", 0.0),
     "share of the question's words": ("_WORDS", 0.0),
     "nearness of the passage's best unit": ("_PASSAGE", 0.0),
-    "rank of the passage": ("_PRIOR", 0.0),
-    "ranks of the document": ("_DOCUMENT", 0.0),
-    "unit is about the question": ("_ABOUT", 0.0),
     "unit defines a name of the question": ("_DEFINED", 0.0),
-    "unit is of the release asked for": ("_RELEASE", 0.0),
-    "unit states a default": ("_DEFAULT", 0.0),
     "notes of a release": ("_NEWS", 0.0),
-    "only refers elsewhere": ("_POINTER", 0.0),
     "repeats the question": ("_ECHO", 0.0),
     "depth in the passage": ("_DEPTH", 0.0),
     "kind of unit": ("_KINDS", {}),
     "row that is asked for": ("_ROW", 0.0),
     "cell that is named": ("_CELL", 0.0),
-    "definition of the only word": ("_ALONE", 0.0),
-    "sentence defines the subject": ("_DEFINES", 0.0),
     "older editions": ("_OUTDATED", 1.0),
     "section about another identifier": ("_OTHER_SECTION", 1.0),
     "words above a unit": ("_CONTEXT_WEIGHT", 0.0),
@@ -65,9 +57,9 @@ class KeptReader:
         self._reader = reader
         self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], Reading] = {}
 
-    def reads(self, text: str) -> bool:
-        """See `SpanReading.reads`."""
-        return self._reader.reads(text)
+    def serving(self, language: str, text: str) -> KeptReader | None:
+        """See `SpanReading.serving`."""
+        return self if self._reader.serving(language, text) else None
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """See `SpanReading.read`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Extras that `make setup` installs; adapters for other frameworks bring these with them and stay out.
-EXTRAS = ("code", "oidc", "otel", "qdrant")
+EXTRAS = ("code", "oidc", "otel", "passwords", "qdrant")
 FLAGS = ("--quiet", "--upgrade", "--universal", "--generate-hashes", "--no-header", "--no-annotate")
 
 

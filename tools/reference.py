@@ -24,6 +24,7 @@ from whence.flow.settings import SETTINGS
 from whence.flow.telemetry.metrics import METRICS
 from whence.operations.ask import Ask
 from whence.operations.operation import sentences
+from whence.operations.operation_metrics import OPERATION_METRICS
 from whence.operations.retrieve import Retrieve
 from whence.operations.search import Search
 from whence.processors.base import Processor
@@ -324,11 +325,14 @@ def first_line(cls: type[Any]) -> str:
 
 def metrics() -> str:
     """Return the page of all metrics."""
-    rows = ((f"`{name}`", text) for name, text in (METRICS | GATEWAY_METRICS).items())
+    rows = (
+        (f"`{name}`", text)
+        for name, text in (METRICS | GATEWAY_METRICS | OPERATION_METRICS).items()
+    )
     return (
         "# Metrics\n\n`whence run --metrics [HOST:]PORT` serves these at `/metrics`, and the probes `/live` and"
-        " `/ready`. `whence serve`\nhas the same paths, and `whence_http_*` for its own requests. With"
-        " `OTEL_EXPORTER_OTLP_ENDPOINT` set and the extra\n`otel` installed, every message handled is a span too,"
+        " `/ready`. `whence serve`\nhas the same paths, `whence_http_*` for its own requests, and `whence_operation_*`"
+        " for what they ask for.\nWith `OTEL_EXPORTER_OTLP_ENDPOINT` set and the extra\n`otel` installed, every message handled is a span too,"
         " and so is every search, question and embedding\nthat `whence serve` is asked for. Questions, searches, embeddings"
         " and prompts have the attributes `gen_ai.*` of OpenTelemetry.\n\n"
         + table(("Metric", "Meaning"), rows)

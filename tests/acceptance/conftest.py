@@ -124,11 +124,13 @@ class Cli:
         )
         return Result(done)
 
-    def start(self, *words: str | Path, **options: Any) -> subprocess.Popen[bytes]:
+    def start(
+        self, *words: str | Path, environment: dict[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
         """Start a command in the background."""
         return subprocess.Popen(
             [WHENCE, *words],
-            env=self.environment(),
+            env=self.environment(**(environment or {})),
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pytest
+from msoffcrypto.format.ooxml import OOXMLFile
 
 Files = Callable[[str], Path]
 
@@ -363,3 +367,106 @@ def test_a_file_that_becomes_readable_replaces_no_other(
     assert "first text" in cli("show", "a.md", *collection).out
     cli("erase", "a.md", *collection)
     assert _listed(cli, *collection).keys() == {"second/a.md"}
+
+
+def test_a_link_out_of_a_shared_folder_publishes_nothing(
+    cli: Any, tmp_path: Path, collection: tuple[str, str]
+) -> None:
+    """It is listed with its reason; what an earlier run stored through it goes with `--prune`."""
+    secret = (
+        _write(tmp_path / "private", plan_md="# Plan\n\nThe heron flies at dawn.\n") / "plan.md"
+    )
+    folder = _write(
+        tmp_path / "share", a_md="# Otters\n\nOtters swim.\n", b_md="# B\n\nThe heron rests.\n"
+    )
+    cli("index", folder, *collection)
+    (folder / "b.md").unlink()
+    (folder / "b.md").symlink_to(secret)
+    report = cli("index", folder, *collection, "--prune", "--json")
+    again = cli("index", folder, *collection, "--json")
+    listed = _listed(cli, *collection)
+
+    assert report.code == again.code == 0
+    assert report.json["documents"]["removed"] == 1
+    assert _states(again.json) == {"a.md": "unchanged", "b.md": "skipped"}
+    assert "link leaves the root" in listed["-b.md"]["reason"]
+    assert listed.keys() == {"a.md", "-b.md"}
+    hits = cli("search", "heron dawn", *collection, "--json").json["hits"]
+    assert {one["document_id"] for one in hits} <= {"a.md"}
+
+
+def test_a_record_is_found_by_its_line(
+    cli: Any, tmp_path: Path, collection: tuple[str, str]
+) -> None:
+    """A record that is stored has the number of its line, and one that fails names it, blank lines counted."""
+    lines = [
+        '{"_id": "one", "text": "Otters swim."}',
+        "",
+        '{"_id": "two", "text": "Herons fly."}',
+        "{broken",
+    ]
+    folder = _write(tmp_path / "records", b_md="# Top\n\nSome text.\n\nMore text.\n")
+    (folder / "c.jsonl").write_text("\n".join(lines) + "\n")
+    report = cli("index", folder, *collection, "--json")
+    listed = _listed(cli, *collection)
+
+    assert report.code == 1
+    assert [listed[name]["line"] for name in ("one", "two")] == [1, 3]
+    assert listed["b.md"]["line"] is None
+    assert listed["one"]["reason"].startswith("line 4: ")
+    assert "line 3 of c.jsonl" in cli("documents", *collection).out
+
+
+def test_a_name_that_is_not_utf_8_has_a_reason(
+    cli: Any, tmp_path: Path, collection: tuple[str, str]
+) -> None:
+    """The file fails with what is to be done, whether it is named or found; others are read."""
+    folder = _write(tmp_path / "names", a_md="# Otters\n\nOtters swim.\n")
+    odd = folder / os.fsdecode(b"caf\xe9.md")
+    odd.write_text("# Café\n\nOpen daily.\n")
+    for path in (folder, odd):
+        report = cli("index", path, *collection, "--json")
+        (failed,) = report.json["failures"]
+        assert report.code == 1
+        assert failed["path"].endswith("caf\\xe9.md")
+        assert "not UTF-8" in failed["reason"]
+    assert "a.md" in _listed(cli, *collection)
+    (tmp_path / os.fsdecode(b"d\xe9p\xf4t")).mkdir()
+    refused = cli("index", tmp_path / os.fsdecode(b"d\xe9p\xf4t"), *collection)
+    assert refused.code == 2
+    assert "d\\xe9p\\xf4t is not UTF-8" in refused.err
+
+
+def test_passwords_open_files_and_stay_nowhere(
+    cli: Any, tmp_path: Path, collection: tuple[str, str]
+) -> None:
+    """An encrypted file keeps its reason until its password is given; no output and no row has it."""
+    password = "grey-heron-4711"
+    folder = _write(tmp_path / "locked", keys_txt=f"wrong\n{password}\n")
+    (folder / "plan.xlsx").write_bytes(
+        _locked_workbook("The vault is below the old mill.", password)
+    )
+    before = cli("index", folder, *collection, "--exclude", "keys.txt", "--json")
+    after = cli("index", folder, *collection, "--passwords", folder / "keys.txt", "--json")
+    hits = cli("search", "vault mill", *collection, "--json").json["hits"]
+    again = cli("index", folder, *collection, "--passwords", folder / "keys.txt", "--json")
+
+    (failed,) = before.json["failures"]
+    assert failed["reason"] == "is protected by a password"
+    assert _states(after.json) == {"keys.txt": "skipped", "plan.xlsx": "read"}
+    assert [one["document_id"] for one in hits] == ["plan.xlsx"]
+    assert again.json["documents"]["unchanged"] == 1
+    shown = (before, after, again, cli("documents", *collection, "--json"))
+    assert not any(password in one.out + one.err for one in shown)
+    assert cli("search", password, *collection, "--mode", "bm25", "--json").json["hits"] == []
+    missing = cli("index", folder, *collection, "--passwords", tmp_path / "none")
+    assert missing.code == 2
+
+
+def _locked_workbook(text: str, password: str) -> bytes:
+    book, plain, locked = openpyxl.Workbook(), io.BytesIO(), io.BytesIO()
+    book.active["A1"] = text
+    book.save(plain)
+    plain.seek(0)
+    OOXMLFile(plain).encrypt(password, locked)
+    return locked.getvalue()

@@ -7,44 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.chat_replies import FERRY, QUESTION, SAID, SENT, chat, error, stream, text
 from tests.support.model_server import Answer, Respond, Server
-
-QUESTION = "Who is the ferry master of Ostrava?"
-#: The fact, as a model writes it from the first passage.
-SAID = "The ferry master is Ilse Brandt [1]."
-FERRY = """# Ferry
-
-The ferry master is Ilse Brandt. The ferry leaves every 40 minutes. Dogs are not allowed on the upper deck.
-
-A ticket costs 12 euros and is valid for 3 days.
-"""
-
-
-def stream(*events: dict[str, Any], done: bool = True) -> Answer:
-    lines = "".join(f"data: {json.dumps(one)}\n\n" for one in events)
-    end = "data: [DONE]\n\n" if done else ""
-    return 200, {"content-type": "text/event-stream"}, f"{lines}{end}".encode()
-
-
-def text(*pieces: Any, finish: str | None = "stop", done: bool = True) -> Answer:
-    events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": one}}]} for one in pieces]
-    events += [{"choices": [{"delta": {}, "finish_reason": finish}]}] if finish else []
-    return stream(*events, done=done)
-
-
-def error(status: int, message: str, **more: Any) -> Answer:
-    return status, {}, json.dumps({"error": {"message": message, **more}}).encode()
-
-
-def chat(answer: Answer | Respond) -> Respond:
-    """A server that only writes."""
-
-    def respond(path: str, body: dict[str, Any]) -> Answer:
-        if not path.endswith("/chat/completions"):
-            return 404, {}, b"{}"
-        return answer(path, body) if callable(answer) else answer
-
-    return respond
 
 
 @pytest.fixture(scope="module")
@@ -68,33 +32,6 @@ def ask(cli: Any, folder: Path) -> Any:
         return result, bodies
 
     return asked
-
-
-SENT = {
-    "thinking": ("<think>Is it [2] or [3]?", "</think>", SAID),
-    "thinking begun by the template": ("Is it in [2]?", "\n</think>\n\n", SAID),
-    "thoughts in brackets": ("[THINK]no[/THINK]", SAID),
-    "channels": (
-        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>",
-        SAID,
-    ),
-    "end of turn": (SAID, "<|im_end|>\n<|im_start|>user\nAnd who else?"),
-    "end of text": (SAID, "</s>"),
-    "fence": ("```markdown\n", SAID, "\n```"),
-    "object": ('{"answer": "The ferry master is Ilse Brandt", "sources": [1]}',),
-    "controls": ("The ferry\0 master \x1b[31mis ", "Ilse Brandt [1]."),
-    "parts": (
-        [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}],
-        [{"type": "text", "text": SAID}],
-    ),
-    "our own tag": (SAID, "\n</document-0123456789ab>"),
-    "list of sources": (SAID, "\n\nSources:\n", "[1] ferry.md\n[2] bus.md"),
-    "lenticular": ("The ferry master is Ilse Brandt \u30101\u2020source\u3011.",),
-    "named": ("The ferry master is Ilse Brandt (Document 1).",),
-    "footnote": ("The ferry master is Ilse Brandt[^1].\n\n[^1]: ferry.md",),
-    "raised": ("The ferry master is Ilse Brandt\u00b9.",),
-    "tag": ("The ferry master is Ilse Brandt<sup>1</sup>.",),
-}
 
 
 @pytest.mark.models
@@ -321,3 +258,27 @@ def test_settings_of_the_writer_are_sent(ask: Any, tmp_path: Path) -> None:
     assert "Write like a clerk." in body["messages"][0]["content"]
     assert "Answer in Finnish." in body["messages"][1]["content"]
     assert own["messages"][0]["content"].startswith("Be brief.")
+
+
+@pytest.mark.models
+def test_an_answer_has_its_price(ask: Any, tmp_path: Path) -> None:
+    """A price list gives cost and currency; a model without a price has none; a wrong list is named."""
+    usage = {"prompt_tokens": 2_000_000, "completion_tokens": 500_000}
+    paid = stream(
+        {"choices": [{"delta": {"content": SAID}}]},
+        {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage},
+    )
+    prices = tmp_path / "prices.toml"
+    found = {}
+    for name, content in {
+        "known": 'currency = "EUR"\n[models."m"]\ninput = 0.5\noutput = 4\n',
+        "unknown": 'currency = "EUR"\n[models."other"]\ninput = 0.5\n',
+        "wrong": '[models."m"]\ninput = "much"\n',
+    }.items():
+        prices.write_text(content)
+        found[name], _ = ask(paid, "--json", WHENCE_PRICES=str(prices))
+
+    assert (found["known"].json["cost"], found["known"].json["currency"]) == (3.0, "EUR")
+    assert (found["unknown"].json["cost"], found["unknown"].json["currency"]) == (None, "")
+    assert found["wrong"].code == 2
+    assert str(prices) in found["wrong"].err

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from whence import Access, Engine
-from whence.operations.access_report import TagChange
-from whence.schema.access import DocumentTags
+from whence.schema.access import DocumentTags, TagChange
 from whence.schema.errors import NotFound
 from whence.testing.stub_models import HashEmbedder
 

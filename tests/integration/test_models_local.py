@@ -100,6 +100,36 @@ async def test_a_vector_depends_on_its_own_text_only(
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
 
 
+async def test_queries_at_once_have_the_vectors_of_queries_alone(
+    w8: LocalEmbedder, float32: LocalEmbedder
+) -> None:
+    """Queries that wait together are computed together, and no bit of a vector changes."""
+    queries = [f"{'who wrote ' * (n % 3)}letter {n}?" for n in range(60)]
+    for embedder in (w8, float32):
+        alone = [await embedder.embed([one]) for one in queries]
+        together = await asyncio.gather(*(embedder.embed([one]) for one in queries))
+        listed = await embedder.embed(queries)
+        for one, other, vector in zip(alone, together, listed, strict=True):
+            assert one.tobytes() == other.tobytes() == vector.tobytes()
+
+
+async def test_words_are_compared_without_their_sentences(
+    w8: LocalEmbedder, float32: LocalEmbedder
+) -> None:
+    """A text with the words of a question, or words like them, is nearer; others of the call change nothing."""
+    questions = ["Who repairs the ships?", ""]
+    texts = ["The vessels are mended at the pier.", "Repairs of ships: who?", "A cold soup.", ""]
+    _, near = await w8.compare_words(questions, texts)
+
+    like, same, other, empty = near[0]
+    assert same > like > other > empty == 0.0
+    assert near[1] == [0.0] * 4
+    for place, text in enumerate(texts):
+        assert (await float32.compare_words(questions[:1], [text]))[1] == [[near[0][place]]]
+    assert (await w8.compare_words([], texts))[1] == []
+    assert (await w8.compare_words(questions, []))[1] == [[], []]
+
+
 async def test_float32_does_not_depend_on_the_batch_either(float32: LocalEmbedder) -> None:
     """The published weights give the same vectors alone and in a batch, up to the last bits."""
     together = await float32.embed(TEXTS)

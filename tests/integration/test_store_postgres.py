@@ -28,6 +28,7 @@ from whence.schema.errors import (
 from whence.store.memory.store import MemoryStore
 from whence.store.postgres import documents
 from whence.store.postgres.acl_classes import allowed_classes
+from whence.store.postgres.document_rows import EMBEDDED_TEXT, STORED_EMBED_TEXT
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.migrate import Migration, migrate, migrations
 from whence.store.postgres.server.server import EmbeddedServer
@@ -253,6 +254,27 @@ async def test_a_trace_is_recorded_by_the_given_clock(database_url: str) -> None
     assert stored.recorded_at == "2024-02-29T12:30:00.123456+00:00"
 
 
+#: The migration that stores texts once; a document of before it, and a chunk of it.
+_TEXTS_ONCE = 50
+_OLDER_DOCUMENT = """
+    INSERT INTO whence.collection (name, model_name, model_revision, model_precision, dimension)
+    VALUES ('c', 'm', '', '', 1);
+    INSERT INTO whence.sec_class (digest, acl, labels, clearance) VALUES ('x', '{}', '{}', 0);
+    INSERT INTO whence.document (collection_id, document_id, digest, class_id, chunks, title, source_file,
+        source_url, metadata) VALUES (1, 'd', '', 1, 7, '', '', '', '{}');
+    INSERT INTO whence.former_document (collection_id, document_id, valid_from, valid_to, replaced_at, digest,
+        title, source_file, source_url, metadata, gaps, places)
+    VALUES (1, 'd', 1, 2, now(), '', '', '', '', '{}', '{}', '[]')"""
+_OLDER_CHUNK = {
+    "chunk": """
+        INSERT INTO whence.chunk (collection_id, document, index, chunk_key, class_id, content, digest, heading,
+            section_path, span_start, span_end, embed_text)
+        VALUES (1, 1, $1, 'c' || $1::int, 1, $2, '', '', '', 0, 0, $3)""",
+    "former_chunk": """
+        INSERT INTO whence.former_chunk (document, index, content, heading, section_path, span_start, span_end,
+            embed_text, page) VALUES (1, $1, $2, '', '', 0, 0, $3, 0)""",
+}
+
 # --- migrations ------------------------------------------------------------------------------------
 
 
@@ -273,11 +295,52 @@ async def test_migrations_are_applied_once(postgres_server: EmbeddedServer) -> N
     assert sorted(applied) == [0, 0, 0, 0, len(migrations())]
 
 
-async def test_migrations_are_numbered_in_order() -> None:
-    """Each has a number of its own, from 1."""
+async def test_no_two_migrations_have_one_number() -> None:
+    """Migrations are applied in the order of their numbers."""
     numbers = [migration.version for migration in migrations()]
     assert numbers == sorted(set(numbers))
     assert numbers[0] == 1
+
+
+@pytest.mark.parametrize("table", ["chunk", "former_chunk"])
+async def test_texts_of_an_older_home_are_stored_once(
+    postgres_server: EmbeddedServer, table: str
+) -> None:
+    """What is embedded is the same after the migration, and content is not stored in it again."""
+    texts = [
+        ("Body.", ""),
+        ("Body.", "Title\nBody."),
+        ("Body.", "Body."),
+        ("Body.", "other"),
+        ("100% _a_\n\u00fc", "T\n\n100% _a_\n\u00fc"),
+        ("", "Title alone"),
+        ("", ""),
+    ]
+    before = [one for one in migrations() if one.version < _TEXTS_ONCE]
+    admin = await asyncpg.connect(postgres_server.url())
+    await admin.execute("CREATE DATABASE older")
+    try:
+        connection = await asyncpg.connect(postgres_server.url("older"))
+        await migrate(connection, before)
+        await connection.execute(_OLDER_DOCUMENT)
+        for index, (content, embed_text) in enumerate(texts):
+            await connection.execute(_OLDER_CHUNK[table], index, content, embed_text)
+        await migrate(connection, migrations())
+        rows = await connection.fetch(
+            f"SELECT {EMBEDDED_TEXT} AS text, {STORED_EMBED_TEXT} AS draft, embed_text, embed_prefix"
+            f" FROM whence.{table} c ORDER BY index"
+        )
+        await connection.close()
+    finally:
+        await admin.execute("DROP DATABASE older WITH (FORCE)")
+        await admin.close()
+
+    assert [row["text"] for row in rows] == [embedded or content for content, embedded in texts]
+    assert [row["draft"] or content for row, (content, _) in zip(rows, texts, strict=True)] == [
+        embedded or content for content, embedded in texts
+    ]
+    assert [row["embed_text"] for row in rows] == ["", "", "", "other", "", "", ""]
+    assert rows[1]["embed_prefix"] == "Title\n"
 
 
 async def test_a_newer_database_is_refused(database_url: str) -> None:

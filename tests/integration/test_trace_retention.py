@@ -13,6 +13,7 @@ from whence.schema.errors import BadInput
 from whence.store.chain_key import ChainKey
 from whence.store.change_log import net_changes
 from whence.store.postgres.store import PostgresStore
+from whence.store.reader_records import Feedback
 from whence.testing.store_samples import fill_collection, make_document, make_trace
 
 pytestmark = pytest.mark.postgres
@@ -142,3 +143,24 @@ async def test_the_change_log_ends_with_the_traces(database_url: str, tmp_path: 
         later, after, version, was=was, now=now
     )
     assert await past.document_ids(name) == ["a", "d"]
+
+
+async def test_what_readers_said_goes_with_the_trace(database_url: str, tmp_path: Path) -> None:
+    """Histories and feedback keep nothing of a trace that was removed; those of others stay."""
+    clock, key = _Clock(), ChainKey(tmp_path)
+    db = await asyncpg.connect(database_url, server_settings={"search_path": "whence"})
+    async with await PostgresStore.connect(database_url, clock=clock, key=key) as store:
+        for day in range(2):
+            clock.now, name = START + timedelta(days=day), f"day-{day}"
+            await store.record_trace(make_trace(name))
+            await store.note_asked(name, "r")
+            given = Feedback(answer_id=name, reader="r", verdict="wrong", note="why")
+            await store.put_feedback(given)
+        await store.remove_traces(START + timedelta(days=1))
+        left = [
+            [row["answer_id"] for row in await db.fetch(f"SELECT answer_id FROM {table}")]
+            for table in ("reader_answer", "reader_feedback")
+        ]
+    await db.close()
+
+    assert left == [["day-1"], ["day-1"]]

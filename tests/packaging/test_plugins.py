@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from tests.support.webdav_server import webdav_server
 
 from whence.models.installed import install_target
 
@@ -88,7 +89,8 @@ def run(programs: Path, tmp_path: Path) -> Run:
 def test_every_kind_has_a_worked_plugin() -> None:
     """There is one distribution for each plug-in point."""
     assert KINDS == [
-        "command", "embedder", "loader", "processor", "reranker", "store", "transport", "writer"
+        "command", "embedder", "loader", "processor", "reranker", "source", "store", "transport",
+        "writer",
     ]  # fmt: skip
 
 
@@ -140,6 +142,24 @@ def test_loader(run: Run, tmp_path: Path) -> None:
     (hit,) = run("search", "eclipse", "--mode", "bm25", "--threshold", "0")["hits"]
 
     assert hit["chunk"]["content"].strip() == "The eclipse begins at noon."
+
+
+def test_source(run: Run) -> None:
+    """Files of a WebDAV server are indexed, changes and removals follow, and its password is not shown."""
+    files = {"/docs/moon.md": b"The moon is full.", "/docs/in/a b.md": b"Words of a file."}
+    with webdav_server(files) as (port, requests):
+        address = f"webdav+http://ada:secret@127.0.0.1:{port}/docs/"
+        assert run("index", address)["documents"]["added"] == 2
+        files["/docs/moon.md"] = b"The moon is new."
+        del files["/docs/in/a b.md"]
+        requests.clear()
+        again = run("index", address, "--prune")
+
+    assert (again["documents"]["updated"], again["documents"]["removed"]) == (1, 1)
+    assert [one for one in requests if one.startswith("GET")] == ["GET /docs/moon.md"]
+    assert "secret" not in json.dumps(again)
+    (hit,) = run("search", "moon new", "--mode", "bm25", "--threshold", "0")["hits"]
+    assert hit["chunk"]["metadata"]["source_url"] == f"http://127.0.0.1:{port}/docs/moon.md"
 
 
 def test_command_and_tool(run: Run, programs: Path) -> None:

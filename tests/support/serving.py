@@ -27,9 +27,12 @@ class Gateway:
         return self.http.post(path, json=body, headers=headers)
 
 
-def start(cli: Any, *options: str | Path, collection: str = "serve") -> Gateway:
+def start(
+    cli: Any, *options: str | Path, collection: str = "serve", env: dict[str, str] | None = None
+) -> Gateway:
     """Start a gateway on a free port and wait until it is ready."""
-    process = cli.start("serve", "--port", "0", "--collection", collection, *options)
+    words = ("serve", "--port", "0", "--collection", collection, *options)
+    process = cli.start(*words, environment=env)
     for line in process.stderr:
         if line.startswith(b"ready "):
             return Gateway(line.split()[1].decode(), process)
@@ -37,9 +40,11 @@ def start(cli: Any, *options: str | Path, collection: str = "serve") -> Gateway:
 
 
 @contextmanager
-def serving(cli: Any, *options: str | Path, collection: str = "serve") -> Iterator[Gateway]:
+def serving(
+    cli: Any, *options: str | Path, collection: str = "serve", env: dict[str, str] | None = None
+) -> Iterator[Gateway]:
     """Run a gateway for the block; it must end well and without a traceback."""
-    running = start(cli, *options, collection=collection)
+    running = start(cli, *options, collection=collection, env=env)
     try:
         yield running
     finally:

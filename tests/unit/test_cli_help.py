@@ -112,7 +112,8 @@ def test_a_help_page_can_be_json(
     names = [name for one in page["parameters"] for name in one["names"]]
     assert "--help" in names
     assert ("--mode" in names) == (words == ("search",))
-    below = {(): list(ROOT.commands), ("eval",): ["beir", "gate", "baseline", "compare"]}
+    members = ["beir", "gate", "baseline", "compare", "cases"]
+    below = {(): list(ROOT.commands), ("eval",): members}
     assert [one["name"] for one in page["commands"]] == below.get(words, [])
     assert page["examples"] == list(COMMANDS[words[0]].examples if len(words) == 1 else ())
 

@@ -473,7 +473,7 @@ async def test_the_caller_s_deadline_bounds_the_question() -> None:
     context = StubContext({**SERVICES, "prompt": never}, remaining_s=0.5)
     fast = DocumentRagProcessor(sources=Sources(new_id=lambda: "made-id"))
 
-    with pytest.raises(DeadlineExceeded, match="writing the answer"):
+    with pytest.raises(DeadlineExceeded, match="what the writer may read"):
         async for _ in fast.handle_stream(request(), context):
             pass
 

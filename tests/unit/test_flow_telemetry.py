@@ -19,6 +19,7 @@ from whence.flow.supervisor import State
 from whence.flow.telemetry.metrics import METRICS, FlowMetrics, MetricsServer, read_address
 from whence.flow.telemetry.monitor import FlowSpans, observe_with, provider_from_environment
 from whence.schema.errors import ConfigError, Unavailable
+from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 
 PLACE = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
@@ -80,6 +81,25 @@ def test_metrics_report_health() -> None:
     assert found["whence_ready", "qa"] == 1
 
 
+def test_tokens_and_their_cost_are_counted() -> None:
+    """By model; a result without numbers counts nothing, and one without a price costs nothing."""
+    metrics = FlowMetrics("qa")
+    known = PromptResult(text="x", model="m", in_token=30, out_token=4, cost=0.5, currency="EUR")
+    for result in (known, known, PromptResult(text="x", model="n", in_token=7), PromptResult()):
+        asked = PromptRequest(template_id="document-prompt")
+        with metrics.handling("prompt", "id", PLACE, [asked, PromptResponse(result=result)]):
+            pass
+    with MetricsServer(metrics, "127.0.0.1", 0) as endpoint:
+        found = samples(get(endpoint.port, "/metrics")[1])
+
+    tokens = {
+        key[1:]: value for key, value in found.items() if key[0] == "whence_writer_tokens_total"
+    }
+    assert sorted(tokens.values()) == [7, 8, 60]
+    costs = [value for key, value in found.items() if key[0] == "whence_writer_cost_total"]
+    assert costs == [1.0]
+
+
 def test_a_local_endpoint_answers_local_requests_only() -> None:
     """A page whose name points to this machine reads nothing."""
     with MetricsServer(FlowMetrics("qa"), "127.0.0.1", 0) as endpoint:
@@ -105,7 +125,9 @@ def test_every_metric_is_described() -> None:
     ticks = iter((0.0, 0.02))
     metrics = FlowMetrics("qa", monotonic=lambda: next(ticks))
     metrics.update(health())
-    with metrics.handling("search", "search-request.v1", PLACE):
+    paid = PromptResponse(result=PromptResult(model="m", in_token=1, out_token=1, cost=1.0))
+    exchange = [PromptRequest(template_id="document-prompt"), paid]
+    with metrics.handling("prompt", "prompt-request.v1", PLACE, exchange):
         pass
     families = {
         sample.name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum")

@@ -11,12 +11,15 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+from prometheus_client import CollectorRegistry
 from tests.support.gateway import SECRET, StubEngine, client_of
 
 from whence.flow.context import CURRENT_TRACE
 from whence.flow.runtime import FlowHealth
 from whence.flow.telemetry.genai import Spans
 from whence.flow.telemetry.metrics import FlowMetrics
+from whence.operations.operation_metrics import OperationMetrics
+from whence.operations.search import Search
 from whence.schema.errors import ConfigError, Unavailable
 from whence.surfaces.http.server import read_origin
 
@@ -188,3 +191,25 @@ async def test_requests_without_spans_keep_the_trace_of_the_caller() -> None:
         await http.post("/v1/ask", json={"question": "Why?"})
     assert seen[0].trace_id == "a" * 32
     assert seen[1] is None
+
+
+async def test_operations_are_timed_with_their_outcome() -> None:
+    """The metrics have each operation by name, also one that fails, by the class of its error."""
+    registry = CollectorRegistry()
+    metrics = OperationMetrics(registry)
+
+    async def succeed(_: Any) -> int:
+        return 1
+
+    async def fail(_: Any) -> int:
+        raise Unavailable("the database does not answer")
+
+    session: Any = None
+    asked: Any = Search("zebra")
+    assert await metrics.around(asked, succeed)(session) == 1
+    with pytest.raises(Unavailable):
+        await metrics.around(asked, fail)(session)
+
+    for outcome in ("done", "Unavailable"):
+        labels = {"operation": "search", "outcome": outcome}
+        assert registry.get_sample_value("whence_operation_seconds_count", labels) == 1

@@ -174,8 +174,9 @@ def test_damaged_data_is_text(name: str, source: str) -> None:
     assert parsed(name, source).text.strip() == source.strip()
 
 
-def test_files_are_found_by_their_content(tmp_path: Path) -> None:
+def test_files_are_found_by_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file without a known suffix is read by its content, or skipped with what it is."""
+    monkeypatch.setenv("PATH", "")
     files = {
         "README": b"A text.",
         "data.bin": bytes(range(256)) * 20,
@@ -201,7 +202,7 @@ def test_files_are_found_by_their_content(tmp_path: Path) -> None:
         "archive.zip": "an archive, unpack it first",
         "data.bin": "is not text",
         "photo.dat": "is a JPEG picture",
-        "picture.png": "a picture; OCR, which would read its text, is not installed",
+        "picture.png": "a picture; OCR, which would read its text, is not installed (Debian: tesseract-ocr)",
         "song.mp3": "is a sound or a video",
         "tool": "is a program",
     }

@@ -82,7 +82,9 @@ def test_a_name_that_is_not_unicode_fails(tmp_path: Path) -> None:
     """The file fails, others do not, and its name is printable."""
     write(tmp_path, os.fsdecode(b"bad\xff.md"))
 
-    assert failure(tmp_path).path.endswith("bad\\xff.md")
+    failed = failure(tmp_path)
+    assert failed.path.endswith("bad\\xff.md")
+    assert "not UTF-8" in failed.reason
 
 
 def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
@@ -95,7 +97,11 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.png", b"\x89PNG", "a picture; OCR, which would read its text, is not installed"),
+        (
+            "a.png",
+            b"\x89PNG",
+            "a picture; OCR, which would read its text, is not installed (Debian: tesseract-ocr)",
+        ),
         ("noext", b"\x7fELF\2\1\1\0", "is a program"),
         ("a.md", b"", "empty"),
         ("a.md", b" \n\t\n", "contains no text"),
@@ -104,9 +110,10 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
     ],
 )
 def test_files_without_a_document_are_skipped(
-    tmp_path: Path, name: str, content: bytes, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, reason: str
 ) -> None:
     """Unknown formats and files without text are skipped, not failed."""
+    monkeypatch.setenv("PATH", str(tmp_path))
     write(tmp_path, name, content)
     outcome = only(tmp_path)
 
@@ -115,7 +122,7 @@ def test_files_without_a_document_are_skipped(
 
 
 def test_links_cannot_make_a_loop(tmp_path: Path) -> None:
-    """Links to folders, to themselves and to nowhere are skipped; links to files are read."""
+    """Links to folders, to themselves, to nowhere and out of the root are skipped."""
     folder = tmp_path / "docs"
     write(folder, "a.md")
     (folder / "loop").symlink_to(folder)
@@ -125,8 +132,29 @@ def test_links_cannot_make_a_loop(tmp_path: Path) -> None:
     outcomes = list(load_documents([folder], chunker=CHUNKER))
 
     assert [type(item).__name__ for item in outcomes] == [
-        "LoadedDocument", "Skipped", "Skipped", "LoadedDocument", "Skipped",
+        "LoadedDocument", "Skipped", "Skipped", "Skipped", "Skipped",
     ]  # fmt: skip
+
+
+def test_a_link_publishes_no_file_outside_of_the_root(tmp_path: Path) -> None:
+    """Whatever the way out, the link is listed and its file not read; one that is named is read."""
+    folder, secret = tmp_path / "docs", write(tmp_path, "secret/plan.md", b"The plan is secret.")
+    write(folder, "deep/a.md")
+    (folder / "absolute.md").symlink_to(secret)
+    (folder / "deep" / "relative.md").symlink_to("../../secret/plan.md")
+    (folder / "chain.md").symlink_to("absolute.md")
+    (tmp_path / "docs-secret").mkdir()
+    (folder / "prefix.md").symlink_to(write(tmp_path, "docs-secret/plan.md"))
+    (folder / ".hidden.md").write_text("Kept beside the others.")
+    (folder / "inside.md").symlink_to(".hidden.md")
+    outcomes = list(load_documents([folder], chunker=CHUNKER))
+
+    read = [one.draft.document_id for one in outcomes if isinstance(one, LoadedDocument)]
+    skipped = {one.file: one.reason for one in outcomes if isinstance(one, Skipped)}
+    assert read == ["deep/a.md", "inside.md"]
+    assert skipped.keys() == {"absolute.md", "chain.md", "deep/relative.md", "prefix.md"}
+    assert all("link leaves the root" in reason for reason in skipped.values())
+    assert list(loaded(folder / "absolute.md")) == ["absolute.md"]
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:

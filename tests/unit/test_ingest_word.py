@@ -235,6 +235,10 @@ def test_rows_stay_rows() -> None:
         (("Part", "Weight"), (("Bolt", "20"), ("Nut", "4")), True),
         (("Name", "Ida"), (("Age", "42"), ("Town", "Bern")), False),
         (("2019", "2020"), (("1", "2"), ("3", "4")), False),
+        (("Ton", "2019", "2020"), (("Coal", "7", "9"),), True),
+        (("Tree", "Height", "Leaf"), (("Oak", "tall", "lobed"),), True),
+        (("Coal", "7", "9"), (("Sand", "5", "8"),), False),
+        (("Born", "1815"), (("Died", "1852"),), False),
         (
             ("Port", "Country", "Language"),
             (("Riga", "Latvia", "Latvian"), ("Oslo", "Norway", "Norwegian")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pkgutil
 import re
@@ -11,12 +12,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.testing import CliRunner
 
 import whence
 from whence import operations
+from whence.operations.collection_removal import RemoveCollection
 from whence.operations.operation import Operation, parameters
+from whence.operations.owner import Erase, PreviewErasure
 from whence.operations.search import Search
+from whence.surfaces.cli.commands import COMMANDS
+from whence.surfaces.cli.options import ChosenBy, OptionGroup, with_common_options
 from whence.surfaces.python.methods import method
 
 SOURCE = Path(whence.__file__).parent
@@ -28,24 +36,39 @@ EXCEPTIONS = {
         "access", "active", "after", "answer_id", "back", "budget", "change", "citation", "collection", "compare",
         "digest", "direction", "embedder",
         "distinct", "diversity", "document_id", "document_ids", "encoding", "exact", "exclude", "explain", "filters",
-        "folder", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
-        "nodes", "note", "order", "paths", "progress", "prune", "query", "question", "reader", "record", "references",
+        "folder", "follow", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
+        "nodes", "note", "order", "page", "paths", "previous_answer", "progress", "prune", "query", "question", "reader", "record", "references",
         "relations", "repo", "rerank", "rights", "root", "seeds", "session", "since", "snapshot", "state",
         "stop", "streaming", "tags", "threshold", "timeout_s", "unread", "verdict", "wait", "writer", "replace",
     ),
     "arguments of `DocumentRag`, whose signature is another project's, and parameters of flows": (
-        "chunk_callback", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",
+        "chunk_callback", "dense_weight", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",
         "rerank_limit",
     ),
     "fields of messages and tables of code, below the operations": (
-        "boosts", "bundles", "dry_run", "max_depth", "max_nodes", "prioritize", "seed_only",
+        "boosts", "bundles", "dense_weight", "dry_run", "max_depth", "max_nodes", "previous_answer", "prioritize",
+        "seed_only",
         "set_name", "token_vectors", "top_k",
     ),
+    "what goes to the process that reads documents": ("passwords",),
     "settings of the writer, which a question may state, too": (
         "answer_instructions", "answer_language", "day", "writer_max_tokens", "writer_temperature",
     ),
+    "the conversation, which the prompts and the chat endpoint state, too": ("previous_answer",),
+    "words of prose": ("follow",),
     "facts of a trace and of the audit log": ("answer_a", "as_of", "revision_of"),
 }  # fmt: skip
+
+#: Options of commands beside those of their operations, and why they are the command line's own.
+OWN_OPTIONS = {
+    "how the result is printed": {"ask": {"stream"}, "explain": {"form", "sparql"}},
+    "a file of the caller": {name: {"trace"} for name in ("ask", "expand", "fetch", "search")},
+    "which flow answers, and what runs no operation": {"ask": {"flow"}, "verify": {"public_key"}},
+    "a question on the terminal": {"collections": {"yes"}},
+    "a budget in the units that a caller counts in": {
+        "fetch": {"max_chars", "budget_tokens", "budget_from_settings", "settings"}
+    },
+}
 
 #: A parameter, and its only use: the two files of a change.
 DECLARED = '''    tone: Annotated[str, Meta(pattern="^[a-z]+$")] = "plain"
@@ -78,6 +101,57 @@ def test_the_name_of_a_field_stands_in_few_files() -> None:
     many = {name for name in fields() if sum(name in each for each in words.values()) > MOST}
 
     assert many == {name for names in EXCEPTIONS.values() for name in names}
+
+
+def test_commands_read_their_options_from_operations() -> None:
+    """A command that runs an operation declares no option of its own but those that are no parameter of it."""
+    found: dict[str, set[str]] = {}
+    for name, command in COMMANDS.items():
+        for place in filter(None, (command.function, *command.members.values())):
+            module, _, function = place.partition(":")
+            call = getattr(importlib.import_module(module), function)
+            hints = get_type_hints(call, include_extras=True)
+            _, *arguments = inspect.signature(call).parameters
+            own = {each for each in arguments if not _is_read(hints[each])}
+            if any("operations" in repr(hints[each]) for each in arguments):
+                found.setdefault(name, set()).update(own)
+    allowed: dict[str, set[str]] = {}
+    for commands in OWN_OPTIONS.values():
+        for name, options in commands.items():
+            allowed.setdefault(name, set()).update(options)
+
+    assert {name: own for name, own in found.items() if own} == allowed
+
+
+def _is_read(hint: Any) -> bool:
+    """Return whether an argument of a command is made by an operation's declaration or a group."""
+    if isinstance(hint, type):
+        return issubclass(hint, Operation)
+    return any(isinstance(one, OptionGroup | ChosenBy) for one in hint.__metadata__)
+
+
+def test_an_option_chooses_another_operation() -> None:
+    """Its value is what that operation requires beside what the first one has; without it there is none."""
+    seen: list[Any] = []
+
+    def command(
+        context: typer.Context,
+        asked: Erase,
+        *,
+        preview: Annotated[PreviewErasure | None, ChosenBy("--dry-run")] = None,
+        remove: Annotated[RemoveCollection | None, ChosenBy("--remove")] = None,
+    ) -> None:
+        seen.append((asked, preview, remove))
+
+    app = typer.Typer()
+    app.command()(with_common_options(command))
+    run = CliRunner().invoke
+    assert run(app, ["a.md", "b.md", "--dry-run", "--collection", "c"]).exit_code == 0
+    assert run(app, ["a.md", "--remove", "drafts", "--collection", "c"]).exit_code == 0
+
+    erase = Erase(["a.md", "b.md"], "c")
+    assert seen[0] == (erase, PreviewErasure(["a.md", "b.md"], "c"), None)
+    assert seen[1] == (Erase(["a.md"], "c"), None, RemoveCollection("drafts"))
 
 
 def test_a_new_parameter_is_declared_once(tmp_path: Path) -> None:

@@ -570,3 +570,49 @@ def test_a_page_that_cannot_be_read_is_counted() -> None:
     assert document.left_out == {"parts": 1}
     with pytest.raises(BadInput, match="all pages are damaged"):
         read(data.replace(b"[6 0 R 8 0 R]", b"[           ]"))
+
+
+def test_a_sentence_between_two_tables_parts_them() -> None:
+    """It stands apart from the rows above it; a label of rows does not part a table."""
+    page = Canvas()
+    drawn = [
+        (700, ("Ton", "2019", "2020")),
+        (686, ("Coal", "7", "9")),
+        (656, ("The second pit was opened then.",)),
+        (626, ("Ton", "2021", "2022")),
+        (612, ("Sand", "5", "8")),
+        (598, ("From the river:",)),
+        (584, ("Clay", "6", "4")),
+    ]
+    for y, cells in drawn:
+        for at, cell in enumerate(cells):
+            page.text(72 + 100 * at, y, cell)
+
+    text = read_page(page)
+
+    assert "\n\nThe second pit was opened then.\n\n" in text
+    assert rows(text) == [
+        ["Ton", "2019", "2020"],
+        ["Coal", "7", "9"],
+        ["Ton", "2021", "2022"],
+        ["Sand", "5", "8"],
+        ["From the river:", "", ""],
+        ["Clay", "6", "4"],
+    ]
+
+
+def test_words_beside_frames_that_touch_are_in_none_of_them() -> None:
+    """The frames of two fields below one another, the lower one wider: what stands beside the upper one."""
+    page = Canvas()
+    for x, y, width in ((120, 702, 90), (120, 686, 150)):
+        page.box(x, y, width, 16)
+    page.text(72, 706, "Port")
+    page.text(124, 706, "Riga")
+    page.text(220, 706, "Home of the fleet")
+    page.text(72, 690, "Master")
+    page.text(124, 690, "Ida Holm")
+
+    text = read_page(page)
+
+    assert "Home of the fleet" in text
+    assert "Port" in text.partition("Master")[0]

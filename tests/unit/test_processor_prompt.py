@@ -95,7 +95,7 @@ async def test_a_result_names_its_model_and_template() -> None:
     (other,) = await replies(ListWriter(named), request())
 
     assert (reply.result.model, reply.result.language_model) == ("stub", False)
-    assert reply.result.template == "document-prompt@7"
+    assert reply.result.template == "document-prompt@8"
     assert (other.result.model, other.result.language_model) == ("gpt", False)
 
 

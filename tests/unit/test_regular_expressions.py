@@ -21,6 +21,8 @@ MADE_LATER = {
     ),
     # Escaped words with one character between them.
     "ingest/markdown_inline.py: re.compile(pattern)",
+    # The escaped special tokens of a tokenizer.
+    "models/local_embedder.py: re.compile('|'.join(map(re.escape, special)) or '(?!)')",
     # The escaped name of a file, and an ending of bounded length.
     "models/hub.py: re.compile(re.escape(graph) + '[._]data(?:[_-]?\\\\d{1,5})?\\\\Z')",
     # Words of a list of ours, at the beginning of a line.

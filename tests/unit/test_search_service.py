@@ -291,6 +291,18 @@ async def test_misspelt_words_are_looked_up_when_asked() -> None:
     assert (unasked.corrections, unasked.absent) == ((), ())
 
 
+@pytest.mark.parametrize("text", ["red laek", "red lake"])
+async def test_a_misspelt_query_is_not_searched_for_when_it_may_stop(text: str) -> None:
+    """Who searches again with the corrections needs no candidates; a query without any is searched for."""
+    store = Asked()
+    found = await _search(
+        store, query_text=text, mode="bm25", spelling=True, stop_when_misspelt=True
+    )
+
+    assert bool(found.corrections) is (text == "red laek")
+    assert bool(found.candidates) is bool(store.named("search_lexical")) is (text == "red lake")
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_the_version_is_stated_when_it_is_asked_for(*, wanted: bool) -> None:
     """As the store counts it."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from whence.models.encoders import MINILM, MULTILINGUAL, Encoder
 from whence.models.late_interaction import SpanReader
 from whence.models.local_embedder import LocalEmbedder
 
@@ -18,6 +19,9 @@ TEXTS = {"has one word": (0.9, 0.1), "has a bit of both": (0.5, 0.5), "": (0.0, 
 
 class Tokens:
     """An embedder of texts whose nearness is known; the second word of a question has two tokens."""
+
+    def __init__(self, encoder: Encoder = MINILM) -> None:
+        self.encoder = encoder
 
     async def embed_tokens(
         self, texts: Sequence[str]
@@ -56,4 +60,19 @@ async def test_a_word_that_is_missing_counts_more_than_one_that_is_near() -> Non
 )
 def test_a_reader_of_latin_letters_reads_no_other_script(text: str, read: bool) -> None:
     """A model of English finds all words of another script alike, so it does not read them."""
-    assert SpanReader(cast("LocalEmbedder", Tokens())).reads(text) is read
+    reader = SpanReader(cast("LocalEmbedder", Tokens()))
+    assert reader.serving("german", text) is (reader if read else None)
+
+
+@pytest.mark.parametrize(("language", "multilingual"), [("english", False), ("german", True)])
+async def test_another_language_is_read_by_the_model_of_many(
+    language: str, multilingual: bool
+) -> None:
+    """Where it is installed, a model of many languages reads all of them but English."""
+    own, other = Tokens(), Tokens(MULTILINGUAL)
+    reader = SpanReader(cast("LocalEmbedder", own), cast("LocalEmbedder", other))
+
+    serving = reader.serving(language, "Probe")
+
+    assert serving
+    assert (await serving.read(["a"], ["b"])).multilingual is multilingual

@@ -84,3 +84,23 @@ def test_a_statement_of_absence_needs_no_source() -> None:
     assert says_nothing("The documents do not answer this question.")
     assert says_nothing("There is no information about parking in the provided context.")
     assert not says_nothing("Children pay no overdue fees.")
+
+
+def test_markers_alone_are_no_answer() -> None:
+    """Nothing is said by markers without words, so nothing can be supported."""
+    assert read_claims("[1] [2][3]") == []
+    assert [one.markers for one in read_claims("Six [1]. [2]")] == [(1, 2)]
+
+
+def test_a_value_below_its_label_is_attributed() -> None:
+    """A sentence without a marker may take a label with the value in the sentence below it, and no other."""
+    source = Source(
+        "Session length in minutes of the reading desk. Defaults to 45 minutes. Cookies of the desk are signed."
+    )
+
+    def place(text: str) -> tuple[int, str] | None:
+        return Check(text).attributed(read_claims(text)[0], [source])
+
+    assert place("The session length of the reading desk defaults to 45 minutes.") is not None
+    assert place("The session length of the reading desk defaults to 54 minutes.") is None
+    assert place("The signed cookies of the desk default to 45 minutes.") is None

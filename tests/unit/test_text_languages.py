@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.text.languages import detect_language, language_code, language_sample
+from whence.text.languages import (
+    detect_language,
+    language_code,
+    language_of_document,
+    language_sample,
+)
 from whence.text.normalization import LANGUAGES
 
 SENTENCES = {
@@ -60,7 +65,7 @@ def test_a_sentence_is_enough(language: str) -> None:
 )
 def test_a_language_has_a_code(text: str, code: str) -> None:
     """ISO 639-1; scripts without a stemmer have one as well."""
-    assert language_code(text) == code
+    assert language_code(detect_language(text)) == code
 
 
 @pytest.mark.parametrize(
@@ -93,3 +98,18 @@ def test_only_the_beginning_is_used() -> None:
 
     assert len(language_sample(parts)) == 4000
     assert language_sample(["ab", "cd"]) == "ab cd"
+
+
+def test_a_document_is_examined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a document and storing its words find its language by one examination."""
+    seen: list[str] = []
+
+    def examine(text: str) -> str:
+        seen.append(text)
+        return detect_language(text)
+
+    monkeypatch.setattr("whence.text.languages.detect_language", examine)
+    parts = ["Die Zwiebelkuchen sind für die Gäste", "und nicht für den Hund des Nachbarn"]
+
+    assert {language_of_document(parts) for _ in range(3)} == {"german"}
+    assert seen == [" ".join(parts)]

@@ -115,10 +115,17 @@ async def process_query(question: Question) -> ProcessedQuery:
 async def _complete(question: Question) -> None:
     """Complete a follow-up question from the earlier ones: by a language model, else by rule."""
     earlier = question.request.history[-_MOST_EARLIER:]
+    by_model = False
+    previous = await question.previous_answer()
     result = await _or_error(
         question.deadline.limit(
             "completing the question",
-            partial(question.writer.complete_question, question.text, earlier),
+            partial(
+                question.writer.complete_question,
+                question.text,
+                earlier,
+                previous,
+            ),
             question.options.concepts_timeout_s,
             share=0.3,
         )
@@ -128,12 +135,13 @@ async def _complete(question: Question) -> None:
         reason = f"the question was completed by rule alone: {result.message}"
         question.trace.degrade("prompt", "completion_failed", reason)
     elif result.language_model is not False:
+        by_model = True
         question.replies.append(result)
         text = " ".join(clean_reply(result.text or "", 0).text.split()).strip(_QUOTES)
     unchanged = text.casefold().rstrip(" ?") == question.text.casefold().rstrip(" ?")
     if not text or unchanged or len(text) > _MAX_COMPLETED_CHARS + len(question.text):
         # A small model repeats a question that does need the others.
-        text = standalone_question(question.text, earlier)
+        text = standalone_question(question.text, earlier, answered=by_model)
     if text != question.text:
         question.asked, question.text = question.text, text
 

@@ -120,7 +120,9 @@ class PlainServices:
         self.log("Extracted concepts: %s", result.text)
         return result
 
-    async def complete_question(self, query: str, earlier: Sequence[str]) -> PromptResult:
+    async def complete_question(
+        self, query: str, earlier: Sequence[str], previous: str = ""
+    ) -> PromptResult:
         """Return the question as it is: these clients know one question at a time."""
         return PromptResult(text=query, language_model=False)
 
@@ -146,6 +148,10 @@ class PlainServices:
     async def window(self) -> int | None:
         """Return None: the clients do not say it."""
         return None
+
+    async def local_only(self) -> tuple[frozenset[str], str]:
+        """Return no tags: these clients know none."""
+        return frozenset(), ""
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """See `RetrievalServices.embed`."""
@@ -189,6 +195,10 @@ class PlainServices:
             return error
         self.log("Got %d chunks", len(matches))
         return SearchResponse(candidates=tuple(map(read_match, matches)))
+
+    async def tagged(self, chunk_ids: Sequence[str], tags: frozenset[str]) -> frozenset[str]:
+        """Return none: these clients know no tags."""
+        return frozenset()
 
     async def fetch(
         self, chunk_ids: Sequence[str], *, with_places: bool = False

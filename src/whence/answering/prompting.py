@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from whence.answering.prompts import TEMPLATES, Template
+from whence.models.prices import Prices
 from whence.schema.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ class Prompting(msgspec.Struct, frozen=True, kw_only=True):
     """Language of answers; empty for that of the question."""
     instructions: str = ""
     """What the model is told beside the rules."""
+    local_only: frozenset[str] = frozenset()
+    """Labels and ACL tags whose documents are sent to no writer on another machine."""
+    prices: Prices = Prices()
+    """What models cost."""
     concepts: Concepts = "on"
     """Whether a language model is asked what to search for; `auto` does not ask it, for it costs a call before
     anything is searched."""

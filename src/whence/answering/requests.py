@@ -29,7 +29,9 @@ from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
 
 #: Fields of a request that a record has of its own, or that do not concern the answer.
-_BESIDE = frozenset({"access", "question", "answer_id", "streaming", "explain", "record"})
+_BESIDE = frozenset(
+    {"access", "question", "answer_id", "streaming", "explain", "record", "previous_answer"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ def answer_document_request(
     )
     for earlier in message.history:
         check_text("an earlier question", earlier)
+    check_text("the earlier answer", message.previous_answer)
     weight = message.diversity_lambda
     if weight is not None or message.diversity is not None:
         check_diversity(message.diversity, weight)

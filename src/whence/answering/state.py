@@ -76,8 +76,16 @@ class WriterService(Protocol):
         """Return search phrases for a question, one a line."""
         ...
 
-    async def complete_question(self, query: str, earlier: Sequence[str]) -> PromptResult:
-        """Return a question that can be understood without the earlier ones, which are oldest first."""
+    async def complete_question(
+        self, query: str, earlier: Sequence[str], previous: str = ""
+    ) -> PromptResult:
+        """Return a question that can be understood without the earlier ones, which are oldest first.
+
+        Args:
+            query: The question.
+            earlier: Those before it.
+            previous: The last answer.
+        """
         ...
 
     async def write_answer(
@@ -101,6 +109,10 @@ class WriterService(Protocol):
 
     async def window(self) -> int | None:
         """Return how many tokens the model reads and writes together; None when that is not known."""
+        ...
+
+    async def local_only(self) -> tuple[frozenset[str], str]:
+        """Return the tags whose documents must not be sent to the writer, and the writer's name."""
         ...
 
 
@@ -196,6 +208,8 @@ class Question:
     models: dict[str, ModelUse] = field(default_factory=dict)
     replies: list[PromptResult] = field(default_factory=list)
     """What the writer replied to each call."""
+    local_only: tuple[frozenset[str], str] | None = None
+    """Tags whose documents must not be sent to the writer, and its name; None until that is asked."""
     selected: bool = False
     """Whether a selection (the `focus` stage) chose the passages for the writer."""
 
@@ -208,6 +222,26 @@ class Question:
     def doc_limit(self) -> int:
         """Most passages given to the writer."""
         return self.request.doc_limit
+
+    async def keeps_local(self) -> tuple[frozenset[str], str]:
+        """Return the tags whose documents must not be sent to the writer, and its name.
+
+        Raises:
+            WhenceError: The prompt service does not say it; then nothing may be sent.
+        """
+        if self.local_only is None:
+            self.local_only = await self.deadline.limit(
+                "asking what the writer may read", self.writer.local_only, 30.0
+            )
+        return self.local_only
+
+    async def previous_answer(self) -> str:
+        """Return the last answer; empty where it may stand on documents that must not be sent."""
+        if not self.request.previous_answer:
+            return ""
+        tags, _ = await self.keeps_local()
+        access = self.request.access
+        return "" if tags & (access.acl_tags | access.labels) else self.request.previous_answer
 
     def wishes(self) -> dict[str, Any]:
         """Return the variables of the prompt that the question and its day bring."""

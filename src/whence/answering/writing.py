@@ -33,6 +33,9 @@ NOTHING_FOUND = "Nothing was found that could answer this question."
 NOTHING_READABLE = "Passages were found for this question, but none of their texts could be read."
 
 
+#: The answer when no passage may be sent to the writer; the passages stand beside it.
+KEPT_LOCAL = "The passages that were found may not leave this machine for the language model."
+_WITHOUT = {"no_text_readable": NOTHING_READABLE, "local_only": KEPT_LOCAL}
 #: Seconds for asking a server how much its model reads.
 _WINDOW_S = 6.0
 #: Passages beside a refusal.
@@ -100,6 +103,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         model=result.model or "",
         in_token=_sum(one.in_token for one in question.replies),
         out_token=_sum(one.out_token for one in question.replies),
+        **_cost(question.replies),
         degraded=tuple(trace.degraded),
         stages=tuple(trace.reports),
         latency_ms=trace.elapsed_ms(),
@@ -132,6 +136,15 @@ def _nearest(passages: Sequence[Passage]) -> tuple[NearestPassage, ...]:
     )
 
 
+def _cost(replies: Iterable[PromptResult]) -> dict[str, Any]:
+    """Return what the calls of language models cost; nothing when the price of one is not known."""
+    paid = [one for one in replies if one.in_token is not None]
+    costs = [one.cost for one in paid if one.cost is not None]
+    if not costs or len(costs) < len(paid):
+        return {}
+    return {"cost": sum(costs), "currency": paid[-1].currency}
+
+
 def _sum(tokens: Iterable[int | None]) -> int | None:
     known = [count for count in tokens if count is not None]
     return sum(known) if known else None
@@ -144,33 +157,57 @@ async def _write(
 
     A prompt that is too long for the model is sent once more, with the passages that fit.
     """
+    passages, kept_back = await _sendable(question, passages)
     budget = Budget(passages=question.doc_limit, chars=question.options.max_context_chars)
     given, dropped = budget.cut(passages)
-    needed = prompt_tokens(question.text, given)
+    read = f"{question.text} {await question.previous_answer()}"
+    needed = prompt_tokens(read, given)
     if needed > ALWAYS_FITS and not question.only_quotes:
         window = await _window(question)
         if window is not None:
-            budget = budget.within(window, question.text)
+            budget = budget.within(window, read)
             given, dropped = budget.cut(passages)
     stream = _Stream(question, len(given))
     if not given:
-        without = question.refusal or _refusal_without_passages(question)
-        text = NOTHING_READABLE if without.code == "no_text_readable" else NOTHING_FOUND
+        without = question.refusal or _refusal_without_passages(question, kept_back)
+        text = _WITHOUT.get(without.code, NOTHING_FOUND)
         await stream.send(text, True)
-        return given, dropped, _Written(text, (), PromptResult(), without)
+        return given, kept_back, _Written(text, (), PromptResult(), without)
     try:
         result = await _ask_writer(question, given, stream)
     except PromptTooLong as error:
         window, prompt = sizes_of(error)
-        needed = prompt_tokens(question.text, given)
+        needed = prompt_tokens(read, given)
         window = window or needed // 2
-        fewer = budget.within(window, question.text, prompt / needed if prompt else 1.0)
+        fewer = budget.within(window, read, prompt / needed if prompt else 1.0)
         fit, dropped = fewer.cut(passages)
         if len(fit) == len(given):
             raise
         given, stream = fit, _Stream(question, len(fit))
         result = await _ask_writer(question, given, stream)
-    return given, dropped, await _read_reply(question, given, result, stream)
+    return given, [*kept_back, *dropped], await _read_reply(question, given, result, stream)
+
+
+async def _sendable(
+    question: Question, passages: Sequence[Passage]
+) -> tuple[Sequence[Passage], list[Passage]]:
+    """Return the passages that may leave this machine for the writer, and records of the others."""
+    rights = question.request.access
+    if question.only_quotes or not passages or not (rights.acl_tags or rights.labels):
+        return passages, []
+    tags, writer = await question.keeps_local()
+    if not tags:
+        return passages, []
+    tagged = await question.retrieval.tagged([one.chunk_id for one in passages], tags)
+    kept_back = [
+        Passage(chunk_id=one.chunk_id, rank=one.rank, reason_code="local_only")
+        for one in passages
+        if one.chunk_id in tagged
+    ]
+    if kept_back:
+        reason = f"{len(kept_back)} passages were not sent to {writer}: their documents stay on this machine"
+        question.trace.degrade("prompt", "passages_kept_local", reason)
+    return [one for one in passages if one.chunk_id not in tagged], kept_back
 
 
 async def _window(question: Question) -> int | None:
@@ -186,6 +223,7 @@ async def _window(question: Question) -> int | None:
 async def _ask_writer(
     question: Question, passages: Sequence[Passage], stream: _Stream
 ) -> PromptResult:
+    previous = await question.previous_answer()
     result = await question.deadline.limit(
         "writing the answer",
         partial(
@@ -194,7 +232,7 @@ async def _ask_writer(
             passages,
             stream.send if question.on_piece else None,
             question.absent,
-            question.wishes(),
+            {**question.wishes(), **({"previous": previous} if previous else {})},
         ),
         question.options.answer_timeout_s,
     )
@@ -300,8 +338,12 @@ def _checked(
     return _Written(text, citations, result, refusal, checked.unsupported if checked else ())
 
 
-def _refusal_without_passages(question: Question) -> Refusal:
-    """Return why there is no passage to answer from."""
+def _refusal_without_passages(question: Question, kept_back: Sequence[Passage]) -> Refusal:
+    """Return why there is no passage to answer from; `kept_back` are those that must not be sent."""
+    if kept_back:
+        _, writer = question.local_only or (frozenset(), "")
+        reason = f"The {len(kept_back)} passages that were found must not be sent to {writer}."
+        return Refusal(code="local_only", reason=reason)
     candidates = question.candidates.values()
     unread = [one for one in candidates if one.reason_code in ("fetch_failed", "text_missing")]
     if unread:

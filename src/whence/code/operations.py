@@ -39,6 +39,13 @@ _IN_PYTHON = Offered(on=frozenset({PYTHON}), local=True)
 _HERE = Offered(on=frozenset({CLI, PYTHON}))
 
 
+def _set_name(given: str) -> str:
+    from whence.code.snapshots.documents import check_display_name
+
+    check_display_name(given, "a set")
+    return given
+
+
 class ImportBundles(Operation[ImportResult], frozen=True):
     """Import bundles of code in one transaction: all of them or none.
 
@@ -48,16 +55,19 @@ class ImportBundles(Operation[ImportResult], frozen=True):
 
     NAME: ClassVar[str] = "import"
 
-    bundles: Annotated[Sequence[str | PathLike[str]], _HERE]
+    bundles: Annotated[
+        Sequence[str | PathLike[str]],
+        Offered(metavar="BUNDLE...", on=frozenset({CLI, PYTHON})),
+    ]
     """Zip archives or folders."""
-    set_name: Annotated[str, Offered(option="--set")] = ""
+    set_name: Annotated[str, Offered(option="--set", metavar="NAME", parse=_set_name)] = ""
     """Set to make of the snapshots, the first is primary; replaces a set of that name."""
-    repo: str | None = None
-    """Repository name to use instead of the bundles' own."""
+    repo: Annotated[str | None, Offered(metavar="NAME")] = None
+    """Name of the repository; the bundle's own by default."""
     replace: bool = False
-    """Whether other content at the same commit is replaced."""
-    tags: Sequence[str] = ()
-    """An additional name for each snapshot; the bundle's file name when empty."""
+    """Replace other content at the same commit."""
+    tags: Annotated[Sequence[str], Offered(option="--tag", metavar="NAME")] = ()
+    """Additional name of a snapshot, once for each bundle, in their order; its file name by default."""
     progress: Annotated[Progress | None, _IN_PYTHON] = None
     """Called with the number of nodes read and None, then with the number of nodes embedded and their total."""
 
@@ -108,8 +118,8 @@ class MakeSet(Operation[SnapshotSet], frozen=True):
 
     name: str
     """Name of the set."""
-    references: Sequence[str]
-    """Ids, head shas, branches or tags."""
+    references: Annotated[Sequence[str], Offered(metavar="SNAPSHOT...")]
+    """Ids, head shas, branches or tags; the first is primary."""
 
     async def run(self, session: Session) -> SnapshotSet:
         """Return the set.
@@ -128,8 +138,8 @@ class SetActive(Operation[None], frozen=True):
     audited: ClassVar[bool] = False
 
     name: str
-    """Name of a set, or any name of a snapshot."""
-    active: bool
+    """Name of a set; or id, head sha, branch or tag of a snapshot."""
+    active: Annotated[bool, _IN_PYTHON] = True
     """Whether it can be read."""
 
     async def run(self, session: Session) -> None:
@@ -165,8 +175,8 @@ class PurgeSnapshot(Operation[None], frozen=True):
     NAME: ClassVar[str] = "snapshots purge"
     audited: ClassVar[bool] = False
 
-    name: str
-    """Id, head sha, branch or tag."""
+    name: Annotated[str, Offered(metavar="SNAPSHOT")]
+    """Id, head sha, branch or tag of the snapshot."""
 
     async def run(self, session: Session) -> None:
         """Delete it.

@@ -161,7 +161,10 @@ class Resources:
     async def _open_embedder(self) -> Any:
         from whence.models.factory import make_embedder
 
-        return self._closing(make_embedder(self._settings.embedder, self.model_settings()))
+        return self._local(
+            "embedder",
+            self._closing(make_embedder(self._settings.embedder, self.model_settings())),
+        )
 
     async def _open_embedders(self) -> Any:
         from whence.broker.connect import in_process
@@ -183,25 +186,31 @@ class Resources:
         own = encoder_of(self._settings.embedder) is not None
         embedder = await self._token_reader() if own else None
         reranker = make_reranker(self._settings.reranker, self.model_settings(), embedder)
-        return self._closing(reranker)
+        return self._local("reranker", self._closing(reranker))
 
     async def _open_writer(self) -> Any:
         from whence.models.factory import is_local_reranker, make_writer
 
         if self._settings.writer != "extractive":
             return self._closing(make_writer(self._settings.writer, self.model_settings()))
+        from whence.models.encoders import MINILM, MULTILINGUAL
         from whence.models.late_interaction import SpanReader
         from whence.quoting.extractive_writer import ExtractiveWriter
 
         # It compares spans by their vectors, and reads the best of them as the local reranker does.
         embedder = await self._get("embedder")
         local = is_local_reranker(self._settings.reranker)
-        words = await self._token_reader() if local else None
-        return self._closing(ExtractiveWriter(embedder, SpanReader(words) if words else None))
+        library = await self._get("embedders")
+        words = (await self._token_reader() or library.installed(MINILM.name)) if local else None
+        others = library.installed(MULTILINGUAL.name) if words else None
+        return self._closing(
+            ExtractiveWriter(embedder, SpanReader(words, others) if words else None)
+        )
 
     async def _open_prompting(self) -> Any:
         from whence.answering.prompting import Prompting, read_templates
         from whence.models.factory import make_writer
+        from whence.models.prices import read_prices
 
         settings = self._settings
         named = settings.get("rewriter")
@@ -210,6 +219,8 @@ class Resources:
             language=settings.get("answer_language") or "",
             instructions=settings.get("answer_instructions") or "",
             concepts=settings.concepts,
+            prices=read_prices(settings.prices),
+            local_only=settings.local_only_labels,
             rewriter=make_writer(named, self.model_settings()) if named else None,
         )
         return self._closing(prompting)
@@ -226,6 +237,19 @@ class Resources:
             self._opened["token_reader"] = reader
         found: LocalEmbedder | None = self._opened["token_reader"]
         return found
+
+    def _local(self, role: str, model: Any) -> Any:
+        """Return a model that reads all passages.
+
+        Raises:
+            ConfigError: It is on another machine, and some documents must not leave this one.
+        """
+        if self._settings.local_only_labels and getattr(model, "is_remote", False):
+            raise ConfigError(
+                f"the {role} {model.served_by} reads texts on another machine, and WHENCE_LOCAL_ONLY_LABELS is set",
+                hint=f"set a local {role} (WHENCE_{role.upper()}), or no such labels",
+            )
+        return model
 
     def _closing(self, resource: Any) -> Any:
         """Return a resource, which is closed with the others."""

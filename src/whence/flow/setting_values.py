@@ -61,6 +61,7 @@ def parse_limits(get: Callable[[str], str | None]) -> Limits:
     return Limits(
         seconds=float(get("document_timeout") or 0),
         memory=parse_size("document_memory", get("document_memory") or "", least=2**27),
+        ocr=get("ocr_languages") or "auto",
         output=parse_size("document_output", get("document_output") or ""),
     )
 

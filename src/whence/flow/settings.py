@@ -141,6 +141,13 @@ SETTINGS: Final = (
         "64MB",
     ),
     Setting(
+        "ocr_languages",
+        "WHENCE_OCR_LANGUAGES",
+        "Languages of tesseract in which pictures and pages of PDF without text are read, such as `deu+eng`; `auto` for"
+        " those that are installed, `off` to read none.",
+        "auto",
+    ),
+    Setting(
         "sparql_timeout",
         "WHENCE_SPARQL_TIMEOUT",
         "Seconds that a query of `whence explain --sparql` may take.",
@@ -365,6 +372,19 @@ SETTINGS: Final = (
         "What a language model is told beside the rules of answering, such as the tone and the length.",
     ),
     Setting(
+        "local_only_labels",
+        "WHENCE_LOCAL_ONLY_LABELS",
+        "Labels and ACL tags whose documents leave this machine with no question: their passages are not given to a"
+        " language model on another machine, and are dropped as `local_only`. Embedder and reranker must be local then.",
+        is_list=True,
+    ),
+    Setting(
+        "prices",
+        "WHENCE_PRICES",
+        'File with prices of models (TOML): `currency`, and for each a table `[models."NAME"]` with `input` and'
+        " `output`, for a million tokens; answers and metrics then have what they cost.",
+    ),
+    Setting(
         "prompts",
         "WHENCE_PROMPTS",
         "Folder of templates in place of the shipped ones: `document-prompt.toml`, `extract-concepts.toml` and"
@@ -523,6 +543,17 @@ class Settings:
         return parse_object("writer_extra", given) if (given := self.get("writer_extra")) else {}
 
     @property
+    def prices(self) -> Path | None:
+        """File with prices of models, absolute; None when no price is known."""
+        return self._path("prices")
+
+    @property
+    def local_only_labels(self) -> frozenset[str]:
+        """Labels and ACL tags whose documents are sent to no other machine."""
+        given = (self.get("local_only_labels") or "").split(",")
+        return frozenset(filter(None, map(str.strip, given)))
+
+    @property
     def token_vectors(self) -> bool:
         """Whether token vectors of documents are kept."""
         return is_on("token_vectors", str(self.get("token_vectors")))
@@ -637,7 +668,8 @@ def check_name(name: str, where: str) -> None:
 def _check_value(name: str, value: str, origin: Origin) -> None:
     if "\0" in value:
         raise ConfigError(f"the setting {name} ({origin}) holds a NUL character")
-    if name == "collection" and not _COLLECTION.match(value):
+    # A search takes several, separated by commas.
+    if name == "collection" and not all(map(_COLLECTION.match, value.split(","))):
         raise ConfigError(
             f"{value!r} is not a valid collection name ({origin})",
             hint="use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit",

@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from whence.schema.errors import BadInput
 from whence.store.source_states import StoredSource
+
+if TYPE_CHECKING:
+    from whence.ingest.remote_sources import SourceEntry
 
 _MAX_NAME_BYTES = 200
 
@@ -54,6 +57,8 @@ class Catalogue:
         """Root and path of each stored document with a root."""
         self.files: dict[tuple[str, str], tuple[str, tuple[int, int, str]] | None] = {}
         """Files that are known, by root and path; of one that was read document id, size, time and digest."""
+        self.entries: dict[tuple[str, str], SourceEntry] = {}
+        """What a source says of a file, by root and path."""
         for one in stored:
             self._add(one)
 

@@ -126,11 +126,8 @@ _OLE_PARTS = {
     "Book": ".xls",
     "__properties_version1.0": ".msg",
 }
-#: Why old formats that are recognized are not read.
-_OLD_OFFICE = {
-    ".doc": "a Word file of the format before 2007, save it as .docx",
-    ".ppt": "a PowerPoint file of the format before 2007, save it as .pptx",
-}
+#: Suffixes of files that many programs write in other formats, too.
+_MIXED = frozenset({".doc", ".dot", ".ppt", ".pps", ".pot"})
 
 
 def foreign_kind(head: bytes) -> str:
@@ -201,6 +198,11 @@ def why_not_text(head: bytes, *, is_whole: bool) -> str:
     return "is not text" if has_controls(text) else ""
 
 
+def is_by_content(suffix: str, supported: Collection[str]) -> bool:
+    """Return whether the format of a file is found by its content and not by its suffix."""
+    return suffix == ANY_TEXT or suffix in _MIXED or suffix not in supported
+
+
 def readable_suffix(
     suffix: str, supported: Collection[str], head: bytes, read: Callable[[], bytes]
 ) -> str:
@@ -226,7 +228,7 @@ def readable_suffix(
     if found == ".msg":
         raise BadInput("a message of Outlook, save it as .eml")
     if found and packed:
-        raise BadInput(_OLD_OFFICE.get(found, f"unknown file format {found}"))
+        raise BadInput(f"unknown file format {found}")
     if packed:
         raise BadInput(
             ARCHIVE if head.startswith(_ZIP) else f"unknown file format {suffix}".rstrip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +17,10 @@ from msgspec.structs import replace
 from whence.ingest.blocks import Member, ParsedDocument
 from whence.ingest.catalogue import Catalogue
 from whence.ingest.chunking import Chunker
-from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
+from whence.ingest.content_detection import HEAD_BYTES, is_by_content, readable_suffix
 from whence.ingest.decoding import check_encoding, read_bytes
 from whence.ingest.document_builder import MAX_TEXT
+from whence.ingest.document_dates import iso_date
 from whence.ingest.field_validation import merge_tags, validate_id
 from whence.ingest.folder_rights import FolderRights
 from whence.ingest.load_results import (
@@ -31,8 +33,13 @@ from whence.ingest.load_results import (
 )
 from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
+from whence.ingest.ocr import OFF as OCR_OFF
+from whence.ingest.ocr import PROGRAM as OCR_PROGRAM
+from whence.ingest.ocr import signature
+from whence.ingest.passwords import Passwords
 from whence.ingest.reader import DocumentReader, ReaderStopped
 from whence.ingest.reading_process import failure_reason, read_document
+from whence.ingest.remote_sources import SourceEntry
 from whence.ingest.selection import Selection
 from whence.ingest.sources import (
     Found,
@@ -40,6 +47,7 @@ from whence.ingest.sources import (
     file_digest,
     find_files,
     suffix_of,
+    time_of_change,
     validate_paths,
 )
 from whence.schema.access import DocumentTags
@@ -84,9 +92,11 @@ _MAX_BINARY_BYTES = 128 * 2**20
 #: Largest chunked document, in bytes on the wire: it is one message of a broker (limit 5 MiB).
 MAX_DRAFT_BYTES = MAX_TEXT
 
-#: Changes when text that is not UTF-8 is decoded in another way, so that it is read again.
+#: Changes when text is decoded in another way, so that it is read again.
 _DECODING = b"decoding 2"
 _NO_TAGS = DocumentTags()
+#: Nanoseconds after a change within which another one may leave a file with the same time: FAT counts in 2 s.
+_SAME_TIME_NS = 2 * 10**9
 _COUNT_BLOCK_BYTES = 2**20
 #: Sources whose digests are looked up together, and their bytes that are in memory meanwhile.
 _WINDOW_SOURCES = 512
@@ -109,6 +119,8 @@ class KnownSources(msgspec.Struct, frozen=True, kw_only=True):
     result; ids without a digest are absent from it. The next sources are read meanwhile."""
     tokenizer: str = ""
     """Name of the model whose tokens the chunker counts."""
+    reads_all: bool = False
+    """Whether files are read whose size and time of change are those of the last run."""
 
 
 class _Source(msgspec.Struct, frozen=True, gc=False):
@@ -124,10 +136,17 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
     """How many documents it is inside of."""
     part: str = ""
     """Path for display, if it is a part of the file."""
+    is_read: bool = True
+    """Whether it has its bytes; else its size and time are those of the last run, and so is its digest."""
 
     @property
     def display_path(self) -> str:
         return self.part or (self.record.display_path if self.record else self.file.display_path)
+
+    @property
+    def line(self) -> int:
+        """Line of its record; 0 for a whole file."""
+        return self.record.line_number if self.record else 0
 
 
 def count_documents(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> int:
@@ -159,6 +178,7 @@ def load_documents(
     exclude: Sequence[str] = (),
     rights: FolderRights | None = None,
     only: Selection | None = None,
+    passwords: Passwords | None = None,
 ) -> Iterator[LoadResult]:
     """Load all files below some paths; a file that cannot be read does not affect the others.
 
@@ -179,6 +199,7 @@ def load_documents(
         exclude: Patterns of files to leave out.
         rights: Further tags of files by their path; files without a rule fail.
         only: What is looked at of folders; None for all.
+        passwords: Of encrypted files; the file that they are from is no document.
 
     Raises:
         BadInput: A path does not exist, is inside another, or two files would have one id.
@@ -189,6 +210,7 @@ def load_documents(
     run = _LoadRun(chunker, tags, max_bytes, known, reader)
     run.catalogue = catalogue or Catalogue()
     run.exclude, run.rights, run.only = exclude, rights, only
+    run.passwords = passwords or run.passwords
     run.encoding = check_encoding(encoding) if encoding else ""
     return run.run(roots)
 
@@ -241,6 +263,7 @@ class _LoadRun:
         self.only: Selection | None = None
         self.rights: FolderRights | None = None
         self.encoding = ""
+        self.passwords = Passwords()
         #: File of each document id that was loaded.
         self._loaded: dict[str, str] = {}
         self._settings_hash = hashlib.sha256()
@@ -281,6 +304,11 @@ class _LoadRun:
         for found in _files(roots, self.catalogue, self.exclude, self.only):
             if not isinstance(found, SourceFile):
                 yield self._with_rights(found)
+                continue
+            if self.passwords.is_their_file(found.path):
+                reason = "the file of passwords"
+                secret = Skipped(path=found.display_path, reason=reason, is_wanted=False)
+                yield self._with_rights(replace(secret, root=found.root, file=found.document_id))
                 continue
             file = replace(found, encoding=self.encoding) if self.encoding else found
             loader = loader_for(file)
@@ -339,8 +367,24 @@ class _LoadRun:
         return self._part(record.file, record.line, source, document_id, path=record.display_path)
 
     def _file(self, file: SourceFile, loader: Loader, source: ReadSource) -> _Source | Skipped:
-        limit = max(self._max_bytes, _MAX_BINARY_BYTES) if loader.is_binary else self._max_bytes
         source = _with_times(source, file.path)
+        last = self._last_digest(source)
+        if not last:
+            return self._read(file, loader, source)
+        source = replace(source, digest=last)
+        digest = self._digest(last, file.document_id, loader, source)
+        return _Source(source.document_id, file, loader, b"", digest, source, is_read=False)
+
+    def _last_digest(self, source: ReadSource) -> str:
+        """Return the digest of a file that is certainly as the last run read it; else nothing."""
+        known = self.catalogue.files.get((source.root, source.file))
+        if known is None or self._known is None or self._known.reads_all or not source.modified:
+            return ""
+        size, modified, digest = known[1]
+        return digest if (size, modified) == (source.size, source.modified) else ""
+
+    def _read(self, file: SourceFile, loader: Loader, source: ReadSource) -> _Source | Skipped:
+        limit = max(self._max_bytes, _MAX_BINARY_BYTES) if loader.is_binary else self._max_bytes
         data = read_bytes(file.path, limit)
         if not data:
             return Skipped(path=file.display_path, reason="empty", size=0)
@@ -377,7 +421,7 @@ class _LoadRun:
                 raise BadInput(f"inside more than {_MAX_DEPTH} others")  # noqa: TRY301
             validate_id(document_id, "its path")
             suffixes = loaders_by_suffix().keys()
-            if suffix == ANY_TEXT or suffix not in suffixes:
+            if is_by_content(suffix, suffixes):
                 head = member.data[:HEAD_BYTES]
                 suffix = readable_suffix(suffix, suffixes, head, lambda: member.data)
         except BadInput as error:
@@ -391,8 +435,9 @@ class _LoadRun:
         return self._part(file, member.data, parent.source, document_id, depth=depth, path=path)
 
     def _source_digest(self, data: bytes, name: str, loader: Loader, source: ReadSource) -> str:
-        if self._known is None:
-            return ""
+        return "" if self._known is None else self._digest(file_digest(data), name, loader, source)
+
+    def _digest(self, of_bytes: str, name: str, loader: Loader, source: ReadSource) -> str:
         digest = self._settings_hash.copy()
         digest.update(b"%d:%b" % (len(name), name.encode()))
         if loader.version:
@@ -401,17 +446,22 @@ class _LoadRun:
             digest.update(_with_length(repr(source.tags).encode()))
         if self.encoding:
             digest.update(_with_length(self.encoding.encode()))
-        if not loader.is_binary and not _is_utf8(data):
+        if not loader.is_binary:
             digest.update(_DECODING)
-        digest.update(data)
+        if loader.reads_pictures and self._reader is not None:
+            digest.update(_with_length(signature(self._reader.ocr).encode()))
+        entry = self.catalogue.entries.get((source.root, source.file))
+        if entry is not None:
+            digest.update(_with_length(repr((sorted(entry.metadata.items()), entry.url)).encode()))
         # The bytes stand apart: with the same ones only the way of reading has changed.
-        return f"{digest.hexdigest()}-{file_digest(data)}"
+        return f"{digest.hexdigest()}-{of_bytes}"
 
     def _results(self, items: Iterable[_Item], stored: Mapping[str, str]) -> Iterator[LoadResult]:
         """Yield the results of some items in order; a few files are sent to the reader ahead of theirs."""
         begun: deque[tuple[_Item, bool]] = deque()
         size = 0
-        for item in items:
+        for found in items:
+            item = self._needed(found, stored)
             is_sent = isinstance(item, _Source) and self._send(item, stored)
             begun.append((item, is_sent))
             size += len(item.data) if isinstance(item, _Source) else 0
@@ -422,6 +472,15 @@ class _LoadRun:
         while begun:
             first, was_sent = begun.popleft()
             yield from self._finished(first, stored, begun, was_sent)
+
+    def _needed(self, item: _Item, stored: Mapping[str, str]) -> _Item:
+        """Read a file with the time of the last run, if what is stored was read in another way or is gone."""
+        if not isinstance(item, _Source) or item.is_read or self._is_known(item, stored):
+            return item
+        try:
+            return _in_file(self._read(item.file, item.loader, item.source), item.source)
+        except Exception as error:  # noqa: BLE001 - the failure of this file alone
+            return _failure(item.file.display_path, item.source, error)
 
     def _finished(
         self,
@@ -441,10 +500,17 @@ class _LoadRun:
         is_small = source.loader.is_plain and len(source.data) <= _SMALL_BYTES
         if self._reader is None or is_small or source.record or self._is_known(source, stored):
             return False
-        if not source.loader.is_installed:
+        if self._why_skipped(source.loader):
             return False
-        self._reader.submit(source.file, source.data)
+        self._reader.submit(source.file, source.data, self.passwords)
         return True
+
+    def _why_skipped(self, loader: Loader) -> str:
+        """Return why no file of a loader is read; empty when they are."""
+        if not loader.is_installed:
+            return loader.why_skipped
+        is_off = self._reader is not None and self._reader.ocr == "off"
+        return OCR_OFF if is_off and loader.program == OCR_PROGRAM else ""
 
     def _is_known(self, source: _Source, stored: Mapping[str, str]) -> bool:
         return bool(source.digest) and stored.get(source.document_id) == source.digest
@@ -464,43 +530,47 @@ class _LoadRun:
             if was_sent:
                 self._discard()
             reason = f"the id {document_id!r} is in {self._loaded[document_id]} already"
-            failure = LoadFailure(path=item.display_path, reason=reason, document_id=document_id)
+            failure = LoadFailure(
+                path=item.display_path, reason=reason, document_id=document_id, line=item.line
+            )
             return _in_file(failure, item.source)
         is_known = self._is_known(item, stored)
-        if not is_known and not item.loader.is_installed:
-            reason = f"{kind}, which pip install 'whence[{item.loader.extra}]' reads"
+        reason = "" if is_known else self._why_skipped(item.loader)
+        if reason:
             skipped = Skipped(path=item.display_path, reason=reason, document_id=document_id)
             return _in_file(skipped, item.source)
         try:
             parsed = None if is_known else self._parse(item, was_sent)
-            draft = None if parsed is None else self._drafted(parsed, item)
+            draft, size = (None, 0) if parsed is None else self._drafted(parsed, item)
             members.extend(self._members(item, parsed) if parsed and parsed.members else ())
         except (ReaderStopped, ModelMissing):
             # Without its model no document can be cut into chunks.
             raise
         except Exception as error:  # noqa: BLE001 - the failure of this document alone
-            return _failure(item.display_path, item.source, error, document_id)
+            failure = _failure(item.display_path, item.source, error, document_id)
+            return replace(failure, line=item.line)
         result: LoadResult
         if parsed is None:
             result = Unchanged(document_id=document_id, kind=kind, source=item.source)
         elif draft is None:
-            empty = Skipped(path=item.display_path, reason="contains no text")
+            empty = Skipped(path=item.display_path, reason="contains no text", line=item.line)
             return _in_file(empty, item.source)
         else:
             result = LoadedDocument(
                 draft=draft,
                 text=parsed.text,
                 kind=kind,
+                size=size,
                 source=item.source,
                 is_again=self._is_again(item, stored),
             )
         self._loaded[document_id] = item.file.document_id
         return result
 
-    def _drafted(self, parsed: ParsedDocument, item: _Source) -> DocumentDraft | None:
-        """Return a document with its chunks; None if it has no text."""
+    def _drafted(self, parsed: ParsedDocument, item: _Source) -> tuple[DocumentDraft | None, int]:
+        """Return a document with its chunks, and its bytes on the wire; None if it has no text."""
         if not parsed.blocks:
-            return None
+            return None, 0
         source = item.source
         if item.record is None and item.document_id != item.file.document_id:
             # The loader calls a file by its path, which another root of the collection has, too.
@@ -508,6 +578,9 @@ class _LoadRun:
             parsed = replace(parsed, document_id=item.document_id + rest)
         if item.part:
             parsed = replace(parsed, source_file=source.file)
+        entry = self.catalogue.entries.get((source.root, source.file))
+        if entry is not None:
+            parsed = _described(parsed, entry)
         tags = merge_tags(parsed.tags, source.tags)
         return _draft(parsed, self._chunker, tags, item.digest, source.root)
 
@@ -522,15 +595,20 @@ class _LoadRun:
             return source.loader.parse_record(source.record)
         if was_sent and self._reader is not None:
             return self._reader.result()
-        return read_document(source.file, source.data)
+        # What takes long to decrypt goes to the process with limits.
+        passwords = () if self._reader else tuple(self.passwords)
+        return read_document(source.file, source.data, passwords)
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def _described(parsed: ParsedDocument, entry: SourceEntry) -> ParsedDocument:
+    """Return a document with what its source says of its file; its own words have precedence."""
+    states_url = parsed.source_url not in ("", parsed.source_file)
+    return replace(
+        parsed,
+        metadata=entry.metadata | parsed.metadata,
+        date=parsed.date or iso_date(entry.metadata.get("date", "")),
+        source_url=parsed.source_url if states_url else entry.url or parsed.source_url,
+    )
 
 
 def _failure(
@@ -557,7 +635,9 @@ def _in_file(item: _I, source: ReadSource) -> _I:
 def _with_times(source: ReadSource, path: str) -> ReadSource:
     """Return a file with its size and time of change, as they are before it is read."""
     found = os.stat(path)  # noqa: PTH116 - paths are strings here, see `sources`
-    return replace(source, size=found.st_size, modified=found.st_mtime_ns)
+    changed = time_of_change(found)
+    is_certain = time.time_ns() - changed >= _SAME_TIME_NS
+    return replace(source, size=found.st_size, modified=changed if is_certain else 0)
 
 
 def _count_lines(path: str) -> int:
@@ -575,7 +655,7 @@ def _with_length(part: bytes) -> bytes:
 
 def _draft(
     parsed: ParsedDocument, chunker: Chunker, tags: DocumentTags, source_digest: str, root: str
-) -> DocumentDraft:
+) -> tuple[DocumentDraft, int]:
     if len(parsed.text) > MAX_DRAFT_BYTES:
         raise _too_long(len(parsed.text))
     chunks = _with_pages(chunker.split(parsed), parsed.places)
@@ -599,7 +679,7 @@ def _draft(
     size = len(encode(draft))
     if size > MAX_DRAFT_BYTES:
         raise _too_long(size)
-    return draft
+    return draft, size
 
 
 def _with_pages(chunks: tuple[ChunkDraft, ...], places: Sequence[Place]) -> tuple[ChunkDraft, ...]:

@@ -113,7 +113,7 @@ def mark_positions(root: LexborNode, rules: Rules) -> None:
     Cost: linear in the page, and in the selectors of its raised and lowered classes.
     """
     by_style = (
-        (node, _POSITIONS.get(_declarations(attribute(node, "style")).get("vertical-align", "")))
+        (node, style_position(attribute(node, "style")))
         for node in root.css("[style*=vertical-align]")
     )
     by_class = (
@@ -135,6 +135,11 @@ def position_of(node: LexborNode) -> str:
 def is_hidden_style(style: str) -> bool:
     """Return whether an attribute `style` hides its element."""
     return _is_hidden_by(_declarations(style))
+
+
+def style_position(style: str) -> str:
+    """Return `sup` if an attribute `style` raises its element, `sub` if it lowers it, else an empty text."""
+    return _POSITIONS.get(_declarations(style).get("vertical-align", ""), "")
 
 
 def is_struck_style(style: str) -> bool:

@@ -36,6 +36,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the process that reads it."""
     output: int = 64 * 2**20
     """Bytes of its text and structure."""
+    ocr: str = "auto"
+    """Languages in which pictures are read, see `ocr.set_up`."""
     then: str = "it was not indexed"
     """What happens to a document beyond a limit."""
 

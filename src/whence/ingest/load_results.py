@@ -22,7 +22,7 @@ class ReadSource(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: int = -1
     """Bytes; -1 when it was not read whole."""
     modified: int = 0
-    """When it was changed, in nanoseconds since 1970."""
+    """As of `sources.time_of_change`; 0 when a later change could have the same time."""
     digest: str = ""
     """See `sources.file_digest`."""
 
@@ -35,6 +35,8 @@ class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The text that the offsets of the chunks refer to, with newlines as line ends."""
     kind: str = ""
     """Name of the file format, e.g. `PDF`."""
+    size: int = 0
+    """Bytes of the draft on the wire."""
     source: ReadSource | None = None
     is_again: bool = False
     """Whether its source is stored, and was read with other settings or by another version."""
@@ -61,6 +63,8 @@ class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Path of its file relative to the root; that of a folder ends with `/`, or is empty for the root."""
     tags: DocumentTags | None = DocumentTags()
     """Rights that the run gives its file; None when it has none, and nobody but the owner may know of it."""
+    line: int = 0
+    """Line of the record in its file; 0 for a whole file."""
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +79,8 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
     """Path of the file relative to the root."""
     tags: DocumentTags | None = DocumentTags()
+    """As of `LoadFailure`."""
+    line: int = 0
     """As of `LoadFailure`."""
     size: int = -1
     """Bytes of the file when nothing of it is missing, which is 0; else -1."""

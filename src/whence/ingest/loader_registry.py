@@ -75,7 +75,20 @@ def _plugins() -> Iterator[tuple[str, Loader]]:
 
 #: Suffixes whose content is known, so that another content under them is found.
 _KNOWN_BY_CONTENT = (
-    *(".pdf", ".docx", ".pptx", ".xlsx", ".xls", ".ods", ".odt", ".odp", ".rtf", ".epub"),
+    *(
+        ".pdf",
+        ".docx",
+        ".pptx",
+        ".xlsx",
+        ".xls",
+        ".ods",
+        ".odt",
+        ".odp",
+        ".rtf",
+        ".epub",
+        ".doc",
+        ".ppt",
+    ),
 )
 
 

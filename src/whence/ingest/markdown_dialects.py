@@ -2,8 +2,9 @@
 
 Read are admonitions and tabs of MkDocs (`!!! note`, `??? tip`, `=== "Tab"`), containers (`:::note`), and fences
 and directives of MyST (three backticks or colons and `{name}`). Their words come before what is in them, marked
-as `LEAD + words + LEAD`. Tags of site generators that are the target of a link (`{% link a.md %}` of Jekyll,
-`{{< ref "a" >}}` of Hugo) would make the link text; their comments are left out.
+as `LEAD + words + LEAD`. Of tags of site generators, such as `{% link a.md %}` of Liquid and
+`{{< figure src="a.png" >}}` of Hugo, the words for readers stay, such as a caption; those around code become
+fences; comments are left out.
 """
 
 from __future__ import annotations
@@ -35,6 +36,18 @@ _TARGET = re.compile(r"\([^\s()]+\)=[ \t]*$")
 _TAGGED_LINK = re.compile(
     r"(\]\(|^ {0,3}\[[^\]\n]+\]:[ \t]*+)[^\s(){]*+(?:\{%[^%\n]*+%\}|\{\{[^{}\n]*+\}\})[^\s()]*+"
 )
+#: A tag of a site generator that ends on its line, one that does not, and the first word of one.
+_SITE_TAG = re.compile(r"\{(?:\{[<%]|%)[^{}\n]*+\}\}?")
+_OPEN_SITE_TAG = re.compile(r"\{(?:\{[<%]|%)[^{}\n]*+$")
+_SITE_TAG_NAME = re.compile(r"\{\{?[<%][-\s]*+(/?)[ \t]*+([\w-]+)[ \t]*+([\w+-]*+)")
+_TAG_LINES = 30
+#: A quoted value of a tag, with its name; names are those under which HTML has words for readers.
+_TAG_VALUE = re.compile(r"""(?:(?<![\w-])([\w-]++)[ ]*+[=:][ ]*+)?(?:"([^"]*+)"|'([^']*+)')""")
+_WORDED = frozenset(
+    ["title", "caption", "alt", "label", "summary", "text", "heading", "subtitle", "description"]
+)
+#: Tags around code: of Jekyll and Hugo, and of Hexo.
+_CODE_SITE_TAGS = frozenset(["highlight", "codeblock", "code"])
 _COMMENT = re.compile(r"\{%-?[ \t]*(end)?comment\b[^%\n]*+%\}")
 #: Directives of MyST with code, beside those of reStructuredText.
 _CODE = frozenset(["code-cell", "parsed-literal"])
@@ -67,7 +80,8 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
             yield code.line(_dedented(each, 4 * len(margins)))
             code = None if _closes(bare, code.mark) else code
             continue
-        shown, in_comment = _without_tags(each, in_comment=in_comment)
+        whole = _with_whole_tags(lines, number) if "{" in each and not in_comment else each
+        shown, in_comment = _without_tags(whole, in_comment=in_comment)
         indent = len(shown) - len(shown.lstrip(" "))
         while margins and shown.strip() and indent < margins[-1] + 4:
             margins.pop()
@@ -105,12 +119,71 @@ def _without_tags(line: str, *, in_comment: bool) -> tuple[str, bool]:
         kept += "" if in_comment else line[start : found.start()]
         in_comment, start = not found[1], found.end()
     kept += "" if in_comment else line[start:]
-    return _TAGGED_LINK.sub(_plain_link, kept), in_comment
+    return _SITE_TAG.sub(_tag_words, _TAGGED_LINK.sub(_plain_link, kept)), in_comment
 
 
 def _plain_link(found: re.Match[str]) -> str:
-    is_in_code = found.string.count("`", 0, found.start()) % 2
-    return found[0] if is_in_code else f"{found[1]}#"
+    return found[0] if _is_in_code(found) else f"{found[1]}#"
+
+
+def _is_in_code(found: re.Match[str]) -> bool:
+    return found.string.count("`", 0, found.start()) % 2 == 1
+
+
+def _tag_words(found: re.Match[str]) -> str:
+    """Return the words that a tag of a site generator has for readers; itself in code."""
+    tag = found[0]
+    opening = "{%" if tag.startswith("{%") else tag[:3]
+    closing = {"{%": "%}", "{{%": "%}}", "{{<": ">}}"}[opening]
+    if _is_in_code(found) or not tag.endswith(closing):
+        return tag
+    inside = tag[len(opening) : -len(closing)].strip()
+    if inside.startswith("/*"):
+        # Hugo shows a tag that stands in a comment.
+        return f"`{opening} {inside.strip('/*').strip()} {closing}`"
+    words = [
+        (value or other).strip()
+        for name, value, other in _TAG_VALUE.findall(inside)
+        if name.lower() in _WORDED or (not name and " " in (value or other).strip())
+    ]
+    return " ".join(words)
+
+
+def _with_whole_tags(lines: list[str], number: int) -> str:
+    """Return a line after tags that go on below it are joined, and those around code are fences."""
+    _join_tag(lines, number)
+    _fence_code(lines, number)
+    return lines[number]
+
+
+def _join_tag(lines: list[str], number: int) -> None:
+    """Write a tag that begins on a line and ends on a later one on the first; the others are blank then."""
+    if not _OPEN_SITE_TAG.search(lines[number]):
+        return
+    for at in range(number + 1, min(number + _TAG_LINES, len(lines))):
+        if not lines[at].strip():
+            return
+        if "}" in lines[at]:
+            lines[number] = " ".join(lines[number : at + 1])
+            lines[number + 1 : at + 1] = [""] * (at - number)
+            return
+
+
+def _fence_code(lines: list[str], number: int) -> None:
+    """Write the tags around code as fences, if they stand on lines of their own."""
+    bare = lines[number].strip()
+    found = _SITE_TAG.fullmatch(bare)
+    name = _SITE_TAG_NAME.match(bare) if found else None
+    if name is None or name[1] or name[2] not in _CODE_SITE_TAGS:
+        return
+    for at in range(number + 1, len(lines)):
+        other = _SITE_TAG_NAME.match(lines[at].strip())
+        if other is None or other[2] not in (name[2], f"end{name[2]}"):
+            continue
+        if other[1] or other[2] != name[2]:
+            fence = "`" * 5
+            lines[number], lines[at] = f"{fence}{name[3]}", fence
+        return
 
 
 class _Code:

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whence.ingest.html_elements import PICTURES, picture_text
-from whence.ingest.html_hidden import HIDDEN, STRUCK, is_hidden_style, is_struck_style
+from whence.ingest.html_hidden import (
+    HIDDEN,
+    STRUCK,
+    is_hidden_style,
+    is_struck_style,
+    style_position,
+)
 from whence.ingest.roles import shown_role, without_left_over_roles
 from whence.ingest.text_builder import (
     BREAK,
@@ -32,7 +38,7 @@ _STRUCK_TAGS = frozenset(["del", "s", "strike"])
 _CHANGED = frozenset(["sup", "sub", "q", "rt", "rp", "abbr"])
 #: Tags without an end.
 _EMPTY = frozenset(["br", "hr", "img", "wbr", "input", "source", "col"])
-_INLINE_ATTRIBUTES = re.compile(r"\{:?[ \t]*[.#][\w-][^{}\n]*\}|\{%[^%\n]*%\}")
+_INLINE_ATTRIBUTES = re.compile(r"\{:?[ \t]*[.#][\w-][^{}\n]*\}")
 #: Before code: `{role}` of MyST, `:role:` of a text that was reStructuredText once.
 _ROLE = re.compile(r"(?:\{([\w:+-]+)\}|(?<![\w`:]):([A-Za-z][\w:+.-]{0,80}):)$")
 #: After code that was a reference in reStructuredText, and the address in it.
@@ -187,7 +193,9 @@ class _Run:
         kind = hides(name, stated)
         if kind:
             self._leave_out(start, kind)
-        elif name in _CHANGED:
+            return
+        name = style_position(attributes(stated).get("style", "")) or name
+        if name in _CHANGED:
             pieces = self._pieces
             before = next((each for each in reversed(pieces[:start]) if each.strip(LINE_END)), "")
             pieces[start:] = [_changed(name, "".join(pieces[start:]), before, attributes(stated))]

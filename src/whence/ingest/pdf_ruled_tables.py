@@ -124,12 +124,16 @@ def _read_grid(
         is_inside = box.left <= x <= box.right and box.bottom <= y <= box.top
         (inside if is_inside else rest).append(piece)
     owner = _joined_cells(across, down, xs, ys)
+    open_cells = _open_corners(across, down, xs, ys)
     cells: dict[tuple[int, int], list[Piece]] = {}
     for piece in inside:
         x, y = (piece.left + piece.right) / 2, (piece.bottom + piece.top) / 2
         column = max(at for at, edge in enumerate(xs[:-1]) if edge <= x)
         row = max(at for at, edge in enumerate(ys[:-1]) if edge >= y)
-        cells.setdefault(owner[row, column], []).append(piece)
+        if (row, column) in open_cells:
+            rest.append(piece)
+        else:
+            cells.setdefault(owner[row, column], []).append(piece)
     texts = {key: _lines(own, notes) for key, own in cells.items()}
     if not _is_table(texts) or _has_columns(cells.values()):
         return None, pieces
@@ -157,6 +161,38 @@ def _joined_cells(
                 own = owner[row - 1, column]
             owner[row, column] = own
     return owner
+
+
+def _open_corners(
+    across: list[_Line], down: list[_Line], xs: list[float], ys: list[float]
+) -> set[tuple[int, int]]:
+    """Return the cells at the corners of a grid that are outside: no line is drawn on either side of theirs.
+
+    Frames that touch, such as those of the fields of a form, have such corners; so has a table above which
+    another one of fewer columns stands.
+    """
+    found: set[tuple[int, int]] = set()
+    rows, columns = range(len(ys) - 1), range(len(xs) - 1)
+    for is_top in (True, False):
+        for is_left in (True, False):
+            own: set[tuple[int, int]] = set()
+            for row in rows if is_top else reversed(rows):
+                edge, y = ys[row if is_top else row + 1], (ys[row] + ys[row + 1]) / 2
+                before = len(own)
+                for column in columns if is_left else reversed(columns):
+                    side, x = xs[column if is_left else column + 1], (xs[column] + xs[column + 1]) / 2  # fmt: skip
+                    behind = (row - 1 if is_top else row + 1, column)
+                    if (
+                        any(at == side and low <= y <= high for at, low, high in down)
+                        or any(at == edge and low <= x <= high for at, low, high in across)
+                        or (behind[0] in rows and behind not in own)
+                    ):
+                        break
+                    own.add((row, column))
+                if len(own) == before:
+                    break
+            found |= own
+    return found
 
 
 def _lines(pieces: list[Piece], notes: Collection[str]) -> list[Segment]:

@@ -18,6 +18,8 @@ from whence.ingest.pdf_layout import (
 
 #: Largest space between the rows of a table, in font sizes.
 _MAX_ROW_GAP = 2.6
+#: A sentence so far below a row is no label of the rows below it, in font sizes.
+_PROSE_GAP = 0.9
 #: Rows of a table without lines that have one cell and follow one another.
 _MAX_LABELS = 4
 #: Least share of numbers among the values of a table; words of a cell in one of words.
@@ -145,7 +147,7 @@ def _run_end(rows: Sequence[Row], at: int) -> int:
                 continue
             labels += 1
             is_label = one.left < edge and (one.right <= edge + one.size or len(one.text) <= 60)
-            is_label = is_label or _is_within(one, spans)
+            is_label = (is_label or _is_within(one, spans)) and not _is_prose(one, above)
             if labels > _MAX_LABELS or not is_label:
                 break
             continue
@@ -164,6 +166,12 @@ def _run_end(rows: Sequence[Row], at: int) -> int:
         edge = min(edge, *(each.left for each in values))
         labels, end = 0, index + 1
     return end
+
+
+def _is_prose(one: Segment, above: Row) -> bool:
+    """Whether a line is a sentence that stands apart from the row above it."""
+    is_apart = _bottom(above) - one.top > _PROSE_GAP * one.size
+    return is_apart and bool(_SENTENCE_END.search(one.text)) and " " in one.text
 
 
 def _is_within(one: Segment, spans: Sequence[tuple[float, float]]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -62,6 +62,11 @@ class DocumentReader:
         self._decoder = msgspec.msgpack.Decoder(Reply)
 
     @property
+    def ocr(self) -> str:
+        """As of `Limits.ocr`."""
+        return self._limits.ocr
+
+    @property
     def is_idle(self) -> bool:
         """Whether every document that was submitted was returned."""
         return not self._jobs
@@ -71,9 +76,10 @@ class DocumentReader:
         """Whether it was closed."""
         return self._is_closed
 
-    def submit(self, file: SourceFile, data: bytes) -> None:
-        """Add a document to those that are read."""
-        job = Job(os.fsencode(file.path), file.document_id, file.suffix, data, file.encoding)
+    def submit(self, file: SourceFile, data: bytes, passwords: Iterable[str] = ()) -> None:
+        """Add a document to those that are read; one of the passwords may open it."""
+        path, secrets = os.fsencode(file.path), tuple(passwords)
+        job = Job(path, file.document_id, file.suffix, data, file.encoding, secrets)
         with self._use:
             self._jobs.append(msgspec.msgpack.encode(job))
             self._send_ahead()
@@ -130,7 +136,9 @@ class DocumentReader:
         try:
             self._wait_until_ready(process)
             process.connection.settimeout(self._limits.seconds)
-            length = receive_length(process.connection)
+            # An empty message says that a page of many begins, each of which has its time.
+            while not (length := receive_length(process.connection)):
+                continue
             if length > self._limits.output:
                 self._end()
                 return Reply(None, self._limits.too_large)

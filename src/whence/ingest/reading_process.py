@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
 
+from whence.ingest import ocr
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.limited_process import (
     Limits,
@@ -23,6 +24,7 @@ from whence.ingest.limited_process import (
     send_message,
 )
 from whence.ingest.loader_registry import detect_loader, loader_for
+from whence.ingest.passwords import unlock
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
 
@@ -42,6 +44,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     suffix: str
     data: bytes
     encoding: str = ""
+    passwords: tuple[str, ...] = ()
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
@@ -63,8 +66,9 @@ def failure_reason(error: BaseException) -> str:
     return f"cannot be read: {type(error).__name__}: {words}".rstrip(": ")
 
 
-def read_document(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Parse the bytes of a file in this process."""
+def read_document(file: SourceFile, data: bytes, passwords: Sequence[str] = ()) -> ParsedDocument:
+    """Parse the bytes of a file in this process; one of the passwords may open it."""
+    data = unlock(data, passwords)
     loader = detect_loader(loader_for(file), data)
     document: object = loader.parse(file, data)
     if not isinstance(document, ParsedDocument):
@@ -76,6 +80,12 @@ def main() -> None:
     """Answer jobs until the other side closes."""
     connection, limits = connect()
     decoder = msgspec.msgpack.Decoder(Job)
+
+    def begin_page() -> None:
+        limit_processor_time(limits.seconds)
+        send_message(connection, b"")
+
+    ocr.set_up(limits.ocr, begin_page)
     out_of_memory = msgspec.msgpack.encode(Reply(None, limits.too_much_memory, is_last=True))
     # Documents are made and freed one at a time, without circles of references between them.
     gc.freeze()
@@ -102,7 +112,7 @@ def _reply(job: Job, limits: Limits) -> tuple[bytes, bool]:
     )
     document, reason = None, ""
     try:
-        document = read_document(file, job.data)
+        document = read_document(file, job.data, job.passwords)
     except Exception as error:
         if any(isinstance(each, MemoryError) for each in _causes(error)):
             raise MemoryError from error

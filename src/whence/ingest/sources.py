@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from whence.ingest.catalogue import Catalogue, SourcePlace, normal
-from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, readable_suffix
+from whence.ingest.content_detection import ANY_TEXT, HEAD_BYTES, is_by_content, readable_suffix
 from whence.ingest.decoding import read_bytes
 from whence.ingest.exclusions import Exclusions
 from whence.ingest.field_validation import validate_id
@@ -82,8 +82,9 @@ def find_files(
 ) -> Iterator[Found]:
     """Yield the files at or below a path, by name within each folder.
 
-    Names that begin with `.` or `~$`, `Thumbs.db`, `node_modules` and `__pycache__` are ignored. Links to files
-    are followed, unless the file is found itself; links to folders are skipped, so there are no loops. Memory
+    Names that begin with `.` or `~$`, `Thumbs.db`, `node_modules` and `__pycache__` are ignored. A link is
+    followed when it is named itself, or leads to a file of the root that is not found otherwise: who may write
+    into a shared folder must not publish other files of the machine. Links to folders are skipped. Memory
     holds the names of one folder per level.
 
     Args:
@@ -128,7 +129,7 @@ class _Walk:
         name = path.name or path.resolve().name
         written = self._place.prefix or name
         where = os.fspath(path)
-        return self._skip_special(where, written) or self._source(where, written)
+        return self._skip_special(where, written, is_named=True) or self._source(where, written)
 
     def folder(
         self, folder: str, prefix: str, exclusions: Exclusions | None, excluded: str
@@ -194,7 +195,7 @@ class _Walk:
             is_wanted=is_wanted,
         )
 
-    def _skip_special(self, path: str, written: str) -> Skipped | None:
+    def _skip_special(self, path: str, written: str, *, is_named: bool = False) -> Skipped | None:
         """Return why a path is skipped if it is not a file; it is not opened, since it may be a pipe."""
         try:
             mode = os.stat(path).st_mode  # noqa: PTH116 - paths are strings here
@@ -205,19 +206,22 @@ class _Walk:
             return self._skipped(path, written, reason, is_wanted=False)
         if not stat.S_ISREG(mode):
             return self._skipped(path, written, "not a regular file", is_wanted=False)
+        if not os.path.islink(path):  # noqa: PTH114 - paths are strings here
+            return None
         target = os.path.realpath(path)
-        inside = target.startswith(f"{self._base.rstrip('/')}/")
-        if os.path.islink(path) and inside:  # noqa: PTH114 - paths are strings here
+        if target.startswith(f"{self._base.rstrip('/')}/"):
             relative = target[len(self._base.rstrip("/")) + 1 :]
             if not any(map(is_left_out, relative.split("/"))):
                 reason = "a link to a file of the same folder"
                 return self._skipped(path, written, reason, is_wanted=False)
+        elif not is_named:
+            return self._skipped(path, written, "link leaves the root, and is not followed")
         return None
 
     def _source(self, path: str, written: str) -> Found:
         root, document_id = self._owner(written)
         suffix = suffix_of(written)
-        if suffix == ANY_TEXT or suffix not in self._suffixes:
+        if is_by_content(suffix, self._suffixes):
             if ANY_TEXT not in self._suffixes:
                 return self._skipped(path, written, "unknown file format")
             try:
@@ -227,6 +231,15 @@ class _Walk:
             except OSError as error:
                 reason = f"cannot be read: {error.strerror}"
                 return self._skipped(path, written, reason, may_be_stored=True)
+        if not is_utf8(written):
+            reason = "its path is not UTF-8: give the file or its folder another name"
+            return LoadFailure(
+                path=display_path(path),
+                reason=reason,
+                document_id=document_id,
+                root=root,
+                file=document_id,
+            )
         is_short = written.isascii() and len(written) <= _VALID_ID_LENGTH
         if not (is_short and written.strip()):
             try:
@@ -243,6 +256,14 @@ class _Walk:
         return SourceFile(
             path=path, document_id=document_id, suffix=suffix, root=root, written=as_written
         )
+
+
+def is_utf8(name: str) -> bool:
+    """Return whether the name of a file is UTF-8 on disk."""
+    try:
+        return name.isascii() or bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def is_left_out(name: str) -> bool:
@@ -285,6 +306,15 @@ def _overlap(inner: Path, outer: Path) -> BadInput:
 def file_digest(data: bytes) -> str:
     """Return the digest of a file's bytes by which a change of it is noticed; hexadecimal."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def time_of_change(status: os.stat_result) -> int:
+    """Return when a file was changed, or got its name, in nanoseconds since 1970.
+
+    A program may set the time of the content, and a file with an older one may take another's place; both set
+    the time of the file's record.
+    """
+    return max(status.st_mtime_ns, status.st_ctime_ns)
 
 
 def printable_name(name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import json
 import logging
 import math
@@ -100,6 +101,7 @@ class ApiClient:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         self.host = host if parts.port is None else f"{host}:{parts.port}"
         """Host and port, for traces."""
+        self.is_local = _is_loopback(parts.hostname)
         self.address = urlunsplit((parts.scheme, self.host, parts.path.rstrip("/"), "", ""))
         """The address without credentials and query, for people."""
         self.spent = ServerUsage()
@@ -432,6 +434,11 @@ class ServedModel:
         return f"{self._name}@{self._client.host}"
 
     @property
+    def is_remote(self) -> bool:
+        """Whether the server is on another machine than this."""
+        return not self._client.is_local
+
+    @property
     def spent(self) -> ServerUsage:
         """What the requests cost so far, as the server says."""
         return self._client.spent
@@ -462,6 +469,15 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
 
 async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _host(url: str) -> str:

@@ -52,6 +52,8 @@ class Encoder(NamedTuple):
     document_prompt: str = ""
     prompt_tokens: int = 0
     """Tokens of the prompt of documents."""
+    last_symbol: int = 1995
+    """Ids up to this one are special tokens and single characters; words follow by falling frequency."""
 
     @property
     def revision(self) -> str:
@@ -135,8 +137,13 @@ ENCODERS: Final = (
         query_prompt="query: ",
         document_prompt="passage: ",
         prompt_tokens=2,
+        last_symbol=3,
     ),
 )
+
+
+#: Reads languages other than English, where it is installed.
+MULTILINGUAL: Final = ENCODERS[-1]
 
 
 def find_encoder(name: str) -> Encoder | None:

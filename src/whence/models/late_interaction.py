@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING, Final
 
 import regex
 
+from whence.models.encoders import MINILM
 from whence.models.protocols import Reading
-from whence.models.token_codes import PLACES, cosines, late_interaction, token_weights
+from whence.models.token_codes import (
+    PLACES,
+    cosines,
+    late_interaction,
+    nearest_tokens,
+    token_weights,
+    weighted_mean,
+)
 from whence.models.weights import RERANKER_NAME
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whence.models.local_embedder import LocalEmbedder
+    from whence.models.local_embedder import EncoderEmbedder, LocalEmbedder
 
 #: Share of the score in the final one; the rest is the score of retrieval. Chosen on any seven of eight
 #: collections it is .2, and the eighth gains: see `docs/benchmarks.md`.
@@ -65,7 +73,9 @@ class LateInteractionReranker:
         _, read = await self._embedder.embed_coded([documents[place] for place in unread])
         known = dict(zip(unread, read, strict=True))
         whole = [known.get(place, code) for place, code in enumerate(codes)]
-        return await asyncio.to_thread(late_interaction, tokens, token_weights(ids), whole)
+        return await asyncio.to_thread(
+            late_interaction, tokens, token_weights(ids, MINILM.last_symbol), whole
+        )
 
     async def aclose(self) -> None:
         """Close the embedder if it belongs to this reranker."""
@@ -74,39 +84,54 @@ class LateInteractionReranker:
 
 
 class SpanReader:
-    """Compares short texts with questions by their token vectors, without codes; for the writer that quotes."""
+    """Compares short texts with questions by their token vectors, without codes; for the writer that quotes.
 
-    def __init__(self, embedder: LocalEmbedder) -> None:
+    Args:
+        embedder: Gives the token vectors.
+        multilingual: Reads texts in other languages than English; None where no such model is installed.
+    """
+
+    def __init__(
+        self, embedder: EncoderEmbedder, multilingual: EncoderEmbedder | None = None
+    ) -> None:
         self._embedder = embedder
+        self._multilingual = multilingual
 
-    def reads(self, text: str) -> bool:
-        """See `SpanReading.reads`: a model of English knows the pieces of words in Latin letters alone."""
+    def serving(self, language: str, text: str) -> SpanReader | None:
+        """See `SpanReading.serving`: a model of English knows the pieces of words in Latin letters alone."""
+        if language != "english" and self._multilingual is not None:
+            return SpanReader(self._multilingual)
+        if self._embedder.encoder.languages != MINILM.languages:
+            return self
         letters = _LETTER.findall(text)
-        return 2 * len(_LATIN.findall(text)) >= len(letters)
+        return self if 2 * len(_LATIN.findall(text)) >= len(letters) else None
+
+    async def glance(self, questions: Sequence[str], texts: Sequence[str]) -> Reading | None:
+        """See `SpanReading.glance`: words outside of sentences, by the local embedder alone."""
+        from whence.models.local_embedder import LocalEmbedder
+
+        if not isinstance(self._embedder, LocalEmbedder):
+            return None
+        vectors, near = await self._embedder.compare_words(questions, texts)
+        return Reading(vectors, near, near, near)
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:
         """See `SpanReading.read`."""
+        encoder = self._embedder.encoder
         vectors, tokens = await self._embedder.embed_tokens([*texts, *questions])
         count = len(texts)
         nearness, coverage = [], []
         for question, asked in zip(questions, tokens[count:], strict=True):
             ids, words = await self._embedder.split_query(question)
-            weights = token_weights(ids)
-            best = [
-                cosines(asked, one).max(axis=1) if len(one) and len(asked) else None
-                for one in tokens[:count]
-            ]
-            nearness.append([0.0 if one is None else _mean(one, weights) for one in best])
+            weights = token_weights(ids, encoder.last_symbol)
+            best = nearest_tokens(asked, tokens[:count])
+            nearness.append([0.0 if one is None else weighted_mean(one, weights) for one in best])
             coverage.append(
                 [0.0 if one is None else _coverage(one, weights, words) for one in best]
             )
         alike = cosines(vectors[count:], vectors[:count]).tolist()
-        return Reading(vectors[:count], alike, nearness, coverage)
-
-
-def _mean(best: NDArray[np.float64], weights: NDArray[np.float32]) -> float:
-    """Return the weighted mean of some similarities, equal on every processor."""
-    return round(float(weights @ best) / float(weights.sum(dtype="float64")), PLACES)
+        multilingual = encoder.languages != MINILM.languages
+        return Reading(vectors[:count], alike, nearness, coverage, multilingual)
 
 
 def _coverage(
@@ -124,7 +149,7 @@ def _coverage(
     total = inverse = 0.0
     for places in words:
         own = weights[places]
-        near = _mean(best[places], own)
+        near = weighted_mean(best[places], own)
         rarity = max(_LEAST_RARITY, float(own.max()) - _COMMON)
         total += rarity
         inverse += rarity / max(near, _LEAST_NEARNESS)

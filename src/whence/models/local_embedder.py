@@ -20,6 +20,7 @@ from whence.models.encoders import MINILM, Encoder
 from whence.models.installed import check_files, find_model, shipped_graph
 from whence.models.onnx_folder import TOKENIZER
 from whence.models.onnx_sessions import Session, Workers, open_session
+from whence.models.query_queue import QueryQueue
 from whence.models.weights import DIMENSION
 from whence.schema.embedding import EmbeddingModel, Purpose
 from whence.schema.errors import ModelMissing
@@ -29,13 +30,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
+    from whence.models.word_vectors import WordVectors
+
 T = TypeVar("T")
 
 #: ASCII that the tokenizer neither removes nor splits in another way.
 _PLAIN = re.compile(r"[ -~\t\n\r]*")
 #: Where the tokenizer divides any text.
 _SPACE = re.compile(r"[ \t\n\r]+")
-_NO_MARKS = str.maketrans(dict.fromkeys(string.punctuation, " "))
+#: Of ASCII: in lower case, marks as spaces.
+_LOWER_WORDS = str.maketrans(
+    dict.fromkeys(string.punctuation, " ") | {one: one.lower() for one in string.ascii_uppercase}
+)
 _WITHOUT_MARKS = str.maketrans("", "", string.punctuation)
 #: Cached words, some 110 bytes each; with a quarter of them, prose took a quarter more time.
 _CACHE_WORDS = 1 << 15
@@ -46,7 +52,7 @@ _MAX_CACHED = 32
 def _plain_words(text: str) -> tuple[list[str], int]:
     """Return the words of a plain text, and the number of its marks, each of which is a token."""
     marks = len(text) - len(text.translate(_WITHOUT_MARKS))
-    return text.lower().translate(_NO_MARKS).split(), marks
+    return text.translate(_LOWER_WORDS).split(), marks
 
 
 class TokenCounts:
@@ -57,16 +63,17 @@ class TokenCounts:
 
         self._tokenizer = tokenizer
         self._by_word = isinstance(tokenizer.model, WordPiece)
-        self._special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        self._special = re.compile("|".join(map(re.escape, special)) or "(?!)")
         self._cache: dict[str, int] = {}
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, without special tokens."""
         words = [self._words(text) for text in texts]
-        counts = self._of_words({one for some in words if some is not None for one in some[0]})
+        counts = self._of_words(set().union(*[some[0] for some in words if some is not None]))
         whole = iter(self._whole([t for t, some in zip(texts, words, strict=True) if some is None]))
         return [
-            next(whole) if some is None else sum([counts[word] for word in some[0]]) + some[1]
+            next(whole) if some is None else sum(map(counts.__getitem__, some[0])) + some[1]
             for some in words
         ]
 
@@ -75,7 +82,7 @@ class TokenCounts:
 
         Of a text that is not plain, what stands between spaces and is not plain is a word.
         """
-        if not self._by_word or any(token in text for token in self._special):
+        if not self._by_word or self._special.search(text):
             return None
         if _PLAIN.fullmatch(text) is not None:
             return _plain_words(text)
@@ -88,7 +95,7 @@ class TokenCounts:
 
     def _of_words(self, words: set[str]) -> dict[str, int]:
         cached = self._cache
-        new = [word for word in words if word not in cached]
+        new = list(words.difference(cached))
         if not new:
             return cached
         encoding = self._tokenizer.encode(new, is_pretokenized=True, add_special_tokens=False)
@@ -100,6 +107,8 @@ class TokenCounts:
             self._cache = dict(list(short.items())[:_CACHE_WORDS])
         else:
             cached.update(short)
+            if len(short) == len(fresh):
+                return cached
         return {word: cached[word] for word in words if word not in fresh} | fresh
 
     def _whole(self, texts: Sequence[str]) -> list[int]:
@@ -119,6 +128,8 @@ _BATCH_TOKENS: Final = 256
 _BATCH_TEXTS: Final = 16
 #: Texts tokenized at a time; the tokenizer uses all cores.
 _TOKENIZE_TEXTS: Final = 1024
+#: Longest text, in characters, that is computed as a query.
+_SHORT_TEXT: Final = 1000
 
 
 class _Loaded(NamedTuple):
@@ -157,6 +168,7 @@ class EncoderEmbedder:
         )
         self._precision = precision
         self._workers = Workers(threads, "embed")
+        self._queries = QueryQueue(self._workers)
         self._loaded: _Loaded | None = None
         self._counter: TokenCounts | None = None
         self._loading = threading.Lock()
@@ -194,6 +206,11 @@ class EncoderEmbedder:
         vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
         if loaded is None:
             return vectors, []
+        if len(texts) == 1 and encode is None and len(texts[0]) <= _SHORT_TEXT:
+            # Tokenizing it takes a tenth of the time that waiting for another thread may.
+            ids = loaded.tokenizer.encode(texts[0]).ids
+            vectors[0] = await self._queries.compute(loaded.session, ids)
+            return vectors, []
         tokens: list[list[int]] = []
         for start in range(0, len(texts), _TOKENIZE_TEXTS):
             part = list(texts[start : start + _TOKENIZE_TEXTS])
@@ -216,6 +233,32 @@ class EncoderEmbedder:
             made.update(zip(rows, encoded, strict=False))
         return vectors, [made[row] for row in sorted(made)]
 
+    async def embed_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+        """Return the vectors of texts, and of each the unit vectors of its tokens.
+
+        All have the prompt of documents, so that questions are compared with texts alike. Its tokens and the
+        special ones are left out.
+        """
+        from whence.models.token_codes import unit_tokens
+
+        prompt, skipped = self.encoder.document_prompt, self.encoder.prompt_tokens
+        return await self._compute(
+            [prompt + text for text in texts],
+            lambda tokens: list(unit_tokens(tokens)[:, skipped:]),
+        )
+
+    async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
+        """Return the token ids of a text as `embed_tokens` has them, and for each word those of its tokens."""
+        loaded = await self._workers.run(self._load)
+        encoding = loaded.tokenizer.encode(self.encoder.document_prompt + text)
+        first = 1 + self.encoder.prompt_tokens
+        places: dict[int | None, list[int]] = {}
+        for place, word in enumerate(encoding.word_ids[first:-1]):
+            places.setdefault(word, []).append(place)
+        return encoding.ids[first:-1], list(places.values())
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """See `Embedder.count_tokens`."""
         with self._loading:
@@ -230,6 +273,7 @@ class EncoderEmbedder:
         """Free the threads and the model; the next use loads it again."""
         self._loaded = self._counter = None
         await self._workers.aclose()
+        self._queries.cancel()
 
     def _load(self) -> _Loaded:
         """Load the model once; concurrent callers wait."""
@@ -270,6 +314,7 @@ class LocalEmbedder(EncoderEmbedder):
         threads: int | None = None,
     ) -> None:
         super().__init__(MINILM, home=home, models=models, precision=precision, threads=threads)
+        self._words: WordVectors | None = None
 
     async def embed_coded(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[bytes]]:
         """Return the vectors and the token codes of texts; see `CodingEmbedder.embed_coded`."""
@@ -277,13 +322,38 @@ class LocalEmbedder(EncoderEmbedder):
 
         return await self._compute(texts, token_codes)
 
-    async def embed_tokens(
-        self, texts: Sequence[str]
-    ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
-        """Return the vectors of texts, and of each the unit vectors of its tokens without the special ones."""
-        from whence.models.token_codes import unit_tokens
+    async def compare_words(
+        self, questions: Sequence[str], texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[list[float]]]:
+        """Return how near texts are to questions by their words alone, see `WordVectors.compare`.
 
-        return await self._compute(texts, lambda tokens: list(unit_tokens(tokens)))
+        The vectors, one row a text, are zero.
+        """
+        loaded = await self._workers.run(self._load)
+        import numpy as np
+
+        def compare() -> list[list[float]]:
+            encodings = loaded.tokenizer.encode_batch_fast([*questions, *texts])
+            ids = [one.ids[1:-1] for one in encodings]
+            count = len(questions)
+            return self._word_vectors().compare(ids[:count], ids[count:])
+
+        return np.zeros((len(texts), 1), dtype=np.float32), await self._workers.run(compare)
+
+    def _word_vectors(self) -> WordVectors:
+        from whence.models.word_vectors import WordVectors
+
+        if self._words is None:
+            folder = find_model(self.encoder.name, self._home, self._models)
+            # With 8 bit weights the file was read whole when the model was loaded.
+            check_files(folder, hashed=(_WEIGHTS["w8"],) if self._precision == "float32" else ())
+            self._words = WordVectors(folder / _WEIGHTS["w8"])
+        return self._words
+
+    async def aclose(self) -> None:
+        """See `EncoderEmbedder.aclose`."""
+        self._words = None
+        await super().aclose()
 
     async def read_query(self, text: str) -> tuple[list[int], NDArray[np.float32]]:
         """Return the token ids of a text and their vectors, without the special ones."""
@@ -294,15 +364,6 @@ class LocalEmbedder(EncoderEmbedder):
         inputs = {"input_ids": np.array([ids], dtype=np.int64)}
         (tokens,) = await self._workers.run(lambda: loaded.session.run(["tokens"], inputs))
         return ids[1:-1], tokens[0, 1:-1]
-
-    async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
-        """Return the token ids of a text, and of each word the places of its tokens; no special ones."""
-        loaded = await self._workers.run(self._load)
-        encoding = loaded.tokenizer.encode(text)
-        places: dict[int | None, list[int]] = {}
-        for place, word in enumerate(encoding.word_ids[1:-1]):
-            places.setdefault(word, []).append(place)
-        return encoding.ids[1:-1], list(places.values())
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:

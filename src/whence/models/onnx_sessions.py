@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -139,9 +139,13 @@ class Workers:
 
     async def run(self, function: Callable[[], R]) -> R:
         """Run a function in a thread."""
+        return await asyncio.wrap_future(self.submit(function))
+
+    def submit(self, function: Callable[[], R]) -> Future[R]:
+        """Queue a function for the threads."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix=self._name)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+        return self._pool.submit(function)
 
     async def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Run a function over items in all threads; return the results in order.

@@ -85,13 +85,30 @@ class Reading(NamedTuple):
     weighted more; empty when only whole texts were compared."""
     coverage: list[list[float]] = []
     """The same by the harmonic mean over words, in which a word that is missing counts most."""
+    multilingual: bool = False
+    """Whether a model of many languages compared the words."""
 
 
 class SpanReading(Protocol):
     """Compares short texts with questions word by word."""
 
-    def reads(self, text: str) -> bool:
-        """Return whether the model serves the language of a text well enough to tell its words apart."""
+    def serving(self, language: str, text: str) -> SpanReading | None:
+        """Return what reads texts of a language, or None where no model tells its words apart.
+
+        Args:
+            language: Its English name, in small letters.
+            text: Some of the texts, joined.
+        """
+        ...
+
+    async def glance(self, questions: Sequence[str], texts: Sequence[str]) -> Reading | None:
+        """Return about how near each text is to each question, in a small part of the time of `read`.
+
+        The vectors are of no use. None where the model can only read.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+        """
         ...
 
     async def read(self, questions: Sequence[str], texts: Sequence[str]) -> Reading:

@@ -9,7 +9,7 @@ import msgspec
 
 from whence.operations.trace_access import find_trace
 from whence.provenance.trace import Trace, read_trace
-from whence.schema.access import Access, DocumentTags
+from whence.schema.access import Access, DocumentTags, TagChange
 from whence.schema.errors import NotFound
 from whence.store.acl_check import AccessRule, check_rules
 from whence.store.chunk_ids import chunk_key
@@ -37,22 +37,6 @@ class AccessExplanation(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     chunks_visible: int
     """Chunks that a search of this reader may return: all or none, unless the database was altered."""
-
-
-class TagChange(msgspec.Struct, frozen=True, kw_only=True):
-    """New tags for documents; None leaves a tag as it is."""
-
-    acl: tuple[str, ...] | None = None
-    labels: tuple[str, ...] | None = None
-    clearance: int | None = None
-
-    def of(self, tags: DocumentTags) -> DocumentTags:
-        """Return the tags after the change."""
-        return DocumentTags(
-            tags.acl if self.acl is None else self.acl,
-            tags.labels if self.labels is None else self.labels,
-            tags.clearance if self.clearance is None else self.clearance,
-        )
 
 
 class ChangedDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
 """Takes the triples of a stage and the IRI of the stage."""
 
 _MAX_TIMEOUT_S = 86_400.0
+#: Characters of an earlier answer that are read.
+MOST_PREVIOUS = 8000
 _CALLBACK = Offered(on=frozenset({PYTHON}), local=True)
 #: On the command line these are settings.
 _TO_WRITERS = Offered(on=frozenset({HTTP, PYTHON}))
@@ -72,6 +74,13 @@ class Ask(Operation[Answer], frozen=True):
     answer was given. Rights are those of today."""
     history: Annotated[tuple[str, ...], Offered(on=frozenset({HTTP, PYTHON}))] = ()
     """Earlier questions of the conversation, oldest first; they complete a follow-up question."""
+    previous_answer: Annotated[
+        str, Meta(max_length=MOST_PREVIOUS), Offered(on=frozenset({HTTP, PYTHON}))
+    ] = ""
+    """Last answer of the conversation, which a follow-up question may be about; no trace has it."""
+    follow: Annotated[str, Meta(max_length=200), Offered(metavar="ANSWER_ID")] = ""
+    """Answer that the question goes on with: its questions and its text are read in place of `history` and
+    `previous_answer`."""
     answer_language: Annotated[str, Meta(max_length=40), _TO_WRITERS] = ""
     """Language in which a language model answers, such as `German`; by default that of the question."""
     answer_instructions: Annotated[str, Meta(max_length=8000), _TO_WRITERS] = ""
@@ -89,6 +98,11 @@ class Ask(Operation[Answer], frozen=True):
         """Raise `BadInput` for values that can be refused before anything starts."""
         check_question(self.question, self.doc_limit, self.fetch_limit, self.rerank_limit)
         check_timeout(self.timeout_s)
+        if self.follow and (self.history or self.previous_answer):
+            raise BadInput(
+                "a question that follows an answer takes its conversation from there",
+                hint="leave out history and previous_answer, or follow",
+            )
         if self.diversity is not None or self.diversity_lambda is not None:
             check_diversity(self.diversity, self.diversity_lambda)
         if self.mode is not None:

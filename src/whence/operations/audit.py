@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from whence.ingest.remote_sources import shown_address
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import Unavailable, WhenceError
 
@@ -176,7 +177,7 @@ def _logged_facts(arguments: dict[str, Any]) -> dict[str, Any]:
     for name in _ITEMS:
         value = values.get(name)
         if isinstance(value, list):
-            items += [str(getattr(one, "id", one)) for one in value]
+            items += [shown_address(str(getattr(one, "id", one))) for one in value]
         elif value is not None:
             items.append(str(value))
     if items:

@@ -64,9 +64,10 @@ class PreviewCollectionRemoval(Operation[CollectionContents], frozen=True):
 
 
 class RemoveCollection(Operation[CollectionRemoval], frozen=True):
-    """Remove a collection: erase all of its documents as `Erase` does, and forget its folders.
+    """Remove a collection: erase all of its documents, and forget its folders.
 
-    What is left is the log of what was erased, which keeps words of them out of answers that are under way.
+    Documents are erased as by `Erase`. What is left is the log of what was erased, which keeps words of them
+    out of answers that are under way.
     """
 
     NAME: ClassVar[str] = "remove collection"

@@ -61,6 +61,8 @@ class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Encoding of its file when it was guessed or set."""
     left_out: dict[str, int]
     """What its loader saw and did not take, by kind."""
+    line: int | None
+    """Line of its file, of a document that is one line, such as a record."""
     key: str
     """What `after` takes for the next page."""
 

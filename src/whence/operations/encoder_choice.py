@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.ingest.load_results import LoadedDocument, LoadResult
-from whence.text.languages import language_code, language_sample
+from whence.text.languages import language_code, language_of_document
 
 if TYPE_CHECKING:
     from whence.models.protocols import Embedder
@@ -63,7 +63,7 @@ def _languages(documents: Callable[[], Iterable[LoadResult]]) -> Counter[str]:
     try:
         loaded = (one for one in found if isinstance(one, LoadedDocument))
         return Counter(
-            language_code(language_sample(chunk.content for chunk in one.draft.chunks))
+            language_code(language_of_document(chunk.content for chunk in one.draft.chunks))
             for one in islice(loaded, _DOCUMENTS)
         )
     finally:

@@ -230,7 +230,7 @@ class ListCitingAnswers(Operation[list[CitingAnswer]], frozen=True):
 
 
 class GiveFeedback(Operation[None], frozen=True):
-    """Say whether an answer is right, wrong, or lacks something; a later verdict replaces the former."""
+    """Store whether an answer is right, wrong, or lacks something; a later verdict replaces the former."""
 
     NAME: ClassVar[str] = "feedback"
 

@@ -37,7 +37,7 @@ class ReadsFolders(Operation[R], frozen=True):
         Sequence[str | PathLike[str]],
         Offered(metavar="PATH...", on=frozenset({CLI, PYTHON})),
     ]
-    """Files and folders."""
+    """Files, folders, and addresses of sources such as `git+file:///srv/handbook@main`."""
     collection: str = "default"
     """Name of the collection; created when missing."""
     tags: DocumentTags = DocumentTags()
@@ -52,6 +52,8 @@ class ReadsFolders(Operation[R], frozen=True):
     """Encoding of text that declares none and is not UTF-8, e.g. `cp1255`; empty to detect it."""
     rights: Annotated[str | PathLike[str] | None, Offered(metavar="FILE")] = None
     """File of rules that give files tags by their path; a file without a rule is refused."""
+    passwords: Annotated[str | PathLike[str] | None, Offered(metavar="FILE", local=True)] = None
+    """File of passwords, one a line, for encrypted PDF and Office files; they are never stored."""
     dry_run: bool = False
     """Store nothing: list the files, and estimate time and disk."""
 
@@ -66,6 +68,8 @@ class Index(ReadsFolders[IndexReport], frozen=True):
         Offered(option="--boost", metavar="FIELD=N", parse=parse_boost_options),
     ] = None
     """Weight of words of `title`, `heading` and `path`, 1 for the text; unchanged when null."""
+    reread: bool = False
+    """Read all files, also those whose size and time of change are those of the last run."""
     token_vectors: Annotated[bool | None, Offered(metavar="on|off", parse=_on_or_off)] = None
     """Whether token vectors are kept for the local reranker; null for the setting."""
     wait: Annotated[bool, Offered(option="--wait/--no-wait")] = True

@@ -35,13 +35,14 @@ from whence.operations.results import (
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft, IngestRequest
 from whence.store.source_states import FileState, SourceFileState
-from whence.text.languages import language_code, language_sample
+from whence.text.languages import language_code, language_of_document
 
 if TYPE_CHECKING:
     from whence.ingest.catalogue import Catalogue, SourcePlace
     from whence.ingest.chunking import Chunker
     from whence.ingest.documents import KnownSources
     from whence.ingest.folder_rights import FolderRights
+    from whence.ingest.passwords import Passwords
     from whence.ingest.reader import DocumentReader
     from whence.ingest.selection import Selection
     from whence.models.protocols import Embedder
@@ -51,12 +52,13 @@ if TYPE_CHECKING:
     from whence.schema.embedding import EmbeddingModel
     from whence.store.protocols import ChunkStore, Store
 
-#: Documents and characters of text in one message. Large enough to fill the encoder's batches and to share the
-#: cost of a transaction; small enough, with overlap and JSON escapes, for a broker's limit of 5 MiB.
-_BATCH_DOCUMENTS = 128
-_BATCH_CHARACTERS = 200_000
-#: Characters of the first message, so that something can be searched soon.
-_FIRST_CHARACTERS = 20_000
+#: Documents and bytes of one message. A word is counted once for all passages of a message, so that four times
+#: as much text takes half of the server. With the largest document at its end it stays within the 5 MiB of a
+#: broker.
+_BATCH_DOCUMENTS = 512
+_BATCH_BYTES = 900_000
+#: Bytes of the first message, so that something can be searched soon.
+_FIRST_BYTES = 20_000
 #: Documents, changed or not, after which a batch is sent and progress is reported.
 _BATCH_OUTCOMES = 512
 #: Messages in flight: one is stored while the next is read and chunked.
@@ -92,13 +94,15 @@ async def index_paths(
         only: What is looked at of folders, and what may be gone; None for all.
     """
     from whence.ingest.documents import count_documents
+    from whence.operations.mirrors import mirrored
     from whence.operations.source_roots import open_catalogue, own_store
     from whence.store.field_boosts import parse_field_boosts
     from whence.store.validation import check_name
 
     check_name(asked.collection)
     weights = None if asked.boosts is None else parse_field_boosts(asked.boosts)
-    wanted = [Path(path) for path in asked.paths]
+    mirrors = await mirrored(session, asked.paths)
+    wanted = [one.path for one in mirrors]
     loading = await _Loading.prepare(session, asked)
     catalogue = None
     if all(path.exists() for path in wanted):
@@ -114,11 +118,12 @@ async def index_paths(
     loading = await loading.with_chosen_encoder(session, run, wanted)
     known = None
     if writer is None:
-        known = await _known_sources(session, asked.collection, loading.embedder)
+        known = await _known_sources(session, asked, loading.embedder)
     else:
         run.guard = partial(_hidden_from, writer, await session.store(), asked.collection)
     with session.readers.reader() as reader:
         report = await run.run(loading.documents(wanted, catalogue, known, reader, only))
+    run.note_unfetched([failure for one in mirrors for failure in one.failures])
     run.note_named([path for path in wanted if not path.is_dir()])
     if asked.dry_run:
         report.estimate = await loading.estimate(run.chunks, run.characters, store)
@@ -138,19 +143,22 @@ class _Loading(NamedTuple):
     embedder: Any
     chunker: Chunker
     rights: FolderRights | None
+    passwords: Passwords | None
 
     @classmethod
     async def prepare(cls, session: Session, asked: Index) -> _Loading:
         from whence.ingest.chunking import Chunker
         from whence.ingest.folder_rights import read_folder_rights
+        from whence.ingest.passwords import read_passwords
         from whence.operations.pending_vectors import collection_embedder
 
         rights = None if asked.rights is None else read_folder_rights(asked.rights)
+        passwords = None if asked.passwords is None else read_passwords(asked.passwords)
         embedder = await collection_embedder(session, asked.collection)
         if hasattr(embedder, "prepare"):
             await embedder.prepare()
         chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
-        return cls(asked, embedder, chunker, rights)
+        return cls(asked, embedder, chunker, rights, passwords)
 
     async def with_chosen_encoder(
         self, session: Session, run: _IndexRun, paths: Sequence[Path]
@@ -197,6 +205,7 @@ class _Loading(NamedTuple):
             rights=self.rights,
             encoding=self.asked.encoding,
             only=only,
+            passwords=self.passwords,
         )
 
     async def estimate(self, chunks: int, characters: int, store: Store | None) -> Estimate:
@@ -302,24 +311,23 @@ async def _hidden_from(
     return hidden | taken
 
 
-async def _known_sources(
-    session: Session, collection: str, embedder: Embedder
-) -> KnownSources | None:
+async def _known_sources(session: Session, asked: Index, embedder: Embedder) -> KnownSources | None:
     from whence.ingest.documents import KnownSources
 
     if not session.runs_flow:
         return None
     store = await session.store()
     # Files that did not change stay as they are where the encoder of the collection is not here.
-    model = await store.collection_model(collection) or embedder.model
+    model = await store.collection_model(asked.collection) or embedder.model
     loop = asyncio.get_running_loop()
 
     def find(ids: Sequence[str]) -> Callable[[], Mapping[str, str]]:
         # Called in the thread that reads documents; it reads on and waits for the result later.
-        digests = store.source_digests(collection, ids)
+        digests = store.source_digests(asked.collection, ids)
         return asyncio.run_coroutine_threadsafe(digests, loop).result
 
-    return KnownSources(lookup=find, tokenizer=f"{model.name} {model.revision}")
+    tokenizer = f"{model.name} {model.revision}"
+    return KnownSources(lookup=find, tokenizer=tokenizer, reads_all=asked.reread)
 
 
 def _above(document_id: str) -> Iterator[str]:
@@ -339,8 +347,8 @@ class _Batch(msgspec.Struct):
     outcomes: int = 0
     size: int = 0
     last: bool = True
-    most: int = _BATCH_CHARACTERS
-    """Characters of text from which on it is full."""
+    most: int = _BATCH_BYTES
+    """Bytes from which on it is full."""
 
     @property
     def full(self) -> bool:
@@ -456,10 +464,15 @@ class _IndexRun:
         """Return whether a document is inside one that was not parsed, as an attachment is."""
         return not self._unread_wholes.isdisjoint(_above(document_id))
 
+    def note_unfetched(self, failures: Iterable[PathFailure]) -> None:
+        """Report the files of sources that could not be fetched."""
+        for one in failures:
+            self._fail(one.path, one.reason)
+
     def note_named(self, paths: Iterable[Path]) -> None:
         """Report the files that were named by themselves and not read."""
         unread = {path for path, why in self._unread.items() if why}
-        self.report.not_read = [str(path) for path in paths if display_path(path) in unread]
+        self.report.not_read = [one for one in map(display_path, paths) if one in unread]
 
     def protector(self, root: str, path: str, document_id: str = "") -> tuple[str, bool] | None:
         """Return the file or folder that may hold a document of a file, and whether it failed."""
@@ -480,7 +493,7 @@ class _IndexRun:
     def _next_batch(self, documents: Iterator[LoadResult]) -> _Batch:
         first = self._batches == 0
         self._batches += 1
-        batch = _Batch([], most=_FIRST_CHARACTERS if first else _BATCH_CHARACTERS)
+        batch = _Batch([], most=_FIRST_BYTES if first else _BATCH_BYTES)
         for item in documents:
             batch.outcomes += 1
             if isinstance(item, LoadedDocument):
@@ -492,9 +505,8 @@ class _IndexRun:
                 batch.drafts.append(item.draft)
                 chunks = item.draft.chunks
                 self.chunks += len(chunks)
-                length = sum(len(one.content) + len(one.embed_text) for one in chunks)
-                self.characters += length
-                batch.size += length
+                self.characters += sum(len(one.content) + len(one.embed_text) for one in chunks)
+                batch.size += item.size
                 if self._dry_run:
                     self._set_state(item.source, "read", draft=item.draft)
             elif isinstance(item, Unchanged):
@@ -525,20 +537,22 @@ class _IndexRun:
         if isinstance(item, Skipped):
             source = msgspec.structs.replace(source, size=item.size)
         key = item.root, item.file
+        # Of the state of a file nobody could tell which record it is about.
+        reason = f"line {item.line}: {item.reason}" if item.line else item.reason
         self._unread[item.path] = item.reason
         if isinstance(item, LoadFailure):
             self._fail(item.path, item.reason)
             self._protected[key] = item.file or item.path, True
             if item.document_id is not None:
                 self.ids.setdefault(item.document_id, item.root)
-            self._set_state(source, "failed", item.reason)
+            self._set_state(source, "failed", reason)
             return
         self.report.documents.skipped += 1
         reasons = self.report.skipped
         reasons[item.reason] = reasons.get(item.reason, 0) + 1
         if item.document_id is not None:
             self._protected.setdefault(key, (item.file, False))
-        self._set_state(source, "skipped", item.reason, is_wanted=item.is_wanted)
+        self._set_state(source, "skipped", reason, is_wanted=item.is_wanted)
 
     def _set_state(
         self,
@@ -602,7 +616,7 @@ class _IndexRun:
 
     def _note_language(self, draft: DocumentDraft) -> None:
         if self.served:
-            code = language_code(language_sample(one.content for one in draft.chunks))
+            code = language_code(language_of_document(one.content for one in draft.chunks))
             if code not in self.served:
                 self.report.not_served[code] = self.report.not_served.get(code, 0) + 1
 

@@ -49,6 +49,8 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "stages": [select_fields(one, _STAGE) for one in answer.stages],
         "in_token": answer.in_token,
         "out_token": answer.out_token,
+        "cost": answer.cost,
+        "currency": answer.currency,
         "latency_ms": answer.latency_ms,
     }
 
@@ -182,6 +184,8 @@ def search_document(
         "reranker": report.reranker,
         "latency_ms": report.latency_ms,
     }
+    if report.calibrations:
+        document["calibrations"] = report.calibrations
     if report.snapshot_id:
         document["snapshot_id"] = report.snapshot_id
     return document

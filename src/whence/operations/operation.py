@@ -84,6 +84,8 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, omit_defaults=True):
     """Whether the audit log has it."""
     traced: ClassVar[bool] = False
     """Whether it has a pipeline trace."""
+    many_collections: ClassVar[bool] = False
+    """Whether its `collection` may name several, separated by commas."""
 
     def check(self) -> None:
         """Raise `BadInput` for values that can be refused before anything starts."""

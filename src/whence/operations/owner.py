@@ -11,7 +11,6 @@ import msgspec
 from whence.operations.access_report import (
     AccessExplanation,
     AccessPreview,
-    TagChange,
     explain_access,
     preview_access,
 )
@@ -26,11 +25,11 @@ from whence.operations.erasure import (
     with_remaining_copies,
 )
 from whence.operations.index import Progress
-from whence.operations.operation import CLI, PYTHON, Offered, Operation
+from whence.operations.operation import PYTHON, Offered, Operation
 from whence.operations.source_roots import documents_below
 from whence.operations.trace_access import check_integrity, wait_for_traces
 from whence.retrieval.pipeline import check_text
-from whence.schema.access import Access
+from whence.schema.access import Access, TagChange
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.integrity import Integrity
 from whence.store.protocols import Expunged, SupportsRetention
@@ -39,6 +38,12 @@ if TYPE_CHECKING:
     from whence.operations.session import Session
 
 _PROGRESS = Offered(on=frozenset({PYTHON}), local=True)
+
+
+def _age(given: str) -> timedelta:
+    from whence.flow.setting_values import parse_duration
+
+    return parse_duration("--older-than", given)
 
 
 class Erase(Operation[list[Erasure]], frozen=True):
@@ -50,13 +55,13 @@ class Erase(Operation[list[Erasure]], frozen=True):
 
     NAME: ClassVar[str] = "erase"
 
-    document_ids: Sequence[str]
-    """Ids of documents, at least one."""
+    document_ids: Annotated[Sequence[str], Offered(metavar="DOCUMENT...")]
+    """Ids of the documents, at least one."""
     collection: str = "default"
     """Their collection."""
     reask: bool = False
-    """Whether questions whose answers were erased are asked again, with their rights; each new answer names the
-    former one."""
+    """Ask the questions again whose answers were erased, with their rights; each new answer names the former
+    one."""
     progress: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of steps done and their total (None until counted)."""
 
@@ -93,7 +98,7 @@ class Erase(Operation[list[Erasure]], frozen=True):
 
 
 class PreviewErasure(Operation[list[ErasurePreview]], frozen=True):
-    """Show what erasing documents would remove, and the answers that would change."""
+    """List what erasing documents would remove, and the answers that would change; change nothing."""
 
     NAME: ClassVar[str] = "erase preview"
     audited: ClassVar[bool] = False
@@ -166,20 +171,32 @@ class PreviewAccess(Operation[AccessPreview], frozen=True):
 
     NAME: ClassVar[str] = "access preview"
 
-    document_ids: Sequence[str]
-    """Ids of documents, at least one."""
-    change: TagChange
+    document_ids: Annotated[Sequence[str], Offered(argument=True, metavar="DOCUMENT...")] = ()
+    """Ids of documents."""
+    change: TagChange = TagChange()
     """The other tags."""
     collection: str = "default"
     """Their collection."""
+    folder: Annotated[str, Offered(option="--source", metavar="FOLDER")] = ""
+    """All documents of a folder instead: an indexed one, or one of ids."""
+
+    def check(self) -> None:
+        """Raise `BadInput` when both documents and a folder are given, or neither."""
+        if bool(self.document_ids) == bool(self.folder):
+            raise BadInput("name documents or a folder (--source)", hint="give one of the two")
 
     async def run(self, session: Session) -> AccessPreview:
         """Return the preview. Nothing is changed.
 
         Raises:
-            NotFound: A document does not exist.
+            BadInput: Both documents and a folder are given, or neither.
+            NotFound: A document does not exist, or the folder has none.
         """
-        names = await _document_ids(session, self.collection, self.document_ids)
+        self.check()
+        given = self.document_ids
+        if self.folder:
+            given = await ListFolder(self.folder, self.collection).run(session)
+        names = await _document_ids(session, self.collection, given)
         return await preview_access(session, self.collection, names, self.change)
 
     def count(self, result: AccessPreview) -> int:
@@ -237,10 +254,10 @@ class PruneTraces(Operation[PrunedTraces], frozen=True):
 
     NAME: ClassVar[str] = "traces prune"
 
-    older_than: timedelta
-    """Age by the time of recording."""
-    dry_run: Annotated[bool, Offered(on=frozenset({CLI, PYTHON}))] = False
-    """Whether traces are only counted."""
+    older_than: Annotated[timedelta | None, Offered(metavar="AGE", parse=_age)] = None
+    """Age by the time of recording, such as 90d, 12h or 52w; the setting `keep` by default."""
+    dry_run: bool = False
+    """Count what would be removed; change nothing."""
     progress: Annotated[Progress | None, _PROGRESS] = None
     """As for `Erase`."""
 
@@ -248,12 +265,15 @@ class PruneTraces(Operation[PrunedTraces], frozen=True):
         """Return what was removed.
 
         Raises:
-            BadInput: The store cannot remove traces.
+            BadInput: The store cannot remove traces, or no age is given.
         """
+        age = self.older_than or session.settings.keep
+        if age is None:
+            raise BadInput("no age is given", hint="use --older-than 90d, or set WHENCE_KEEP")
         store = await session.store()
         if not isinstance(store, SupportsRetention):
             raise BadInput("this store keeps all traces", hint="erase documents instead")
-        before = datetime.now(UTC) - self.older_than
+        before = datetime.now(UTC) - age
         done = await store.remove_traces(before, dry_run=self.dry_run)
         finished = self.dry_run or (
             await store.is_expunged() and not (done.removed or done.changes)

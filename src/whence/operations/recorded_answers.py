@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +13,7 @@ from whence.answering.state import collect_answer
 from whence.operations.as_of import client_at, recorded_moment, refuse_code
 from whence.operations.ask import Ask, DocumentRagRequest
 from whence.operations.comparison import Comparison, RecordedAnswer, compare_answers
+from whence.operations.conversation import with_conversation
 from whence.operations.operation import parameters
 from whence.operations.trace_access import (
     ReadableTrace,
@@ -24,7 +26,7 @@ from whence.provenance.trace import read_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.codec import to_builtins
 from whence.schema.document_rag import TraceRecord
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, NotFound
 from whence.schema.terms import Triple
 from whence.schema.texts import TextBudget
 from whence.store.change_log import NetChanges, net_changes
@@ -58,6 +60,10 @@ async def replay(session: Session, asked: Replay) -> ReplayReport:
     if asked.as_of_answer:
         refuse_code(record)
     request = replay_request(record)
+    if isinstance(request, DocumentRagRequest):
+        # An answer that the reader may not see any more is left out.
+        with suppress(NotFound):
+            request = await with_conversation(session, request)
     at, version = await recorded_moment(session, record), _NOW
     past = asked.as_of_answer or "as_of" in record.settings
     if isinstance(request, DocumentRagRequest) and past:

@@ -94,11 +94,11 @@ class Reembed(Operation[ReembedReport], frozen=True):
     collection: str = "default"
     """The collection."""
     compare: bool = False
-    """Whether both encoders are compared on the collection's own questions; the switch waits for `promote`."""
+    """Compare both encoders on the collection's own headings and sentences; `promote` switches."""
     promote: bool = False
-    """Whether vectors that were made and compared before are used from now on."""
+    """Use the vectors that were made with `compare`."""
     back: bool = False
-    """Whether the former vectors are used again."""
+    """Use the former vectors again."""
     progress: Annotated[Progress | None, _PROGRESS] = None
     """Called with the number of passages that have the new vectors and their total."""
 

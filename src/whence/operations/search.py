@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from whence.flow.context import CURRENT_TRACE, TraceContext, within_trace
+from whence.operations.many_collections import collection_names, merge_reports
 from whence.operations.operation import HTTP, PYTHON, Filters, Offered, Operation
 from whence.operations.plugins import operations_plugin
 from whence.retrieval.pipeline import (
@@ -37,6 +39,7 @@ class Search(Operation[SearchReport], frozen=True):
 
     NAME: ClassVar[str] = "search"
     traced: ClassVar[bool] = True
+    many_collections: ClassVar[bool] = True
 
     query: str
     """Words or a question."""
@@ -61,7 +64,7 @@ class Search(Operation[SearchReport], frozen=True):
     access: Access = Access.public()
     """Rights to read with."""
     collection: str = "default"
-    """Collection to read."""
+    """Collection to read, or several, separated by commas."""
     locations: Annotated[bool, Offered(on=frozenset({HTTP, PYTHON}))] = False
     """Add to each hit where it stands in its file, and the W3C `trace_id` of the search."""
     distinct: Annotated[bool, Offered(on=frozenset({PYTHON}))] = True
@@ -74,6 +77,7 @@ class Search(Operation[SearchReport], frozen=True):
         parse_filters(self.filters)
         check_search(self.query, self.top_k, self.threshold)
         check_budget(self.rerank_budget_s)
+        collection_names(self.collection)
 
     async def run(self, session: Session) -> SearchReport:
         """Return the hits, best first.
@@ -85,6 +89,8 @@ class Search(Operation[SearchReport], frozen=True):
             Unavailable: A service that is needed does not answer.
         """
         self.check()
+        if self.snapshot is None and "," in self.collection:
+            return await self._search_many(session, collection_names(self.collection))
         if self.snapshot is None:
             return await self._search(session, self.collection)
         report: SearchReport = await operations_plugin("search-snapshot")(
@@ -93,6 +99,12 @@ class Search(Operation[SearchReport], frozen=True):
             lambda collection: self._search(session, collection),
         )
         return report
+
+    async def _search_many(self, session: Session, names: Sequence[str]) -> SearchReport:
+        """Return the best hits of all; a name without a collection fails the search, as it does alone."""
+        with within_trace(CURRENT_TRACE.get() or TraceContext.new()):
+            reports = await asyncio.gather(*(self._search(session, name) for name in names))
+        return merge_reports(names, reports, self.top_k)
 
     async def _search(self, session: Session, collection: str) -> SearchReport:
         services = RetrievalClients(

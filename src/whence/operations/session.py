@@ -77,6 +77,10 @@ class Session:
             from whence.operations.spans import OperationSpans
 
             self.middlewares.append(OperationSpans(Spans(monitor.provider)))
+        if monitor is not None and monitor.metrics is not None:
+            from whence.operations.operation_metrics import OperationMetrics
+
+            self.middlewares.append(OperationMetrics(monitor.metrics.registry))
         #: Rights of the latest answers given by this engine; their traces may not be stored yet.
         self.recent_answers: dict[str, Access] = {}
         #: The last ranking without limits that `why_not` made.
@@ -128,6 +132,10 @@ class Session:
     ) -> Answer:
         """Return the answer to a question about documents; see `Ask.run`."""
         asked.check()
+        if asked.follow:
+            from whence.operations.conversation import with_conversation
+
+            asked = await with_conversation(self, asked)
         request = DocumentRagRequest.of(asked, streaming=chunk_callback is not None)
         send = partial(self.send, request, asked.timeout_s, chunk_callback, explain_callback)
         from whence.operations.freshness import with_freshness
@@ -169,7 +177,12 @@ class Session:
         return answer
 
     async def run(self, operation: Operation[R]) -> R:
-        """Run an operation within the middlewares: audit log, spans and pipeline trace."""
+        """Run an operation within the middlewares: audit log, spans, metrics and pipeline trace."""
+        if not operation.many_collections and "," in getattr(operation, "collection", ""):
+            raise BadInput(
+                f"{operation.NAME} takes one collection, not {operation.collection!r}",  # type: ignore[attr-defined]
+                hint="name one of them; `search` takes several",
+            )
         call: Call[R] = operation.run
         for middleware in self.middlewares:
             call = middleware.around(operation, call)

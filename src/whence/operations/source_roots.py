@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from whence.ingest.catalogue import Catalogue, SourcePlace, check_root_name, normal
-from whence.ingest.sources import display_path, file_digest
+from whence.ingest.sources import display_path, file_digest, is_utf8, time_of_change
+from whence.operations.mirrors import mirror_entries
 from whence.operations.operation import Operation
+from whence.schema.errors import BadInput
 from whence.store.source_states import SourceRoot, numbered
 
 if TYPE_CHECKING:
@@ -88,7 +90,12 @@ async def open_catalogue(
             added = await store.add_root(collection, place.root, place.base, moved=moved)
             places[os.fspath(path)] = place._replace(root=added.name)
     roots = {one.name: one.path for one in await store.source_roots(collection)}
-    return Catalogue(roots, await store.stored_sources(collection), places)
+    catalogue = Catalogue(roots, await store.stored_sources(collection), places)
+    for path in () if upload else paths:
+        root = places[os.fspath(path)].root
+        for name, entry in (await mirror_entries(session, path)).items():
+            catalogue.entries[root, normal(name)] = entry
+    return catalogue
 
 
 def _place(path: Path, name: str | None, known: Mapping[str, str]) -> SourcePlace:
@@ -111,6 +118,11 @@ def _place(path: Path, name: str | None, known: Mapping[str, str]) -> SourcePlac
         is_moved = root == name and root in known and known[root] and not Path(known[root]).exists()
         # The name of uploads is theirs, also before the first one.
         root = root if is_moved else numbered(root, {UPLOADS, *known})
+    if not is_utf8(os.fspath(base)):
+        raise BadInput(
+            f"the path of the folder {display_path(base)} is not UTF-8",
+            hint="give it another name, then run the command again",
+        )
     inner = whole.relative_to(base).as_posix()
     prefix = "" if inner == "." else f"{inner}/" if is_folder else inner
     return SourcePlace(os.fspath(path), os.fspath(base), root, prefix)
@@ -134,7 +146,7 @@ def is_changed(roots: Iterable[SourceRoot], document: ListedDocument) -> bool | 
         return None
     try:
         found = path.stat()
-        if (found.st_size, found.st_mtime_ns) == (document.size, document.modified):
+        if (found.st_size, time_of_change(found)) == (document.size, document.modified):
             return False
         if found.st_size != document.size or found.st_size > _MAX_COMPARED_BYTES:
             return True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 
+from whence.ingest.remote_sources import is_address, shown_address
 from whence.ingest.selection import Selection
 from whence.ingest.sources import is_left_out
 from whence.operations.index import Index, ReadsFolders
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _QUIET_MS, _LONGEST_MS = 200, 1600
 #: Milliseconds between two looks at a folder that reports no changes.
 _POLL_MS = 2000
+#: Seconds between two looks at a source.
+_SOURCE_POLL_S = 15.0
 #: Seconds until passages that wait for vectors are looked at, and until a failed change is tried again.
 _EMBEDDING_PAUSE_S = 1.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 30.0
@@ -93,14 +96,21 @@ class Watch(ReadsFolders[None], frozen=True):
         Raises:
             BadInput: A path does not exist, or another process watches one of them for this collection.
         """
-        with _state(session, self) as state:
-            await _Watching(session, self, state).run()
+        from whence.operations.mirrors import mirrored
+
+        folders = [one.path for one in await mirrored(session, self.paths)]
+        asked = msgspec.structs.replace(self, paths=folders)
+        with _state(session, asked) as state:
+            await _Watching(session, asked, state, list(filter(is_address, self.paths))).run()
 
 
 class _Watching:
-    def __init__(self, session: Session, asked: Watch, state: _StateFile) -> None:
+    def __init__(
+        self, session: Session, asked: Watch, state: _StateFile, sources: Sequence[Any]
+    ) -> None:
         self._session = session
         self._asked = asked
+        self._sources = sources
         self._state = state
         self._stop = asked.stop or asyncio.Event()
         self._report = asked.on_event or (lambda _: None)
@@ -113,6 +123,7 @@ class _Watching:
 
         # Watched before the first look, so that no change falls between the two.
         tasks = [asyncio.create_task(each) for each in self._watchers()]
+        tasks += [asyncio.create_task(self._poll(one)) for one in self._sources]
         try:
             await asyncio.sleep(0)
             report = await self._index(None, prune=self._asked.prune)
@@ -157,6 +168,23 @@ class _Watching:
                 self._since = asyncio.get_running_loop().time()
             self._changed |= {path for _, path in changes if not _is_hidden(path, folders)}
             self._woken.set()
+
+    async def _poll(self, source: str) -> None:
+        """Look at a source again and again; what changed is then seen in the folder that mirrors it."""
+        from whence.operations.mirrors import mirrored
+
+        while True:
+            await asyncio.sleep(_SOURCE_POLL_S)
+            try:
+                (mirror,) = await mirrored(self._session, [source])
+            except WhenceError as error:
+                self._state.note(fault=error.message)
+                self._report(
+                    WatchEvent(change="failed", path=shown_address(source), reason=error.message)
+                )
+                continue
+            for one in mirror.failures:
+                self._report(WatchEvent(change="failed", path=one.path, reason=one.reason))
 
     async def _follow(self) -> None:
         """Index what changed, until stopped; what cannot be stored now is tried again."""

@@ -11,6 +11,7 @@ from whence.answering.prompting import Prompting
 from whence.answering.prompts import (
     DOCUMENT_PROMPT,
     EXTRACT_CONCEPTS,
+    WRITER_LOCAL_ONLY,
     WRITER_WINDOW,
     write_request,
 )
@@ -59,8 +60,9 @@ class PromptProcessor(StreamingProcessor):
     ) -> AsyncIterator[PromptResponse]:
         """Yield pieces when asked for them, then the whole result."""
         writer, prompting = self._writer, self._prompting
-        if message.template_id == WRITER_WINDOW:
-            yield PromptResponse(result=await self._window())
+        if message.template_id in (WRITER_WINDOW, WRITER_LOCAL_ONLY):
+            asks_window = message.template_id == WRITER_WINDOW
+            yield PromptResponse(result=await self._window() if asks_window else self._local_only())
             return
         template = prompting.templates.get(message.template_id)
         if template is None:
@@ -91,10 +93,12 @@ class PromptProcessor(StreamingProcessor):
                     yield PromptResponse(piece=piece.text)
         if result is None:
             raise InternalError(f"writer {writer.model} ended without a result")
-        known = result.language_model
+        known, model = result.language_model, result.model or writer.model
         signed = msgspec.structs.replace(
             result,
-            model=result.model or writer.model,
+            model=model,
+            cost=prompting.prices.cost(model, result.in_token, result.out_token),
+            currency=prompting.prices.currency,
             revision=result.revision or getattr(writer, "revision", ""),
             language_model=writer.is_language_model if known is None else known,
             template=f"{template.template_id}@{template.version}",
@@ -105,6 +109,13 @@ class PromptProcessor(StreamingProcessor):
         """Return how many tokens the writer's model reads, as far as it says it."""
         ask = getattr(self._writer, "window", None)
         return PromptResult(response_type="json", object=await ask() if ask is not None else None)
+
+    def _local_only(self) -> PromptResult:
+        """Return the tags whose documents must not be sent to the writer; a plug-in may be anywhere."""
+        writer = self._writer
+        leaves = writer.is_language_model and getattr(writer, "is_remote", True)
+        tags = sorted(self._prompting.local_only) if leaves else []
+        return PromptResult(response_type="json", object=tags, model=writer.model)
 
     def _without_model(self, request: WriteRequest) -> PromptResult | None:
         """Return the result of a request for which no model is asked; None for any other."""

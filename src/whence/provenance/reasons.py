@@ -19,6 +19,7 @@ DropCode = Literal[
     "not_scored",
     "over_text_budget",
     "over_budget",
+    "local_only",
 ]
 """Code of a reason to drop a candidate."""
 
@@ -45,6 +46,7 @@ DROP_REASONS: Mapping[str, Reason] = {
     "not_scored": Reason("focus", "the reranker gave it no score"),
     "over_text_budget": Reason("focus", "its text did not fit into the budget for texts"),
     "over_budget": Reason("synthesis", "its text did not fit into what the writer may read"),
+    "local_only": Reason("synthesis", "its document must not be sent to the writer's machine"),
 }
 
 #: All outcomes of a chunk: reasons to drop it, and those of a chunk that was not dropped.

@@ -3,8 +3,8 @@
 In: a question's terms and kind, a span with what stands above it, and how near a model finds them. Out: the
 probability, 0 to 1, that the span answers. It is a logistic regression; its weights stand in
 `answerability.json`, one row for what was read: by a reader of English (`reader`), by a reader in another
-language than its own (`foreign`), by an embedder alone (`embedder`), by words alone (`words`).
-`python -m benchmarks.answerability` fits and judges them.
+language than its own (`foreign`), by a reader of many languages (`multilingual`), by an embedder alone
+(`embedder`), by words alone (`words`). `python -m benchmarks.answerability` fits and judges them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from whence.text.overlap import overlap
 from whence.text.question_words import AskedKind
 from whence.text.values import find_values
 
-Basis = Literal["reader", "foreign", "embedder", "words"]
+Basis = Literal["reader", "foreign", "multilingual", "embedder", "words"]
 
 _DIGITS: Final = regex.compile(r"\p{N}+")
 #: What the absence or presence of the kind of thing that is asked for counts.
@@ -84,6 +84,7 @@ FIELDS: Final[Mapping[Basis, tuple[str, ...]]] = {
     "words": ("own", "both", "kind", "numbers"),
     "embedder": ("own", "both", "kind", "numbers", "cosine"),
     "foreign": _READ,
+    "multilingual": _READ,
     "reader": _READ,
 }
 
@@ -142,6 +143,8 @@ def basis_of(reading: Reading | None, language: str) -> Basis:
         return "words"
     if not reading.coverage:
         return "embedder"
+    if reading.multilingual:
+        return "multilingual"
     return "reader" if language == "english" else "foreign"
 
 

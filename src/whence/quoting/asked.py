@@ -26,15 +26,6 @@ _QUOTED: Final = re.compile(r"[`\"\u201c]([^`\"\u201c\u201d]{2,60})[`\"\u201d]")
 _VALUE_TEXT: Final = r"""how\s+(?:many|much|long|often|big|large|far|old|fast|high)|default|maximum|minimum|max|min|limit
     |timeout|port|what\s+value|which\s+value|what\s+number|when|what\s+version|which\s+version|what\s+year|percent"""
 _ASKS_VALUE: Final = re.compile(rf"\b(?:{_VALUE_TEXT})\b", re.IGNORECASE | re.VERBOSE)
-_ASKS_MEANING: Final = re.compile(
-    r"^\s*(?:what(?:'s|\s+is|\s+are|\s+does)|define|meaning\s+of|explain)\b", re.IGNORECASE
-)
-#: A question for what holds where nothing was chosen.
-_ASKS_DEFAULT: Final = re.compile(
-    r"\bdefaults?\b|\bif\s+(?:i|you|nothing|no)\b|\bwhen\s+(?:no|nothing)\b|\bnot\s+(?:set|given|configured)\b"
-    r"|\bwithout\s+(?:setting|configur)",
-    re.IGNORECASE,
-)
 _ASKS_NEWS: Final = re.compile(
     r"\b(?:new|news|chang(?:e[sd]?|ing|elog)|added|adds?|introduc\w+|remov(?:ed|es)|drop(?:ped|s)?|deprecat\w+|since"
     r"|versions?|releases?d?|fix(?:ed|es)|bugs?|history|when|migrat\w+|upgrad\w+|compatib\w+|breaking)\b",
@@ -55,15 +46,6 @@ _VALUE: Final = re.compile(
 _WHOLE_VALUE: Final = re.compile(rf"`[^`]+`|'[^'\s]+'|[$\u20ac]?\b\d[\w.,:]*\b%?|{_VALUE.pattern}")
 
 
-_IS: Final = """are is was means? refers? describes? stands allows? lets? displays? provides? implements? represents?
-    contains? controls? serves? enables? gives? exposes? stores? holds? defines? specif(?:y|ies)"""
-#: A sentence that begins with the name of what it describes.
-_SUBJECT: Final = re.compile(
-    rf"\W*+(?:(?:an?|the)\s+)?((?:[^\s.]\S*\s+){{1,5}}?)(?:{'|'.join(_IS.split())})\b",
-    re.IGNORECASE,
-)
-
-
 class Asked(NamedTuple):
     """What a question asks for."""
 
@@ -71,15 +53,8 @@ class Asked(NamedTuple):
     """Names of code, settings and options as written, and quoted phrases; folded."""
     identifiers: frozenset[Identifier]
     """Releases, codes, dates."""
-    releases: tuple[str, ...]
-    """Numbers with a point, whatever the question wants of them."""
-    meaning: bool
-    default: bool
-    """Whether it asks for a default, or what holds without a choice."""
     news: bool
     """Whether it asks what is or was new, or names a release."""
-    alone: str
-    """The only word, folded; empty where there are more."""
 
 
 def read_question(question: str, texts: Sequence[str] = ()) -> Asked:
@@ -89,9 +64,8 @@ def read_question(question: str, texts: Sequence[str] = ()) -> Asked:
         question: The question.
         texts: Those that may answer it; see `question_identifiers`.
 
-    >>> asked = read_question("What is the default of CONN_MAX_AGE in Django?")
-    >>> asked.symbols, asked.meaning
-    (('conn_max_age',), True)
+    >>> read_question("What is the default of CONN_MAX_AGE in Django?").symbols
+    ('conn_max_age',)
     """
     quoted = [found.strip() for found in _QUOTED.findall(question)]
     written = [one for one in _SYMBOL.findall(question) if not _is_phrase(one, question)]
@@ -99,11 +73,7 @@ def read_question(question: str, texts: Sequence[str] = ()) -> Asked:
     return Asked(
         symbols=tuple(symbols),
         identifiers=question_identifiers(question, texts),
-        releases=tuple(dict.fromkeys(_RELEASE.findall(question))),
-        meaning=bool(_ASKS_MEANING.search(question)),
-        default=bool(_ASKS_DEFAULT.search(question)),
         news=bool(_ASKS_NEWS.search(question) or _RELEASE.search(question)),
-        alone="" if len(question.split()) > 1 else fold(question.strip("`'\"?: ")),
     )
 
 
@@ -118,16 +88,6 @@ def _is_phrase(symbol: str, question: str) -> bool:
 def is_news(section: str) -> bool:
     """Return whether the headings above a text are those of the notes of a release."""
     return _NEWS.search(section) is not None
-
-
-def subject_of(text: str) -> str:
-    """Return what the first sentence of a text says something of; empty if it does not begin with that.
-
-    >>> subject_of('A "flaky" test is one that fails at times.'), subject_of("See the flaky tests.")
-    ('"flaky" test', '')
-    """
-    found = _SUBJECT.match(text)
-    return found[1].strip() if found else ""
 
 
 def value_spans(question: str, sentence: str) -> Iterator[tuple[int, int]]:

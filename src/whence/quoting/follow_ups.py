@@ -37,6 +37,25 @@ _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
         r"él|ella|ellos|ellas|lo|le|les|su|sus|esto|eso|ese|esa|este(?=\W*\Z)|esta(?=\W*\Z)|allí",
     ),
 }
+#: For each language, words that wish an answer in another form, length or language.
+_WISHES: Final[Mapping[str, str]] = {
+    "english": "short shorter brief briefly concise concisely long longer detail details elaborate expand summarize"
+    " summarise summary sentence word words bullet bullets point points list table example examples simple simpler"
+    " simplify plain easier rephrase reword rewrite translate explain repeat step steps english german french spanish"
+    " italian dutch portuguese polish russian chinese japanese answer write make give say put tell show more less"
+    " please",
+    "german": "kurz kürzer knapp knapper ausführlich ausführlicher lang länger detail details einzelheiten"
+    " zusammenfassen zusammenfassung fasse zusammen satz sätzen worten stichpunkte stichpunkten stichworten liste"
+    " tabelle beispiel beispiele einfach einfacher umformulieren formuliere übersetze übersetzen erkläre erklären"
+    " wiederhole schritt schritte englisch deutsch französisch spanisch italienisch antworte antwort schreibe mache"
+    " gib sag zeige bitte mehr weniger nochmal",
+    "french": "court courte bref brève brièvement long longue détail détails détaillé résume résumer résumé phrase mots"
+    " points liste tableau exemple exemples simple simplement simplifie reformule traduis traduire explique répète"
+    " étapes anglais allemand français espagnol italien réponds réponse écris fais donne dis plus moins encore",
+    "spanish": "corto corta breve brevemente largo detalle detalles resume resumen frase palabras puntos lista tabla"
+    " ejemplo ejemplos simple sencillo simplifica reformula traduce explica repite pasos inglés alemán francés español"
+    " italiano responde respuesta escribe haz da dame di más menos",
+}
 #: Questions at most that are put together.
 _MOST_JOINED: Final = 3
 
@@ -82,22 +101,40 @@ def is_follow_up(question: str, language: str = "") -> bool:
     return len(words.of_question(question[: refers.start()])) < 2
 
 
-def standalone_question(question: str, earlier: Sequence[str]) -> str:
+def _is_wish(question: str) -> bool:
+    """Return whether a question only wishes the last answer in another form, in any of the languages."""
+    for language, wishes in _WISHES.items():
+        words = Words(language, language)
+        known = frozenset(words.of_text(wishes))
+        if all(one in known or one.isdecimal() for one in words.of_question(question)):
+            return True
+    return False
+
+
+def standalone_question(question: str, earlier: Sequence[str], *, answered: bool = False) -> str:
     """Return a question that can be understood alone: a follow-up question after those that it goes on with.
 
     The questions from the last one that stands alone are put together, three at most: the first and the last.
     A question that is no follow-up is returned as it is.
 
+    Args:
+        question: The question.
+        earlier: Those before it, oldest first.
+        answered: Whether a language model answers, that can write an answer in another form.
+
     >>> standalone_question("And for contractors?", ["How many days of leave do we get?"])
     'How many days of leave do we get? And for contractors?'
     >>> standalone_question("Who approves travel?", ["How many days of leave do we get?"])
     'Who approves travel?'
+    >>> standalone_question("In German, and shorter", ["Who approves travel?"], answered=True)
+    'Who approves travel? In German, and shorter'
     """
     joined = [question]
     # A short question shows its language less than those before it.
     language = language_of_question(" ".join((question, *earlier)), [*_PHRASES])
     for before in reversed(earlier):
-        if not (is_follow_up(joined[0]) or is_follow_up(joined[0], language)):
+        wishes = answered and _is_wish(joined[0])
+        if not (wishes or is_follow_up(joined[0]) or is_follow_up(joined[0], language)):
             break
         joined.insert(0, before)
     if len(joined) > _MOST_JOINED:

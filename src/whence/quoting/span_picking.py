@@ -48,12 +48,22 @@ class Picked(NamedTuple):
 
 
 def pick_spans(
-    spans: Sequence[Span], order: Sequence[float], vectors: NDArray[np.float32] | None
+    spans: Sequence[Span],
+    order: Sequence[float],
+    vectors: NDArray[np.float32] | None,
+    unread: Sequence[float] = (),
 ) -> list[Picked]:
-    """Return the best span and others while it is not sure that they answer; ties go to the earlier one."""
+    """Return the best span and others while it is not sure that they answer; ties go to the earlier one.
+
+    Args:
+        spans: Those that were read.
+        order: What orders them.
+        vectors: One row a span; None where there are none.
+        unread: About the order of spans that were not read: one of them may answer as well.
+    """
     ranked = sorted(range(len(spans)), key=lambda i: (-order[i], i))
     odds = [exp(_CERTAINTY * (one - order[ranked[0]])) for one in order]
-    total = sum(odds)
+    total = sum(odds) + sum(exp(_CERTAINTY * (one - order[ranked[0]])) for one in unread)
     picked: list[Picked] = []
     sure = 0.0
     for i in ranked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import islice
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -31,38 +31,67 @@ class NearDuplicates:
     another statement. A passage that says more than the earlier one is none. Case, layout and marks do not
     count.
 
-    Cost: linear in the words, plus one comparison with each kept passage that has one of the first runs.
+    Cost: linear in the words, plus a comparison of words with each kept passage, and of runs with those that
+    have nearly all the words.
     """
 
     def __init__(self) -> None:
-        self._with_run: dict[tuple[str, ...], list[int]] = {}
-        self._kept: list[tuple[set[tuple[str, ...]], frozenset[str]]] = []
+        self._kept: list[_Words] = []
 
-    def original(self, text: str) -> int | None:
+    def original(self, words: Sequence[str]) -> int | None:
         """Return the number of the kept passage that says the same, the one with most words in common.
 
         None keeps the passage under the next number, from 0. Ties go to the lower number.
+
+        Args:
+            words: Those of the passage, as `words_of` returns them.
         """
-        words = _WORD.findall(text.casefold())
-        runs: set[tuple[str, ...]] = {*zip(words, words[1:], words[2:], strict=False)}
-        runs = runs or {tuple(words)}
-        figures = frozenset(filter(_DIGIT.search, words))
-        # A passage that has enough of the runs has one of any that are more than it may lack.
-        first = islice(runs, int(len(runs) - _LEAST_SHARE * len(runs)) + 1)
+        own = _Words(words)
         best, most = None, 0
-        for number in sorted({one for run in first for one in self._with_run.get(run, ())}):
-            known, known_figures = self._kept[number]
-            if not (figures <= known_figures or known_figures <= figures):
+        for number, known in enumerate(self._kept):
+            if own.says_more_than(known):
                 continue
-            share = _LEAST_SHARE if figures <= known_figures else _LEAST_SHARE_WITH_FIGURES
-            shared = len(runs & known)
-            if shared > most and shared >= share * len(runs):
+            if not (own.figures <= known.figures or known.figures <= own.figures):
+                continue
+            fewer = own.figures <= known.figures
+            share = _LEAST_SHARE if fewer else _LEAST_SHARE_WITH_FIGURES
+            shared = len(own.runs & known.runs)
+            if shared > most and shared >= share * len(own.runs):
                 best, most = number, shared
         if best is None:
-            for run in runs:
-                self._with_run.setdefault(run, []).append(len(self._kept))
-            self._kept.append((runs, figures))
+            self._kept.append(own)
         return best
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words that passages are compared by, in order."""
+    return _WORD.findall(text.casefold())
+
+
+class _Words:
+    """The words of a passage."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._distinct = frozenset(words)
+        # Each word but the first two ends a run where it stands first: who lacks the word lacks that run, too.
+        self._least_shared = len(self._distinct) - (1 - _LEAST_SHARE) * len(words) - 2
+
+    def says_more_than(self, known: _Words) -> bool:
+        """Return whether another passage lacks too many of its words to have nearly all its runs."""
+        return len(self._distinct & known._distinct) < self._least_shared
+
+    @cached_property
+    def runs(self) -> frozenset[tuple[str, ...]]:
+        """Its runs of three words; a shorter passage is one run."""
+        words = self._words
+        runs = frozenset[tuple[str, ...]](zip(words, words[1:], words[2:], strict=False))
+        return runs or frozenset([tuple(words)])
+
+    @cached_property
+    def figures(self) -> frozenset[str]:
+        """Its words with a digit."""
+        return frozenset(filter(_DIGIT.search, self._distinct))
 
 
 def without_duplicates(
@@ -81,14 +110,15 @@ def without_duplicates(
     kept: list[Passage] = []
     originals: dict[str, str] = {}
     for passage in passages:
-        if len(_WORD.findall(passage.text)) < least_words:
+        words = words_of(passage.text)
+        if len(words) < least_words:
             first = short.setdefault(" ".join(passage.text.split()), passage)
             if first is not passage and _of_two_files(first, passage):
                 originals[passage.chunk_id] = first.chunk_id
             else:
                 kept.append(passage)
             continue
-        number = near.original(passage.text)
+        number = near.original(words)
         if number is None:
             kept.append(passage)
             compared.append(passage.chunk_id)

@@ -99,16 +99,13 @@ def newer_editions(question: str, passages: Sequence[Passage]) -> dict[int, int]
     Ties go to the better ranked passage. Cost: a step for each pair of passages whose documents are named alike
     or name one another.
     """
-    editions = [_edition(one) for one in passages]
-    return _newest(question, editions, passages)
+    return _newest(question, _editions(passages), passages)
 
 
 def _newest(
     question: str, editions: Sequence[_Edition], passages: Sequence[Passage]
 ) -> dict[int, int]:
     """See `newer_editions`."""
-    if not any(one.is_old or one.release or one.day for one in editions):
-        return {}
     names = [one.names.union(one.known_as, (one.successor,)) - {""} for one in editions]
     asked, wanted = _asked(question, editions), frozenset(_WORD.findall(question.lower()))
     called: dict[str, list[int]] = {}
@@ -162,7 +159,7 @@ def old_editions(question: str, passages: Sequence[Passage]) -> list[int]:
     Those with a newer edition among the others, and, unless the question names a release or year that one of
     them has, those whose document is out of date by its metadata.
     """
-    editions = [_edition(one) for one in passages]
+    editions = _editions(passages)
     asked, newer = _asked(question, editions), _newest(question, editions, passages)
     return [
         number
@@ -176,14 +173,34 @@ def _asked(question: str, editions: Sequence[_Edition]) -> list[Numbers]:
     return [one for one in named if any(_has(edition, one) for edition in editions)]
 
 
+def _editions(passages: Sequence[Passage]) -> list[_Edition]:
+    """Return the edition of each passage; nothing where no document says that it is one."""
+    stated = any(
+        outdated(one.metadata) or _first(one.metadata, _DATE_KEYS) or _release(one)
+        for one in passages
+    )
+    return [_edition(one) for one in passages] if stated else []
+
+
+def _release(passage: Passage) -> Numbers:
+    """Return the release in a field, else in the path, else in the title."""
+    found = _first(passage.metadata, _RELEASE_KEYS)
+    if found:
+        return found
+    names = (_path(passage), _text(passage.metadata.get("title")))
+    return next((_numbers(one[1]) for one in map(_IN_NAME.search, names) if one), ())
+
+
+def _path(passage: Passage) -> str:
+    """Return the id of the document in lower case, without the suffix of a file."""
+    return _SUFFIX.sub("", passage.document_id.lower())
+
+
 def _edition(passage: Passage) -> _Edition:
-    metadata, document_id = passage.metadata, passage.document_id.lower()
-    path = _SUFFIX.sub("", document_id)
+    metadata, path = passage.metadata, _path(passage)
     title = _text(metadata.get("title")).lower()
     names = [f"path {_IN_NAME.sub('', path)}", f"title {_IN_NAME.sub('', title)}"]
-    found = [*_IN_NAME.findall(path), *_IN_NAME.findall(title)]
-    release = _first(metadata, _RELEASE_KEYS) or _numbers(next(iter(found), ""))
-    day = _first(metadata, _DATE_KEYS)
+    release, day = _release(passage), _first(metadata, _DATE_KEYS)
     if release or day:
         # A field says that it is an edition, so an equal name of the file is enough.
         names.append(f"file {_IN_NAME.sub('', path.rpartition('/')[2])}")
@@ -194,7 +211,7 @@ def _edition(passage: Passage) -> _Edition:
     return _Edition(
         names=frozenset(names) - {"path ", "title ", "file "},
         heading=" ".join([one for one in heading if one.isalpha() and one not in FUNCTION_WORDS]),
-        known_as=(document_id, title),
+        known_as=(passage.document_id.lower(), title),
         successor=why_old.removeprefix(_REPLACED).lower() if why_old not in _STATUSES else "",
         is_old=bool(why_old),
         release=release,

@@ -204,11 +204,10 @@ class HybridSearch:
             lexical = rankings["lexical"]
             assert not isinstance(lexical, WhenceError)
             return await self.rank_words(lexical)
-        for name in ranked:
-            try:
-                await self._score(chunks, [name])
-            except _RETRIEVER_ERRORS as error:
-                return await self._join({**rankings, name: error})
+        scored = await asyncio.gather(*(self._try_score(chunks, name) for name in ranked))
+        for name, failed in zip(ranked, scored, strict=True):
+            if failed is not None:
+                return await self._join({**rankings, name: failed})
         fits = await self._add_definitions(chunks, ranked)
         await self._calibrate()
         walk = await self._walk(chunks, ranked)
@@ -267,6 +266,14 @@ class HybridSearch:
             unknown = None if name == "dense" and self._pending else 0.0
             for key in new:
                 chunks[key] = replace(chunks[key], **{field_name: found.get(key, unknown)})
+
+    async def _try_score(self, chunks: _Chunks, name: RetrieverName) -> WhenceError | None:
+        """Ask a retriever for the scores that are missing; return why it has none."""
+        try:
+            await self._score(chunks, [name])
+        except _RETRIEVER_ERRORS as error:
+            return error
+        return None
 
     async def _add_definitions(
         self, chunks: _Chunks, ranked: Sequence[RetrieverName]
@@ -442,8 +449,9 @@ class SearchService:
 
     async def _answer(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         if not request.more:
-            response = await self._search(request, remaining_s)
-            return await self._add_spelling(request, response) if request.spelling else response
+            if request.spelling:
+                return await self._search_spelled(request, remaining_s)
+            return await self._search(request, remaining_s)
         if len(request.more) >= _MAX_QUERIES:
             raise BadInput(
                 f"{1 + len(request.more)} queries in one search; at most {_MAX_QUERIES} are taken"
@@ -478,14 +486,20 @@ class SearchService:
         )
         return SearchResponse(candidates=(), results=tuple(results))
 
-    async def _add_spelling(
-        self, request: SearchRequest, response: SearchResponse
+    async def _search_spelled(
+        self, request: SearchRequest, remaining_s: float | None
     ) -> SearchResponse:
-        """Return a response with what is known of the words of its query."""
-        # After the search, which has looked most of the words up.
+        """Answer one query with what is known of its words."""
+        self._check(request)
+        if request.model is not None:
+            await self._other_model(request.collection, request.model)
+        # Before the search, which then finds the postings of most words in the cache.
         found = await check_spelling(
             self.store, request.collection, request.query_text, request.access
         )
+        response = SearchResponse(candidates=())
+        if not (found.corrections and request.stop_when_misspelt):
+            response = await self._search(request, remaining_s)
         return replace(response, corrections=found.corrections, absent=found.absent)
 
     async def _search(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:

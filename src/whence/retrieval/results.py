@@ -68,6 +68,8 @@ class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     """Passages with nearly the same words, best ranked first."""
     location: Location | None = None
     """Where the passage stands in its file; None unless asked for."""
+    collection: str = ""
+    """Collection of the document, of a search of several; else empty."""
     weak: bool = False
     """Whether the score is below 0.5; always computed from it."""
 
@@ -88,6 +90,8 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the passage graph did; None when it took no part."""
     calibration: Calibration | None = None
     """What the cosines meant; None where no score has a part of a cosine."""
+    calibrations: dict[str, Calibration] = {}
+    """What the cosines meant in each collection, of a search of several."""
     latency_ms: dict[str, float] = {}
     """`embedding`, `search`, `texts`, `total`, and `rerank` when that was asked for, in milliseconds."""
     repo: str | None = None

@@ -196,6 +196,9 @@ class RetrievalServices(Protocol):
         With `with_places` a `ChunkText` has its place in its document, where that is known.
         """
 
+    async def tagged(self, chunk_ids: Sequence[str], tags: frozenset[str]) -> frozenset[str]:
+        """Return those of visible chunks whose documents have one of the tags as a label or in their ACL."""
+
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
     ) -> RerankResponse:
@@ -353,6 +356,8 @@ class RetrievalClients:
             filters=dict(self.filters or {}),
             match=self.match,
             spelling=first.spelling,
+            # It is searched for again as corrected.
+            stop_when_misspelt=first.spelling,
             with_version=True,
             more=tuple(
                 SearchQuery(
@@ -394,6 +399,18 @@ class RetrievalClients:
             )
             texts |= {text.chunk_id: text for text in reply.texts}
         return texts
+
+    async def tagged(self, chunk_ids: Sequence[str], tags: frozenset[str]) -> frozenset[str]:
+        """See `RetrievalServices.tagged`; texts are read with other rights, and only compared."""
+        rights = self.access
+        unlabelled = msgspec.structs.replace(rights, labels=rights.labels - tags)
+        by_tag = msgspec.structs.replace(rights, acl_tags=tags)
+        open_to_all = msgspec.structs.replace(rights, acl_tags=frozenset())
+        seen = [
+            frozenset(await replace(self, access=access).fetch(chunk_ids))
+            for access in (unlabelled, by_tag, open_to_all)
+        ]
+        return frozenset(chunk_ids) - seen[0] | (seen[1] - seen[2])
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int

@@ -110,3 +110,19 @@ def _checked_tags(value: object, field: str) -> frozenset[str]:
 def _check_clearance(level: object) -> None:
     if isinstance(level, bool) or not isinstance(level, int) or not 0 <= level <= MAX_CLEARANCE:
         raise BadInput(f"clearance must be an integer from 0 to {MAX_CLEARANCE}, not {level!r}")
+
+
+class TagChange(msgspec.Struct, frozen=True, kw_only=True):
+    """New tags for documents; None leaves a tag as it is."""
+
+    acl: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    clearance: int | None = None
+
+    def of(self, tags: DocumentTags) -> DocumentTags:
+        """Return the tags after the change."""
+        return DocumentTags(
+            tags.acl if self.acl is None else self.acl,
+            tags.labels if self.labels is None else self.labels,
+            tags.clearance if self.clearance is None else self.clearance,
+        )

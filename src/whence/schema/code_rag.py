@@ -22,6 +22,7 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
     # What only a question about documents can say.
     exact: ClassVar[bool] = False
     history: ClassVar[tuple[str, ...]] = ()
+    previous_answer: ClassVar[str] = ""
     revision_of: ClassVar[str] = ""
     answer_language: ClassVar[str] = ""
     answer_instructions: ClassVar[str] = ""

@@ -129,6 +129,7 @@ RefusalCode = Literal[
     "term_not_in_documents",
     "no_text_readable",
     "model_refused",
+    "local_only",
 ]
 """Why a question has no answer."""
 
@@ -217,6 +218,10 @@ class Answer(Message, frozen=True, kw_only=True):
     """Tokens that models read for concepts and answer, when known."""
     out_token: int | None = None
     """Tokens that models wrote for concepts and answer, when known."""
+    cost: float | None = None
+    """What these calls cost by the operator's price list; None when the price of one is not known."""
+    currency: str = ""
+    """Currency of the price list; empty without a cost."""
     degraded: tuple[Degradation, ...] = ()
     """What was left out, and why."""
     stages: tuple[StageReport, ...] = ()

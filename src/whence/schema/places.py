@@ -40,6 +40,13 @@ class Place(Message, frozen=True, kw_only=True, gc=False):
     """Date of the message, ISO 8601; empty when the document is no mail or the message has no date."""
 
 
+def only_line(places: Sequence[Place]) -> int | None:
+    """Return the line of a text that is one line of its file; None for any other."""
+    if len(places) != 1 or not places[0].line_start or places[0].line_start != places[0].line_end:
+        return None
+    return places[0].line_start
+
+
 class Location(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a quote stands; None is what the format does not have or what is not known."""
 

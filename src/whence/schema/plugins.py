@@ -1,8 +1,9 @@
 """Plug-ins: objects that distributions offer through entry points, Whence's own optional packages among them.
 
 One group a kind: `whence.loaders`, `whence.stores`, `whence.transports`, `whence.embedders`,
-`whence.rerankers`, `whence.writers`, `whence.processors`, `whence.resources`, `whence.commands`,
-`whence.tools`, `whence.operations`. The module that opens a kind documents what its entry points must be.
+`whence.rerankers`, `whence.writers`, `whence.sources`, `whence.processors`, `whence.resources`,
+`whence.commands`, `whence.tools`, `whence.operations`. The module that opens a kind documents what its entry
+points must be.
 """
 
 from __future__ import annotations

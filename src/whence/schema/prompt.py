@@ -57,6 +57,10 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Digest or version of the model's weights; empty when unknown."""
     template: str = ""
     """Template and its version, e.g. `document-prompt@1`; empty when none was used."""
+    cost: float | None = None
+    """What it cost by the price list of the service; None when that is not known."""
+    currency: str = ""
+    """Currency of the price list."""
     thinking: str = ""
     """What the model thought aloud, where the server sends that apart from the text."""
     cut: str = ""
@@ -71,10 +75,11 @@ class PromptRequest(Message, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "prompt-request.v1"
 
     template_id: str
-    """`extract-concepts` (variable `query`), `complete-question` (`query`, and as `documents` the earlier
-    questions, oldest first) or `document-prompt` (`query`, `documents`, and as `outdated` the
-    numbers, from 1, of those that are out of date, as `sections` the headings above each, as `sources` their
-    ids, versions and dates, as `leads` what stands above them, such as the header of their table)."""
+    """`extract-concepts` (variable `query`), `complete-question` (`query`, as `documents` the earlier
+    questions, oldest first, and as `previous` the last answer) or `document-prompt` (`query`, `documents`, and
+    as `outdated` the numbers, from 1, of those that are out of date, as `sections` the headings above each, as
+    `sources` their ids, versions and dates, as `leads` what stands above them, such as the header of their
+    table)."""
     variables: dict[str, Any] = {}
     """Values for the template, JSON types only."""
     streaming: bool = False

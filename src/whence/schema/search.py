@@ -215,6 +215,8 @@ class SearchRequest(Message, frozen=True, kw_only=True):
     """`all` counts words only in chunks that have all of them; not for `dense`."""
     spelling: bool = False
     """Whether words of `query_text` that no visible chunk has are looked up; not those of `more`."""
+    stop_when_misspelt: bool = False
+    """With `spelling`: search for nothing when a word is misspelt; `candidates` is empty then."""
     more: tuple[SearchQuery, ...] = ()
     """Further queries by the same reader, answered together with this one."""
     with_version: bool = False
@@ -235,7 +237,7 @@ class SearchResponse(Message, frozen=True, kw_only=True):
     calibration: Calibration | None = None
     """What the cosines meant; None where the score has no part of a cosine."""
     corrections: tuple[Correction, ...] = ()
-    """With `spelling`: what the query probably means; the candidates are those of the query as it is."""
+    """With `spelling`: what the query probably means; candidates, if any, are those of the query as it is."""
     absent: tuple[str, ...] = ()
     """With `spelling`: words and identifiers of the query that no visible chunk has and that are not corrected,
     in order; and all words joined by hyphens, which the index has one by one."""

@@ -10,6 +10,8 @@ import msgspec
 
 #: Escaped ids are ASCII.
 _KEY = re.compile(r"urn:chunk:([^:]*):([!-9;-~]*):([0-9]{1,10})\Z")
+#: Of an escaped id that is as it was: what `quote` keeps.
+_PLAIN = re.compile(r"[A-Za-z0-9_.~/-]*\Z")
 #: Indexes are PostgreSQL's `integer`.
 _MAX_INDEX = 2**31 - 1
 
@@ -53,8 +55,10 @@ def parse_chunk_key(key: str) -> ChunkKey | None:
     if match is None:
         return None
     collection, escaped, index = match.groups()
-    read = ChunkKey(collection, unquote(escaped), int(index))
+    plain = _PLAIN.match(escaped) is not None
+    read = ChunkKey(collection, escaped if plain else unquote(escaped), int(index))
     # Only the canonical spelling is valid, so that a chunk has one id.
-    if chunk_key(read.collection, read.document_id, read.index) != key:
+    document = escaped if plain else quote(read.document_id, safe="/")
+    if (document, str(read.index)) != (escaped, index):
         return None
     return read if "\0" not in read.document_id and read.index <= _MAX_INDEX else None

@@ -215,6 +215,8 @@ class ListedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """When its file was changed, in nanoseconds since 1970."""
     file_digest: str = ""
     """Digest of the bytes of its file; empty when unknown."""
+    line: int | None = None
+    """Line of its file, of a document that is one line, such as a record; None for others."""
 
     @property
     def key(self) -> str:
@@ -632,8 +634,8 @@ class ChunkStore(Protocol):
         """Return words of visible chunks in lower case that may be what a misspelt word means.
 
         Among them are all that `spelling.nearest_word` accepts; the values are numbers of visible chunks. A
-        hidden chunk neither adds a word nor changes a number. Cost: linear in the words of the visible chunks
-        that begin with its first letter.
+        hidden chunk neither adds a word nor changes a number. Cost: linear in the words whose letters
+        differ in at most two from its own.
         """
 
     async def find_symbols(
@@ -837,6 +839,19 @@ class SupportsRetention(Protocol):
 
 class Store(ChunkStore, TraceStore, SourceStore, ReaderStore, Protocol):
     """Everything that the engine uses, in one store."""
+
+    async def rename_collection(self, former: str, name: str) -> int:
+        """Rename a collection in one transaction; return how many traces were rewritten.
+
+        Its documents, vectors, passages that wait, links, versions, rights and states of files stay; ids of
+        chunks, roots and traces go by the new name, also a trace that is recorded later. A name whose
+        collection was removed can be taken. What was renamed so before is left as it is. Cost: linear in its
+        chunks and in its traces.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: Another collection has the name, or no collection can have it.
+        """
 
     async def erase_document(
         self, collection: str, document_id: str

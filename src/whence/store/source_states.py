@@ -65,7 +65,7 @@ class SourceFileState(msgspec.Struct, frozen=True, kw_only=True):
     size: int = -1
     """Bytes when it was read; -1 when it was not."""
     modified: int = 0
-    """When it was changed, in nanoseconds since 1970."""
+    """When it was changed, in nanoseconds since 1970; 0 when that is not certain."""
     digest: str = ""
     """Digest of its bytes, see `whence.ingest.sources`; empty when it was not read."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from operator import itemgetter
 
@@ -19,7 +19,7 @@ from whence.text.analysis import (
     field_length,
     parse_query,
 )
-from whence.text.languages import DEFAULT_LANGUAGE, detect_language, language_sample
+from whence.text.languages import DEFAULT_LANGUAGE, language_of_document
 from whence.text.spelling import surface_words
 
 #: Languages of a collection before its first document; titles are always analyzed in the first.
@@ -60,7 +60,7 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> list[Term
 
     They are stemmed in the detected language of the document.
     """
-    language = detect_language(language_sample(chunk.content for chunk in draft.chunks))
+    language = language_of_document(chunk.content for chunk in draft.chunks)
     texts = [
         boosts.indexed_text(
             chunk.embed_text or chunk.content,
@@ -77,13 +77,8 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> list[Term
 
 
 class LexicalQuery(msgspec.Struct, frozen=True):
-    """The words of a query, with their terms in the languages of a collection.
+    """The words of a query, with their terms in some languages, commonest first."""
 
-    Which of the terms count depends on the languages of the reader's chunks, commonest first.
-    """
-
-    languages: tuple[str, ...]
-    """Those of the collection."""
     times: dict[QueryWord, int]
     """Frequency of each word in the query."""
     one_word: bool = False
@@ -94,9 +89,7 @@ class LexicalQuery(msgspec.Struct, frozen=True):
         """Return all terms of all words in all languages, each once."""
         return list(dict.fromkeys(term for word in self.times for term in word.terms))
 
-    def resolve(
-        self, df: Mapping[str, int], languages: Mapping[str, int]
-    ) -> tuple[dict[str, int], list[list[str]]]:
+    def resolve(self, df: Mapping[str, int]) -> tuple[dict[str, int], list[list[str]]]:
         """Return the frequency of each term of the query, and the terms of each required word.
 
         One term counts for each word: that of the first language whose term the reader's chunks contain, else
@@ -105,34 +98,40 @@ class LexicalQuery(msgspec.Struct, frozen=True):
 
         Args:
             df: Number of the reader's chunks with each term.
-            languages: Number of the reader's chunks in each language. One of fewer than one in a hundred chunks
-                is left out: it would change the stems of queries about all others.
         """
-        least = max(1, sum(languages.values()) / 100)
-        # Commonest first, equally common ones by name.
-        ordered = sorted(sorted(languages.items()), key=itemgetter(1), reverse=True)
-        known = self.languages
-        places = [known.index(one) for one, n in ordered if n >= least and one in known] or [0]
         counts: dict[str, int] = {}
         required: list[list[str]] = []
         for word, times in self.times.items():
-            terms = [word.terms[place] for place in places]
-            term = next(filter(df.get, terms), terms[0])
+            term = next(filter(df.get, word.terms), word.terms[0])
             counts[term] = counts.get(term, 0) + times
             if word.required:
-                required.append(terms)
+                required.append(list(word.terms))
         return counts, required
 
 
-def parse_lexical_query(text: str, languages: Sequence[str]) -> LexicalQuery:
+def languages_of(chunks: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the languages that a query is read in, commonest first, equally common ones by name.
+
+    Those of hidden chunks must not be among them: their function words are left out of queries.
+
+    Args:
+        chunks: Number of the reader's chunks in each language. One of fewer than one in a hundred is left out:
+            it would change the stems of queries about all others.
+    """
+    least = max(1, sum(chunks.values()) / 100)
+    ordered = sorted(sorted(chunks.items()), key=itemgetter(1), reverse=True)
+    return tuple(one for one, n in ordered if n >= least) or DEFAULT_LANGUAGES
+
+
+def parse_lexical_query(text: str, languages: tuple[str, ...]) -> LexicalQuery:
     """Count the words of a query: the first `MAX_QUERY_WORDS` distinct ones, with all their repeats.
 
     Further words are ignored.
 
     Args:
         text: The query.
-        languages: Languages of the collection, at least one.
+        languages: See `languages_of`.
     """
     words, one_word = parse_query(text, languages)
     times = dict(islice(Counter(words).items(), MAX_QUERY_WORDS))
-    return LexicalQuery(tuple(languages), times, one_word)
+    return LexicalQuery(times, one_word)

@@ -135,9 +135,10 @@ class MentionFinder:
 
         Cost: linear in the terms, times the different lengths of titles that begin with one term.
         """
+        lengths = self._lengths
         return {
             title
-            for place, term in enumerate(terms)
-            for length in self._lengths.get(term, ())
+            for place in [place for place, term in enumerate(terms) if term in lengths]
+            for length in lengths[terms[place]]
             if (title := " ".join(terms[place : place + length])) in self._titles
         }

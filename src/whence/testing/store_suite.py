@@ -20,6 +20,7 @@ pytest.register_assert_rewrite(
     "whence.testing.change_log_suite",
     "whence.testing.store_document_suite",
     "whence.testing.store_erasure_suite",
+    "whence.testing.store_renaming_suite",
     "whence.testing.store_reader_suite",
     "whence.testing.store_search_suite",
     "whence.testing.store_source_suite",
@@ -32,6 +33,7 @@ from whence.testing.change_log_suite import ChangeLogSuite  # noqa: E402
 from whence.testing.store_document_suite import DocumentSuite  # noqa: E402
 from whence.testing.store_erasure_suite import ErasureSuite  # noqa: E402
 from whence.testing.store_reader_suite import ReaderSuite  # noqa: E402
+from whence.testing.store_renaming_suite import RenamingSuite  # noqa: E402
 from whence.testing.store_search_suite import SearchSuite  # noqa: E402
 from whence.testing.store_source_suite import SourceSuite  # noqa: E402
 from whence.testing.store_text_suite import DocumentTextSuite, TokenCodeSuite  # noqa: E402
@@ -45,6 +47,7 @@ class StoreSuite(
     DocumentTextSuite,
     TokenCodeSuite,
     SearchSuite,
+    RenamingSuite,
     SourceSuite,
     VectorSuite,
     ChangeLogSuite,

@@ -66,14 +66,23 @@ def markers_of(text: str) -> tuple[int, ...]:
 
 
 def read_claims(answer: str) -> list[Claim]:
-    """Return the sentences of an answer with their markers, those after the full stop included."""
+    """Return the sentences of an answer with their markers.
+
+    Those after a full stop belong to the sentence before it, but in an answer that begins with one.
+
+    >>> [one.markers for one in read_claims("Open at nine. [2] Closed on Sunday. [1]")]
+    [(2,), (1,)]
+    >>> [one.markers for one in read_claims("[2] Open at nine. [1] Closed on Sunday.")]
+    [(2,), (1,)]
+    """
     claims: list[Claim] = []
+    markers_lead = MARKERS.match(answer.lstrip()) is not None
     for part in split_sentences(answer):
         if part.kind in ("heading", "code"):
             continue
         start, sentence = part.start, answer[part.start : part.end]
         leading = re.match(rf"(?:\s*{MARKERS.pattern})+", sentence)
-        if leading and claims:
+        if leading and claims and not markers_lead:
             last = claims[-1]
             more = tuple(dict.fromkeys((*last.markers, *markers_of(leading[0]))))
             claims[-1] = last._replace(end=start + len(leading[0].rstrip()), markers=more)
@@ -81,7 +90,8 @@ def read_claims(answer: str) -> list[Claim]:
             sentence = sentence[leading.end() :]
         text = re.sub(r"(?<!\s)\s++(?=[.!?,;:]|\Z)", "", MARKERS.sub("", sentence)).strip()
         terms, markers = frozenset(content_terms(text)), markers_of(sentence)
-        if terms or markers:
+        # Markers alone say nothing.
+        if terms or (markers and any(map(str.isalnum, text))):
             claims.append(Claim(start, part.end, text, markers, terms))
     return claims
 

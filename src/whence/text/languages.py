@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import islice
 
 from whence.text.normalization import LANGUAGE_CODES, fold, function_words
@@ -85,9 +86,22 @@ _LETTERS_OF_OTHER = {
 }
 
 
-def language_code(text: str) -> str:
-    """Return the ISO 639-1 code of the language of a text, as `detect_language`."""
-    return LANGUAGE_CODES[detect_language(text)]
+def language_code(name: str) -> str:
+    """Return the ISO 639-1 code of a language that `detect_language` names."""
+    return LANGUAGE_CODES[name]
+
+
+def language_of_document(texts: Iterable[str]) -> str:
+    """Return the language of a text given in parts, as `detect_language`.
+
+    Reading and storing a document both need it, shortly after one another, so the latest are kept.
+    """
+    return _detect_kept(language_sample(texts))
+
+
+@lru_cache(maxsize=512)
+def _detect_kept(sample: str) -> str:
+    return detect_language(sample)
 
 
 def language_sample(texts: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ _TURN_END: Final = re.compile(
 #: Special tokens, tags of an answer, and the tags of documents of our own prompt.
 _TOKEN: Final = re.compile(
     r"<\|[\w/.-]{1,40}\|>|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>|<(?:s|bos|pad|unk)>|<start_of_turn>[ \t]*\w*\n?|\[/?INST\]"
-    r"|</?(?:answer|final_answer|response)>|</?document-[0-9a-f]{6,}\b[^<>\n]{0,200}>|\[cite_start\]",
+    r"|</?(?:answer|final_answer|response)>|</?(?:document|answer)-[0-9a-f]{6,}\b[^<>\n]{0,200}>|\[cite_start\]",
     re.IGNORECASE,
 )
 #: What sets colours on a terminal; the end may still come.

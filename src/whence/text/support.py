@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from importlib import resources
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
 import regex
@@ -85,10 +85,9 @@ class Source:
     @cached_property
     def words(self) -> frozenset[str]:
         """The folded words of both, and their stems."""
-        words = _WORD.findall(f"{self.text}\n{self.context}")
-        return frozenset(
-            one for word in words for one in (fold(word), snowball_stem(word, self.language))
-        )
+        words = set(_WORD.findall(f"{self.text}\n{self.context}"))
+        stems = (snowball_stem(one, self.language) for one in words)
+        return frozenset((*map(fold, words), *stems))
 
     @cached_property
     def parts(self) -> list[_Part]:
@@ -175,17 +174,19 @@ class Check:
         needed = self._needed(claim, sources)
         for number, source in enumerate(sources, start=1):
             wanted = source.terms_of(claim.text)
-            for part in source.parts:
+            numbers = _terms_of_numbers(claim, needed, source)
+            for part, *label in _with_values(source.parts, numbers):
+                terms = part.terms.union(*(one.terms for one in label))
                 context = (
                     source.terms_of(f"{part.heading}\n{source.context}")
-                    if wanted - part.terms
+                    if wanted - terms
                     else frozenset()
                 )
-                shared = wanted & (part.terms | context)
+                shared = wanted & (terms | context)
                 enough = len(shared) >= ATTRIBUTED * len(wanted) and wanted & part.terms
                 if (
                     enough
-                    and self._agrees(claim, needed, [part], source, wanted)
+                    and self._agrees(claim, needed, [part, *label], source, wanted)
                     and self._names_stand(claim, [source])
                 ):
                     return number, source.text[part.start : part.end]
@@ -221,9 +222,7 @@ class Check:
 
         The second of a pair brings words of its own, beside numbers and units, or is a label with its value.
         """
-        numbers = {
-            term for one in needed for term in source.terms_of(claim.text[one.start : one.end + 12])
-        }
+        numbers = _terms_of_numbers(claim, needed, source)
         topic = wanted - numbers or wanted
         ranked = sorted(source.parts, key=lambda one: (-len(topic & one.terms), one.start))[:_BEST]
         if not ranked:
@@ -351,6 +350,23 @@ class Check:
                 if names and len(shared) >= _SAME_CLAUSE * len(others) > 0:
                     return True
         return False
+
+
+def _terms_of_numbers(claim: Claim, needed: Sequence[Quantity], source: Source) -> frozenset[str]:
+    """Return the words of the numbers of a claim, and of their units."""
+    spans = (claim.text[one.start : one.end + 12] for one in needed)
+    return frozenset(term for one in spans for term in source.terms_of(one))
+
+
+def _with_values(parts: Sequence[_Part], numbers: frozenset[str]) -> Iterable[tuple[_Part, ...]]:
+    """Yield each sentence alone, then each with the value below it that has hardly other words."""
+    yield from ((one,) for one in parts)
+    if numbers:
+        yield from (
+            (one, value)
+            for one, value in pairwise(parts)
+            if value.terms & numbers and len(value.terms - numbers) <= _LABEL
+        )
 
 
 def _day_of(needed: Quantity, have: Sequence[Quantity], around: Sequence[Quantity]) -> bool:

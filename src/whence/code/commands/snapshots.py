@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from msgspec.structs import replace
 from rich.markup import escape
 
+from whence.code.operations import (
+    ImportBundles,
+    ListSnapshots,
+    MakeSet,
+    PurgeSnapshot,
+    RemoveSet,
+    SetActive,
+)
 from whence.operations.json_documents import select_fields
 from whence.surfaces.cli.output import console, note, note_some, plain_table, print_json, progress
-from whence.surfaces.cli.session import as_json, run_with_engine
+from whence.surfaces.cli.session import as_json, run_operation, run_with_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from whence.code.snapshots.protocols import ImportResult, SnapshotList, SnapshotRecord
     from whence.flow.settings import Settings
+    from whence.operations.operation import Operation
     from whence.schema.code import KindCounts
     from whence.surfaces.python.engine import Engine
-
-_EITHER = Annotated[
-    str, typer.Argument(help="Name of a set; or id, head sha, branch or tag of a snapshot.")
-]
 
 
 def snapshots(context: typer.Context) -> int:
@@ -32,51 +35,38 @@ def snapshots(context: typer.Context) -> int:
     return _show(context, None)
 
 
-def activate(context: typer.Context, name: _EITHER) -> int:
+def activate(context: typer.Context, asked: SetActive) -> int:
     """Make a deactivated set or snapshot readable again."""
-    return _show(context, lambda engine: engine.code.set_active(name, True))
+    return _show(context, asked)
 
 
-def deactivate(context: typer.Context, name: _EITHER) -> int:
+def deactivate(context: typer.Context, asked: SetActive) -> int:
     """Make a set or a snapshot unreadable without deleting it."""
-    return _show(context, lambda engine: engine.code.set_active(name, False))
+    return _show(context, replace(asked, active=False))
 
 
-def remove(
-    context: typer.Context, name: Annotated[str, typer.Argument(help="Name of the set.")]
-) -> int:
+def remove(context: typer.Context, asked: RemoveSet) -> int:
     """Remove a set; its snapshots stay."""
-    return _show(context, lambda engine: engine.code.remove_set(name))
+    return _show(context, asked)
 
 
-def purge(
-    context: typer.Context,
-    snapshot: Annotated[str, typer.Argument(help="Id, head sha, branch or tag of the snapshot.")],
-) -> int:
+def purge(context: typer.Context, asked: PurgeSnapshot) -> int:
     """Delete a snapshot: its nodes, texts and edges, and its memberships in sets."""
-    return _show(context, lambda engine: engine.code.purge(snapshot))
+    return _show(context, asked)
 
 
-def make_set(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the set.")],
-    snapshot: Annotated[
-        list[str], typer.Argument(help="Ids, head shas, branches or tags; the first is primary.")
-    ],
-) -> int:
+def make_set(context: typer.Context, asked: MakeSet) -> int:
     """Make a set of imported snapshots."""
-    return _show(context, lambda engine: engine.code.make_set(name, snapshot))
+    return _show(context, asked)
 
 
-def _show(
-    context: typer.Context, change: Callable[[Engine], Coroutine[Any, Any, Any]] | None
-) -> int:
+def _show(context: typer.Context, change: Operation[Any] | None) -> int:
     """Print all snapshots and sets, after a change if there is one."""
 
     async def session(engine: Engine, _: Settings) -> SnapshotList:
         if change is not None:
-            await change(engine)
-        return await engine.code.overview()
+            await engine.run(change)
+        return await engine.run(ListSnapshots())
 
     overview = run_with_engine(context, session)
     if not as_json(context):
@@ -126,49 +116,10 @@ def _print_overview(overview: SnapshotList) -> None:
 _MAX_WARNINGS = 10
 
 
-def import_bundles(
-    context: typer.Context,
-    bundles: Annotated[
-        list[Path], typer.Argument(metavar="BUNDLE...", help="Zip archives or folders.")
-    ],
-    set_name: Annotated[
-        str | None,
-        typer.Option(
-            "--set", metavar="NAME", help="Set to make of the snapshots; the first is primary."
-        ),
-    ] = None,
-    repo: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of the repository; the bundle's own by default."),
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace other content at the same commit.")
-    ] = False,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Additional name of a snapshot; once for each bundle, in their order.",
-        ),
-    ] = None,
-) -> int:
+def import_bundles(context: typer.Context, asked: ImportBundles) -> int:
     """Import bundles of code in one transaction: all of them or none."""
-    from whence.code.snapshots.documents import check_display_name
-
-    if set_name is not None:
-        check_display_name(set_name, "a set")
     with progress("importing") as moved:
-        result = run_with_engine(
-            context,
-            lambda engine, _settings: engine.code.import_bundles(
-                bundles,
-                set_name=set_name or "",
-                repo=repo,
-                replace=replace,
-                tags=tag or (),
-                progress=moved,
-            ),
-        )
+        result = run_operation(context, replace(asked, progress=moved))
     print_json(result) if as_json(context) else _print_import(result)
     return 0
 

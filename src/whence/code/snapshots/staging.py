@@ -31,7 +31,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft
 from whence.store.postgres.acl_classes import intern_classes
-from whence.store.postgres.document_rows import insert_documents
+from whence.store.postgres.document_rows import EMBEDDED_TEXT, insert_documents
 from whence.store.postgres.driver import Connection, write_transaction
 from whence.store.postgres.lexical.forward_index import add_chunk_terms
 from whence.store.postgres.lexical.segments import flush_postings
@@ -61,9 +61,9 @@ _COUNT_INCOMPLETE = """
     LEFT JOIN sec_class g ON g.id = d.class_id WHERE n.collection_id = $1"""
 # By the primary keys of chunks and vectors. `OFFSET 0` makes the server look each vector up: a join would read
 # all vectors of the snapshot at every call.
-_TEXTS = """
-    SELECT c.ord, c.embed_text FROM chunk c WHERE c.collection_id = $1 AND c.ord > $2
-    AND NOT EXISTS (SELECT FROM chunk_vec v WHERE v.ord = c.ord OFFSET 0) ORDER BY c.ord LIMIT $3"""
+_TEXTS = f"""
+    SELECT c.ord, {EMBEDDED_TEXT} AS text FROM chunk c WHERE c.collection_id = $1 AND c.ord > $2
+    AND NOT EXISTS (SELECT FROM chunk_vec v WHERE v.ord = c.ord OFFSET 0) ORDER BY c.ord LIMIT $3"""  # noqa: S608 - only constants
 _SET_MODEL = """
     UPDATE collection SET model_name = $2, model_revision = $3, model_precision = $4, dimension = $5
     WHERE id = $1"""
@@ -78,7 +78,7 @@ _COPY_EQUAL = """
     JOIN collection k ON k.id = ANY($2::int[])
         OR k.id IN (SELECT s.collection_id FROM code_snapshot s WHERE s.repo = $7)
     JOIN code_node o ON o.collection_id = k.id AND o.local_id = n.local_id
-    JOIN chunk d ON d.ord = o.ord AND d.embed_text = c.embed_text
+    JOIN chunk d ON d.ord = o.ord AND (d.embed_text, d.embed_prefix, d.content) = (c.embed_text, c.embed_prefix, c.content)
     JOIN chunk_vec v ON v.ord = o.ord
     WHERE n.collection_id = $1
     AND (k.model_name, k.model_revision, k.model_precision, k.dimension) = ($3::text, $4::text, $5::text, $6::int)
@@ -218,7 +218,7 @@ class PostgresStagedSnapshot:
             rows = await self._connection.fetch(_TEXTS, self.collection_id, self._last_text, n)
         if rows:
             self._last_text = rows[-1]["ord"]
-        return [NodeText(key=row["ord"], text=row["embed_text"]) for row in rows]
+        return [NodeText(key=row["ord"], text=row["text"]) for row in rows]
 
     @uncancellable
     async def add_vectors(

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -30,6 +30,7 @@ from whence.flow.runtime import FlowHealth
 from whence.flow.supervisor import State
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.message import Message
+from whence.schema.prompt import PromptResponse, PromptResult
 from whence.schema.version import VERSION
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ _GAUGES = (
     ("whence_replicas", "Replicas that should run in this process.", "replicas"),
     ("whence_replicas_running", "Replicas that take messages.", "running"),
 )
+_TOKENS = "whence_writer_tokens_total"
+_COST = "whence_writer_cost_total"
 _READY = "whence_ready"
 _STATE = "whence_processor_state"
 _BUILD = "whence_build_info"
@@ -84,6 +87,8 @@ _BUILD = "whence_build_info"
 METRICS: dict[str, str] = {
     **{name: text for name, text, _ in (*_COUNTERS, *_GAUGES)},
     _SECONDS: "Time from taking a message to its last reply, in seconds.",
+    _TOKENS: "Tokens that language models read (`in`) and wrote (`out`), as their servers say.",
+    _COST: "What these cost by the price list of the setting `prices`.",
     _READY: "1 when every replica takes messages and the broker answers.",
     _STATE: "1 for the state a processor is in.",
     _BUILD: "Version of Whence.",
@@ -105,6 +110,11 @@ class FlowMetrics(Collector):
             buckets=SECONDS_BUCKETS,
             registry=self.registry,
         )
+        by_model = (*_LABELS, "model")
+        self._tokens = Counter(
+            _TOKENS, METRICS[_TOKENS], (*by_model, "direction"), registry=self.registry
+        )
+        self._cost = Counter(_COST, METRICS[_COST], (*by_model, "currency"), registry=self.registry)
         self.registry.register(self)
 
     @property
@@ -133,6 +143,18 @@ class FlowMetrics(Collector):
         finally:
             spent = self._monotonic() - started
             self._seconds.labels(self._flow, processor, outcome).observe(spent)
+            for reply in exchange[1:]:
+                if isinstance(reply, PromptResponse) and reply.result is not None:
+                    self._count(processor, reply.result)
+
+    def _count(self, processor: str, result: PromptResult) -> None:
+        """Count the tokens of a text, and what they cost."""
+        labels = (self._flow, processor, result.model or "")
+        for direction, count in (("in", result.in_token), ("out", result.out_token)):
+            if count:
+                self._tokens.labels(*labels, direction).inc(count)
+        if result.cost:
+            self._cost.labels(*labels, result.currency).inc(result.cost)
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics of the last update; called by the scraper."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -60,11 +61,24 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """Module without which nothing can be read; empty if the base installation has all."""
     extra: str = ""
     """Extra of Whence that brings the module."""
+    program: str = ""
+    """Command without which nothing can be read; empty if none is needed."""
+    absent: str = ""
+    """Why its files are skipped where the command is not installed: what they are, and what reads them."""
+    reads_pictures: bool = False
+    """Whether what it reads depends on OCR."""
 
     @property
     def is_installed(self) -> bool:
-        """Whether the module of an extra is installed; true without one."""
+        """Whether the module of an extra, or the command, is installed; true without one."""
+        if self.program and shutil.which(self.program) is None:
+            return False
         return not self.module or _is_installed(self.module)
+
+    @property
+    def why_skipped(self) -> str:
+        """Why its files are skipped where what it needs is not installed."""
+        return self.absent or f"{self.name}, which pip install 'whence[{self.extra}]' reads"
 
     def parse(self, file: SourceFile, data: bytes) -> ParsedDocument:
         """Parse a file."""

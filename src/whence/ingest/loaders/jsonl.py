@@ -39,7 +39,7 @@ def read_records(file: SourceFile, max_bytes: int) -> Iterator[Record | LoadFail
                 refuse_wide_encoding(line or b"")
             if line is None:
                 reason = f"is longer than {max_bytes:,} bytes, the limit for one document"
-                yield LoadFailure(path=where, reason=reason)
+                yield LoadFailure(path=where, reason=reason, line=number)
             elif line.strip():
                 yield _record(file, number, line)
 
@@ -60,7 +60,7 @@ def _record(file: SourceFile, number: int, line: bytes) -> Record | LoadFailure:
         values = parse_object(decode_utf8(line))
         return Record(file, where, _id(values), line, values, number)
     except BadInput as error:
-        return LoadFailure(path=where, reason=error.message)
+        return LoadFailure(path=where, reason=error.message, line=number)
 
 
 def _id(record: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 
+from whence.ingest import ocr
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import (
     MAX_HEADING,
@@ -21,6 +22,7 @@ from whence.ingest.pdf_forms import open_form, read_notes
 from whence.ingest.pdf_lines import continued_tables, page_items
 from whence.ingest.pdf_pieces import PDFIUM, Page, read_page
 from whence.ingest.pdf_running import remove_running
+from whence.ingest.pdf_scans import read_scan
 from whence.ingest.pdf_writer import (
     HEADING_SIZE,
     MAX_HEADING_SHARE,
@@ -31,6 +33,8 @@ from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder, collapse_spaces
 from whence.schema.errors import BadInput
 
+#: Most pages of a document that are read by OCR: an hour or two.
+_MOST_SCANS = 1000
 _NOT_A_TITLE = re.compile(
     r"(?i)\W*(?:untitled|anonymous|unknown|none|no title|titel|title)\W*\d*|microsoft \w+ - .*|powerpoint presentation"
     r"|(?:document|dokument|presentation|pr\u00e4sentation|slide|book|workbook|sheet)\s*\d*|\S+\.[a-z]\w{1,4}\s*|.*\.(?:docx?|pdf|tex|indd|pptx?|xlsx?|dvi|odt|qxd|rtf)\s*"
@@ -52,7 +56,12 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
     if not pages:
         raise BadInput("is not a readable PDF: all pages are damaged")
     if not any(page.letters for page in pages):
-        raise BadInput(f"has {len(pages):,} pages without text (scanned?): run OCR on it first")
+        remedy = (
+            "OCR found none in them"
+            if ocr.is_available()
+            else "install tesseract for OCR (Debian: tesseract-ocr), or run OCR on it first"
+        )
+        raise BadInput(f"has {len(pages):,} pages without text (scanned?): {remedy}")
     left_out = {
         "pictures": sum(page.pictures for page in pages if page.letters),
         "comments": sum(page.remarks for page in pages),
@@ -99,7 +108,7 @@ def _read_pages(data: bytes) -> tuple[Mapping[str, str], list[Page], int]:
         with closing(PdfDocument(data)) as document:
             form = open_form(document)
             pages: list[Page] = []
-            length = damaged = 0
+            length = damaged = scans = 0
             for number in range(1, len(document) + 1):
                 try:
                     page = document[number - 1]
@@ -109,6 +118,11 @@ def _read_pages(data: bytes) -> tuple[Mapping[str, str], list[Page], int]:
                 with closing(page):
                     notes = read_notes(page, form)
                     found = read_page(page, number, notes.pieces, notes.strikes)
+                    is_scan = not found.letters and found.pictures > 0
+                    if is_scan and scans < _MOST_SCANS and ocr.is_available():
+                        scans += 1
+                        text = read_scan(page, number)
+                        found = found._replace(texts=[text], pictures=0 if text.pieces else 1)
                 pages.append(found._replace(remarks=notes.remarks))
                 length += found.characters
                 # The tree of pages may name one page thousands of times.
@@ -154,5 +168,12 @@ def _date(properties: Mapping[str, str]) -> str:
 
 
 LOADERS = (
-    Loader(name="PDF", suffixes=(".pdf",), parse_file=load_pdf, is_binary=True, version="2"),
+    Loader(
+        name="PDF",
+        suffixes=(".pdf",),
+        parse_file=load_pdf,
+        is_binary=True,
+        version="3",
+        reads_pictures=True,
+    ),
 )

@@ -12,6 +12,9 @@ _MAX_SPAN = 100
 _MAX_REPEATED_DOWN, _MAX_REPEATED_ACROSS = 1000, 100
 #: Most words of a cell of a header that nothing but its text shows to be one.
 _MOST_HEADER_WORDS = 5
+#: Columns of a table whose first row is the header even if there is one row below it.
+_WIDE = 3
+_YEAR = re.compile(r"(?<!\d)(?:19|20|21)\d\d(?!\d)")
 _NUMBER = re.compile(r"[^\w]*\d[\d.,'\u2019\s%\u20ac$\u00a3\u2013-]*\w{0,3}")
 _ENDS = re.compile(r"[.:;,!?)\u3002]$")
 
@@ -62,8 +65,8 @@ def header_rows(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], 
     """Return how many of the first rows are the header.
 
     It is what the file states; else the first row, if all its cells look like a header and not all of those
-    below it, or if it has no number while a column below it has nothing else; in wide tables also if it has
-    short texts that are all different and stand nowhere below.
+    below it, or if it has no number but years while a column below it has nothing else; in wide tables also if
+    it has short texts that are all different and stand nowhere below.
 
     Args:
         rows: The cells of each row.
@@ -82,7 +85,11 @@ def header_rows(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], 
 
 def _heads_numbers(texts: Sequence[Sequence[str]]) -> bool:
     head, body = texts[0], texts[1:]
-    if len(body) < 2 or any(any(map(str.isdigit, cell)) for cell in head) or not all(head[1:]):
+    # Two columns and two rows are as often names with their values.
+    is_wide = len(head) >= _WIDE
+    if len(body) < 2 - is_wide or not all(head[1:]):
+        return False
+    if any(any(map(str.isdigit, cell)) and not (is_wide and _YEAR.search(cell)) for cell in head):
         return False
     return any(
         all(at < len(row) and _NUMBER.fullmatch(row[at]) for row in body)
@@ -92,7 +99,7 @@ def _heads_numbers(texts: Sequence[Sequence[str]]) -> bool:
 
 def _names_columns(texts: Sequence[Sequence[str]]) -> bool:
     head, body = texts[0], texts[1:]
-    if len(head) < 3 or len(body) < 2 or len(set(head)) < len(head) or not all(head):
+    if len(head) < _WIDE or len(set(head)) < len(head) or not all(head):
         return False
     below = {cell for row in body for cell in row}
     is_short = all(len(cell.split()) <= _MOST_HEADER_WORDS for cell in head)

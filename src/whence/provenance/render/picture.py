@@ -37,6 +37,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "not_scored": "got no score from the reranker",
     "over_text_budget": "too long for the text budget",
     "over_budget": "too long for the writer",
+    "local_only": "not for the writer's machine",
 }
 
 

@@ -52,9 +52,9 @@ from whence.store.results import (
 )
 from whence.store.source_states import SourceFileState
 from whence.store.term_counts import (
-    DEFAULT_LANGUAGES,
     TermVector,
     count_document_terms,
+    languages_of,
     parse_lexical_query,
 )
 from whence.store.trace_body import AnswerSources, read_sources
@@ -116,7 +116,6 @@ class MemoryCollection:
         self.effects: dict[str, dict[str, EffectKind]] = {}
         """What each message did, by document id."""
         self.log = MemoryLog(since)
-        self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
         self.boosts = FieldBoosts()
         self.vector_set = 0
         """Number of the vectors that searches use."""
@@ -127,6 +126,28 @@ class MemoryCollection:
         """Chunks whose token codes are made with their vectors."""
         self.refused: dict[tuple[int, str], str] = {}
         """Why the encoder did not take texts, by set and chunk."""
+
+    def renamed(self, name: str) -> None:
+        """Take another name, and name the chunks by it."""
+        former = f"urn:chunk:{self.info.name}:"
+        self.info = msgspec.structs.replace(self.info, name=name)
+
+        def renamed(key: str) -> str:
+            return f"urn:chunk:{name}:{key.removeprefix(former)}"
+
+        for document in self.documents.values():
+            for place, one in enumerate(document.chunks):
+                text = msgspec.structs.replace(one.text, chunk_id=renamed(one.text.chunk_id))
+                document.chunks[place] = msgspec.structs.replace(one, text=text)
+        self.chunks = {
+            one.text.chunk_id: one for each in self.documents.values() for one in each.chunks
+        }
+        self.claimed, self.codes_wanted = (
+            set(map(renamed, one)) for one in (self.claimed, self.codes_wanted)
+        )
+        self.refused = {(key[0], renamed(key[1])): why for key, why in self.refused.items()}
+        if self.other is not None:
+            self.other.vectors = {renamed(key): one for key, one in self.other.vectors.items()}
 
     def counted(self) -> CollectionInfo:
         """Return its description with counts."""
@@ -164,8 +185,6 @@ class MemoryCollection:
             stored = StoredChunk(document, text, vector, terms, text_to_embed(chunk))
             document.chunks.append(stored)
             self.chunks[text.chunk_id] = stored
-            if terms.language not in self.languages:
-                self.languages += (terms.language,)
 
     def embedded(self, document_id: str) -> EmbeddedDocument:
         """Return a stored document as it was given."""
@@ -279,8 +298,8 @@ class MemoryCollection:
             languages[chunk.terms.language] += 1
             length += chunk.terms.length
         mean = mean_length(length, len(chunks))
-        query = parse_lexical_query(query_text, self.languages)
-        counts, required = query.resolve(df, languages)
+        query = parse_lexical_query(query_text, languages_of(languages))
+        counts, required = query.resolve(df)
         weights, per_share = query_weights(counts, df, len(chunks), one_word=query.one_word)
         # A chunk without any of the terms does not match; with `all`, nor does one without a word's terms.
         words: list[Iterable[str]] = [weights, *required] if match == "all" else [weights]
@@ -450,10 +469,11 @@ class MemorySearch(MemoryPart):
         found = self._find(collection)
         chunks = found.visible(access)
         known = {term for chunk in chunks for term in chunk.terms.counts}
-        terms = {word: whole_terms(word, found.languages) for word in words}
+        languages = Counter(chunk.terms.language for chunk in chunks)
+        terms = {word: whole_terms(word, languages_of(languages)) for word in words}
         return AbsentWords(
             frozenset(word for word, some in terms.items() if some and known.isdisjoint(some)),
-            tuple(sorted({chunk.terms.language for chunk in chunks})),
+            tuple(sorted(languages)),
         )
 
     async def similar_words(self, collection: str, word: str, access: Access) -> dict[str, int]:

@@ -11,6 +11,7 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.ingest import DocumentDraft
+from whence.schema.places import only_line
 from whence.store.memory.search import MemoryPart, StoredDocument
 from whence.store.protocols import ListedDocument, read_place
 from whence.store.source_states import (
@@ -226,4 +227,5 @@ def _listed(document: StoredDocument, noted: tuple[SourceFileState, str] | None)
         size=file.size,
         modified=file.modified,
         file_digest=file.digest,
+        line=only_line(draft.places),
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from whence.schema.access import Access
+from whence.schema.codec import decode_as, encode
+from whence.schema.document_rag import TraceRecord
 from whence.store.change_log import KEEP_VERSIONS, check_version
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.names import MemoryNames
@@ -21,6 +24,8 @@ from whence.store.memory.search import (
 )
 from whence.store.memory.vectors import MemoryVectors
 from whence.store.protocols import CollectionInfo, EmbeddedDocument, StoreOverview
+from whence.store.renaming import renamed_record, taken
+from whence.store.validation import check_name, missing_collection
 
 _now = partial(datetime.now, UTC)
 
@@ -39,6 +44,8 @@ class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryReaders):
     ) -> None:
         MemoryPart.__init__(self, clock, keep_versions)
         MemoryReaders.__init__(self, clock)
+        self._former_names: dict[str, str] = {}
+        """The name that a collection has now, by a name that it had."""
 
     def hold_version(
         self,
@@ -99,6 +106,43 @@ class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryReaders):
         held = MemoryStore(clock=self._clock)
         held.hold_version(found.info, version, documents, found.boosts)
         return held
+
+    async def rename_collection(self, former: str, name: str) -> int:
+        """Rename a collection; see `Store`."""
+        check_name(name)
+        if former not in self._collections and former not in self._roots:
+            if name in self._collections and self._former_names.get(former) == name:
+                return 0
+            raise missing_collection(former)
+        held = self._collections.get(name)
+        is_log = held is not None and name not in {one.name for one in await self.collections()}
+        if self._roots.get(name) or (held is not None and not is_log):
+            raise taken(name)
+        held_by_name: tuple[dict[str, Any], ...] = (self._collections, self._roots, self._files)
+        for each in held_by_name:
+            each.pop(name, None)
+            if former in each:
+                each[name] = each.pop(former)
+        if name in self._collections:
+            self._collections[name].renamed(name)
+        self._former_names.pop(name, None)
+        self._former_names[former] = name
+        count = 0
+        for answer_id, (body, recorded_at) in list(self._traces.items()):
+            record = decode_as(body, TraceRecord)
+            if record.collection == former:
+                self._traces[answer_id] = encode(renamed_record(record, former, name)), recorded_at
+                count += 1
+        return count
+
+    async def record_trace(
+        self, record: TraceRecord, *, without: Collection[str] | None = None
+    ) -> bool:
+        """Store a trace, under the name that its collection has now."""
+        current = self._former_names.get(record.collection)
+        if current is not None and record.collection not in self._collections:
+            record = renamed_record(record, record.collection, current)
+        return await super().record_trace(record, without=without)
 
     async def aclose(self) -> None:
         """Free nothing, so that all stores are closed the same way."""

@@ -10,7 +10,7 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.schema.places import DocumentText, Place
+from whence.schema.places import DocumentText, Place, only_line
 from whence.schema.texts import ChunkText
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import parse_chunk_key
@@ -68,11 +68,13 @@ _VECTORS = (
     "(d.chunks - (SELECT count(*) FROM chunk k JOIN vector_pending p ON p.collection_id = n.id"
     " AND p.number = n.vector_set AND p.ord = k.ord WHERE k.document = d.id))"
 )
+#: The places of a document that is one line; those of others may be long, and are not read.
+_ONE_PLACE = "CASE WHEN octet_length(d.places::text) < 200 THEN d.places::text END"
 _DOCUMENT_ROWS = f"""
 SELECT d.document_id AS key, d.document_id, d.root, d.source_file AS path, coalesce(f.state, 'r') AS state,
     coalesce(f.reason, '') AS reason, d.title, d.source_file, d.source_url, d.chunks, {_VECTORS} AS vectors,
     d.date, d.stored_at, f.tried_at, d.encoding, d.left_out::text, coalesce(f.size, -1) AS size,
-    coalesce(f.modified, 0) AS modified, coalesce(f.digest, '') AS digest, {DOCUMENT_TAGS}
+    coalesce(f.modified, 0) AS modified, coalesce(f.digest, '') AS digest, {_ONE_PLACE} AS places, {DOCUMENT_TAGS}
 FROM collection n JOIN document d ON d.collection_id = n.id
 JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}{_KNOWN_FILE}
 """  # noqa: S608 - only constants
@@ -91,7 +93,7 @@ ORDER BY {_MOMENT} DESC, d.document_id COLLATE "C" LIMIT $5
 _LISTED_FILES = f"""
 SELECT d.root || '//' || d.path AS key, NULL AS document_id, d.root, d.path, d.state, d.reason, '' AS title,
     d.path AS source_file, '' AS source_url, 0 AS chunks, 0 AS vectors, '' AS date, NULL AS stored_at, d.tried_at,
-    '' AS encoding, '{{}}' AS left_out, d.size, d.modified, d.digest, {FILE_TAGS}
+    '' AS encoding, '{{}}' AS left_out, d.size, d.modified, d.digest, NULL AS places, {FILE_TAGS}
 FROM source_file d JOIN sec_class s ON s.id = d.class_id AND {ALLOWED}{TAGS_JOIN}
 WHERE d.collection = $4 AND (d.root || '//' || d.path) COLLATE "C" > $6 AND d.state <> 'r'
     AND ($7 = '' OR d.state = left($7, 1)::"char") AND NOT EXISTS (
@@ -239,6 +241,10 @@ class PostgresTexts(PostgresPart):
             return await connection.fetch(statement, *values)
 
 
+def _read_places(places: str) -> tuple[Place, ...]:
+    return msgspec.json.decode(places, type=tuple[Place, ...])
+
+
 def _listed(row: Any) -> ListedDocument:
     state: State = FILE_STATES[row["state"].decode()]
     if state == "read" and row["vectors"] < row["chunks"]:
@@ -262,6 +268,7 @@ def _listed(row: Any) -> ListedDocument:
         size=row["size"],
         modified=row["modified"],
         file_digest=row["digest"],
+        line=only_line(_read_places(row["places"] or "[]")),
     )
 
 
@@ -284,7 +291,7 @@ def _document_text(collection: str, row: Any) -> DocumentText:
         for content, start, end, heading, page in row["chunks"]
     )
     draft = msgspec.structs.replace(row_document(row), chunks=chunks)
-    places = msgspec.json.decode(row["places"], type=tuple[Place, ...])
+    places = _read_places(row["places"])
     return document_text(collection, draft, row["gaps"], places)
 
 

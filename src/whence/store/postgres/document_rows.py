@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from whence.schema.access import DocumentTags
-from whence.schema.ingest import DocumentDraft
+from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.driver import Connection
 from whence.store.results import content_digest
@@ -19,8 +19,14 @@ _DOCUMENT_COLUMNS = (
 )  # fmt: skip
 _CHUNK_COLUMNS = (
     "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
-    "heading", "section_path", "span_start", "span_end", "embed_text", "page", "lead",
+    "heading", "section_path", "span_start", "span_end", "embed_text", "embed_prefix", "page", "lead",
 )  # fmt: skip
+#: The text of a chunk or former chunk `c` that is embedded and whose words are counted.
+EMBEDDED_TEXT = "coalesce(nullif(c.embed_text, ''), c.embed_prefix || c.content)"
+#: `ChunkDraft.embed_text` of it.
+STORED_EMBED_TEXT = (
+    "CASE WHEN c.embed_prefix <> '' THEN c.embed_prefix || c.content ELSE c.embed_text END"
+)
 #: `OFFSET 0` makes the server look the sequence up once, not for every number.
 _RESERVE = """
     SELECT array_agg(x.n ORDER BY x.n)
@@ -95,6 +101,13 @@ def _document_rows(collection_id: int, numbered: _Numbered) -> Iterator[tuple[An
         )
 
 
+def _embedded(chunk: ChunkDraft) -> tuple[str, str]:
+    """Return `embed_text` and `embed_prefix` of a chunk: its content is not stored twice."""
+    if chunk.embed_text.endswith(chunk.content):
+        return "", chunk.embed_text.removesuffix(chunk.content)
+    return chunk.embed_text, ""
+
+
 def _chunk_rows(
     collection_id: int, collection: str, numbered: _Numbered, ords: Iterator[int]
 ) -> Iterator[tuple[Any, ...]]:
@@ -113,7 +126,7 @@ def _chunk_rows(
                 chunk.section_path,
                 chunk.start,
                 chunk.end,
-                chunk.embed_text,
+                *_embedded(chunk),
                 chunk.page,
                 chunk.lead,
             )

@@ -40,6 +40,11 @@ class Connection(Protocol):
     ) -> str:
         """Write rows by binary COPY."""
 
+    async def copy_to_table(
+        self, table_name: str, *, source: Any, columns: Sequence[str], **options: Any
+    ) -> str:
+        """Write the bytes that a source yields; options of COPY, such as `format`."""
+
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Return a transaction for the time of a block."""
 

@@ -21,6 +21,7 @@ from whence.store.memory.store import MemoryStore
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.collections import model_of
 from whence.store.postgres.dense.vector_sets import vector_table
+from whence.store.postgres.document_rows import STORED_EMBED_TEXT
 from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.lexical.reindexing import read_field_boosts
 from whence.store.postgres.part import PostgresPart
@@ -50,9 +51,9 @@ WITH kept AS (
     WHERE x.collection_id = $1 AND x.version = $2 AND x.kind IN ('c', 'r')
     RETURNING id, document_id
 )
-INSERT INTO former_chunk (document, index, content, heading, section_path, span_start, span_end, embed_text, page,
+INSERT INTO former_chunk (document, index, content, heading, section_path, span_start, span_end, embed_text, embed_prefix, page,
     e, codes, lead)
-SELECT k.id, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end, c.embed_text, c.page,
+SELECT k.id, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end, c.embed_text, c.embed_prefix, c.page,
     coalesce(v.e, o.e), t.codes, c.lead
 FROM kept k JOIN document d ON d.collection_id = $1 AND d.document_id = k.document_id
 JOIN collection n ON n.id = $1 JOIN chunk c ON c.document = d.id
@@ -102,12 +103,12 @@ SELECT d.*, {DOCUMENT_TAGS} FROM d{TAGS_JOIN} ORDER BY d.document_id
 _EXPECTED = f"SELECT count(*) FROM ({_THEN}) visible"  # noqa: S608 - only constants
 _CHUNKS = """
 SELECT c.document, false AS former, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end,
-    c.embed_text, c.page, v.e, t.codes, c.lead
+    {stored} AS embed_text, c.page, v.e, t.codes, c.lead
 FROM chunk c LEFT JOIN {vectors} v ON v.ord = c.ord LEFT JOIN chunk_codes t ON t.ord = c.ord
 WHERE c.document = ANY($1::bigint[])
 UNION ALL
 SELECT c.document, true, c.index, c.content, c.heading, c.section_path, c.span_start, c.span_end,
-    c.embed_text, c.page, CASE WHEN f.vector_set = $3 THEN c.e END, c.codes, c.lead
+    {stored}, c.page, CASE WHEN f.vector_set = $3 THEN c.e END, c.codes, c.lead
 FROM former_chunk c JOIN former_document f ON f.id = c.document WHERE c.document = ANY($2::bigint[])
 ORDER BY 1, 2, 3
 """
@@ -155,7 +156,9 @@ class PostgresVersions(PostgresPart):
             )
             documents = allowed_rows(found, access, "version")
             ids = [[one["id"] for one in documents if one["former"] is f] for f in (False, True)]
-            statement = _CHUNKS.format(vectors=vector_table(row["vector_set"]))
+            statement = _CHUNKS.format(
+                vectors=vector_table(row["vector_set"]), stored=STORED_EMBED_TEXT
+            )
             chunks = await connection.fetch(statement, *ids, row["vector_set"])
             boosts = await read_field_boosts(connection, collection)
         model = model_of(row)

@@ -40,7 +40,7 @@ class Migration(msgspec.Struct, frozen=True):
     """One file of SQL."""
 
     version: int
-    """1 for the first, then one more each."""
+    """Of two the lower one is applied first; numbers may have gaps."""
     name: str
     """Its subject."""
     sql: str

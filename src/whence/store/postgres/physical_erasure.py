@@ -68,7 +68,7 @@ _TABLE_FILE = re.compile(r"(\d+)(?:_[a-z]+)?(?:\.\d+)?\Z")
 #: Those of the words that documents still have, or names of the database.
 _KEPT_WORDS = """
 SELECT w FROM unnest($1::text[]) w WHERE EXISTS (SELECT FROM word x WHERE x.word = w)
-    OR EXISTS (SELECT FROM former_chunk c WHERE position(w IN lower(c.content || c.embed_text)) > 0)
+    OR EXISTS (SELECT FROM former_chunk c WHERE position(w IN lower(c.embed_prefix || c.content || c.embed_text)) > 0)
     OR EXISTS (SELECT FROM pg_attribute a WHERE position(w IN lower(a.attname)) > 0)
     OR EXISTS (SELECT FROM pg_class c WHERE position(w IN lower(c.relname)) > 0)
     OR EXISTS (SELECT FROM pg_settings s WHERE position(w IN lower(s.name)) > 0)
@@ -76,10 +76,10 @@ SELECT w FROM unnest($1::text[]) w WHERE EXISTS (SELECT FROM word x WHERE x.word
 #: Those of the strings that documents still have.
 _KEPT_STRINGS = """
 SELECT s FROM unnest($1::text[]) s WHERE EXISTS (
-    SELECT FROM chunk c WHERE position(s IN c.content) > 0 OR position(s IN c.embed_text) > 0
+    SELECT FROM chunk c WHERE position(s IN c.embed_prefix || c.content) > 0 OR position(s IN c.embed_text) > 0
         OR position(s IN c.heading) > 0 OR position(s IN c.section_path) > 0
 ) OR EXISTS (
-    SELECT FROM former_chunk c WHERE position(s IN c.content) > 0 OR position(s IN c.embed_text) > 0
+    SELECT FROM former_chunk c WHERE position(s IN c.embed_prefix || c.content) > 0 OR position(s IN c.embed_text) > 0
         OR position(s IN c.heading) > 0 OR position(s IN c.section_path) > 0
 ) OR EXISTS (
     SELECT FROM (

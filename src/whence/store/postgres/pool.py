@@ -143,7 +143,9 @@ class ConnectionPool:
 
     async def _acquire(self, pool: Any) -> Connection:
         try:
-            connection: Connection = await pool.acquire(timeout=_ACQUIRE_TIMEOUT_S)
+            # The pool's own time limit makes a task of each call.
+            async with asyncio.timeout(_ACQUIRE_TIMEOUT_S):
+                connection: Connection = await pool.acquire()
         except TimeoutError as error:
             if pool.get_size() < pool.get_max_size():
                 raise

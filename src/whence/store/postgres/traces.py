@@ -23,6 +23,7 @@ from whence.store.postgres.trace_rows import (
     row_faults,
 )
 from whence.store.protocols import ErasedMeanwhile, StoredTrace
+from whence.store.renaming import renamed_record
 from whence.store.trace_body import AnswerSources, read_record, read_sources
 from whence.store.validation import check_limit, check_trace, is_text
 
@@ -36,6 +37,11 @@ WITH recorded AS (
 INSERT INTO trace_chain (number, kind, answer_id, digest, written_at, hash, signature)
 SELECT number, $9, $10, $11, $12, $13, $14 FROM recorded RETURNING number
 """  # noqa: S608 - only constants
+# Of a name that another collection has by now, the question is about that one.
+_RENAMED = """
+SELECT c.name FROM collection_former_name f JOIN collection c ON c.id = f.collection_id
+WHERE f.name = $1 AND NOT EXISTS (SELECT FROM collection o WHERE o.name = $1)
+"""
 _LATEST_DIGEST = """(
     SELECT digest FROM trace_chain e WHERE e.answer_id = trace.answer_id ORDER BY e.number DESC LIMIT 1
 ) AS digest"""
@@ -85,10 +91,12 @@ class PostgresTraces(PostgresIntegrity):
     ) -> bool:
         """Store a trace in one transaction. Cost: linear in its triples."""
         check_trace(record)
-        row, digest = make_row(record, self.clock())
         async with self.pool.connection() as connection:
             async with write_transaction(connection):
                 last = await self._chain.begin(connection)
+                if current := await connection.fetchval(_RENAMED, record.collection):
+                    record = renamed_record(record, record.collection, current)
+                row, digest = make_row(record, self.clock())
                 await _check_erasures(connection, record, without)
                 at = row.recorded_at
                 entry = self._chain.next_entry(last, "record", row.answer_id, digest, at)

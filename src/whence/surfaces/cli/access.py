@@ -5,23 +5,18 @@ These commands open the database themselves, so they are for its owner; no serve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whence.operations.owner import ExplainAccess
+from whence.operations.owner import ExplainAccess, PreviewAccess
 from whence.operations.rights_preview import PreviewRights
 from whence.schema.access import Access, DocumentTags
-from whence.schema.errors import BadInput
 from whence.surfaces.cli.output import console, plain_table, print_json
-from whence.surfaces.cli.session import as_json, run_operation, run_with_engine
+from whence.surfaces.cli.session import as_json, run_operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from whence.flow.settings import Settings
-    from whence.operations.access_report import AccessExplanation, AccessPreview, TagChange
-    from whence.surfaces.python.engine import Engine
+    from whence.operations.access_report import AccessExplanation, AccessPreview
 
 #: Documents and answers printed; JSON lists all.
 _MOST = 20
@@ -94,64 +89,15 @@ def paths(context: typer.Context, asked: PreviewRights) -> int:
     return 0
 
 
-def preview(
-    context: typer.Context,
-    document: Annotated[
-        str | None, typer.Argument(help="Id of the document.", show_default=False)
-    ] = None,
-    *,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER", help="All documents of a folder: an indexed one, or one of ids."
-        ),
-    ] = None,
-    acl: Annotated[
-        list[str] | None, typer.Option(metavar="TAG", help="New ACL; repeatable.")
-    ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(metavar="LABEL", help="New label; repeatable.")
-    ] = None,
-    clearance: Annotated[
-        int | None, typer.Option(help="New clearance, 0 or more.", show_default=False)
-    ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="No tags, except for those of the other options.")
-    ] = False,
-) -> int:
+def preview(context: typer.Context, asked: PreviewAccess) -> int:
     """Show what other tags of documents would change: who sees more or less, which answers are hidden.
 
     Tags without an option stay as they are. Nothing is changed. For the owner of the database.
     """
-    change = _change(acl, label, clearance, public=public)
-    if (document is None) == (source is None):
-        raise BadInput("name a document or a --source folder", hint="give one of the two")
-
-    async def look(engine: Engine, settings: Settings) -> AccessPreview:
-        name = settings.collection
-        ids = [document or ""]
-        if source is not None:
-            ids = await engine.owner.documents_below(source, collection=name)
-        return await engine.owner.preview_access(ids, change, collection=name)
-
-    found = run_with_engine(context, look, reads=f"document {document or source!r}")
+    document = next(iter(asked.document_ids), asked.folder)
+    found = run_operation(context, asked, reads=f"document {document!r}")
     print_json(_preview(found)) if as_json(context) else _print_preview(found)
     return 0
-
-
-def _change(
-    acl: Sequence[str] | None, label: Sequence[str] | None, clearance: int | None, *, public: bool
-) -> TagChange:
-    from whence.operations.access_report import TagChange
-
-    if not (acl or label or public) and clearance is None:
-        raise BadInput("no new tags are given", hint="use --acl, --label, --clearance or --public")
-    none = () if public else None
-    return TagChange(
-        acl=tuple(acl) if acl else none,
-        labels=tuple(label) if label else none,
-        clearance=0 if public and clearance is None else clearance,
-    )
 
 
 def _preview(found: AccessPreview) -> dict[str, Any]:

@@ -79,6 +79,7 @@ _BUILT_IN: Mapping[str, Command] = {
         "status:collections",
         "Documents",
         "whence collections",
+        "whence collections --rename drafts handbook",
         "whence collections --remove drafts",
     ),
     "reembed": _command(

@@ -84,6 +84,7 @@ def _local_checks(settings: Settings) -> Iterator[Check]:
     )
     yield from _environment(settings, {*os.environ, *read_dotenv(Path.cwd() / DOTENV_NAME)})
     yield _home(settings.home)
+    yield from _programs(settings)
     yield from _models(settings)
 
 
@@ -126,6 +127,38 @@ def _write_fault(place: Path) -> str:
             return ""
     except OSError as error:
         return f"{place} is not writable: {error.strerror}"
+
+
+def _programs(settings: Settings) -> Iterator[Check]:
+    """Programs that read more formats; to be without them is no fault."""
+    from whence.ingest import ocr
+    from whence.ingest.loaders import old_office
+
+    languages = settings.get("ocr_languages") or "auto"
+    detail = "off: pictures and pages without text are not read (WHENCE_OCR_LANGUAGES)"
+    if languages != "off":
+        detail = "tesseract is not installed: pictures and pages without text are not read"
+        if program := shutil.which(ocr.PROGRAM):
+            known = ", ".join(ocr.installed_languages())
+            detail = f"{program} reads pictures and pages without text; languages: {known}"
+    missing = "" if languages == "off" or ocr.is_available(languages) else "tesseract-ocr"
+    remedy = f"for OCR install tesseract (Debian: {missing})" if missing else ""
+    absent = [one for one in languages.split("+") if one not in ocr.installed_languages()]
+    if not missing and languages not in ("auto", "off") and absent:
+        detail, remedy = f"{detail}; not {', '.join(absent)}", "install these languages"
+    is_fault = remedy.startswith("install these")
+    yield Check(name="ocr", ok=not is_fault, detail=detail, remedy=remedy)
+    program = shutil.which(old_office.PROGRAM)
+    yield Check(
+        name="office before 2007",
+        ok=True,
+        detail=f"{program} reads .doc and .ppt"
+        if program
+        else "LibreOffice is not installed: .doc and .ppt are not read",
+        remedy=""
+        if program
+        else "for .doc and .ppt install LibreOffice (Debian: libreoffice-writer-nogui, libreoffice-impress-nogui)",
+    )
 
 
 def _models(settings: Settings) -> Iterator[Check]:

@@ -41,7 +41,10 @@ def _print(rows: Sequence[DocumentEntry]) -> None:
         changed = "changed since" if one.changed else ""
         left_out = f"without {counts_text(one.left_out)}" if one.left_out else ""
         encoding = f"read as {one.encoding}" if one.encoding else ""
-        notes = "; ".join(filter(None, (one.reason, changed, encoding, left_out)))
+        # The id of a record is its own.
+        is_record = one.line and one.document_id not in (one.path, f"{one.root}/{one.path}")
+        line = f"line {one.line} of {one.path}" if is_record else ""
+        notes = "; ".join(filter(None, (line, one.reason, changed, encoding, left_out)))
         name = one.document_id or f"{one.root}/{one.path}"
         indexed = (one.indexed_at or "")[:16].replace("T", " ")
         chunks = one.chunks or ""

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
+from whence.operations.owner import Erase, PreviewErasure
+from whence.surfaces.cli.options import ChosenBy
 from whence.surfaces.cli.output import console, note, note_some, plain_table, print_json, progress
-from whence.surfaces.cli.session import as_json, run_with_engine
+from whence.surfaces.cli.session import as_json, run_operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,23 +29,9 @@ _SHARED = ("collection", "physical", "asked_again")
 
 def erase(
     context: typer.Context,
-    documents: Annotated[
-        list[str], typer.Argument(metavar="DOCUMENT...", help="Ids of the documents.")
-    ],
+    asked: Erase,
     *,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="List what would be removed, and answers that cite it; change nothing.",
-        ),
-    ] = False,
-    reask: Annotated[
-        bool,
-        typer.Option(
-            "--reask", help="Ask the questions again whose answers were erased; both are recorded."
-        ),
-    ] = False,
+    preview: Annotated[PreviewErasure | None, ChosenBy("--dry-run")] = None,
 ) -> int:
     """Erase documents: chunks, vectors and postings, their words in answers, and the bytes left in files.
 
@@ -50,25 +39,13 @@ def erase(
     its files are searched for the erased words, which takes as long as copying the home. Exit 1 when words
     were found. On a database of your own the command says what is left to do.
     """
-    reads = f"document {documents[0]!r}"
-    if dry_run:
-        found = run_with_engine(
-            context,
-            lambda engine, settings: engine.owner.preview_erasure(
-                documents, collection=settings.collection
-            ),
-            reads=reads,
-        )
+    reads = f"document {asked.document_ids[0]!r}"
+    if preview is not None:
+        found = run_operation(context, preview, reads=reads)
         print_json(_report(found)) if as_json(context) else _print_preview(found)
         return 0
     with progress("erasing") as moved:
-        done = run_with_engine(
-            context,
-            lambda engine, settings: engine.owner.erase(
-                documents, collection=settings.collection, reask=reask, progress=moved
-            ),
-            reads=reads,
-        )
+        done = run_operation(context, replace(asked, progress=moved), reads=reads)
     print_json(_report(done)) if as_json(context) else _print_erased(done)
     return 1 if done[0].physical.found else 0
 

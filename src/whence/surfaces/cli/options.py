@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import Parameter
@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
-from whence.operations.operation import CLI, Operation
+from whence.operations.operation import CLI, Operation, summary
 from whence.operations.operation import Parameter as OperationParameter
 from whence.operations.operation import parameters as operation_parameters
-from whence.schema.access import Access, DocumentTags
+from whence.schema.access import Access, DocumentTags, TagChange
 from whence.schema.code import SnapshotChoice
 from whence.schema.errors import BadInput
 
@@ -43,6 +43,16 @@ def state_of(context: typer.Context) -> State:
     if not isinstance(root.obj, State):
         root.obj = State()
     return root.obj
+
+
+class ChosenBy(NamedTuple):
+    """An option that chooses another operation of a command; its value is what that requires.
+
+    Fields that the command's own operation has are taken from there. Metadata of an `Annotated` type:
+    `Annotated[RemoveCollection | None, ChosenBy("--remove")]`.
+    """
+
+    option: str
 
 
 class OptionGroup(NamedTuple):
@@ -114,24 +124,8 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
     The function's first parameter is the context. It does not receive the common options, and it receives one
     argument for each option group.
     """
-    hints = get_type_hints(function, include_extras=True)
-    groups: dict[str, OptionGroup] = {}
-    operations: dict[str, type[Operation[Any]]] = {}
-    first, *others = inspect.signature(function).parameters.values()
-    parameters = [first.replace(annotation=hints[first.name])]
-    for one in others:
-        hint = hints[one.name]
-        if isinstance(hint, type) and issubclass(hint, Operation):
-            operations[one.name] = hint
-            parameters += operation_options(hint)
-            continue
-        for group in getattr(hint, "__metadata__", ()):
-            if isinstance(group, OptionGroup):
-                groups[one.name] = group
-                parameters += group.options
-                break
-        else:
-            parameters.append(one.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
+    found = _Arguments(function)
+    parameters = found.parameters
     parameters += _COMMON
     for one in parameters[1:]:
         _name_value(one)
@@ -142,10 +136,13 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
         state.json = values.pop("as_json") or state.json
         given = {name: values.pop(name) for name in _SETTINGS}
         state.given |= {name: value for name, value in given.items() if value is not None}
-        for name, group in groups.items():
+        for name, group in found.groups.items():
             values[name] = group.make(**{one.name: values.pop(one.name) for one in group.options})
-        for name, operation in operations.items():
+        for name, operation in found.operations.items():
             values[name] = _read_operation(context, operation, values)
+        for name, operation in found.chosen.items():
+            others = [values[one] for one in found.operations]
+            values[name] = _choose_operation(operation, values[name], others)
         try:
             return function(context, **values)
         except KeyboardInterrupt as error:
@@ -155,6 +152,37 @@ def with_common_options(function: Callable[..., int | None]) -> Callable[..., in
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
+
+
+class _Arguments:
+    """The arguments of a command function, and the parameters that they are made of."""
+
+    def __init__(self, function: Callable[..., int | None]) -> None:
+        self.groups: dict[str, OptionGroup] = {}
+        self.operations: dict[str, type[Operation[Any]]] = {}
+        self.chosen: dict[str, type[Operation[Any]]] = {}
+        hints = get_type_hints(function, include_extras=True)
+        first, *others = inspect.signature(function).parameters.values()
+        self.parameters = [first.replace(annotation=hints[first.name])]
+        for one in others:
+            self.parameters += self._spell_out(one, hints[one.name])
+
+    def _spell_out(self, argument: Parameter, hint: Any) -> Iterable[Parameter]:
+        name = argument.name
+        if isinstance(hint, type) and issubclass(hint, Operation):
+            self.operations[name] = hint
+            return operation_options(hint)
+        for one in getattr(hint, "__metadata__", ()):
+            if isinstance(one, OptionGroup):
+                self.groups[name] = one
+                return one.options
+            if isinstance(one, ChosenBy):
+                operation = self.chosen[name] = get_args(get_args(hint)[0])[0]
+                taken = {
+                    each for own in self.operations.values() for each in operation_parameters(own)
+                }
+                return [_choice(name, operation, one.option, taken)]
+        return [argument.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY)]
 
 
 #: Placeholders of values by their type; of any other it is the name of the parameter.
@@ -244,6 +272,19 @@ def _chosen_snapshot(**names: str | None) -> SnapshotChoice | None:
     return None if all(name is None for name in names.values()) else _required_snapshot(**names)
 
 
+def _tag_change(
+    acl: Sequence[str] | None, label: Sequence[str] | None, clearance: int | None, *, public: bool
+) -> TagChange:
+    if not (acl or label or public) and clearance is None:
+        raise BadInput("no new tags are given", hint="use --acl, --label, --clearance or --public")
+    none = () if public else None
+    return TagChange(
+        acl=tuple(acl) if acl else none,
+        labels=tuple(label) if label else none,
+        clearance=0 if public and clearance is None else clearance,
+    )
+
+
 ChosenSnapshot = Annotated[SnapshotChoice | None, OptionGroup(_SNAPSHOT_OPTIONS, _chosen_snapshot)]
 """Snapshot of code to read; without options, None."""
 
@@ -261,8 +302,8 @@ def operation_options(operation: type[Operation[Any]]) -> list[Parameter]:
     found: list[Parameter] = []
     known = operation_parameters(operation, CLI)
     for one in known.values():
-        if one.name in _GROUPS:
-            found += _GROUPS[one.name][0]
+        if (group := _group_of(one)) is not None:
+            found += group.options
         elif one.name != "collection":
             found.append(_option_of(one, known))
     return found
@@ -271,12 +312,13 @@ def operation_options(operation: type[Operation[Any]]) -> list[Parameter]:
 def _option_of(one: OperationParameter, known: Mapping[str, OperationParameter]) -> Parameter:
     kind = _kind(one)
     text = f"{one.sentence} {one.offered.cli_text}".strip()
-    if kind == list[str] and not one.required and "epeatable" not in text:
+    positional = (one.required or one.offered.argument) and not one.offered.option
+    if kind == list[str] and not positional and "epeatable" not in text:
         text += " Repeatable."
     for name, other in known.items():
         text = text.replace(f"`{name}`", other.option)
     text = text.replace("`", "")
-    if (one.required or one.offered.argument) and not one.offered.option:
+    if positional:
         info = typer.Argument(help=text, metavar=one.offered.metavar or None)
         hint: Any = Annotated[kind if one.required else kind | None, info]
         default = Parameter.empty if one.required else None
@@ -314,30 +356,74 @@ def _read_operation(
             from whence.surfaces.cli.session import settings_of
 
             fields["collection"] = settings_of(context).collection
-        elif one.name in _GROUPS:
-            options, make = _GROUPS[one.name]
-            made = make(**{each.name: values.pop(each.name) for each in options})
+        elif (group := _group_of(one)) is not None:
+            made = group.make(**{each.name: values.pop(each.name) for each in group.options})
             if made is None and one.default is not None:
                 made = _required_snapshot()
             fields[one.name] = made
         elif (value := values.pop(one.name)) is not None:
             fields[one.name] = value if one.offered.parse is None else one.offered.parse(value)
-    options_of = {name: [one.name for one in options] for name, (options, _) in _GROUPS.items()}
-    state_of(context).named = frozenset(
-        name
-        for name in fields
-        if any(_is_given(context, one) for one in options_of.get(name, [name]))
-    )
+    named = set()
+    for name in fields:
+        group = _group_of(known[name])
+        options = [name] if group is None else [one.name for one in group.options]
+        if any(_is_given(context, one) for one in options):
+            named.add(name)
+    state_of(context).named = frozenset(named)
     return operation(**fields)
 
 
-#: Fields that several options make.
-_GROUPS: dict[str, tuple[Sequence[Parameter], Callable[..., Any]]] = {
-    "access": ReaderAccess.__metadata__[0],  # type: ignore[attr-defined]
-    "reader": ReaderAccess.__metadata__[0],  # type: ignore[attr-defined]
-    "tags": OwnTags.__metadata__[0],  # type: ignore[attr-defined]
-    "snapshot": ChosenSnapshot.__metadata__[0],  # type: ignore[attr-defined]
+def _choice(
+    name: str, operation: type[Operation[Any]], flag: str, taken: Collection[str]
+) -> Parameter:
+    """Return the option that chooses an operation; its value is what the operation requires."""
+    known = operation_parameters(operation, CLI)
+    required = [one for one in known.values() if one.required and one.name not in taken]
+    text = f"{summary(operation)}."
+    if not required:
+        return option(name, text, bool, default=False, flag=flag)
+    metavar = " ".join(one.offered.metavar or one.name.upper() for one in required)
+    kinds = tuple(_kind(one) for one in required)
+    kind = kinds[0] if len(kinds) == 1 else tuple[kinds]  # type: ignore[valid-type]
+    return option(name, text, kind | None, flag=flag, metavar=metavar)
+
+
+def _choose_operation(
+    operation: type[Operation[Any]], given: Any, others: Sequence[Operation[Any]]
+) -> Operation[Any] | None:
+    """Return the operation if its option was given; fields that another one has are taken from there."""
+    if given in (None, False):
+        return None
+    known = operation_parameters(operation, CLI)
+    shared = {name: getattr(one, name) for one in others for name in known if hasattr(one, name)}
+    required = [name for name, one in known.items() if one.required and name not in shared]
+    values = given if isinstance(given, tuple) else (given,)
+    return operation(**shared, **dict(zip(required, values, strict=False)))
+
+
+#: Options that make a field of a type.
+_GROUPS: dict[type, OptionGroup] = {
+    Access: ReaderAccess.__metadata__[0],  # type: ignore[attr-defined]
+    DocumentTags: OwnTags.__metadata__[0],  # type: ignore[attr-defined]
+    SnapshotChoice: ChosenSnapshot.__metadata__[0],  # type: ignore[attr-defined]
+    TagChange: OptionGroup(
+        (
+            option("acl", "New ACL; repeatable.", list[str] | None, metavar="TAG"),
+            option("label", "New label; repeatable.", list[str] | None, metavar="LABEL"),
+            option("clearance", "New clearance, 0 or more.", int | None),
+            option(
+                "public", "No tags, except for those of the other options.", bool, default=False
+            ),
+        ),
+        _tag_change,
+    ),
 }
+
+
+def _group_of(parameter: OperationParameter) -> OptionGroup | None:
+    """Return the options that make a field, by its type."""
+    kinds = (parameter.type, *get_args(parameter.type))
+    return next((_GROUPS[kind] for kind in kinds if kind in _GROUPS), None)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

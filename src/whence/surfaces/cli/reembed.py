@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from msgspec.structs import replace
 
+from whence.operations.reembedding import Reembed
 from whence.surfaces.cli.output import console, facts_table, note, plain_table, print_json, progress
-from whence.surfaces.cli.session import as_json, run_with_engine
+from whence.surfaces.cli.session import as_json, run_operation
 
 if TYPE_CHECKING:
     from whence.operations.reembedding import Comparison, ReembedReport
 
 
-def reembed(
-    context: typer.Context,
-    *,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Compare both encoders on the collection's own headings and sentences; --promote switches.",
-        ),
-    ] = False,
-    promote: Annotated[
-        bool, typer.Option("--promote", help="Use the vectors that were made with --compare.")
-    ] = False,
-    back: Annotated[bool, typer.Option("--back", help="Use the former vectors again.")] = False,
-) -> int:
+def reembed(context: typer.Context, asked: Reembed) -> int:
     """Make vectors of another encoder, that of --embedder, and switch when all are there.
 
     Searches go on with the former vectors meanwhile, and these are kept for --back until the next `reembed`
     begins. An interrupted command is continued by the same one. Ids of documents and answers stay.
     """
     with progress("vectors") as moved:
-        report = run_with_engine(
-            context,
-            lambda engine, settings: engine.owner.reembed(
-                collection=settings.collection,
-                compare=compare,
-                promote=promote,
-                back=back,
-                progress=moved,
-            ),
-        )
+        report = run_operation(context, replace(asked, progress=moved))
     print_json(report) if as_json(context) else _print_report(report)
     return 0
 

@@ -110,7 +110,8 @@ def _print_hits(query: str, report: SearchReport) -> None:
             out.print(f"[yellow]Weak matches, with scores below {WEAK_SCORE:g}:[/]", end="\n\n")
         place = escape(str(hit.chunk.metadata["section_path"]))
         former = f" [dim]was {hit.reranking.rank_before}.[/]" if hit.reranking else ""
-        head = f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]"
+        name = f"{hit.collection}: {hit.document_id}" if hit.collection else hit.document_id
+        head = f"[bold]{hit.rank}. {escape(name)}[/] [dim]{place}[/]"
         reason = outdated(hit.chunk.metadata)
         old = f" [yellow](out of date: {escape(reason)})[/]" if reason else ""
         out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{former}{old}")

@@ -69,7 +69,8 @@ def start_logging(default_level: str = "") -> None:
 
 
 def run_operation(context: typer.Context, operation: Operation[R], **options: Any) -> R:
-    """Run an operation with an engine for the settings of this call; options as for `run_with_engine`."""
+    """Check an operation, and run it with an engine for the settings of this call; see `run_with_engine`."""
+    operation.check()
     return run_with_engine(context, lambda engine, _: engine.run(operation), **options)
 
 

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from whence.broker.connect import in_process
+from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
+from whence.operations.collection_renaming import RenameCollection
 from whence.operations.watch import WatchState, watch_states
 from whence.schema.errors import BadInput
-from whence.surfaces.cli.options import ReaderAccess
+from whence.surfaces.cli.options import ChosenBy, ReaderAccess
 from whence.surfaces.cli.output import (
     console,
     counted,
@@ -215,9 +218,8 @@ def _print_fleet(fleet: FlowStatus | None) -> None:
 def collections(
     context: typer.Context,
     *,
-    remove: Annotated[
-        str | None, typer.Option("--remove", metavar="NAME", help="Remove this collection.")
-    ] = None,
+    rename: Annotated[RenameCollection | None, ChosenBy("--rename")] = None,
+    remove: Annotated[RemoveCollection | None, ChosenBy("--remove")] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove without asking.", show_default=False)
     ] = False,
@@ -225,8 +227,21 @@ def collections(
     """List the collections with their counts, sizes, models and last changes.
 
     `--remove` erases all documents of a collection, as `whence erase` does, and forgets its folders. It shows
-    what stands on the collection and asks before; without a terminal it needs `--yes`.
+    what stands on the collection and asks before; without a terminal it needs `--yes`. `--rename` changes the
+    name alone, everywhere at once; stop a `whence watch` of the collection before.
     """
+    if rename is not None and remove is not None:
+        raise BadInput("--rename and --remove are given", hint="give one of the two")
+    if rename is not None:
+        done = run_operation(context, rename, reads=f"collection {rename.name!r}")
+        if as_json(context):
+            print_json(done)
+        else:
+            what = f"{counted(done.documents, 'document')}, {counted(done.traces, 'answer')}"
+            console().print(
+                f"collection {done.former} is {done.collection} now: {what}", markup=False
+            )
+        return 0
     if remove is not None:
         return _remove(context, remove, agreed=yes)
     found = run_with_engine(context, lambda engine, _: engine.collections())
@@ -239,9 +254,8 @@ def collections(
     return 0
 
 
-def _remove(context: typer.Context, name: str, *, agreed: bool) -> int:
-    from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
-
+def _remove(context: typer.Context, asked: RemoveCollection, *, agreed: bool) -> int:
+    name = asked.name
     reads = f"collection {name!r}"
     if not agreed:
         found = run_operation(context, PreviewCollectionRemoval(name), reads=reads)
@@ -254,7 +268,7 @@ def _remove(context: typer.Context, name: str, *, agreed: bool) -> int:
         if not typer.confirm("Remove it?", err=True):
             return 1
     with progress("erasing") as moved:
-        done = run_operation(context, RemoveCollection(name, moved), reads=reads)
+        done = run_operation(context, replace(asked, progress=moved), reads=reads)
     if as_json(context):
         print_json(done)
     else:

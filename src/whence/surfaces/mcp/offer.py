@@ -20,7 +20,7 @@ import msgspec
 from whence.operations.ask import Ask
 from whence.operations.documents import ListDocuments, Show
 from whence.operations.explain import Explain, ExplainAbsence
-from whence.operations.json_documents import why_not_document
+from whence.operations.json_documents import unsupported_note, why_not_document
 from whence.operations.operation import Operation
 from whence.operations.search import Search
 from whence.operations.stale import ListStale
@@ -128,7 +128,9 @@ def _result(hit: Mapping[str, Any], collection: str) -> dict[str, Any]:
     return {
         "id": chunk["id"],
         "title": f"{title}: {heading}" if heading and heading != title else title,
-        "url": _url(metadata.get("source_url"), collection, hit["document_id"]),
+        "url": _url(
+            metadata.get("source_url"), hit.get("collection") or collection, hit["document_id"]
+        ),
         "text": "\n".join(filter(None, (chunk.get("lead"), chunk["content"]))),
     }
 
@@ -260,9 +262,11 @@ async def _call(
         words = f"error: {fault.message}" + (f"\nhint: {fault.hint}" if fault.hint else "")
         return {"content": [{"type": "text", "text": words}], "isError": True}
     document = msgspec.to_builtins(found)
-    text = msgspec.json.encode(document).decode("utf-8", "replace")
+    texts = [msgspec.json.encode(document).decode("utf-8", "replace")]
+    # An assistant that reads an answer does not count offsets.
+    texts.append(unsupported_note(document.get("answer") or "", document.get("unsupported") or ()))
     return {
-        "content": [{"type": "text", "text": text}],
+        "content": [{"type": "text", "text": one.strip()} for one in texts if one],
         "structuredContent": document,
         "isError": False,
     }

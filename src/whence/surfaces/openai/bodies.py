@@ -6,14 +6,20 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from whence.operations.ask import Ask
+from whence.operations.ask import MOST_PREVIOUS, Ask
 from whence.schema.embedding import Purpose
 from whence.surfaces.http.auth import Caller
 from whence.surfaces.http.bodies import read_operation
 from whence.surfaces.openai.faults import BadParameter
 
 #: Fields of `/v1/ask` that a conversation states otherwise.
-_OF_THE_CONVERSATION: Final = ("question", "collection", "history")
+_OF_THE_CONVERSATION: Final = (
+    "question",
+    "collection",
+    "history",
+    "previous_answer",
+    "follow",
+)
 #: Fields without effect that a caller may rely on, and what is said of them.
 _WITHOUT_EFFECT: Final = {
     "tools": "tools are ignored: answers come from the documents of the collection",
@@ -90,7 +96,7 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
     whence: Annotated[
         dict[str, Any] | None,
         msgspec.Meta(
-            description="Fields of `/v1/ask` but for question, collection and history, such as access and filters."
+            description="Fields of `/v1/ask` but for question, collection and those of the conversation, such as access and filters."
         ),
     ] = None
 
@@ -115,9 +121,15 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
         for name in _OF_THE_CONVERSATION:
             if name in own:
                 raise BadParameter("whence", f"whence.{name} is stated by the conversation")
-        given = {"question": questions[-1], "collection": self.model, "history": questions[:-1]}
+        given: dict[str, Any] = {"question": questions[-1], "collection": self.model}
+        given |= {"history": questions[:-1], "previous_answer": self._previous_answer()}
         given |= self._of_writers()
         return read_operation(own | given, Ask, caller, self.model)
+
+    def _previous_answer(self) -> str:
+        """Return the text of the last answer in the conversation."""
+        answers = [one.text for one in self.messages if one.role == "assistant" and one.text]
+        return answers[-1][:MOST_PREVIOUS] if answers else ""
 
     def _of_writers(self) -> dict[str, Any]:
         """Return what the caller asks of the language model; system messages are instructions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whence.operations.collection_removal import PreviewCollectionRemoval, RemoveCollection
+from whence.operations.collection_renaming import RenameCollection
 from whence.operations.history import ExportCases
 from whence.operations.owner import (
     Erase,
@@ -38,4 +39,5 @@ class OwnerOperations:
     reembed = method(Reembed)
     preview_collection_removal = method(PreviewCollectionRemoval)
     remove_collection = method(RemoveCollection)
+    rename_collection = method(RenameCollection)
     export_cases = method(ExportCases)

@@ -20,6 +20,7 @@ from whence.store.postgres.collections import (
 )
 from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
 from whence.store.postgres.dense.vector_sets import graph_name, vector_table
+from whence.store.postgres.document_rows import EMBEDDED_TEXT
 from whence.store.postgres.driver import Connection, read_transaction, write_transaction
 from whence.store.postgres.part import PostgresPart
 from whence.store.protocols import (
@@ -40,13 +41,12 @@ if TYPE_CHECKING:
 _LOCK: Final = 0x77686576
 #: Chunks with neighbouring numbers that one process embeds at a time.
 _BLOCK: Final = 128
-_TEXT = "coalesce(nullif(c.embed_text, ''), c.content)"
 _FIRST = """
 SELECT min(p.ord) FROM vector_pending p
 WHERE p.collection_id = $1 AND p.number = $2 AND p.ord >= $3 AND p.refused = ''
 """
 _CLAIMED = f"""
-SELECT p.ord, p.token_codes, c.chunk_key, d.document_id, {_TEXT} AS text
+SELECT p.ord, p.token_codes, c.chunk_key, d.document_id, {EMBEDDED_TEXT} AS text
 FROM vector_pending p JOIN chunk c ON c.ord = p.ord JOIN document d ON d.id = c.document
 WHERE p.collection_id = $1 AND p.number = $2 AND p.ord >= $3 AND p.ord < $4 AND p.refused = ''
 ORDER BY p.ord LIMIT $5
@@ -58,8 +58,8 @@ _KNOWN = f"""
 SELECT DISTINCT ON (w.n) w.n, v.e, k.codes
 FROM unnest($2::text[]) WITH ORDINALITY w(text, n)
 CROSS JOIN LATERAL (SELECT c.ord FROM chunk c
-    WHERE c.collection_id = $1 AND hashtextextended({_TEXT}, 0) = hashtextextended(w.text, 0)
-        AND {_TEXT} = w.text OFFSET 0) c
+    WHERE c.collection_id = $1 AND hashtextextended({EMBEDDED_TEXT}, 0) = hashtextextended(w.text, 0)
+        AND {EMBEDDED_TEXT} = w.text OFFSET 0) c
 CROSS JOIN LATERAL (SELECT v.e FROM {{vectors}} v WHERE v.ord = c.ord AND v.collection_id = $1 OFFSET 0) v
 LEFT JOIN LATERAL (SELECT k.codes FROM chunk_codes k WHERE k.ord = c.ord OFFSET 0) k ON true
 ORDER BY w.n, c.ord

@@ -29,6 +29,8 @@ from whence.store.validation import check_dense_query
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+#: Classes up to which a scan needs no plan of its own: planning takes as long as scanning 2,000 rows.
+_FEW_CLASSES = 16
 #: Above it, a limit means no limit.
 _LARGEST_LIMIT = 2**62
 # A plan for the values at hand: only a constant array of classes or rows is probed by hash. A plan for any
@@ -141,7 +143,8 @@ async def _scan(
     ords = None if kept is None else kept.ords.tolist()
     vectors = view.version.vectors
     arguments = (view.version.id, view.classes, query, limit, threshold, ords)
-    async with _scan_settings(connection):
+    any_plan = kept is None and len(view.classes) <= _FEW_CLASSES
+    async with contextlib.nullcontext() if any_plan else _scan_settings(connection):
         rows = await _fetch_ranked(connection, _NEAREST.format(vectors=vectors), view, *arguments)
         if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
             rows = await _fetch_ranked(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any
+import struct
+from collections.abc import AsyncIterator, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,16 @@ from whence.store.postgres.driver import Connection
 _ROW_LISTS = 64
 _ROW_POSTINGS = 128
 
+#: Rows that are sent together.
+_ROWS_TOGETHER = 256
+#: Parts of binary COPY: its beginning, its end, and the number of fields of a row.
+_COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END = struct.pack(">h", -1)
+_NUMBER = struct.Struct(">i")
+_INT4 = 23
+
 _COLUMNS = ("segment", "last_term", "terms", "classes", "ends", "places", "counts")
+_FIELDS = struct.pack(">h", len(_COLUMNS))
 
 
 class PostingLists:
@@ -51,24 +60,33 @@ class PostingLists:
 
     async def write(self, connection: Connection, segment: int) -> None:
         """Write the postings of a segment by binary COPY, inside the writing transaction."""
-        await connection.copy_records_to_table(
-            "posting", columns=_COLUMNS, records=self._rows(segment)
+        await connection.copy_to_table(
+            "posting", source=self._copied(segment), columns=_COLUMNS, format="binary"
         )
 
-    def _rows(self, segment: int) -> Iterator[tuple[Any, ...]]:
+    async def _copied(self, segment: int) -> AsyncIterator[bytes]:
+        """Yield the rows in the form of binary COPY; the driver encodes arrays number by number."""
+        yield _COPY_HEAD
+        rows = self._rows(segment)
+        while some := list(itertools.islice(rows, _ROWS_TOGETHER)):
+            yield b"".join(some)
+        yield _COPY_END
+
+    def _rows(self, segment: int) -> Iterator[bytes]:
+        terms, classes = _elements(self._terms), _elements(self._classes)
         start = 0
         for at, to in itertools.pairwise([0, *self._row_ends()]):
-            terms, ends = self._terms[at:to].tolist(), self._ends[at:to]
-            end = int(ends[-1])
-            yield (
-                segment,
-                terms[-1],
-                terms,
-                self._classes[at:to].tolist(),
-                (ends - start).tolist(),
+            end, head = int(self._ends[to - 1]), _array_head(to - at)
+            fields = (
+                _NUMBER.pack(segment),
+                _NUMBER.pack(int(self._terms[to - 1])),
+                head + terms[8 * at : 8 * to],
+                head + classes[8 * at : 8 * to],
+                head + _elements(self._ends[at:to] - start),
                 self._places[2 * start : 2 * end],
                 self._counts[4 * start : 4 * end],
             )
+            yield _FIELDS + b"".join(_NUMBER.pack(len(one)) + one for one in fields)
             start = end
 
     def _row_ends(self) -> Iterator[int]:
@@ -82,3 +100,15 @@ class PostingLists:
                 at = start
         if edges:
             yield edges[-1]
+
+
+def _array_head(length: int) -> bytes:
+    """Return what stands before the elements of an array of integers: dimensions, type, length, first index."""
+    return struct.pack(">5i", 1, 0, _INT4, length, 1)
+
+
+def _elements(numbers: NDArray[np.int32] | NDArray[np.int64]) -> bytes:
+    """Return numbers as elements of an array, each with its length of four bytes before it."""
+    pairs = np.full((len(numbers), 2), 4, ">i4")
+    pairs[:, 1] = numbers
+    return pairs.tobytes()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from whence.store.field_boosts import FieldBoosts
+from whence.store.postgres.document_rows import EMBEDDED_TEXT
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import STATISTICS, write_term_vectors
 from whence.store.postgres.lexical.merge_policy import MAX_SEGMENT_CHUNKS
@@ -38,8 +39,8 @@ _RESET = """
     INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 0, $4) ON CONFLICT (collection_id) DO UPDATE
     SET analyzer = excluded.analyzer, languages = excluded.languages, next_slot = 0, posted = 0"""
 #: The texts of the documents after the one whose chunk was indexed last.
-_NEXT_TEXTS = """
-    SELECT c.ord, c.document, c.content, coalesce(nullif(c.embed_text, ''), c.content) AS text, c.heading,
+_NEXT_TEXTS = f"""
+    SELECT c.ord, c.document, c.content, {EMBEDDED_TEXT} AS text, c.heading,
         d.title, d.document_id
     FROM (SELECT * FROM document
         WHERE collection_id = $1
@@ -47,7 +48,7 @@ _NEXT_TEXTS = """
             WHERE t.collection_id = $1 ORDER BY t.slot DESC LIMIT 1), -1)
         AND EXISTS (SELECT FROM chunk c WHERE c.document = document.id)
         ORDER BY id LIMIT $2) d
-    JOIN chunk c ON c.document = d.id ORDER BY c.document, c.ord"""
+    JOIN chunk c ON c.document = d.id ORDER BY c.document, c.ord"""  # noqa: S608 - only constants
 _COUNT_CLASSES = f"""
     {STATISTICS}
     SELECT $1, c.class_id, t.language, count(*), sum(t.length)

@@ -19,7 +19,12 @@ from whence.store.bm25 import query_weights, share
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_slots, read_terms
+from whence.store.postgres.lexical.visible_postings import (
+    VisibleTerm,
+    read_slots,
+    read_terms,
+    reader_languages,
+)
 from whence.store.postgres.metadata_index import filtered_chunks
 from whence.store.results import lexical_candidates
 from whence.store.term_counts import LexicalQuery, parse_lexical_query
@@ -91,7 +96,12 @@ async def search_lexical(
 
 async def _read_query(connection: Connection, view: ReaderView, query_text: str) -> _Query:
     words = parse_lexical_query(query_text, view.version.languages)
-    return _Query(words, await read_terms(connection, view, words.terms))
+    found = await read_terms(connection, view, words.terms)
+    languages = reader_languages(found)
+    if languages != view.version.languages:
+        words = parse_lexical_query(query_text, languages)
+        found = await read_terms(connection, view, words.terms)
+    return _Query(words, found)
 
 
 class _Query:
@@ -100,7 +110,7 @@ class _Query:
     def __init__(self, words: LexicalQuery, terms: Mapping[str, VisibleTerm]) -> None:
         df = {term: one.df for term, one in terms.items()}
         known = next((one for one in terms.values() if one.of_chunks), VisibleTerm())
-        counts, self.required = words.resolve(df, known.languages)
+        counts, self.required = words.resolve(df)
         self.terms = terms
         self.mean = known.mean
         # The weights are of the terms that the collection has.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from whence.store.postgres.collection_version import (
 )
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import term_key
+from whence.store.term_counts import languages_of
 
 #: Bytes of a posting: a place in two bytes, then two more for each of two counts, or an impact in four.
 _POSTING_BYTES = 6
@@ -135,6 +136,11 @@ async def read_terms(
             view.cache.put(keys[term], found, size)
             cached[term] = found
     return cached
+
+
+def reader_languages(terms: Mapping[str, VisibleTerm]) -> tuple[str, ...]:
+    """Return the languages in which the query of a reader is read, from any terms; see `languages_of`."""
+    return languages_of(next((one.languages for one in terms.values() if one.of_chunks), {}))
 
 
 def _visible_term(rows: Sequence[Any]) -> VisibleTerm:

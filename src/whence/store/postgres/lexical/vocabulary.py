@@ -15,8 +15,9 @@ import numpy as np
 
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
+from whence.store.postgres.document_rows import EMBEDDED_TEXT
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_terms
+from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_terms, reader_languages
 from whence.store.term_counts import TermVector
 from whence.store.validation import json_text
 from whence.store.vocabulary import AbsentWords, whole_terms
@@ -25,12 +26,14 @@ from whence.text.spelling import max_edits, surface_words
 
 _CLASSES = "SELECT ord, class_id FROM chunk WHERE ord = ANY($1::int[])"
 _TEXTS = """
-    SELECT c.ord, c.class_id, coalesce(nullif(c.embed_text, ''), c.content) AS text, c.heading, d.title,
+    SELECT c.ord, c.class_id, {embedded} AS text, c.heading, d.title,
         d.document_id, l.boosts
     FROM document d JOIN chunk c ON c.document = d.id JOIN lexicon l ON l.collection_id = d.collection_id
     WHERE {chosen}"""
-_OF_DOCUMENTS = _TEXTS.format(chosen="d.collection_id = $1 AND d.document_id = ANY($2::text[])")
-_OF_CHUNKS = _TEXTS.format(chosen="c.ord = ANY($1::int[])")
+_OF_DOCUMENTS = _TEXTS.format(
+    embedded=EMBEDDED_TEXT, chosen="d.collection_id = $1 AND d.document_id = ANY($2::text[])"
+)
+_OF_CHUNKS = _TEXTS.format(embedded=EMBEDDED_TEXT, chosen="c.ord = ANY($1::int[])")
 # The driver encodes an array element by element, which takes longer than JSON does here and on the server.
 _ADD = """
     INSERT INTO word AS x (collection_id, class_id, word, letters, chunks)
@@ -45,18 +48,22 @@ _SUBTRACT = """
 _DELETE_UNUSED = """
     DELETE FROM word x USING unnest($2::int[], $3::text[]) w(class_id, word)
     WHERE x.collection_id = $1 AND x.class_id = w.class_id AND x.word = w.word AND x.chunks <= 0"""
-# Words with one of the beginnings, of about the length, and with at most two other letters.
+# Words of about the length, with one of the beginnings, whose letters differ from $3 in at most two; all have
+# the letter $4. `OFFSET 0` makes the server look up each set of letters by the index, not read all words.
 _SIMILAR = versioned(
     """
-    SELECT w.word, sum(w.chunks)::int AS chunks FROM unnest($3::text[]) AS start
-    JOIN word w ON w.collection_id = $1 AND w.class_id = ANY($2::int[])
-        AND w.word >= start AND w.word < start || chr(1114111)
-    WHERE bit_count((w.letters # $4)::bit(32)) <= 2 AND char_length(w.word) BETWEEN $5 AND $6
+    WITH flip AS MATERIALIZED (
+        SELECT 0 AS bits UNION ALL SELECT 1 << n FROM generate_series(0, 30) n WHERE 1 << n <> $4::int)
+    SELECT w.word, sum(w.chunks)::int AS chunks
+    FROM flip one JOIN flip other ON one.bits < other.bits OR other.bits = 0 AND one.bits = 0
+    CROSS JOIN LATERAL (SELECT * FROM word w
+        WHERE w.collection_id = $1 AND w.letters = $3::int # one.bits # other.bits OFFSET 0) w
+    WHERE w.class_id = ANY($2::int[]) AND w.word ^@ ANY($5::text[]) AND char_length(w.word) BETWEEN $6 AND $7
     GROUP BY w.word""",
-    7,
+    8,
 )
 
-_Counts = Counter[tuple[int, str]]
+_Counts = dict[int, Counter[str]]
 
 
 async def add_words(
@@ -67,9 +74,9 @@ async def add_words(
         return
     rows = await connection.fetch(_CLASSES, list(ords))
     classes = {row["ord"]: row["class_id"] for row in rows}
-    counts: _Counts = Counter()
+    counts: _Counts = {}
     for ord_, one in zip(ords, words, strict=True):
-        counts.update((classes[ord_], word) for word in one.words)
+        counts.setdefault(classes[ord_], Counter()).update(one.words)
     await _add(connection, collection_id, counts)
 
 
@@ -92,22 +99,27 @@ async def move_words(connection: Connection, collection_id: int, former: Mapping
 
 def _count(rows: Iterable[Any], classes: Mapping[int, int] | None = None) -> _Counts:
     """Count the chunks with each word by class: that of the row, or that of its number in `classes`."""
-    counts: _Counts = Counter()
+    counts: _Counts = {}
     for row in rows:
         title, heading, path = row["boosts"]
         text = FieldBoosts(title=title, heading=heading, path=path).indexed_text(
             row["text"], title=row["title"], heading=row["heading"], path=row["document_id"]
         )
         of = row["class_id"] if classes is None else classes[row["ord"]]
-        counts.update((of, word) for word in surface_words(text))
+        counts.setdefault(of, Counter()).update(surface_words(text))
     return counts
 
 
 async def _add(connection: Connection, collection_id: int, counts: _Counts) -> None:
-    keys = sorted(counts)
-    classes, words = [of for of, _ in keys], [word for _, word in keys]
-    columns = (classes, words, letter_masks(words), [counts[key] for key in keys])
+    classes, words, numbers = _columns(counts)
+    columns = (classes, words, letter_masks(words), numbers)
     await connection.execute(_ADD, collection_id, *map(json_text, columns))
+
+
+def _columns(counts: _Counts) -> tuple[list[int], list[str], list[int]]:
+    """Return classes, words and numbers of chunks, in the order of the index."""
+    rows = [(of, word, some[word]) for of, some in sorted(counts.items()) for word in sorted(some)]
+    return [one[0] for one in rows], [one[1] for one in rows], [one[2] for one in rows]
 
 
 def letter_masks(words: Sequence[str]) -> list[int]:
@@ -126,9 +138,7 @@ def letter_masks(words: Sequence[str]) -> list[int]:
 async def _subtract(connection: Connection, collection_id: int, counts: _Counts) -> None:
     if not counts:
         return
-    keys = sorted(counts)
-    classes, words = [of for of, _ in keys], [word for _, word in keys]
-    numbers = [counts[key] for key in keys]
+    classes, words, numbers = _columns(counts)
     await connection.execute(_SUBTRACT, collection_id, classes, words, numbers)
     await connection.execute(_DELETE_UNUSED, collection_id, classes, words)
 
@@ -141,6 +151,11 @@ async def absent_words(
         return None
     terms = {word: whole_terms(word, view.version.languages) for word in words}
     found = await read_terms(connection, view, {term for some in terms.values() for term in some})
+    languages = reader_languages(found)
+    if languages != view.version.languages:
+        terms = {word: whole_terms(word, languages) for word in words}
+        of_words = {term for some in terms.values() for term in some}
+        found |= await read_terms(connection, view, of_words)
     known = next((one for one in found.values() if one.of_chunks), VisibleTerm())
     return AbsentWords(
         frozenset(
@@ -161,6 +176,7 @@ async def similar_words(
     starts = sorted({folded[:1], folded[1::-1]}) if folded[:1] != folded[1:2] else [folded[:1]]
     most = max_edits(folded) + 1
     lengths = (len(folded) - most, len(folded) + most)
-    values = (view.version.id, view.classes, starts, *letter_masks([folded]), *lengths)
+    letters = letter_masks([folded, folded[:1]])
+    values = (view.version.id, view.classes, *letters, starts, *lengths)
     rows = await fetch_versioned(connection, _SIMILAR, view.version, *values)
     return {row["word"]: row["chunks"] for row in rows if row["word"] is not None}

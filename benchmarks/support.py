@@ -1,0 +1,211 @@
+"""Count false claims that the check of support marks, and true sentences that it marks wrongly.
+
+    python -m benchmarks.support [--home FOLDER] [--only SET...] [--claims N] [--seed N] [--verbose]
+
+Claims are made by rule from sentences of documentation that no rule or constant of the check was chosen on: one
+number, unit, name, negation or quantifier is changed. True ones are sentences as they are, with an opening,
+numbers in words, or a clause less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.answers.sets import OutOfReach, fetch, read_sets
+from whence.text.claims import read_claims
+from whence.text.sentences import split_sentences
+from whence.text.support import Check, Source
+
+_SETS = ("celery", "pyramid", "twisted", "sqlalchemy", "buildbot", "falcon")
+_WORDS = {"2": "two", "3": "three", "4": "four", "5": "five", "10": "ten", "12": "twelve"}
+_UNITS = ("seconds", "minutes", "hours", "days", "weeks", "months", "bytes", "percent")
+_NUMBER = re.compile(r"(?<![\w.,:/-])\d+(?![\w.,:/-]*\w)")
+_VERB = re.compile(
+    r"\b(is|are|was|were|can|must|will|may|should|does|do|has been|have been)\b(?! not)"
+)
+_NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]{3,}\b")
+_PASSAGE_CHARS = 1200
+
+
+def numbers(sentence: str, _: random.Random) -> str:
+    """Change the number."""
+    return _NUMBER.sub(lambda found: str(int(found[0]) * 2 + 1), sentence, count=1)
+
+
+def number_words(sentence: str, _: random.Random) -> str:
+    """Change the number and write it in words."""
+    return _NUMBER.sub("thirty-seven", sentence, count=1)
+
+
+def units(sentence: str, chance: random.Random) -> str:
+    """Change the unit of the number."""
+    found = re.search(rf"(\d+) ({'|'.join(_UNITS)})\b", sentence)
+    if not found:
+        return sentence
+    other = chance.choice([one for one in _UNITS if one != found[2]])
+    return sentence.replace(found[0], f"{found[1]} {other}", 1)
+
+
+def denied(sentence: str, _: random.Random) -> str:
+    """Deny what is said, or say what is denied."""
+    if re.search(r"\b(?:not|never|cannot|no|n't|without|neither|nor)\b|n't\b", sentence):
+        return re.sub(
+            r"\b(is|are|can|must|will|may|should|does|do) not\b", r"\1", sentence, count=1
+        )
+    return _VERB.sub(r"\1 not", sentence, count=1)
+
+
+def never(sentence: str, _: random.Random) -> str:
+    """Say that it never is so."""
+    if re.search(r"\b(?:not|never|cannot|no|without|only)\b|n't\b", sentence):
+        return sentence
+    return _VERB.sub(r"\1 never", sentence, count=1)
+
+
+def limited(sentence: str, _: random.Random) -> str:
+    """Limit it to one kind."""
+    if re.search(r"\bonly|\bjust|\balone", sentence, re.IGNORECASE):
+        return sentence
+    return re.sub(r"\AThe (?=[a-z])", "Only the ", sentence)
+
+
+def bounded(sentence: str, _: random.Random) -> str:
+    """Turn a bound round."""
+    for one, other in (("at least", "at most"), ("at most", "at least"), ("up to", "at least"), ("no more than", "at least"),
+                       ("more than", "at most"), ("less than", "at least")):  # fmt: skip
+        if re.search(rf"\b{one}\b(?= \d)", sentence):
+            return sentence.replace(one, other, 1)
+    return sentence
+
+
+def renamed(sentence: str, chance: random.Random) -> str:
+    """Name another one."""
+    return _NAME.sub(chance.choice(("Norwick", "Marek", "Helsinki")), sentence, count=1)
+
+
+FALSE = (numbers, number_words, units, denied, never, limited, bounded, renamed)
+
+
+def opened(sentence: str, chance: random.Random) -> str:
+    """Begin as models do."""
+    first = (
+        sentence[0].lower() if re.match(r"(?:The|A|An|If|This|By|When) ", sentence) else sentence[0]
+    )
+    return (
+        chance.choice(("According to the documentation, ", "In short, ", "Yes: "))
+        + first
+        + sentence[1:]
+    )
+
+
+def same(sentence: str, _: random.Random) -> str:
+    """Leave it as it is."""
+    return sentence
+
+
+def in_words(sentence: str, _: random.Random) -> str:
+    """Write its number in words."""
+    return _NUMBER.sub(lambda found: _WORDS.get(found[0], found[0]), sentence, count=1)
+
+
+def shorter(sentence: str, _: random.Random) -> str:
+    """Leave out the last clause, when it only adds."""
+    return re.sub(r", (?:which|so that|such as|for example) [^,]+\.\Z", ".", sentence)
+
+
+TRUE = (same, opened, in_words, shorter)
+
+
+def passages(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield passages of prose with their plain sentences."""
+    for file in sorted(folder.rglob("*")):
+        if not file.is_file():
+            continue
+        text = file.read_text(encoding="utf-8", errors="replace")
+        for start in range(0, len(text), _PASSAGE_CHARS):
+            passage = text[start : start + _PASSAGE_CHARS]
+            parts = (passage[one.start : one.end] for one in split_sentences(passage))
+            plain = [" ".join(one.split()) for one in parts]
+            yield (
+                passage,
+                [
+                    one
+                    for one in plain
+                    if re.fullmatch(r"[A-Z][^`*_|<>{}=\[\]\\^]{30,200}\.", one) and "::" not in one
+                ],
+            )
+
+
+def claims(
+    kinds: tuple[Callable[[str, random.Random], str], ...],
+    found: list[tuple[str, str]],
+    count: int,
+    chance: random.Random,
+) -> list[tuple[str, str, str, str]]:
+    """Return kind, claim, sentence and passage; the kinds in turn, as far as sentences allow."""
+    made: list[tuple[str, str, str, str]] = []
+    for place in range(count):
+        kind = kinds[place % len(kinds)]
+        for passage, sentence in chance.sample(found, len(found)):
+            said = kind(sentence, chance)
+            if (said != sentence or kind is same) and said not in {one[1] for one in made}:
+                made.append((kind.__name__, said, sentence, passage))
+                break
+    return made
+
+
+def is_marked(claim: str, passage: str) -> bool:
+    """Return whether the check marks a sentence that cites a passage."""
+    (first, *_) = read_claims(f"{claim.rstrip('.')} [1].")
+    return not Check(claim).supports(first, [Source(passage)])
+
+
+def main() -> int:
+    """Make claims, check them, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    parser.add_argument("--home", type=Path, default=cache / "whence-writer")
+    parser.add_argument("--only", nargs="+", default=_SETS, metavar="SET")
+    parser.add_argument(
+        "--claims", type=int, default=60, help="false ones; true ones are 200 for 60"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="print what is judged wrongly")
+    options = parser.parse_args()
+    found = []
+    for one in read_sets():
+        if one.name in options.only:
+            try:
+                folder = fetch(one, options.home)
+            except OutOfReach as reason:
+                print(f"{one.name}: left out: {reason}", file=sys.stderr)
+                continue
+            found += [(text, said) for text, all_of in passages(folder) for said in all_of]
+    chance = random.Random(options.seed)
+    for name, kinds, count in (
+        ("false", FALSE, options.claims),
+        ("true", TRUE, options.claims * 10 // 3),
+    ):
+        made = claims(kinds, found, count, chance)
+        marked = [is_marked(one[1], one[3]) for one in made]
+        print(f"{name}: {sum(marked)} of {len(made)} are marked")
+        for kind in kinds:
+            of_kind = [
+                mark for mark, one in zip(marked, made, strict=True) if one[0] == kind.__name__
+            ]
+            print(f"  {kind.__name__}: {sum(of_kind)} of {len(of_kind)}")
+        if options.verbose:
+            for mark, (kind_name, said, sentence, _) in zip(marked, made, strict=True):
+                if mark is (name == "true"):
+                    print(f"- {kind_name}: {said}\n    from: {sentence}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What servers of language models send, as answers of `model_server`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.support.model_server import Answer, Respond
+
+QUESTION = "Who is the ferry master of Ostrava?"
+#: The fact, as a model writes it from the first passage.
+SAID = "The ferry master is Ilse Brandt [1]."
+FERRY = """# Ferry
+
+The ferry master is Ilse Brandt. The ferry leaves every 40 minutes. Dogs are not allowed on the upper deck.
+
+A ticket costs 12 euros and is valid for 3 days.
+"""
+
+
+def stream(*events: dict[str, Any], done: bool = True) -> Answer:
+    lines = "".join(f"data: {json.dumps(one)}\n\n" for one in events)
+    end = "data: [DONE]\n\n" if done else ""
+    return 200, {"content-type": "text/event-stream"}, f"{lines}{end}".encode()
+
+
+def text(*pieces: Any, finish: str | None = "stop", done: bool = True) -> Answer:
+    events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": one}}]} for one in pieces]
+    events += [{"choices": [{"delta": {}, "finish_reason": finish}]}] if finish else []
+    return stream(*events, done=done)
+
+
+def error(status: int, message: str, **more: Any) -> Answer:
+    return status, {}, json.dumps({"error": {"message": message, **more}}).encode()
+
+
+def chat(answer: Answer | Respond) -> Respond:
+    """A server that only writes."""
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        if not path.endswith("/chat/completions"):
+            return 404, {}, b"{}"
+        return answer(path, body) if callable(answer) else answer
+
+    return respond
+
+
+SENT = {
+    "thinking": ("<think>Is it [2] or [3]?", "</think>", SAID),
+    "thinking begun by the template": ("Is it in [2]?", "\n</think>\n\n", SAID),
+    "thoughts in brackets": ("[THINK]no[/THINK]", SAID),
+    "channels": (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>",
+        SAID,
+    ),
+    "end of turn": (SAID, "<|im_end|>\n<|im_start|>user\nAnd who else?"),
+    "end of text": (SAID, "</s>"),
+    "fence": ("```markdown\n", SAID, "\n```"),
+    "object": ('{"answer": "The ferry master is Ilse Brandt", "sources": [1]}',),
+    "controls": ("The ferry\0 master \x1b[31mis ", "Ilse Brandt [1]."),
+    "parts": (
+        [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}],
+        [{"type": "text", "text": SAID}],
+    ),
+    "our own tag": (SAID, "\n</document-0123456789ab>"),
+    "list of sources": (SAID, "\n\nSources:\n", "[1] ferry.md\n[2] bus.md"),
+    "lenticular": ("The ferry master is Ilse Brandt \u30101\u2020source\u3011.",),
+    "named": ("The ferry master is Ilse Brandt (Document 1).",),
+    "footnote": ("The ferry master is Ilse Brandt[^1].\n\n[^1]: ferry.md",),
+    "raised": ("The ferry master is Ilse Brandt\u00b9.",),
+    "tag": ("The ferry master is Ilse Brandt<sup>1</sup>.",),
+}
