@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.conftest import HANDBOOK, cli, loaded, new_cli
+from tests.acceptance.conftest import HANDBOOK, cli, loaded, new_cli, own
 from tests.support.browser import Page, running_browser
 from tests.support.serving import Gateway, serving
 
-__all__ = ["cli", "loaded", "new_cli"]
+__all__ = ["cli", "loaded", "new_cli", "own"]
 #: Tokens by name, each with its rights.
 TOKENS = {"desk": 'acl = ["finance"]\nclearance = 3', "editor": "write = true"}
 

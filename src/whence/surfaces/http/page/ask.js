@@ -54,10 +54,10 @@ async function choose(name) {
 /** Offer the collections when there are several. */
 async function fillCollections() {
   const found = await overview().catch(() => null);
-  if (!found || $("collection").options.length) return;
+  if (!found) return;
   const names = found.collections.map((one) => one.name);
-  const first = names.includes(found.default) ? found.default : names[0] ?? found.default;
-  $("collection").append(...names.map((name) => make("option", { value: name, textContent: name, selected: name === first })));
+  const first = [$("collection").value, found.default, names[0]].find((one) => names.includes(one));
+  $("collection").replaceChildren(...names.map((name) => make("option", { value: name, textContent: name, selected: name === first })));
   $("collection-label").hidden = names.length < 2;
 }
 

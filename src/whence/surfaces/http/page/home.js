@@ -13,6 +13,9 @@ export async function overview(renew = false) {
   return last;
 }
 
+/** Forget what was read: another reader sees other collections. */
+export const forget = () => { last = null; };
+
 export async function showHome(renew = false) {
   const found = await overview(renew);
   const isEmpty = found.collections.every((one) => !one.documents);

@@ -163,7 +163,8 @@ function uploads() {
     event.preventDefault();
     zone.classList.remove("over");
     const entries = [...event.dataTransfer.items].map((one) => one.webkitGetAsEntry()).filter(Boolean);
-    await store((await Promise.all(entries.map((one) => filesOf(one)))).flat(), parts);
+    const plain = [...event.dataTransfer.files].map((file) => ({ file, name: file.name }));
+    await store(entries.length ? (await Promise.all(entries.map(filesOf))).flat() : plain, parts);
   });
   return zone;
 }

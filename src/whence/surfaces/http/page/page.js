@@ -8,6 +8,7 @@
 import { BASE } from "./api.js";
 import * as ask from "./ask.js";
 import { $, button, make, say } from "./dom.js";
+import * as home from "./home.js";
 import * as history_ from "./history.js";
 import * as inspect from "./inspect.js";
 import * as library from "./library.js";
@@ -96,6 +97,9 @@ document.addEventListener("keydown", onKey);
 $("keys").addEventListener("click", showKeys);
 addEventListener("popstate", show);
 ask.start(go);
-reader.start(show);
+reader.start(() => {
+  home.forget();
+  return show();
+});
 await Promise.allSettled([reader.load(), show()]);
 document.body.dataset.ready = "true";
