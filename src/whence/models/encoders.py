@@ -141,7 +141,7 @@ ENCODERS: Final = (
         document_prompt="passage: ",
         prompt_tokens=2,
         last_symbol=3,
-        # Of .0, .5 and .7 the largest area under the curve of `benchmarks.answerability`, on pages for choosing.
+        # Of .0, .5 and .7 the largest area under the curve of `benchmarks.answerability`, pages for choosing.
         token_floor=0.7,
     ),
 )
