@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.support.json_server import json_server
 
-RECORDS = 500
+RECORDS = 1_500
 #: The first finds the dimension. The others have 64 texts, claims of passages 128, and two claims are under
 #: way: the sixth request follows the stored vectors of one.
 FREE_REQUESTS = 5

@@ -129,7 +129,7 @@ def test_the_page_on_models_works_as_printed(served: Any, tmp_path: Path, docume
                 refused = "Nearest passages" in result.out
                 assert result.code == refused, (line, result.err)
 
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     assert len(server.requests) > 12
 
 

@@ -96,7 +96,7 @@ Fault = tuple[str, str, str]
 
 def _no_service(_: Path) -> dict[str, str]:
     return {
-        "WHENCE_DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/x",
+        "WHENCE_DATABASE_URL": "postgresql://u:hush-hush@127.0.0.1:1/x",
         "WHENCE_BROKER": "pulsar://127.0.0.1:1",
         "WHENCE_EMBEDDER": "openai:m",
         "WHENCE_WRITER": "openai:m",
@@ -146,7 +146,7 @@ def test_doctor_names_each_fault_and_its_remedy(own: Any, tmp_path: Path, setup:
         assert detail in faults[name]["detail"]
         assert remedy in faults[name]["remedy"]
     assert all(fault["remedy"] for fault in faults.values())
-    assert "secret" not in result.out + result.err
+    assert "hush-hush" not in result.out + result.err
 
 
 @pytest.mark.models

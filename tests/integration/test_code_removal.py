@@ -19,7 +19,13 @@ EDGES = [("C1", "C2", "dep")]
 #: What is told in other ways: the row by which a snapshot is found, and its names and sets, go before.
 _GO_BEFORE = {"code_snapshot", "code_ref", "code_set_member"}
 #: Tables without rows of code.
-_OF_DOCUMENTS = {"chunk_codes", "document_change", "former_chunk", "former_document", "word"}
+_OF_DOCUMENTS = {
+    "chunk_codes",
+    "collection_former_name",
+    "document_change",
+    "former_chunk",
+    "former_document",
+}
 _REFERRING = """
     WITH RECURSIVE r(name) AS (
         SELECT 'whence.collection'::regclass

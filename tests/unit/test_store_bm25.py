@@ -150,7 +150,7 @@ def test_stop_words_do_not_count_in_the_length() -> None:
 def test_a_query_is_truncated_after_1024_distinct_words() -> None:
     """The first 1024 distinct words count with all their repeats, later ones do not."""
     text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
-    counts, _ = parse_lexical_query(text, ("english",)).resolve({}, {})
+    counts, _ = parse_lexical_query(text, ("english",)).resolve({})
 
     assert len(counts) == MAX_QUERY_WORDS
     assert counts["word0"] == 2

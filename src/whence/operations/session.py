@@ -178,7 +178,7 @@ class Session:
 
     async def run(self, operation: Operation[R]) -> R:
         """Run an operation within the middlewares: audit log, spans, metrics and pipeline trace."""
-        if not operation.many_collections and "," in getattr(operation, "collection", ""):
+        if not operation.many_collections and "," in (getattr(operation, "collection", None) or ""):
             raise BadInput(
                 f"{operation.NAME} takes one collection, not {operation.collection!r}",  # type: ignore[attr-defined]
                 hint="name one of them; `search` takes several",

@@ -36,14 +36,17 @@ class SuiteQuery(_Strict, frozen=True, kw_only=True):
     intent: Intent
     expected_targets: Annotated[list[Target], msgspec.Meta(min_length=1)]
     negative_targets: list[NegativeTarget] = []
-    verdict: str = ""
-    """What a reader said of the answer, in a case of `whence eval cases export`, as the rest."""
-    note: str = ""
-    answer_id: str = ""
-    collection: str = ""
-    collection_version: int = 0
-    asked_at: str = ""
-    given_at: str = ""
+    verdict: str | msgspec.UnsetType = msgspec.UNSET
+    """What a reader said of the answer, in a case of `whence eval cases export`, as the rest.
+
+    Unset in other suites, whose digests stay those that baselines name.
+    """
+    note: str | msgspec.UnsetType = msgspec.UNSET
+    answer_id: str | msgspec.UnsetType = msgspec.UNSET
+    collection: str | msgspec.UnsetType = msgspec.UNSET
+    collection_version: int | msgspec.UnsetType = msgspec.UNSET
+    asked_at: str | msgspec.UnsetType = msgspec.UNSET
+    given_at: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class SuiteFile(_Strict, frozen=True, kw_only=True):
