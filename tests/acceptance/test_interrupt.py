@@ -15,8 +15,8 @@ import pytest
 from tests.support.json_server import json_server
 
 RECORDS = 1_500
-#: The first finds the dimension, or the first two, when both claims begin at once. The others have 64 texts, claims
-#: of passages 128, and two claims are under way: the eighth request at the latest follows stored vectors.
+#: The first finds the dimension, or the first two, when two claims begin at once. The others have 64 texts,
+#: claims 128 passages, and two are under way: the eighth request at the latest follows stored vectors.
 FREE_REQUESTS = 7
 
 
