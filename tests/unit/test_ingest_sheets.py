@@ -391,6 +391,8 @@ def test_a_compound_file_has_the_format_of_the_stream_at_its_top() -> None:
     assert format_of(data + embedded) == ".xls"
     assert format_of(data.replace(stream, "WORKBOOK".encode("utf-16-le"))) == ".xls"
     assert format_of(data.replace(stream, "Notebook".encode("utf-16-le")) + stream) == ""
+    # A damaged one, here by the size of its sectors, has that of the names in its bytes.
+    assert format_of(data[:30] + b"\1\0" + data[32:]) == ".xls"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import lzma
 import re
-import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Collection
@@ -71,14 +70,6 @@ _PICTURES = frozenset(
 DAMAGED_ZIP = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, KeyError, ValueError),
     *(RuntimeError, NotImplementedError),
-)
-_DAMAGED_COMPOUND = (
-    AssertionError,
-    struct.error,
-    LookupError,
-    ValueError,
-    TypeError,
-    RecursionError,
 )
 _ZIP = b"PK\x03\x04"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -277,11 +268,13 @@ def _top_names(data: bytes) -> set[str]:
 
     Embedded files of other formats have their names in folders below the top.
     """
-    from xlrd.compdoc import CompDoc, CompDocError
+    from xlrd.compdoc import CompDoc
 
     try:
         parts = CompDoc(data, logfile=io.StringIO()).dirlist
         return {parts[at].name.lower() for at in parts[0].children}
-    # The library does not validate files.
-    except (CompDocError, *_DAMAGED_COMPOUND):
+    except MemoryError:
+        raise
+    # The library does not validate files: any exception means that the file is damaged.
+    except Exception:  # noqa: BLE001
         return {name.lower() for name in _OLE_PARTS if name.encode("utf-16-le") in data}
