@@ -14,7 +14,7 @@ from whence.ingest.loader_registry import loaders_by_suffix
 from whence.ingest.page_picture import PictureJob, draw_page
 from whence.ingest.sources import file_digest
 from whence.operations.freshness import dated_citations
-from whence.operations.operation import Operation
+from whence.operations.operation import Operation, R
 from whence.operations.source_roots import own_store, source_path
 from whence.operations.trace_access import ReadableTrace, load_trace
 from whence.provenance.erasing import ERASED
@@ -116,10 +116,8 @@ class SourceView(msgspec.Struct, frozen=True, kw_only=True):
     head: MailHead | None
 
 
-class ShowSource(Operation[SourceView], frozen=True):
-    """Show the document that a citation quotes, with the cited words marked."""
-
-    NAME: ClassVar[str] = "source"
+class OfCitation(Operation[R], frozen=True):
+    """What is asked of one citation of an answer."""
 
     answer_id: str
     """Id of the answer."""
@@ -127,6 +125,12 @@ class ShowSource(Operation[SourceView], frozen=True):
     """Index of the citation, from 0."""
     access: Access = Access.public()
     """Rights to read with."""
+
+
+class ShowSource(OfCitation[SourceView], frozen=True):
+    """Show the document that a citation quotes, with the cited words marked."""
+
+    NAME: ClassVar[str] = "source"
 
     async def run(self, session: Session) -> SourceView:
         """Return the document.
@@ -146,17 +150,10 @@ class ShowSource(Operation[SourceView], frozen=True):
         return await asyncio.to_thread(_view, collection, dated, document, has_file)
 
 
-class ReadSourceFile(Operation[bytes], frozen=True):
+class ReadSourceFile(OfCitation[bytes], frozen=True):
     """Read the file that a cited document came from, if it is still the one that was indexed."""
 
     NAME: ClassVar[str] = "source file"
-
-    answer_id: str
-    """Id of the answer."""
-    citation: Annotated[int, Meta(ge=0)]
-    """Index of the citation, from 0."""
-    access: Access = Access.public()
-    """Rights to read with."""
 
     async def run(self, session: Session) -> bytes:
         """Return the bytes of the file.
@@ -180,17 +177,11 @@ class ReadSourceFile(Operation[bytes], frozen=True):
         return data
 
 
-class DrawSourcePage(Operation[bytes], frozen=True):
+class DrawSourcePage(OfCitation[bytes], frozen=True):
     """Draw a page of the PDF that a citation quotes, with the cited words marked."""
 
     NAME: ClassVar[str] = "source page"
 
-    answer_id: str
-    """Id of the answer."""
-    citation: Annotated[int, Meta(ge=0)]
-    """Index of the citation, from 0."""
-    access: Access = Access.public()
-    """Rights to read with."""
     page: Annotated[int, Meta(ge=1)] | None = None
     """Number of the page, from 1; that of the quote when null."""
 
