@@ -275,6 +275,18 @@ def test_files_can_be_excluded(cli: Any, tmp_path: Path, collection: tuple[str, 
     assert refused["unread_files"] == 0, "nobody misses what was excluded"
 
 
+def test_a_folder_that_is_named_is_read(cli: Any, tmp_path: Path) -> None:
+    """Though the folders around it leave it out; what else they say of its files holds."""
+    checkout = _write(tmp_path / "f", build__docs__a_md="# A\n", build__docs__b_txt="B.\n")
+    (checkout / ".gitignore").write_text("build/\n*.txt\n")
+    (checkout / ".git").mkdir()
+    above = cli("index", checkout, "--dry-run", "--json").json
+    named = cli("index", checkout / "build" / "docs", "--dry-run", "--json").json
+
+    assert _states(above) == {"build/docs/a.md": "skipped", "build/docs/b.txt": "skipped"}
+    assert _states(named) == {"a.md": "read", "b.txt": "skipped"}
+
+
 def test_a_dry_run_stores_nothing(cli: Any, tmp_path: Path, collection: tuple[str, str]) -> None:
     """It lists the files with reasons, and estimates time and disk."""
     folder = _write(tmp_path / "f", a_md="# A\n\nWords.\n")

@@ -26,6 +26,18 @@ class Patterns(NamedTuple):
     """What a reason names."""
     spec: Any
 
+    def without(self, path: str) -> Patterns:
+        """Return the patterns but those that a folder, or one around it, matches."""
+        from pathspec import GitIgnoreSpec
+
+        relative = self.relative(path, is_folder=True)
+        kept = [one for one in self.spec.patterns if not one.match_file(relative)]
+        return self._replace(spec=GitIgnoreSpec(kept))
+
+    def relative(self, path: str, *, is_folder: bool) -> str:
+        """Return a path as the patterns are compared with it."""
+        return path[len(self.folder.rstrip("/")) + 1 :] + ("/" if is_folder else "")
+
 
 class Exclusions:
     """The patterns that hold in a folder; `below` adds those of a folder in it.
@@ -62,8 +74,10 @@ class Exclusions:
         ]
         for one in outer:
             found = found.below(str(one))
+        # Who names a folder wants it read, though the folders around leave it out.
+        patterns = [one.without(folder) for one in found.patterns]
         # What a command says comes before all files.
-        return cls([*found.patterns, *given], in_checkout=found.in_checkout)
+        return cls([*patterns, *given], in_checkout=found.in_checkout)
 
     def below(self, folder: str) -> Exclusions:
         """Return what holds in a folder: its own patterns come before those of the folders around it."""
@@ -78,8 +92,7 @@ class Exclusions:
     def reason(self, path: str, *, is_folder: bool = False) -> str:
         """Return why a path is left out; empty when it is not."""
         for one in reversed(self.patterns):
-            relative = path[len(one.folder.rstrip("/")) + 1 :] + ("/" if is_folder else "")
-            found = one.spec.check_file(relative)
+            found = one.spec.check_file(one.relative(path, is_folder=is_folder))
             if found.include is not None:
                 return f"excluded by {one.source}" if found.include else ""
         return ""
