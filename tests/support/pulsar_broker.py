@@ -38,8 +38,6 @@ _OPERATION_TIMEOUT_S = 30
 #: A broker of tests ends before code that is compiled a second time pays: with this a start takes 9.5 s of a
 #: core, without 18.6.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
-#: A broker that does not serve by then after a kill limps, seconds.
-_LIMP_S = 90.0
 
 
 class TestBroker:
@@ -113,18 +111,8 @@ class TestBroker:
         self._own().kill()
 
     def start_again(self) -> None:
-        """Start it on its data and ports.
-
-        After a kill -9 the embedded metadata store of 4.0.6 may register its bookie again and again, and no
-        topic can be made; a clean end, which `start` sees to, and another start cure it.
-        """
-        broker = self._own()
-        try:
-            broker.start(keep_data=True, timeout_s=_LIMP_S)
-        except Exception as error:
-            if type(error).__name__ != "BrokerError":
-                raise
-            broker.start(keep_data=True)
+        """Start it on its data and ports."""
+        self._own().start(keep_data=True)
 
     def _own(self) -> Any:
         if self._broker is None:
