@@ -110,6 +110,13 @@ def read(readers: ReaderPool, folder: Path, files: dict[str, str | bytes]) -> di
     return dict(zip(sorted(files), results, strict=True))
 
 
+def first_difference(first: str, second: str) -> str:
+    """Return where two long texts part, with what stands around."""
+    at = len(os.path.commonprefix([first, second]))
+    around = slice(max(0, at - 200), at + 200)
+    return f"at {at} of {len(first)} and {len(second)}:\n{first[around]}\n{second[around]}"
+
+
 def reason(result: LoadResult) -> str:
     assert isinstance(result, LoadFailure)
     return result.reason
@@ -186,8 +193,9 @@ def test_the_text_is_that_of_reading_in_this_process(readers: ReaderPool, tmp_pa
     }
     here = tmp_path / "files"
     here.mkdir()
-    there = read(readers, here, files)
-    assert list(there.values()) == list(load_documents([here], chunker=CHUNKER))
+    there = list(read(readers, here, files).values())
+    for other, own in zip(there, load_documents([here], chunker=CHUNKER), strict=True):
+        assert other == own, first_difference(repr(other), repr(own))
 
 
 def test_one_process_reads_many_documents(readers: ReaderPool, tmp_path: Path) -> None:
