@@ -112,7 +112,9 @@ def read(readers: ReaderPool, folder: Path, files: dict[str, str | bytes]) -> di
 
 def first_difference(first: str, second: str) -> str:
     """Return where two long texts part, with what stands around."""
-    at = len(os.path.commonprefix([first, second]))
+    at = next(
+        (at for at, (one, other) in enumerate(zip(first, second, strict=False)) if one != other), -1
+    )
     around = slice(max(0, at - 200), at + 200)
     return f"at {at} of {len(first)} and {len(second)}:\n{first[around]}\n{second[around]}"
 
