@@ -6,6 +6,7 @@ All of it is counted and chosen from what the reader may see.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
@@ -223,6 +224,7 @@ def _question(document: DocumentText) -> str:
     if not parts:
         return ""
     _, heading = max(parts)
-    words = heading.rstrip(f"{_QUESTION_MARKS}.: ")
+    # Plain text may begin a heading with marks.
+    words = re.sub(r"^\W+", "", heading).rstrip(f"{_QUESTION_MARKS}.: ")
     is_named = words.casefold() in title.casefold() or len(title) not in _HEADING_CHARACTERS
     return f"{words}?" if is_named else f"{title}: {words}?"

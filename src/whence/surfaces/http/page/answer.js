@@ -86,16 +86,21 @@ export function passageItem(one, collection, ...more) {
     make("blockquote", { dir: "auto" }, ...rendered(text, { headings: new Set([one.heading]) })));
 }
 
+/** Return a card for each cited passage, with the places of its quotes. */
 function sourcesOf(answer) {
   if (!answer.citations.length) return null;
-  const items = answer.citations.map((citation, index) => {
-    const name = button("", () => openCitation(answer, index), { className: "link name" });
-    name.append(words("span", citation.title || citation.document_id));
-    const facts = [placeOf(citation.location), citation.document_date && dayOf(citation.document_date)].filter(Boolean).join(" · ");
-    const states = [citation.changed && t("source.changed_short"), citation.outdated && t("source.outdated", { why: citation.outdated }),
-      citation.added && t("answer.added")].filter(Boolean);
-    return make("li", {}, make("span", { className: "number", textContent: citation.marker }),
-      make("div", {}, name, words("div", [citation.root, citation.source_file || citation.document_id].filter(Boolean).join("/"), "soft path"),
+  const byMarker = Map.groupBy(answer.citations.keys(), (index) => answer.citations[index].marker);
+  const items = [...byMarker.values()].map((indexes) => {
+    const cited = indexes.map((index) => answer.citations[index]);
+    const [first] = cited;
+    const name = button("", () => openCitation(answer, indexes[0]), { className: "link name" });
+    name.append(words("span", first.title || first.document_id));
+    const places = new Set(cited.map((one) => placeOf(one.location)).filter(Boolean));
+    const facts = [[...places].join("; "), first.document_date && dayOf(first.document_date)].filter(Boolean).join(" · ");
+    const states = [first.changed && t("source.changed_short"), first.outdated && t("source.outdated", { why: first.outdated }),
+      cited.every((one) => one.added) && t("answer.added")].filter(Boolean);
+    return make("li", {}, make("span", { className: "number", textContent: first.marker }),
+      make("div", {}, name, words("div", [first.root, first.source_file || first.document_id].filter(Boolean).join("/"), "soft path"),
         make("div", { className: "soft", textContent: facts }), ...states.map((textContent) => make("div", { className: "warn", textContent }))));
   });
   return make("div", {}, make("h3", { textContent: t("answer.sources") }), make("ol", { className: "source-cards" }, ...items));
