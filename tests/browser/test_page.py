@@ -14,6 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from tests.browser.conftest import TOKENS, write_tokens
 from tests.support.axe import axe_script, serious_findings
 from tests.support.browser import Page, running_browser
+from tests.support.issuer import AUDIENCE, running_issuer
 from tests.support.mixed_folder import write_mixed_folder
 from tests.support.serving import Gateway, serving
 
@@ -228,6 +229,30 @@ def test_a_wrong_token_is_refused(page: Page) -> None:
     page.find("button", "Sign in")
     page.wait(lambda: page.all("body[data-ready]"))
     assert page.ask(HIDDEN).find_elements(By.CSS_SELECTOR, "h3")[0].text == "Nearest passages"
+
+
+def test_a_reader_signs_in_with_an_identity_provider(browser: Page, indexed: Any) -> None:
+    """The link of single sign-on gives the rights of the reader's groups, until sign-out."""
+    with running_issuer() as issuer:
+        issuer.about |= {
+            "authorization_endpoint": f"{issuer.url}/authorize",
+            "token_endpoint": f"{issuer.url}/token",
+        }
+        issuer.exchange = lambda form, _: (
+            200,
+            {"access_token": issuer.token(groups=["finance"]), "token_type": "Bearer"},
+        )
+        options = ("--oidc-issuer", issuer.url, "--oidc-audience", AUDIENCE)
+        client = ("--oidc-client-id", "page")
+        with serving(indexed, *options, *client, collection="page") as running:
+            browser.open(running.url)
+            browser.find("link", "Single sign-on").click()
+            browser.find("button", "Sign out")
+            assert "finance" in browser.all("#rights")[0].text
+            assert not browser.driver.execute_script("return document.cookie")
+            assert browser.ask(HIDDEN).find_elements(By.CSS_SELECTOR, ".source-cards li")
+            browser.find("button", "Sign out").click()
+            browser.find("link", "Single sign-on")
 
 
 def test_an_ended_session_says_so(page: Page, tokens: Path) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -93,6 +93,9 @@ def running_issuer() -> Iterator[Issuer]:
         def do_GET(self) -> None:
             issuer.asked.append(self.path)
             issuer.encodings.add(self.headers.get("Accept-Encoding"))
+            if self.path.startswith("/authorize?"):
+                self._send_back()
+                return
             time.sleep(issuer.delay_s)
             found = None if issuer.is_down else issuer.documents().get(self.path)
             data = found if isinstance(found, bytes) else json.dumps(found).encode()
@@ -100,6 +103,17 @@ def running_issuer() -> Iterator[Issuer]:
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+        def _send_back(self) -> None:
+            """Let whoever asks in, at once."""
+            asked = {
+                name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()
+            }
+            answer = urlencode({"code": "the code", "state": asked["state"]})
+            self.send_response(303)
+            self.send_header("Location", f"{asked['redirect_uri']}?{answer}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
