@@ -110,13 +110,9 @@ def read(readers: ReaderPool, folder: Path, files: dict[str, str | bytes]) -> di
     return dict(zip(sorted(files), results, strict=True))
 
 
-def first_difference(first: str, second: str) -> str:
-    """Return where two long texts part, with what stands around."""
-    at = next(
-        (at for at, (one, other) in enumerate(zip(first, second, strict=False)) if one != other), -1
-    )
-    around = slice(max(0, at - 200), at + 200)
-    return f"at {at} of {len(first)} and {len(second)}:\n{first[around]}\n{second[around]}"
+def content_of(result: LoadResult) -> object:
+    """Return what was read; the time of a file is kept only when it is old enough, which may come between."""
+    return result.draft if isinstance(result, LoadedDocument) else result
 
 
 def reason(result: LoadResult) -> str:
@@ -195,9 +191,9 @@ def test_the_text_is_that_of_reading_in_this_process(readers: ReaderPool, tmp_pa
     }
     here = tmp_path / "files"
     here.mkdir()
-    there = list(read(readers, here, files).values())
-    for other, own in zip(there, load_documents([here], chunker=CHUNKER), strict=True):
-        assert other == own, first_difference(repr(other), repr(own))
+    there = read(readers, here, files).values()
+    found = list(load_documents([here], chunker=CHUNKER))
+    assert list(map(content_of, there)) == list(map(content_of, found))
 
 
 def test_one_process_reads_many_documents(readers: ReaderPool, tmp_path: Path) -> None:
