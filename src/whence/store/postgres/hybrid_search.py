@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.filters import Filters
-from whence.schema.search import Match
+from whence.schema.search import Candidate, Match
 from whence.store.postgres.collection_version import ReaderView
 from whence.store.postgres.dense.pending import read_vector_share
 from whence.store.postgres.dense.search import read_nearest
@@ -49,21 +49,24 @@ async def search_both(
     rows = await read_nearest(connection, view, query, limit=limit, kept=kept, slots=words.take())
     complete = words.add(rows.every)
     lexical = words.candidates() if complete else await words.read(connection)
-    cosines = {
-        row["chunk_key"]: cosine(-row["distance"])
-        for row in rows.every
-        if row["distance"] is not None
-    }
     shares = words.shares([row["slot"] for row in rows.nearest if row["slot"] is not None])
     dense = dense_candidates(
         (row["distance"], row["chunk_key"], row["document_id"]) for row in rows.nearest
     )
+    rows_by_id = {row["chunk_key"]: row for row in rows.every}
     (share,) = await read_vector_share(connection, view, check=False)
     return HybridRankings(
-        lexical=[replace(one, dense_score=cosines.get(one.chunk_id)) for one in lexical],
+        lexical=[_with_cosine(one, rows_by_id.get(one.chunk_id)) for one in lexical],
         dense=[
             replace(one, sparse_score=shares.get(row["slot"], 0.0))
             for one, row in zip(dense, rows.nearest, strict=True)
         ],
         share=share,
     )
+
+
+def _with_cosine(one: Candidate, row: Any) -> Candidate:
+    """Return a candidate with the cosine of its row, which may be missing or without a vector."""
+    if row is None or row["distance"] is None:
+        return one
+    return replace(one, dense_score=cosine(-row["distance"]))

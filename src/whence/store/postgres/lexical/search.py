@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,7 @@ from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.visible_postings import (
     VisibleTerm,
     read_slots,
-    read_terms,
-    reader_languages,
+    read_words,
 )
 from whence.store.postgres.metadata_index import FilteredChunks, filtered_chunks
 from whence.store.results import lexical_candidates
@@ -88,7 +88,9 @@ async def rank_places(
         scores *= query.places_with_any(terms)
     if kept is not None:
         scores *= np.isin(slots, kept.slots)
-    return LexicalRanking(view, slots, scores, limit, query.per_share)
+    # Chunks that were removed or retagged still have places.
+    spare = 0 if len(slots) == view.version.chunks else limit // 4 + 8
+    return LexicalRanking(view, slots, scores, limit, spare, query.per_share)
 
 
 class LexicalRanking:
@@ -99,6 +101,7 @@ class LexicalRanking:
         slots: The slot of each place, shape (places,).
         scores: Its lexical share, 0 without a term of the query, shape (places,).
         limit: Most chunks.
+        spare: Further places that are read at first, for some of the best may be of no chunk.
         per_share: See `lexical_candidates`.
     """
 
@@ -108,6 +111,7 @@ class LexicalRanking:
         slots: NDArray[np.int32],
         scores: NDArray[np.float64],
         limit: int,
+        spare: int,
         per_share: float,
     ) -> None:
         self._view = view
@@ -117,8 +121,7 @@ class LexicalRanking:
         self._per_share = per_share
         self._found: list[tuple[float, str, str]] = []
         self._read = 0
-        # Some of the best chunks may be deleted.
-        self._wanted = limit + limit // 4 + 8
+        self._wanted = limit + spare
         self._taken: dict[int, float] = {}
 
     def take(self) -> list[int]:
@@ -165,22 +168,9 @@ class LexicalRanking:
 
 
 async def _read_query(connection: Connection, view: ReaderView, query_text: str) -> _Query:
-    """Read the terms of a query in the languages of the reader, which any visible term tells."""
-    key = view.key("languages")
-    known: tuple[str, ...] | None = view.cache.get(key)
-    if known is not None:
-        words = parse_lexical_query(query_text, known)
-        found = await read_terms(connection, view, words.terms)
-        if any(one.of_chunks for one in found.values()):
-            return _Query(words, found)
-    words = parse_lexical_query(query_text, view.version.languages)
-    found = await read_terms(connection, view, words.terms)
-    languages = reader_languages(found)
-    if any(one.of_chunks for one in found.values()):
-        view.cache.put(key, languages)
-    if languages != view.version.languages:
-        words = parse_lexical_query(query_text, languages)
-        found = await read_terms(connection, view, words.terms)
+    words, found = await read_words(
+        connection, view, partial(parse_lexical_query, query_text), lambda one: one.terms
+    )
     return _Query(words, found)
 
 
