@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ async def _answers(store: PostgresStore, *, cold: bool = False) -> dict[str, lis
             searches = [
                 *((store.search_dense, vector) for vector in _vectors(1, 1)),
                 *((store.search_lexical, query) for query in ("green blue red", "none")),
+                (partial(_both, store), "green blue red"),
             ]
             for number, (search, query) in enumerate(searches):
                 for limit in (3, 500):
@@ -88,6 +90,14 @@ async def _answers(store: PostgresStore, *, cold: bool = False) -> dict[str, lis
                         # No visible document has the key.
                         found[name] = []
     return found
+
+
+async def _both(
+    store: PostgresStore, collection: str, query: str, **options: Any
+) -> list[Candidate]:
+    (vector,) = _vectors(1, 1)
+    found = await store.search_both(collection, query, vector, **options)
+    return [*found.lexical, *found.dense]
 
 
 @pytest.fixture

@@ -102,15 +102,14 @@ async def test_the_graph_is_searched(
     await _indexed(postgres_store)
     (vector,) = _vectors(1, 5)
     plans: list[str] = []
-    fetch_ranked = search._fetch_ranked
+    fetch_versioned = search.fetch_versioned
 
-    async def explained(connection: Any, statement: str, view: Any, *arguments: Any) -> Any:
-        version = view.version
+    async def explained(connection: Any, statement: str, version: Any, *arguments: Any) -> Any:
         values = (*arguments, version.info.name, version.id, version.version, version.epoch)
         plans.extend(row[0] for row in await connection.fetch(f"EXPLAIN {statement}", *values))
-        return await fetch_ranked(connection, statement, view, *arguments)
+        return await fetch_versioned(connection, statement, version, *arguments)
 
-    monkeypatch.setattr(search, "_fetch_ranked", explained)
+    monkeypatch.setattr(search, "fetch_versioned", explained)
     for options in ({"exact": True}, {"limit": 400}):
         await _found(postgres_store, vector, **options)
     assert not any("chunk_vec_near_" in line for line in plans)

@@ -10,6 +10,7 @@ import pytest
 
 from whence.flow.resources import Resources
 from whence.flow.settings import Settings
+from whence.models.encoders import MINILM, MULTILINGUAL
 from whence.models.protocols import Embedder, Reranker
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 
@@ -114,3 +115,15 @@ def test_an_encoder_of_more_languages_disables_the_local_reranker(tmp_path: Path
     assert not Resources(Settings({**settings, "reranker": "http:some"})).disabled
     assert not Resources(Settings(settings), {"reranker": object()}).disabled
     assert not Resources(Settings({**settings, "embedder": "e5-small-v2"})).disabled
+
+
+async def test_no_model_is_opened_twice(tmp_path: Path) -> None:
+    """Collections and the writer have the embedder of the settings where they ask for its vectors."""
+    (tmp_path / MULTILINGUAL.name).mkdir()
+    (tmp_path / MULTILINGUAL.name / "manifest.json").write_text("{}")
+    settings = Settings({"models": str(tmp_path), "embedder": MULTILINGUAL.name})
+    async with Resources(settings) as resources:
+        library = await resources.get("embedders")
+
+        assert library.installed(MULTILINGUAL.name) is await resources.get("embedder")
+        assert library.installed(MINILM.name) is None

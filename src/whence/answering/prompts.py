@@ -34,6 +34,10 @@ WRITER_WINDOW = "writer-window"
 WRITER_LOCAL_ONLY = "writer-local-only"
 
 
+_PART_OF_TITLE = re.compile(r"\A|[-:|\u2013\u2014]\s")
+_IN_WORD = re.compile(r"\w")
+
+
 class Template(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt."""
 
@@ -379,5 +383,8 @@ def section_of(passage: Passage) -> str:
     path = path if isinstance(path, str) else ""
     heading = path.partition(" > ")[0]
     # Generators add the name of the whole to the title of a page: `9. Users - Manual v4`, `Manual: Users`.
-    repeats = heading and re.search(rf"(?:\A|[-:|\u2013\u2014]\s){re.escape(heading)}(?!\w)", title)
+    repeats = heading and any(
+        title.startswith(heading, start) and not _IN_WORD.match(title, start + len(heading))
+        for start in (one.end() for one in _PART_OF_TITLE.finditer(title))
+    )
     return path if repeats or path.startswith(title) else f"{title} > {path}".removesuffix(" > ")

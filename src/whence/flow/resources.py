@@ -178,7 +178,9 @@ class Resources:
         settings = self._settings
         # A worker of embeddings alone starts no database.
         has_store = settings.database_url is not None or in_process(settings.broker)
-        return self._closing(ModelLibrary(self.model_settings(), model_of if has_store else None))
+        own = await self._get("embedder")
+        library = ModelLibrary(self.model_settings(), model_of if has_store else None, own)
+        return self._closing(library)
 
     async def _open_reranker(self) -> Any:
         from whence.models.factory import encoder_of, make_reranker

@@ -9,6 +9,7 @@ from whence.models.encoders import MINILM, find_encoder
 from whence.models.factory import ModelSettings
 from whence.models.installed import find_model
 from whence.models.local_embedder import EncoderEmbedder, LocalEmbedder
+from whence.models.protocols import Embedder
 from whence.models.weights import DIMENSION
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMissing, Unavailable
@@ -26,6 +27,7 @@ class ModelLibrary:
     Args:
         settings: Folders of models.
         model_of: Returns the model of a collection; None where there is no store.
+        own: The embedder that the settings name: no second one is opened for its vectors, nor is it closed.
         monotonic: Seconds, for the memory of models.
     """
 
@@ -33,10 +35,12 @@ class ModelLibrary:
         self,
         settings: ModelSettings,
         model_of: Callable[[str], Awaitable[EmbeddingModel | None]] | None = None,
+        own: Embedder | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._model_of = model_of
+        self._own = own
         self._monotonic = monotonic
         self._models: dict[str, tuple[float, EmbeddingModel | None]] = {}
         self._opened: dict[EmbeddingModel, EncoderEmbedder] = {}
@@ -81,6 +85,8 @@ class ModelLibrary:
             find_model(encoder.name, settings.home, settings.models)
         except ModelMissing:
             return None
+        if isinstance(self._own, EncoderEmbedder) and self._own.model == model:
+            return self._own
         embedder: EncoderEmbedder
         if encoder is MINILM:
             embedder = LocalEmbedder(

@@ -120,9 +120,8 @@ class Search(Operation[SearchReport], frozen=True):
         )
         trace = CURRENT_TRACE.get() or TraceContext.new()
         with within_trace(trace):
-            report = await search(
-                services, self, no_reranker=session.resources.disabled.get("reranker", "")
-            )
+            no_reranker = session.resources.disabled.get("reranker", "") if self.rerank else ""
+            report = await search(services, self, no_reranker=no_reranker)
             results = report.results
             if self.locations:
                 results = await _located(services, results)

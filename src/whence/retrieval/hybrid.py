@@ -51,6 +51,7 @@ from whence.schema.search import (
     check_query_words,
     truncate_query,
 )
+from whence.store.protocols import SupportsHybrid
 from whence.store.symbol_names import LONGEST_NAME, SymbolMatch
 from whence.text.analysis import is_stop_term
 
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from whence.schema.access import Access
-    from whence.store.protocols import ChunkStore, VectorShare
+    from whence.store.protocols import ChunkStore, HybridRankings, VectorShare
 
 T = TypeVar("T")
 
@@ -99,6 +100,9 @@ class HybridSearch:
     """Why `dense` is None, when that is known."""
     vector_share: Callable[[], Awaitable[VectorShare]] | None = None
     """Returns how many of the visible passages have vectors."""
+    both: Callable[..., Awaitable[HybridRankings]] | None = None
+    """Returns the rankings of both retrievers, and that share, in one read; takes `limit`. Each is asked alone
+    where it fails."""
     limit: int
     threshold: float = 0.0
     fusion: Fusion = "absolute"
@@ -132,6 +136,11 @@ class HybridSearch:
             WhenceError: Neither answered.
         """
         depth = self._depth
+        if self.both is not None:
+            found = await self._attempt(self.both(limit=depth))
+            if not isinstance(found, WhenceError):
+                self._note_share(found.share)
+                return await self._join({"lexical": found.lexical, "dense": found.dense})
         words = self._attempt(self.lexical.search(limit=depth))
         dense: _Ranking
         if self.dense is None:
@@ -149,7 +158,11 @@ class HybridSearch:
         if self.vector_share is None:
             return
         found = await self._attempt(self.vector_share())
-        if not isinstance(found, WhenceError) and found.pending:
+        if not isinstance(found, WhenceError):
+            self._note_share(found)
+
+    def _note_share(self, found: VectorShare) -> None:
+        if found.pending:
             self._pending = True
             self.degraded.append(vectors_pending(found))
 
@@ -194,10 +207,12 @@ class HybridSearch:
                 self._degrade(f"{name}_leg_missing", reason)
                 continue
             ranked.append(name)
+            score_field = SCORE_FIELDS[name]
             for one in ranking:
-                known = chunks.get(one.chunk_id, one)
-                score = getattr(one, SCORE_FIELDS[name]) or 0.0
-                chunks[one.chunk_id] = replace(known, **{SCORE_FIELDS[name]: score})
+                known = chunks.setdefault(one.chunk_id, one)
+                if getattr(known, score_field) is None:
+                    score = getattr(one, score_field) or 0.0
+                    chunks[one.chunk_id] = replace(known, **{score_field: score})
             if self.finds_all and len(ranking) < self._depth:
                 self._exhausted.add(name)
         if "dense" not in ranked:
@@ -579,6 +594,17 @@ class SearchService:
                     search.find_calibration = partial(self.calibration, collection, access)
                 vector = _vector(request)
                 search.vector_share = partial(store.vector_share, collection, access)
+                if isinstance(store, SupportsHybrid):
+                    search.both = partial(
+                        store.search_both,
+                        collection,
+                        text,
+                        vector,
+                        access=access,
+                        filters=filters,
+                        match=match,
+                        model=request.model,
+                    )
                 search.dense = QueryRetriever(
                     partial(
                         store.search_dense,

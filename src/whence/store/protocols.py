@@ -721,6 +721,39 @@ class ChunkStore(Protocol):
         """
 
 
+class HybridRankings(msgspec.Struct, frozen=True, kw_only=True):
+    """What both retrievers rank for one query, in one version of a collection.
+
+    A candidate has its other score, too, as `dense_scores` and `lexical_scores` return it, where that is known.
+    """
+
+    lexical: list[Candidate]
+    """See `ChunkStore.search_lexical`."""
+    dense: list[Candidate]
+    """See `ChunkStore.search_dense`."""
+    share: VectorShare
+    """See `ChunkStore.vector_share`."""
+
+
+@runtime_checkable
+class SupportsHybrid(Protocol):
+    """Ranks by words and by vectors in one read, which costs less than one for each ranking and score."""
+
+    async def search_both(
+        self,
+        collection: str,
+        query_text: str,
+        vector: NDArray[np.float32],
+        *,
+        limit: int,
+        access: Access,
+        filters: Filters = (),
+        match: Match = "any",
+        model: EmbeddingModel | None = None,
+    ) -> HybridRankings:
+        """Rank the visible chunks by either retriever; parameters and errors are those of both."""
+
+
 @runtime_checkable
 class SupportsReference(Protocol):
     """Answers a fixed statement, as a measure of the machine."""

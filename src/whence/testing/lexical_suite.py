@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.field_boosts import FieldBoosts
-from whence.store.protocols import ChunkStore, EmbeddedDocument, Store
+from whence.store.protocols import ChunkStore, EmbeddedDocument, Store, SupportsHybrid
 from whence.testing.index_samples import (
     EVERYTHING,
     SECRET,
@@ -35,6 +36,22 @@ from whence.testing.lexical_samples import (
     text_document,
 )
 from whence.testing.store_samples import on_one_store
+
+
+async def check_both(store: Any, name: str, query: str, access: Access) -> None:
+    """One read of both rankings gives those of either retriever, and the scores that each has for the other."""
+    for limit in (2, 1000):
+        both = await store.search_both(name, query, VECTOR, limit=limit, access=access)
+        words = await store.search_lexical(name, query, limit=limit, access=access)
+        near = await store.search_dense(name, VECTOR, limit=limit, access=access)
+        cosines = await store.dense_scores(name, VECTOR, [one.chunk_id for one in words], access)
+        shares = await store.lexical_scores(name, query, [one.chunk_id for one in near], access)
+
+        assert both.lexical == [
+            replace(one, dense_score=cosines.get(one.chunk_id)) for one in words
+        ]
+        assert both.dense == [replace(one, sparse_score=shares[one.chunk_id]) for one in near]
+        assert both.share == await store.vector_share(name, access)
 
 
 class LexicalScoreSuite:
@@ -68,6 +85,8 @@ class LexicalScoreSuite:
                 assert few == hits[:2]
                 assert scores == {key: score or 0.0 for key, score in shares.items()}
                 await self._check_every_word(store, corpus, query, access)
+                if isinstance(store, SupportsHybrid):
+                    await check_both(store, name, query, access)
 
     async def _check_every_word(
         self, store: ChunkStore, corpus: Corpus, query: str, access: Access

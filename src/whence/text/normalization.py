@@ -102,6 +102,18 @@ _OTHER_DIGIT: Final = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
 #: Canonical combining classes of marks that belong to their letter: signs of Indic scripts, kana and Thai.
 #: Those between are marks on Hebrew and Arabic letters, those above are accents.
 _KEPT_MARKS: Final = (*range(1, 10), *range(84, 200))
+
+
+class _WithoutMarks(dict[int, int | None]):
+    """A table for `str.translate` that removes the other marks, filled with the characters that occur."""
+
+    def __missing__(self, code: int) -> int | None:
+        mark = unicodedata.combining(chr(code))
+        found = self[code] = None if mark and mark not in _KEPT_MARKS else code
+        return found
+
+
+_WITHOUT_MARKS: Final = _WithoutMarks()
 #: Ukrainian letters as the Russian ones that stand in the same endings.
 _UKRAINIAN: Final = str.maketrans("іїєґ", "ииег")
 
@@ -131,10 +143,7 @@ def fold(text: str) -> str:
     if lowered.isascii():
         return lowered
     decomposed = unicodedata.normalize("NFKD", lowered)
-    kept = (
-        one for one in decomposed if not (mark := unicodedata.combining(one)) or mark in _KEPT_MARKS
-    )
-    return unicodedata.normalize("NFC", "".join(kept))
+    return unicodedata.normalize("NFC", decomposed.translate(_WITHOUT_MARKS))
 
 
 def snowball_stem(word: str, language: str) -> str:

@@ -109,6 +109,14 @@ async def fetch_versioned(
     return rows
 
 
+_UNCHANGED: Final = versioned("SELECT true", 1)
+
+
+async def check_version(connection: Connection, version: CollectionVersion) -> None:
+    """Raise `StaleVersion` unless a version still holds."""
+    await fetch_versioned(connection, _UNCHANGED, version)
+
+
 async def read_view(
     connection: Connection, collection: str, access: Access, cache: ByteCache
 ) -> ReaderView:

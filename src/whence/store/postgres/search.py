@@ -20,10 +20,11 @@ from whence.store.postgres.dense import search as dense
 from whence.store.postgres.dense.pending import read_vector_share
 from whence.store.postgres.dense.statistics import read_vector_statistics
 from whence.store.postgres.driver import Connection, read_transaction
+from whence.store.postgres.hybrid_search import search_both
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.lexical import vocabulary
 from whence.store.postgres.part import PostgresPart
-from whence.store.protocols import VectorShare
+from whence.store.protocols import HybridRankings, VectorShare
 from whence.store.validation import is_text
 from whence.store.vector_statistics import VectorStatistics
 from whence.store.vocabulary import AbsentWords
@@ -83,6 +84,35 @@ class PostgresSearch(PostgresPart):
             access,
             lambda connection, view: lexical.search_lexical(
                 connection, view, query_text, limit=limit, filters=filters, match=match
+            ),
+        )
+
+    async def search_both(
+        self,
+        collection: str,
+        query_text: str,
+        vector: NDArray[np.float32],
+        *,
+        limit: int,
+        access: Access,
+        filters: Filters = (),
+        match: Match = "any",
+        model: EmbeddingModel | None = None,
+    ) -> HybridRankings:
+        """Rank the visible chunks by words and by vectors; see `SupportsHybrid`."""
+        await self.maintenance.check_vector_index(collection)
+        return await self._read(
+            collection,
+            access,
+            lambda connection, view: search_both(
+                connection,
+                view,
+                query_text,
+                vector,
+                limit=limit,
+                filters=filters,
+                match=match,
+                model=model,
             ),
         )
 

@@ -11,7 +11,12 @@ from pgvector import Vector
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput
 from whence.store.postgres import change_log
-from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
+from whence.store.postgres.collection_version import (
+    ReaderView,
+    check_version,
+    fetch_versioned,
+    versioned,
+)
 from whence.store.postgres.collections import (
     lock_collection,
     model_of,
@@ -89,7 +94,6 @@ _PENDING_VISIBLE = versioned(
     " WHERE p.collection_id = $1 AND p.number = $2 AND c.class_id = ANY($3::int[])",
     4,
 )
-_UNCHANGED = versioned("SELECT true", 1)
 _SHARE = "vector_share"
 _PENDING_COLLECTIONS = """
 SELECT c.name FROM collection c WHERE EXISTS (
@@ -408,13 +412,22 @@ async def _drop_set(connection: Connection, collection_id: int, number: int) -> 
     )
 
 
-async def read_vector_share(connection: Connection, view: ReaderView) -> tuple[VectorShare]:
-    """Return how many of the visible passages have no vector. Cached with the version."""
+async def read_vector_share(
+    connection: Connection, view: ReaderView, *, check: bool = True
+) -> tuple[VectorShare]:
+    """Return how many of the visible passages have no vector. Cached with the version.
+
+    Args:
+        connection: To the database.
+        view: The collection as the reader sees it.
+        check: Whether a cached value is checked; not needed where another statement of the read does that.
+    """
     key = view.key(_SHARE)
     version = view.version
     known: tuple[VectorShare] | None = view.cache.get(key)
     if known is not None:
-        await fetch_versioned(connection, _UNCHANGED, version)
+        if check:
+            await check_version(connection, version)
         return known
     rows = await fetch_versioned(
         connection, _PENDING_VISIBLE, version, version.id, version.vector_set, view.classes

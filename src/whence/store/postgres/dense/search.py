@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from whence.schema.embedding import EmbeddingModel
@@ -43,18 +44,49 @@ SELECT v.ord, v.e <#> $3::vector AS distance FROM {vectors} v
 WHERE v.collection_id = $1 AND v.class_id = ANY($2::int[]) AND ($6::int[] IS NULL OR v.ord = ANY($6::int[]))
     AND ($5::float8 <= 0 OR -(v.e <#> $3::vector) >= $5::float8)
 """
-_RANKED = f"""
-SELECT c.chunk_key, d.document_id, n.distance, {DOCUMENT_TAGS}
-FROM nearest n JOIN chunk c ON c.ord = n.ord JOIN document d ON d.id = c.document{TAGS_JOIN}
-ORDER BY n.distance, c.chunk_key
-"""  # noqa: S608 - only constants
+# The nearest rows, and in the same read those of some slots, whose words match.
+_RANKED = """
+SELECT c.chunk_key, d.document_id, t.slot, n.distance AS near,
+    coalesce(n.distance, v.e <#> ${vector}::vector) AS distance, {tags}
+FROM (SELECT ord FROM nearest UNION
+    SELECT t.ord FROM unnest(${slots}::int[]) w(slot)
+    JOIN chunk_terms t ON t.collection_id = ${collection} AND t.slot = w.slot) r
+JOIN chunk c ON c.ord = r.ord AND c.class_id = ANY(${classes}::int[])
+JOIN document d ON d.id = c.document{tags_join}
+LEFT JOIN nearest n ON n.ord = r.ord
+LEFT JOIN chunk_terms t ON t.ord = r.ord
+LEFT JOIN {vectors} v ON v.ord = r.ord AND n.ord IS NULL
+"""
+
+
+def _ranked(nearest: str, *, collection: int, classes: int, vector: int, slots: int) -> str:
+    """Return a versioned statement that ranks the rows of `nearest`. Its last parameter is `slots`.
+
+    Args:
+        nearest: A statement of `ord` and `distance`.
+        collection: Number of the parameter with the id of the collection.
+        classes: Number of that with the reader's classes.
+        vector: Number of that with the query vector.
+        slots: Number of that with the slots whose rows are read as well.
+    """
+    rows = _RANKED.format(
+        collection=collection,
+        classes=classes,
+        vector=vector,
+        slots=slots,
+        tags=DOCUMENT_TAGS,
+        tags_join=TAGS_JOIN,
+        vectors="{vectors}",
+    )
+    return versioned(f"WITH nearest AS MATERIALIZED ({nearest}) {rows}", slots + 1)
+
+
 # One more than the limit, by a top-N sort ...
-_NEAREST = versioned(
-    f"WITH nearest AS ({_SCANNED} ORDER BY 2, 1 LIMIT $4::bigint + 1) {_RANKED}", 7
-)
+_SCAN_PARAMETERS = {"collection": 1, "classes": 2, "vector": 3, "slots": 7}
+_NEAREST = _ranked(f"{_SCANNED} ORDER BY 2, 1 LIMIT $4::bigint + 1", **_SCAN_PARAMETERS)
 # ... and when the last two are equal, all ties of the last, so that their ids decide.
-_NEAREST_AND_TIES = versioned(
-    f"WITH nearest AS ({_SCANNED} ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES) {_RANKED}", 7
+_NEAREST_AND_TIES = _ranked(
+    f"{_SCANNED} ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES", **_SCAN_PARAMETERS
 )
 # The rows of a graph of half precision. Its partial index is used only where the text states its condition
 # and the form of its expression, hence the two values in the text. The setting comes first: a join begins
@@ -67,13 +99,15 @@ _GRAPH = """
 ) v
 """
 # Ranked by the exact distance.
-_GRAPH_NEAREST = versioned(
+_GRAPH_NEAREST = _ranked(
     f"""
-WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance FROM {_GRAPH}),
-nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($5::bigint) ROWS WITH TIES)
-{_RANKED}
+WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance FROM {_GRAPH})
+SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($5::bigint) ROWS WITH TIES
 """,  # noqa: S608 - only constants
-    6,
+    collection=6,
+    classes=3,
+    vector=1,
+    slots=7,
 )
 # Only their numbers and exact distances, for a filter that is applied in memory.
 _GRAPH_ROWS = versioned(
@@ -83,13 +117,13 @@ _GRAPH_ROWS = versioned(
 )
 _GRAPH_ROW = np.dtype([("ord", ">i4"), ("distance", ">f8")])
 # Given rows, as far as they exist and are visible.
-_ROWS = versioned(
-    f"""
-SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {DOCUMENT_TAGS}
-FROM {{vectors}} v JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}
-WHERE v.ord = ANY($3::int[]) AND v.collection_id = $1 AND v.class_id = ANY($4::int[])
-""",  # noqa: S608 - only constants
-    5,
+_ROWS = _ranked(
+    "SELECT v.ord, v.e <#> $2::vector AS distance FROM {vectors} v"
+    " WHERE v.ord = ANY($3::int[]) AND v.collection_id = $1 AND v.class_id = ANY($4::int[])",
+    collection=1,
+    classes=4,
+    vector=2,
+    slots=5,
 )
 _COSINES = versioned(
     f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
@@ -115,20 +149,70 @@ async def search_dense(
     the graph is searched, at a cost that hardly grows with them.
     """
     query = check_dense_query(view.version.info, vector, limit, threshold, model)
-    limit = min(limit, _LARGEST_LIMIT)
     kept = await filtered_chunks(connection, view, filters) if filters else None
     if filters and kept is None:
         return None
-    rows = []
-    if not exact and view.version.indexed:
-        rows = await _search_graph(connection, view, query, limit, kept)
-    if len(rows) < limit:
-        rows = await _scan(connection, view, query, limit, threshold, kept)
-    return dense_candidates(
-        (row["distance"], row["chunk_key"], row["document_id"])
-        for row in allowed_rows(rows[:limit], view.access, "dense")
-        if threshold <= 0 or -row["distance"] >= threshold
+    found = await read_nearest(
+        connection, view, query, limit=limit, kept=kept, threshold=threshold, exact=exact
     )
+    return dense_candidates(
+        (row["distance"], row["chunk_key"], row["document_id"]) for row in found.nearest
+    )
+
+
+class NearestRows(msgspec.Struct, frozen=True):
+    """Rows that a reader may see, each with `chunk_key`, `document_id`, `slot` and `distance`."""
+
+    nearest: list[Any]
+    """Those with the nearest vectors, by distance, ties by chunk id."""
+    every: list[Any]
+    """These and those of the slots that were asked for; without vector they have no `distance`."""
+
+
+async def read_nearest(
+    connection: Connection,
+    view: ReaderView,
+    query: NDArray[np.float32],
+    *,
+    limit: int,
+    kept: FilteredChunks | None,
+    threshold: float = 0.0,
+    exact: bool = False,
+    slots: Sequence[int] = (),
+) -> NearestRows:
+    """Read the visible rows with the nearest vectors, and those of some slots.
+
+    Args:
+        connection: To the database.
+        view: The collection as the reader sees it.
+        query: A unit vector.
+        limit: Most of the nearest rows.
+        kept: Those that a filter keeps.
+        threshold: Least cosine of the nearest rows; none where it is not above 0.
+        exact: Whether every visible vector is compared.
+        slots: Of chunks whose words match.
+    """
+    limit = min(limit, _LARGEST_LIMIT)
+    rows: list[Any] = []
+    if not exact and view.version.indexed:
+        rows = await _search_graph(connection, view, query, limit, kept, slots)
+    if len(_by_distance(rows)) < limit:
+        rows = await _scan(connection, view, query, limit, threshold, kept, slots)
+    every = allowed_rows(
+        (row for row in rows if row["chunk_key"] is not None), view.access, "dense"
+    )
+    nearest = [
+        row
+        for row in _by_distance(every)[:limit]
+        if threshold <= 0 or -row["distance"] >= threshold
+    ]
+    return NearestRows(nearest, every)
+
+
+def _by_distance(rows: Iterable[Any]) -> list[Any]:
+    """Return the nearest rows by distance, ties by chunk id."""
+    near = (row for row in rows if row["near"] is not None)
+    return sorted(near, key=operator.itemgetter("near", "chunk_key"))
 
 
 async def _scan(
@@ -138,18 +222,20 @@ async def _scan(
     limit: int,
     threshold: float,
     kept: FilteredChunks | None,
+    slots: Sequence[int],
 ) -> list[Any]:
     """Compare every visible row, or those that a filter keeps."""
     ords = None if kept is None else kept.ords.tolist()
     vectors = view.version.vectors
-    arguments = (view.version.id, view.classes, query, limit, threshold, ords)
+    arguments = (view.version.id, view.classes, query, limit, threshold, ords, slots)
     any_plan = kept is None and len(view.classes) <= _FEW_CLASSES
     async with contextlib.nullcontext() if any_plan else _scan_settings(connection):
-        rows = await _fetch_ranked(connection, _NEAREST.format(vectors=vectors), view, *arguments)
-        if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
-            rows = await _fetch_ranked(
-                connection, _NEAREST_AND_TIES.format(vectors=vectors), view, *arguments
-            )
+        statement = _NEAREST.format(vectors=vectors)
+        rows = await fetch_versioned(connection, statement, view.version, *arguments)
+        near = _by_distance(rows)
+        if len(near) > limit and near[limit - 1]["near"] == near[limit]["near"]:
+            statement = _NEAREST_AND_TIES.format(vectors=vectors)
+            rows = await fetch_versioned(connection, statement, view.version, *arguments)
     return rows
 
 
@@ -169,6 +255,7 @@ async def _search_graph(
     query: NDArray[np.float32],
     limit: int,
     kept: FilteredChunks | None,
+    slots: Sequence[int],
 ) -> list[Any]:
     """Search the graph where that is cheaper than a scan; it may find fewer rows than there are."""
     version = view.version
@@ -189,7 +276,9 @@ async def _search_graph(
     arguments = (query, str(search.ef_search), view.classes, search.fetched)
     if kept is None:
         statement = _GRAPH_NEAREST.format(**texts)
-        return await _fetch_ranked(connection, statement, view, *arguments, limit)
+        return await fetch_versioned(
+            connection, statement, version, *arguments, limit, version.id, slots
+        )
     (row,) = await fetch_versioned(connection, _GRAPH_ROWS.format(**texts), version, *arguments)
     found = np.frombuffer(row["packed"] or b"", _GRAPH_ROW)
     found = found[np.isin(found["ord"].astype(np.int32), kept.ords)]
@@ -198,7 +287,9 @@ async def _search_graph(
     last = np.sort(found["distance"])[limit - 1]
     ords = found["ord"][found["distance"] <= last].tolist()
     statement = _ROWS.format(vectors=version.vectors)
-    return await _fetch_ranked(connection, statement, view, version.id, query, ords, view.classes)
+    return await fetch_versioned(
+        connection, statement, version, version.id, query, ords, view.classes, slots
+    )
 
 
 async def _count_visible(connection: Connection, view: ReaderView) -> int:
@@ -209,16 +300,6 @@ async def _count_visible(connection: Connection, view: ReaderView) -> int:
         found = await connection.fetchval(VISIBLE_CHUNKS, view.version.id, view.classes)
         view.cache.put(key, found)
     return found
-
-
-async def _fetch_ranked(
-    connection: Connection, statement: str, view: ReaderView, *arguments: Any
-) -> list[Any]:
-    """Return the rows of a versioned statement by distance, ties by chunk id."""
-    rows = await fetch_versioned(connection, statement, view.version, *arguments)
-    if rows[0]["chunk_key"] is None:
-        return []
-    return sorted(rows, key=operator.itemgetter("distance", "chunk_key"))
 
 
 async def dense_scores(

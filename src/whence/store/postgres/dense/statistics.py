@@ -6,7 +6,12 @@ import asyncio
 import struct
 
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
-from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
+from whence.store.postgres.collection_version import (
+    ReaderView,
+    check_version,
+    fetch_versioned,
+    versioned,
+)
 from whence.store.postgres.driver import Connection
 from whence.store.vector_statistics import (
     MAX_SAMPLE,
@@ -32,7 +37,6 @@ _SAMPLE = versioned(
     """,  # noqa: S608 - only constants
     3,
 )
-_UNCHANGED = versioned("SELECT true", 1)
 _KEY = "vector_statistics"
 
 
@@ -45,7 +49,7 @@ async def read_vector_statistics(
     """
     known: tuple[VectorStatistics | None] | None = view.cache.get(view.key(_KEY))
     if known is not None:
-        await fetch_versioned(connection, _UNCHANGED, view.version)
+        await check_version(connection, view.version)
         return known
     if view.version.analyzer not in ("", ANALYZER_VERSION):
         return None

@@ -6,7 +6,8 @@ Term weights and the mean length are computed over visible chunks: a hidden chun
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,9 @@ from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.visible_postings import (
     VisibleTerm,
     read_slots,
-    read_terms,
-    reader_languages,
+    read_words,
 )
-from whence.store.postgres.metadata_index import filtered_chunks
+from whence.store.postgres.metadata_index import FilteredChunks, filtered_chunks
 from whence.store.results import lexical_candidates
 from whence.store.term_counts import LexicalQuery, parse_lexical_query
 from whence.store.validation import check_limit
@@ -34,8 +34,8 @@ from whence.text.analysis import ANALYZER_VERSION
 # The rights of the chunk decide, not those of its postings: slots of chunks that are gone or retagged find
 # nothing.
 _CHUNKS = versioned(
-    f"SELECT w.n, c.chunk_key, d.document_id, {DOCUMENT_TAGS}"  # noqa: S608 - only constants
-    " FROM unnest($3::int[]) WITH ORDINALITY w(slot, n)"
+    f"SELECT w.slot, c.chunk_key, d.document_id, {DOCUMENT_TAGS}"  # noqa: S608 - only constants
+    " FROM unnest($3::int[]) w(slot)"
     " JOIN chunk_terms t ON t.collection_id = $1 AND t.slot = w.slot"
     " JOIN chunk c ON c.ord = t.ord AND c.class_id = ANY($2::int[])"
     f" JOIN document d ON d.id = c.document{TAGS_JOIN}",
@@ -61,11 +61,25 @@ async def search_lexical(
 
     Cost: linear in the visible postings of the query's terms.
     """
-    check_limit(limit)
-    if view.version.analyzer != ANALYZER_VERSION:
-        return None
     kept = await filtered_chunks(connection, view, filters) if filters else None
     if filters and kept is None:
+        return None
+    ranking = await rank_places(connection, view, query_text, limit=limit, kept=kept, match=match)
+    return None if ranking is None else await ranking.read(connection)
+
+
+async def rank_places(
+    connection: Connection,
+    view: ReaderView,
+    query_text: str,
+    *,
+    limit: int,
+    kept: FilteredChunks | None,
+    match: Match,
+) -> LexicalRanking | None:
+    """Score the visible postings of a query; None while words are not indexed by this version."""
+    check_limit(limit)
+    if view.version.analyzer != ANALYZER_VERSION:
         return None
     query = await _read_query(connection, view, query_text)
     slots = await read_slots(connection, view, query.segments)
@@ -74,33 +88,89 @@ async def search_lexical(
         scores *= query.places_with_any(terms)
     if kept is not None:
         scores *= np.isin(slots, kept.slots)
-    found: list[tuple[float, str, str]] = []
-    read, wanted = 0, limit + limit // 4 + 8
-    # Some of the best chunks may be deleted; at least one statement checks the version.
-    while True:
-        places = best_places(scores, wanted)
-        new = places[read:]
-        rows = await fetch_versioned(
-            connection, _CHUNKS, view.version, view.version.id, view.classes, slots[new].tolist()
-        )
-        visible = allowed_rows(
-            (row for row in rows if row["n"] is not None), view.access, "lexical"
-        )
-        negated = (-scores[new]).tolist()
-        found += [(negated[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in visible]
-        if len(found) >= limit or len(places) < wanted:
-            break
-        read, wanted = len(places), 4 * wanted
-    return lexical_candidates(sorted(found)[:limit], query.per_share)
+    # Chunks that were removed or retagged still have places.
+    spare = 0 if len(slots) == view.version.chunks else limit // 4 + 8
+    return LexicalRanking(view, slots, scores, limit, spare, query.per_share)
+
+
+class LexicalRanking:
+    """The ranking of a query whose places are scored and whose chunks are not read yet.
+
+    Args:
+        view: The collection as the reader sees it.
+        slots: The slot of each place, shape (places,).
+        scores: Its lexical share, 0 without a term of the query, shape (places,).
+        limit: Most chunks.
+        spare: Further places that are read at first, for some of the best may be of no chunk.
+        per_share: See `lexical_candidates`.
+    """
+
+    def __init__(
+        self,
+        view: ReaderView,
+        slots: NDArray[np.int32],
+        scores: NDArray[np.float64],
+        limit: int,
+        spare: int,
+        per_share: float,
+    ) -> None:
+        self._view = view
+        self._slots = slots
+        self._scores = scores
+        self._limit = limit
+        self._per_share = per_share
+        self._found: list[tuple[float, str, str]] = []
+        self._read = 0
+        self._wanted = limit + spare
+        self._taken: dict[int, float] = {}
+
+    def take(self) -> list[int]:
+        """Return the slots of the best places that were not returned yet."""
+        places = best_places(self._scores, self._wanted)
+        new = places[self._read :]
+        slots: list[int] = self._slots[new].tolist()
+        self._taken = dict(zip(slots, (-self._scores[new]).tolist(), strict=True))
+        self._read = len(places)
+        return slots
+
+    def add(self, rows: Iterable[Any]) -> bool:
+        """Add the rows of the slots that were taken last; return whether the ranking is complete."""
+        self._found += [
+            (self._taken[row["slot"]], row["chunk_key"], row["document_id"])
+            for row in rows
+            if row["slot"] in self._taken
+        ]
+        complete = len(self._found) >= self._limit or self._read < self._wanted
+        self._wanted *= 4
+        return complete
+
+    async def read(self, connection: Connection) -> list[Candidate]:
+        """Read the chunks; at least one statement checks the version."""
+        view = self._view
+        complete = False
+        while not complete:
+            slots = self.take()
+            rows = await fetch_versioned(
+                connection, _CHUNKS, view.version, view.version.id, view.classes, slots
+            )
+            found = (row for row in rows if row["chunk_key"] is not None)
+            complete = self.add(allowed_rows(found, view.access, "lexical"))
+        return self.candidates()
+
+    def candidates(self) -> list[Candidate]:
+        """Return what was added, best first, ties by chunk id."""
+        return lexical_candidates(sorted(self._found)[: self._limit], self._per_share)
+
+    def shares(self, slots: Sequence[int]) -> dict[int, float]:
+        """Return the shares of those slots that have one. Cost: linear in the places."""
+        places = np.flatnonzero(np.isin(self._slots, np.array(slots, np.int32)))
+        return dict(zip(self._slots[places].tolist(), self._scores[places].tolist(), strict=True))
 
 
 async def _read_query(connection: Connection, view: ReaderView, query_text: str) -> _Query:
-    words = parse_lexical_query(query_text, view.version.languages)
-    found = await read_terms(connection, view, words.terms)
-    languages = reader_languages(found)
-    if languages != view.version.languages:
-        words = parse_lexical_query(query_text, languages)
-        found = await read_terms(connection, view, words.terms)
+    words, found = await read_words(
+        connection, view, partial(parse_lexical_query, query_text), lambda one: one.terms
+    )
     return _Query(words, found)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,6 +19,8 @@ from whence.store.postgres.collection_version import (
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.term_counts import languages_of
+
+T = TypeVar("T")
 
 #: Bytes of a posting: a place in two bytes, then two more for each of two counts, or an impact in four.
 _POSTING_BYTES = 6
@@ -138,9 +140,38 @@ async def read_terms(
     return cached
 
 
-def reader_languages(terms: Mapping[str, VisibleTerm]) -> tuple[str, ...]:
-    """Return the languages in which the query of a reader is read, from any terms; see `languages_of`."""
-    return languages_of(next((one.languages for one in terms.values() if one.of_chunks), {}))
+async def read_words(
+    connection: Connection,
+    view: ReaderView,
+    parse: Callable[[tuple[str, ...]], T],
+    terms_of: Callable[[T], Iterable[str]],
+) -> tuple[T, dict[str, VisibleTerm]]:
+    """Parse words in the languages of the reader; return them with their terms.
+
+    Any visible term tells these languages, see `languages_of`. They are cached, and words are parsed once then.
+
+    Args:
+        connection: To the database.
+        view: The collection as the reader sees it.
+        parse: Parses the words in some languages.
+        terms_of: Returns the terms of parsed words.
+    """
+    key = view.key("languages")
+    known: tuple[str, ...] | None = view.cache.get(key)
+    # Words that are no terms in the reader's languages may be terms in those of hidden documents.
+    for asked in [known, view.version.languages] if known else [view.version.languages]:
+        words = parse(asked)
+        found = await read_terms(connection, view, terms_of(words))
+        seen = next((one.languages for one in found.values() if one.of_chunks), None)
+        if seen is not None:
+            break
+    languages = languages_of(seen or {})
+    if seen is not None and known is None:
+        view.cache.put(key, languages)
+    if languages != asked:
+        words = parse(languages)
+        found = await read_terms(connection, view, terms_of(words))
+    return words, found
 
 
 def _visible_term(rows: Sequence[Any]) -> VisibleTerm:
