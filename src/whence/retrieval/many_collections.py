@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from whence.retrieval.services import (
     Embedded,
@@ -194,7 +194,11 @@ def _merge(
         )
         for name, one in faults.items()
     ]
-    known = {name: one.calibration for name, one in good.items() if one.calibration}
+    known = {
+        name: {key: value for key, value in asdict(one.calibration).items() if value is not None}
+        for name, one in good.items()
+        if one.calibration
+    }
     settings = dict(next(iter(good.values())).settings)
     if known:
         settings[CALIBRATIONS] = msgspec.json.encode(known, order="deterministic").decode()
