@@ -19,6 +19,8 @@ ANY_TEXT = ""
 HEAD_BYTES = 4096
 ARCHIVE = "an archive, unpack it first"
 PROTECTED = "protected by a password"
+#: No kept library decrypts these.
+ODF_PROTECTED = f"is {PROTECTED}; OpenDocument files are not decrypted, save it without a password"
 #: Those that OCR reads have a loader.
 _PICTURE = "a picture of a kind that is not read, save it as PNG or PDF"
 _RECORDING = "a sound or a video"
