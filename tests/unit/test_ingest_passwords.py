@@ -13,11 +13,13 @@ import pytest
 from msoffcrypto.format.ooxml import OOXMLFile
 from tests.support.documents import make_docx
 
+from whence.flow.settings import Settings
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load_documents
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped
 from whence.ingest.passwords import Passwords, read_passwords
 from whence.schema.errors import BadInput
+from whence.surfaces.cli.serve import _watch_of
 
 SECRET = "Zwölf Äpfel "
 OTHERS = ("wrong one", "12 apples")
@@ -191,3 +193,35 @@ def test_a_file_of_no_passwords_is_refused(tmp_path: Path, content: bytes, what:
 def test_passwords_are_not_printed() -> None:
     """Whatever prints the values around them prints their number."""
     assert SECRET not in f"{Passwords((SECRET,))!r} {Passwords((SECRET,))}"
+
+
+def test_a_served_folder_takes_passwords(tmp_path: Path) -> None:
+    """They are checked before the server starts; without a folder to watch they open nothing."""
+    (tmp_path / "keys.txt").write_text(f"{SECRET}\n")
+    settings = Settings({"collection": "default"})
+
+    watch = _watch_of(settings, [tmp_path], None, tmp_path / "keys.txt")
+    assert watch is not None
+    assert watch.passwords == tmp_path / "keys.txt"
+    with pytest.raises(BadInput, match="no folder is watched"):
+        _watch_of(settings, None, None, tmp_path / "keys.txt")
+    with pytest.raises(BadInput, match="cannot be read"):
+        _watch_of(settings, [tmp_path], None, tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize("kind", ["text", "spreadsheet"])
+def test_an_encrypted_opendocument_file_says_that_none_are_opened(
+    tmp_path: Path, kind: str
+) -> None:
+    """The reason says what to do, also beside passwords."""
+    suffix = {"text": "odt", "spreadsheet": "ods"}[kind]
+    with zipfile.ZipFile(tmp_path / f"a.{suffix}", "w") as archive:
+        archive.writestr("mimetype", f"application/vnd.oasis.opendocument.{kind}")
+        archive.writestr(
+            "META-INF/manifest.xml", "<m:manifest xmlns:m='x'><m:encryption-data/></m:manifest>"
+        )
+        archive.writestr("content.xml", bytes(range(256)))
+    (found,) = load_documents([tmp_path], chunker=CHUNKER, passwords=Passwords(OTHERS))
+
+    assert isinstance(found, LoadFailure)
+    assert "save it without a password" in found.reason

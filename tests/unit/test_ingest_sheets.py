@@ -403,7 +403,9 @@ def test_a_compound_file_has_the_format_of_the_stream_at_its_top() -> None:
         ("a.ods", ods("<a>" * 1000), "nested more than"),
         ("a.ods", ods("<a><b></a>"), "not a readable workbook"),
         ("a.xlsx", b"PK\3\4 damaged", "not a readable workbook"),
-        ("a.xlsx", b"plain text", "not in the format of its suffix"),
+        ("a.xlsx", b"plain text", "not in the format of its suffix, workbook, but plain text"),
+        ("a.xls", b"One; two.\nThree.\n", "but plain text"),
+        ("a.xls", bytes([0, 1, 2, 3, 255, 254, 128]) * 20, "but damaged"),
         (
             "a.xls",
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"Workbook".decode().encode("utf-16-le"),
@@ -415,12 +417,42 @@ def test_a_compound_file_has_the_format_of_the_stream_at_its_top() -> None:
             "password",
         ),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_a_workbook_that_cannot_be_read_says_why(name: str, data: bytes, reason: str) -> None:
     """Protected, damaged and hostile files have their own reasons."""
     with pytest.raises(BadInput, match=reason):
         parsed(name, data)
+
+
+@pytest.mark.parametrize("sign", ["\t", ";"])
+@pytest.mark.parametrize("name", ["a.xls", "a.xlsx", "a.ods"])
+def test_rows_of_text_that_are_named_as_a_workbook_are_a_table(name: str, sign: str) -> None:
+    """Many programs export text with tabs or semicolons under the suffix of a spreadsheet."""
+    rows = [["Part", "Price"], ["Hose", "3,90"], ["Clamp", "4,10"]]
+    data = "\r\n".join(sign.join(row) for row in rows).encode() + b"\r\n"
+
+    assert "| Hose | 3,90 |" in parsed(name, data).text
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.ods", "a.pptx"])
+def test_a_page_that_is_named_as_an_office_file_is_read(name: str) -> None:
+    """In place of a PDF a page says why there is none: that is no document."""
+    page = b"<html><body><p>The pump has 3 valves.</p></body></html>"
+
+    assert "3 valves" in parsed(name, page).text
+    with pytest.raises(BadInput, match="but a page in HTML"):
+        parsed("a.pdf", page)
+
+
+def test_an_archive_that_is_named_as_a_pdf_is_an_archive() -> None:
+    """The reason is not that the PDF is damaged."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("a.txt", "one")
+
+    with pytest.raises(BadInput, match="unpack it first"):
+        parsed("a.pdf", data.getvalue())
 
 
 def test_a_huge_workbook_is_refused_before_it_is_read() -> None:

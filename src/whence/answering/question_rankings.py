@@ -26,12 +26,14 @@ from whence.answering.evidence import (
 )
 from whence.retrieval.fusion import UNCALIBRATED, evidence, score_of
 from whence.retrieval.hybrid import RETRIEVER_DEPTH
+from whence.retrieval.many_collections import ManyCollections
 from whence.retrieval.pipeline import Found, find_candidates
 from whence.retrieval.pooling import pool_candidates
 from whence.retrieval.services import RetrievalClients
 from whence.schema.errors import Unavailable
 from whence.schema.passages import Passage
 from whence.schema.search import Calibration, Candidate, SearchResponse
+from whence.store.chunk_ids import split_collections
 
 
 class AskedBefore(NamedTuple):
@@ -81,7 +83,7 @@ class QuestionRankings:
     """The rankings of a recorded question for one reader, as its collection is now."""
 
     asked: AskedBefore
-    retrieval: RetrievalClients
+    retrieval: RetrievalClients | ManyCollections
     plan: SearchPlan
     """The queries with the limits of the question."""
     everything: WholeRanking
@@ -116,7 +118,9 @@ class QuestionRankings:
             return None
         found = self.everything.found
         calibration = found.calibration or UNCALIBRATED
-        follows_alone = not found.graphs and _has_own_score(one, calibration)
+        # Each of several collections has a calibration and a depth of its own.
+        many = len(split_collections(self.retrieval.collection)) > 1
+        follows_alone = not many and not found.graphs and _has_own_score(one, calibration)
         if follows_alone and len(self.plan.queries) == 1:
             return _least_limit(self.everything.depths[0], one.rank)
         retrieves = self._simulated(chunk_id) if follows_alone else self._searched(chunk_id)
@@ -165,7 +169,10 @@ class QuestionRankings:
 
 
 async def find_rankings(
-    retrieval: RetrievalClients, asked: AskedBefore, most: int, kept: dict[Hashable, WholeRanking]
+    retrieval: RetrievalClients | ManyCollections,
+    asked: AskedBefore,
+    most: int,
+    kept: dict[Hashable, WholeRanking],
 ) -> QuestionRankings:
     """Search as the question did, within its limits and without them.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Set
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -19,8 +19,9 @@ from whence.answering.trace_recorder import Sources
 from whence.operations.ask import DocumentRagRequest, check_question
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.diversity import DEFAULT_LAMBDA, check_diversity
+from whence.retrieval.many_collections import retrieval_clients
 from whence.retrieval.pipeline import check_text, search_mode
-from whence.retrieval.services import RetrievalClients, Timeouts, as_whence_error
+from whence.retrieval.services import Timeouts, as_whence_error
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.codec import to_builtins
 from whence.schema.document_rag import Answer, AnswerPiece, Diversity, ExplainEvent, TraceRecord
@@ -41,8 +42,8 @@ class AnswerStream:
     message: DocumentRagRequest | CodeRagRequest
     context: QuestionContext
     trace_timeout_s: float
-    versions: Set[int]
-    """Versions of the collection that searches saw."""
+    oldest: Callable[[], dict[str, int]]
+    """Returns the oldest version of each collection that searches saw."""
     replies: asyncio.Queue[Message | asyncio.Future[Answer]] = field(default_factory=asyncio.Queue)
     """Explain events and pieces as they come; the finished task is the last."""
     degraded: list[Degradation] = field(default_factory=list)
@@ -95,6 +96,7 @@ class AnswerStream:
     async def _record(self, question: Question, answer: Answer | None) -> None:
         if not self.message.record:
             return
+        oldest = self.oldest()
         record = TraceRecord(
             answer_id=question.trace.answer_id,
             collection=str(question.settings.get("collection", "")),
@@ -104,7 +106,8 @@ class AnswerStream:
             answer=answer,
             settings=question.all_settings() | {"operation": recorded(question.request)},
             asked_at=question.asked_at,
-            collection_version=min(self.versions, default=0),
+            collection_version=next(iter(oldest.values())) if len(oldest) == 1 else 0,
+            collection_versions=oldest if len(oldest) > 1 else {},
         )
         await self._publish("trace", record, record.answer_id, self.trace_timeout_s)
 
@@ -225,7 +228,7 @@ def answer_request(
     # A fifth of the caller's time, at most half a second, is kept for replying.
     seconds = None if left is None else left - min(0.5, left * 0.2)
     deadline = parameters.deadline(seconds, sources.monotonic)
-    retrieval = RetrievalClients(
+    retrieval = retrieval_clients(
         context,
         collection=settings["collection"],
         access=message.access,
@@ -242,7 +245,7 @@ def answer_request(
         ),
         token_codes=isinstance(message, DocumentRagRequest) and message.rerank,
     )
-    stream = AnswerStream(message, context, trace_timeout_s, retrieval.versions)
+    stream = AnswerStream(message, context, trace_timeout_s, retrieval.oldest_versions)
     question = new_question(
         message,
         parameters,

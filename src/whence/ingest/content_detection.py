@@ -19,7 +19,10 @@ ANY_TEXT = ""
 HEAD_BYTES = 4096
 ARCHIVE = "an archive, unpack it first"
 PROTECTED = "protected by a password"
-_PICTURE = "a picture; OCR, which would read its text, is not installed"
+#: No kept library decrypts these.
+ODF_PROTECTED = f"is {PROTECTED}; OpenDocument files are not decrypted, save it without a password"
+#: Those that OCR reads have a loader.
+_PICTURE = "a picture of a kind that is not read, save it as PNG or PDF"
 _RECORDING = "a sound or a video"
 _FONT = "a font"
 #: First bytes of files that are not documents.
@@ -169,6 +172,18 @@ def has_pdf_signature(head: bytes) -> bool:
 def is_packed(head: bytes) -> bool:
     """Return whether a file is a zip file or a compound file, as those of office programs are."""
     return head.startswith((_ZIP, _OLE))
+
+
+def has_columns(head: bytes) -> bool:
+    """Return whether the beginning of a text is rows with tabs or semicolons between cells.
+
+    Two rows at least, each of as many cells; commas stand in prose, too.
+    """
+    lines = [one for one in decode_text(head).text.split("\n")[:-1] if one.strip()]
+    return len(lines) > 1 and any(
+        len(counts) == 1 and counts != {0}
+        for counts in ({line.count(sign) for line in lines} for sign in "\t;")
+    )
 
 
 def why_not_text(head: bytes, *, is_whole: bool) -> str:

@@ -18,10 +18,12 @@ from whence.ingest.content_detection import (
     PDF_SIGNATURE,
     foreign_kind,
     format_of,
+    has_columns,
     has_pdf_signature,
     is_html,
     is_packed,
     is_rtf,
+    why_not_text,
 )
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
@@ -113,12 +115,27 @@ def detect_loader(named: Loader, data: bytes) -> Loader:
         return _packed_loader(named, ".rtf")
     if named.detects_html and is_html(head):
         return by_suffix[".html"]
-    if named.is_binary:
-        if is_html(head) and named is by_suffix[".xls"]:
-            # Many programs write a page of tables and name it as a workbook.
-            return by_suffix[".html"]
-        raise BadInput(f"is not in the format of its suffix, {named.name}")
-    return named
+    return _loader_of_text(named, data) if named.is_binary else named
+
+
+def _loader_of_text(named: Loader, data: bytes) -> Loader:
+    """Return the loader of a file without the signature of a binary format.
+
+    Many programs write a page or rows with signs between cells, and name them as an Office file.
+
+    Raises:
+        BadInput: It is another one; in place of a PDF a page says why there is no PDF.
+    """
+    by_suffix = loaders_by_suffix()
+    head = data[:HEAD_BYTES]
+    page = is_html(head)
+    if page and named is not by_suffix.get(".pdf"):
+        return by_suffix[".html"]
+    is_text = not why_not_text(head, is_whole=len(data) <= HEAD_BYTES)
+    if is_text and named is by_suffix[".xls"] and has_columns(head):
+        return by_suffix[".csv"]
+    what = "a page in HTML" if page else "plain text" if is_text else "damaged, or something else"
+    raise BadInput(f"is not in the format of its suffix, {named.name}, but {what}")
 
 
 def _packed_loader(named: Loader, suffix: str) -> Loader:
@@ -130,6 +147,6 @@ def _packed_loader(named: Loader, suffix: str) -> Loader:
         return named if named.is_binary and named.name == found.name else found
     if suffix:
         raise BadInput(f"is not {named.name} but a {suffix} file, which no loader reads")
-    if named.is_binary:
+    if named.is_binary and named is not loaders_by_suffix().get(".pdf"):
         return named
     raise BadInput(f"is not {named.name} but {ARCHIVE}")

@@ -12,7 +12,7 @@ from whence.provenance.trace import Trace, read_trace
 from whence.schema.access import Access, DocumentTags, TagChange
 from whence.schema.errors import NotFound
 from whence.store.acl_check import AccessRule, check_rules
-from whence.store.chunk_ids import chunk_key
+from whence.store.chunk_ids import by_collection, chunk_key, split_collections
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
@@ -120,7 +120,7 @@ async def preview_access(
     ]
     asked: dict[Access, int] = {}
     for stored in await store.recent_traces(_RECENT):
-        if stored.record.collection == collection:
+        if collection in split_collections(stored.record.collection):
             asked[stored.record.access] = asked.get(stored.record.access, 0) + 1
     readers = dict.fromkeys([*asked, *_readers_of_tags(documents)])
     changes = [_reader_change(one, asked.get(one, 0), documents) for one in readers]
@@ -180,7 +180,7 @@ async def _answer_changes(
             continue
         record = stored.record
         shown = await _is_shown(session, answer_id, record.access)
-        will_be = await _would_be_shown(store, record, after)
+        will_be = await _would_be_shown(store, record, collection, after)
         if shown != will_be:
             changes.append(
                 AnswerChange(
@@ -202,7 +202,7 @@ async def _is_shown(session: Session, answer_id: str, reader: Access) -> bool:
 
 
 async def _would_be_shown(
-    store: Store, record: TraceRecord, after: Mapping[str, DocumentTags]
+    store: Store, record: TraceRecord, collection: str, after: Mapping[str, DocumentTags]
 ) -> bool:
     """Return whether the reader of an answer would see all documents that its writer read.
 
@@ -212,7 +212,10 @@ async def _would_be_shown(
         [t for event in record.events for t in event.triples], record.answer_id
     )
     documents = trace.documents
-    used = sorted({documents.get(chunk, "") for chunk in trace.used} - {""})
-    states = await store.document_states(record.collection, used)
-    tags = {name: after.get(name, state.tags) for name, state in states.items()}
-    return all(record.access.allows(one) for one in tags.values())
+    for name, chunks in by_collection(record.collection, trace.used).items():
+        used = sorted({documents.get(chunk, "") for chunk in chunks} - {""})
+        changed = after if name == collection else {}
+        for document, state in (await store.document_states(name, used)).items():
+            if not record.access.allows(changed.get(document, state.tags)):
+                return False
+    return True

@@ -86,13 +86,19 @@ def refuse_code(record: TraceRecord) -> None:
         )
 
 
-async def recorded_moment(session: Session, record: TraceRecord) -> CollectionMoment:
-    """Return the version that an answer was made at; by its time if it was recorded without one."""
+async def recorded_moment(
+    session: Session, record: TraceRecord, collection: str | None = None
+) -> CollectionMoment:
+    """Return the version that an answer was made at; by its time if it was recorded without one.
+
+    `collection` is one of several that were asked.
+    """
+    collection = collection or record.collection
     asked = record.settings.get("as_of") or record.asked_at or datetime.now(UTC).isoformat()
     moment = datetime.fromisoformat(asked)
-    version = record.collection_version
+    version = record.version_of(collection)
     if not version:
-        version = await (await session.store()).version_at(record.collection, moment)
+        version = await (await session.store()).version_at(collection, moment)
     return CollectionMoment(version, moment)
 
 

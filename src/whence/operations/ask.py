@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from whence.operations.many_collections import collection_names
 from whence.operations.operation import CLI, HTTP, PYTHON, Filters, Offered, Operation, travelling
 from whence.retrieval.diversity import check_diversity
 from whence.retrieval.pipeline import check_text, search_mode
@@ -39,13 +40,14 @@ class Ask(Operation[Answer], frozen=True):
 
     NAME: ClassVar[str] = "ask"
     traced: ClassVar[bool] = True
+    many_collections: ClassVar[bool] = True
 
     question: str
     """The question."""
     access: Access = Access.public()
     """Rights to read with."""
     collection: str = "default"
-    """Collection to read."""
+    """Collection to read; several are separated by commas."""
     doc_limit: Annotated[
         int, Meta(ge=1), Offered(cli_text="Of code, nodes, by default as many as the flow says.")
     ] = 20
@@ -98,6 +100,11 @@ class Ask(Operation[Answer], frozen=True):
         """Raise `BadInput` for values that can be refused before anything starts."""
         check_question(self.question, self.doc_limit, self.fetch_limit, self.rerank_limit)
         check_timeout(self.timeout_s)
+        if len(collection_names(self.collection)) > 1 and self.as_of is not None:
+            raise BadInput(
+                "former documents can be asked of one collection at a time",
+                hint="name one collection, or leave out as_of",
+            )
         if self.follow and (self.history or self.previous_answer):
             raise BadInput(
                 "a question that follows an answer takes its conversation from there",
@@ -181,7 +188,8 @@ class DocumentRagRequest(Ask, Message, frozen=True, kw_only=True):
     @classmethod
     def of(cls, asked: Ask, *, streaming: bool) -> DocumentRagRequest:
         """Return the message for a question."""
-        return cls(**travelling(asked), streaming=streaming)
+        names = ",".join(collection_names(asked.collection))
+        return cls(**travelling(asked) | {"collection": names}, streaming=streaming)
 
 
 def check_question(

@@ -20,6 +20,7 @@ from whence.operations.trace_access import ReadableTrace, load_trace
 from whence.provenance.erasing import ERASED
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
+from whence.store.chunk_ids import by_collection
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
@@ -139,7 +140,7 @@ class ShowSource(OfCitation[SourceView], frozen=True):
             NotFound: There is no such answer or citation, or the reader may not see it.
         """
         loaded, citation = await find_citation(session, self.answer_id, self.citation, self.access)
-        collection = loaded.record.collection
+        collection = _collection(loaded, citation)
         store = await session.store()
         texts = await store.document_texts(collection, [citation.document_id], self.access)
         document = texts.get(citation.document_id)
@@ -163,7 +164,7 @@ class ReadSourceFile(OfCitation[bytes], frozen=True):
                 now, or holds other documents, too.
         """
         loaded, citation = await find_citation(session, self.answer_id, self.citation, self.access)
-        collection, name = loaded.record.collection, citation.document_id
+        collection, name = _collection(loaded, citation), citation.document_id
         found = await _file_path(session, collection, name, self.access)
         data = None
         if found is not None:
@@ -198,7 +199,7 @@ class DrawSourcePage(OfCitation[bytes], frozen=True):
         data = await ReadSourceFile(self.answer_id, self.citation, self.access).run(session)
         store = await session.store()
         texts = await store.document_texts(
-            loaded.record.collection, [citation.document_id], self.access
+            _collection(loaded, citation), [citation.document_id], self.access
         )
         before = ""
         if citation.document_id in texts:
@@ -227,6 +228,12 @@ async def find_citation(
             hint=f"it has {len(citations)}, counted from 0",
         )
     return loaded, citations[number]
+
+
+def _collection(loaded: ReadableTrace, citation: Citation) -> str:
+    """Return the collection of a citation, also where several were asked."""
+    found = by_collection(loaded.record.collection, [citation.chunk_id])
+    return next((name for name, ids in found.items() if ids), loaded.record.collection)
 
 
 async def _file_path(

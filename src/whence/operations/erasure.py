@@ -328,4 +328,4 @@ async def _traces(
         stored = await store.trace(answer_id)
         if stored is None:
             continue
-        yield stored, erase_documents_of(stored.record, {document_id}, erased_at)
+        yield stored, erase_documents_of(stored.record, {document_id}, erased_at, collection)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whence.answering.evidence import text_digest
-from whence.operations.trace_access import load_trace
+from whence.operations.trace_access import load_trace, texts_of
 from whence.provenance.redaction import chunk_ids, shown_triples
 from whence.provenance.terms import iri_from_id
 from whence.schema.errors import BadInput
@@ -101,7 +101,7 @@ def _triple(line: bytes) -> Triple:
 async def _passages(store: Store, loaded: ReadableTrace, access: Access) -> list[dict[str, str]]:
     """Return the visible passages that are still as they were read, best first."""
     digests = {one.chunk_id: one.digest for one in loaded.trace.candidates}
-    texts = await store.chunk_texts(loaded.record.collection, list(digests), access)
+    texts = await texts_of(store, loaded.record.collection, list(digests), access)
     return [
         {"chunk": iri_from_id(one.chunk_id), "text": one.content}
         for one in texts

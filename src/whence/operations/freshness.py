@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from whence.operations.source_roots import is_changed, own_store
 from whence.schema.document_rag import Conflict
+from whence.store.chunk_ids import by_collection, split_collections
 from whence.text.contradictions import Statement, common_language, contradiction, read_statements
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ async def dated_citations(
         past: Whether the answer may be older than what is stored: then a passage without the quote is a former
             one, whose dates are not known.
     """
+    names = split_collections(collection)
+    if len(names) > 1:
+        return await _dated_of_each(session, names, citations, access, past=past)
     store = await own_store(session)
     if store is None:
         return tuple(citations)
@@ -71,6 +75,25 @@ async def dated_citations(
         former |= set(chunk_ids) - set(contents)
     roots = await store.source_roots(collection)
     return await asyncio.to_thread(_dated, citations, known, former, roots)
+
+
+async def _dated_of_each(
+    session: Session,
+    names: Sequence[str],
+    citations: Sequence[Citation],
+    access: Access,
+    *,
+    past: bool,
+) -> tuple[Citation, ...]:
+    """Return the same for citations of several collections; each names its own."""
+    chunk_ids = by_collection(",".join(names), dict.fromkeys(one.chunk_id for one in citations))
+    found: dict[int, Citation] = {}
+    for name in names:
+        own = [n for n, one in enumerate(citations) if one.chunk_id in {*chunk_ids[name]}]
+        named = [replace(citations[n], collection=name) for n in own]
+        dated = await dated_citations(session, name, named, access, past=past)
+        found |= dict(zip(own, dated, strict=True))
+    return tuple(found.get(n, one) for n, one in enumerate(citations))
 
 
 def _dated(
@@ -99,13 +122,13 @@ def find_conflicts(citations: Sequence[Citation]) -> tuple[Conflict, ...]:
     Cost: quadratic in the citations.
     """
     current = [one for one in citations if one.quote and not one.outdated]
-    if len({one.document_id for one in current}) < 2:
+    if len({_document(one) for one in current}) < 2:
         return ()
     language = common_language([one.quote for one in current])
     read = [(one, _statements(one, language)) for one in current]
     found: dict[Conflict, None] = {}
     for (a, says_a), (b, says_b) in combinations(read, 2):
-        if a.document_id == b.document_id:
+        if _document(a) == _document(b):
             continue
         for one in says_a:
             for other in says_b:
@@ -113,6 +136,10 @@ def find_conflicts(citations: Sequence[Citation]) -> tuple[Conflict, ...]:
                 if values is not None:
                     found[Conflict(citations=(a.marker, b.marker), values=values)] = None
     return tuple(found)
+
+
+def _document(citation: Citation) -> tuple[str, str]:
+    return citation.collection, citation.document_id
 
 
 def _statements(citation: Citation, language: str) -> list[Statement]:

@@ -17,6 +17,7 @@ from whence.provenance.erasing import ERASED
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, NotFound
+from whence.store.chunk_ids import by_collection, split_collections
 from whence.store.reader_records import Feedback, Verdict
 
 if TYPE_CHECKING:
@@ -101,15 +102,20 @@ async def visible_answers(
     """Return the answers that a reader may see today, of those whose questions it may see."""
     store = await session.store()
     hidden: set[tuple[str, str]] = set()
-    for collection in {one.collection for one in answers}:
-        own = (one.named | one.cited for one in answers if one.collection == collection)
+    parts = [part for one in answers for part in one.each()]
+    for collection in {one.collection for one in parts}:
+        own = (one.named | one.cited for one in parts if one.collection == collection)
         states = await store.document_states(collection, sorted(frozenset().union(*own)))
         hidden |= {
             (collection, name) for name, state in states.items() if not access.allows(state.tags)
         }
     found = []
     for one in answers:
-        names_hidden = any((one.collection, name) in hidden for name in one.named | one.cited)
+        names_hidden = any(
+            (part.collection, name) in hidden
+            for part in one.each()
+            for name in part.named | part.cited
+        )
         if not names_hidden or await _is_visible(session, one.answer_id, access):
             found.append(one)
     return found
@@ -128,8 +134,9 @@ async def _entries(
 ) -> list[HistoryEntry]:
     known: dict[str, Mapping[str, ListedDocument]] = {}
     changed: dict[tuple[str, str], bool] = {}
-    for collection in {one.collection for one in answers}:
-        own = (one.cited for one in answers if one.collection == collection)
+    parts = [part for one in answers for part in one.each()]
+    for collection in {one.collection for one in parts}:
+        own = (one.cited for one in parts if one.collection == collection)
         names = sorted(frozenset().union(*own))
         documents = await store.describe_documents(collection, names, access)
         roots = await store.source_roots(collection)
@@ -144,7 +151,7 @@ async def _entries(
             asked_at=one.asked_at,
             collection=one.collection,
             found=one.found,
-            state=_state(one, known[one.collection], changed),
+            state=_state(one, known, changed),
         )
         for one in answers
     ]
@@ -152,16 +159,17 @@ async def _entries(
 
 def _state(
     one: AnswerSources,
-    known: Mapping[str, ListedDocument],
+    known: Mapping[str, Mapping[str, ListedDocument]],
     changed: Mapping[tuple[str, str], bool],
 ) -> AnswerState:
     if ERASED in one.texts:
         return "erased"
     others = (
-        name not in known
-        or changed[one.collection, name]
-        or _is_later(known[name].indexed_at, one.asked_at)
-        for name in one.cited
+        name not in known[part.collection]
+        or changed[part.collection, name]
+        or _is_later(known[part.collection][name].indexed_at, one.asked_at)
+        for part in one.each()
+        for name in part.cited
     )
     return "changed" if any(others) else "current"
 
@@ -215,7 +223,11 @@ class ListCitingAnswers(Operation[list[CitingAnswer]], frozen=True):
             answer = None if stored is None else stored.record.answer
             if stored is None or answer is None:
                 continue
-            cites = any(one.document_id == found for one in answer.citations)
+            cites = any(
+                one.document_id == found
+                for one in answer.citations
+                if by_collection(stored.record.collection, [one.chunk_id]).get(self.collection)
+            )
             if cites and await _is_visible(session, answer_id, self.access):
                 asked_at = stored.record.asked_at or stored.recorded_at
                 question = stored.record.question
@@ -287,7 +299,11 @@ class ExportCases(Operation[list[dict[str, Any]]], frozen=True):
         cases = []
         for one in await store.feedback():
             stored = await store.trace(one.answer_id)
-            if stored is None or self.collection not in (None, stored.record.collection):
+            if stored is None:
+                continue
+            if self.collection and self.collection not in split_collections(
+                stored.record.collection
+            ):
                 continue
             record = stored.record
             citations = record.answer.citations if record.answer else ()

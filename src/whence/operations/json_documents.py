@@ -38,7 +38,11 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "refusal": answer.refusal,
         "nearest": answer.nearest,
         "citations": [
-            {**select_fields(one, _CITATION), "location": one.location or Location()}
+            {
+                **select_fields(one, _CITATION),
+                **({"collection": one.collection} if one.collection else {}),
+                "location": one.location or Location(),
+            }
             for one in answer.citations
         ],
         "conflicts": answer.conflicts,

@@ -1,4 +1,4 @@
-"""A search of several collections: each by its own rights, encoder and calibration, merged on the one scale."""
+"""Names of several collections, and a search of each by its own rights, encoder and calibration."""
 
 from __future__ import annotations
 

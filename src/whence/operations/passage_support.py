@@ -16,6 +16,7 @@ from whence.answering.prompts import (
     answer_variables,
     write_request,
 )
+from whence.operations.trace_access import texts_of
 from whence.provenance.stage_records import Scalar
 from whence.quoting.extractive_writer import ExtractiveWriter
 from whence.retrieval.pipeline import with_text
@@ -47,7 +48,7 @@ async def measure_support(
         Nothing when the text of the passage is gone or has nothing that could answer.
     """
     store = await session.store()
-    texts = await store.chunk_texts(record.collection, read, access)
+    texts = await texts_of(store, record.collection, read, access)
     passages = [with_text(Passage(chunk_id=one.chunk_id), one) for one in texts]
     place = next((n for n, one in enumerate(passages) if one.chunk_id == chunk_id), None)
     if place is None:

@@ -30,8 +30,11 @@ from whence.schema.errors import BadInput, NotFound
 from whence.schema.terms import Triple
 from whence.schema.texts import TextBudget
 from whence.store.change_log import NetChanges, net_changes
+from whence.store.chunk_ids import split_collections
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from whence.flow.client import FlowClient
     from whence.operations.replay import Replay
     from whence.operations.session import Session
@@ -64,16 +67,23 @@ async def replay(session: Session, asked: Replay) -> ReplayReport:
         # An answer that the reader may not see any more is left out.
         with suppress(NotFound):
             request = await with_conversation(session, request)
-    at, version = await recorded_moment(session, record), _NOW
     past = asked.as_of_answer or "as_of" in record.settings
+    names = split_collections(record.collection)
+    if past and len(names) > 1:
+        raise BadInput(
+            f"answer {asked.answer_id!r} is from several collections, whose former documents cannot be read at once",
+            hint="leave out --as-of-answer",
+        )
+    moments = {name: await recorded_moment(session, record, name) for name in names}
+    at, version = moments[names[0]], _NOW
     if isinstance(request, DocumentRagRequest) and past:
         version = at.version
         async with client_at(session, record.collection, request.access, at) as client:
             again = await _ask_again(client, request, asked.timeout_s)
     else:
         again = await _ask_again(session.client, request, asked.timeout_s)
-    versions, runs = (at.version, version), (recorded, again)
-    net = await _net(session, record.collection, versions, runs, asked.access)
+    versions = {name: (one.version, version) for name, one in moments.items()}
+    net = await _net(session, versions, (recorded, again), asked.access)
     return ReplayReport(answer_id=asked.answer_id, **asdict(compare_answers(recorded, again, net)))
 
 
@@ -86,9 +96,11 @@ async def diff_answers(
     ]
     net = NetChanges()
     if one.collection == other.collection:
-        moments = [await recorded_moment(session, record) for record in (one, other)]
-        versions = (moments[0].version, moments[1].version)
-        net = await _net(session, one.collection, versions, (before, after), access)
+        versions = {}
+        for name in split_collections(one.collection):
+            moments = [await recorded_moment(session, record, name) for record in (one, other)]
+            versions[name] = moments[0].version, moments[1].version
+        net = await _net(session, versions, (before, after), access)
     found = compare_answers(before, after, net)
     return AnswerDiff(answer_a=answer_a, answer_b=answer_b, **asdict(found))
 
@@ -116,18 +128,27 @@ async def _find_whole(session: Session, answer_id: str, access: Access) -> Reada
 
 async def _net(
     session: Session,
-    collection: str,
-    versions: tuple[int, int],
+    versions: Mapping[str, tuple[int, int]],
     runs: tuple[RecordedAnswer, RecordedAnswer],
     access: Access,
 ) -> NetChanges:
-    """Return what differs between two versions, of the documents that the reader may see today."""
+    """Return what differs between two versions of each collection, of the documents that the reader may see."""
     store = await session.store()
-    entries = await store.changes(collection, access, after=min(versions), whole=True)
-    net = net_changes(entries, *versions, was=runs[0].access, now=runs[1].access)
-    if runs[0].access != runs[1].access or net.documents:
-        return net
-    return replace(net, hidden=await store.was_hidden(collection, access, *versions))
+    found = NetChanges()
+    for name, pair in versions.items():
+        entries = await store.changes(name, access, after=min(pair), whole=True)
+        net = net_changes(entries, *pair, was=runs[0].access, now=runs[1].access)
+        if runs[0].access == runs[1].access and not net.documents:
+            net = replace(net, hidden=await store.was_hidden(name, access, *pair))
+        # Values are tuples of names, and whether something is so.
+        found = NetChanges(
+            **{
+                key: one + other if isinstance(one, tuple) else one or other
+                for key, one in asdict(found).items()
+                for other in [getattr(net, key)]
+            }
+        )
+    return found
 
 
 def replay_request(record: TraceRecord) -> DocumentRagRequest | CodeRagRequest:

@@ -10,9 +10,11 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from whence.operations.many_collections import collection_names
 from whence.operations.operation import Filters, Offered, Operation
 from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.fusion import UNCALIBRATED, evidence, score_of
+from whence.retrieval.many_collections import retrieval_clients
 from whence.retrieval.pipeline import (
     check_search,
     find_candidates,
@@ -21,7 +23,6 @@ from whence.retrieval.pipeline import (
     search_corrected,
     search_mode,
 )
-from whence.retrieval.services import RetrievalClients
 from whence.schema.access import Access
 from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from whence.operations.session import Session
     from whence.provenance.reasons import DropCode
     from whence.retrieval.pipeline import Found, Searched
+    from whence.retrieval.services import RetrievalServices
     from whence.schema.search import Calibration, Correction, Degradation, SearchMode
 
 #: Candidates beyond the last one that is fetched, which show what a higher limit would add.
@@ -88,13 +90,14 @@ class Retrieve(Operation[RetrievalReport], frozen=True):
     """Retrieve as a question does, and show every candidate; nothing is answered or recorded."""
 
     NAME: ClassVar[str] = "retrieve"
+    many_collections: ClassVar[bool] = True
 
     query: str
     """Words or a question."""
     access: Access = Access.public()
     """Rights to read with."""
     collection: str = "default"
-    """Collection to read."""
+    """Collection to read, or several, separated by commas."""
     mode: str = "hybrid"
     """`hybrid`, `dense` or `bm25`."""
     threshold: Annotated[float, Meta(ge=0, le=1)] = 0.0
@@ -119,6 +122,11 @@ class Retrieve(Operation[RetrievalReport], frozen=True):
         check_search(self.query, self.doc_limit, self.threshold)
         if self.dense_weight is not None and not 0.0 <= self.dense_weight <= 1.0:
             raise BadInput(f"dense_weight must be 0 to 1, not {self.dense_weight}")
+        if self.dense_weight is not None and len(collection_names(self.collection)) > 1:
+            raise BadInput(
+                "each of several collections has a dense_weight of its own",
+                hint="name one collection, or leave out dense_weight",
+            )
 
     async def run(self, session: Session) -> RetrievalReport:
         """Return the candidates.
@@ -163,10 +171,10 @@ class Retrieve(Operation[RetrievalReport], frozen=True):
         """Return the number of candidates."""
         return len(result.candidates)
 
-    def _services(self, session: Session, mode: SearchMode) -> RetrievalClients:
-        return RetrievalClients(
+    def _services(self, session: Session, mode: SearchMode) -> RetrievalServices:
+        return retrieval_clients(
             session.client,
-            collection=self.collection,
+            collection=",".join(collection_names(self.collection)),
             access=self.access,
             mode=mode,
             filters=self.filters,

@@ -24,6 +24,7 @@ from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.retrieval.services import RetrievalClients, Timeouts
 from whence.schema.access import Access
 from whence.schema.code import SnapshotChoice
+from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters
 from whence.schema.places import locate
 
@@ -101,10 +102,26 @@ class Search(Operation[SearchReport], frozen=True):
         return report
 
     async def _search_many(self, session: Session, names: Sequence[str]) -> SearchReport:
-        """Return the best hits of all; a name without a collection fails the search, as it does alone."""
+        """Return the best hits of all; a name without a collection fails the search, as it does alone.
+
+        A filter whose key only some of them have leaves the others out.
+        """
         with within_trace(CURRENT_TRACE.get() or TraceContext.new()):
-            reports = await asyncio.gather(*(self._search(session, name) for name in names))
-        return merge_reports(names, reports, self.top_k)
+            found = await asyncio.gather(
+                *(self._search(session, name) for name in names), return_exceptions=True
+            )
+        reports: dict[str, SearchReport] = {}
+        refused: list[BadInput] = []
+        for name, one in zip(names, found, strict=True):
+            if isinstance(one, BadInput):
+                refused.append(one)
+            elif isinstance(one, BaseException):
+                raise one
+            else:
+                reports[name] = one
+        if not reports:
+            raise refused[0]
+        return merge_reports(list(reports), list(reports.values()), self.top_k)
 
     async def _search(self, session: Session, collection: str) -> SearchReport:
         services = RetrievalClients(

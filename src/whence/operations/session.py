@@ -143,8 +143,8 @@ class Session:
         if asked.as_of is None:
             from whence.operations.unread_files import with_unread_files
 
-            answer = await with_unread_files(self, asked.collection, await send(), asked.access)
-            return await with_freshness(self, asked.collection, answer, asked.access)
+            answer = await with_unread_files(self, request.collection, await send(), asked.access)
+            return await with_freshness(self, request.collection, answer, asked.access)
         from whence.operations.as_of import client_at, find_moment
 
         at = await find_moment(self, asked.collection, asked.as_of, asked.access)
@@ -181,7 +181,7 @@ class Session:
         if not operation.many_collections and "," in (getattr(operation, "collection", None) or ""):
             raise BadInput(
                 f"{operation.NAME} takes one collection, not {operation.collection!r}",  # type: ignore[attr-defined]
-                hint="name one of them; `search` takes several",
+                hint="name one of them; `search` and `ask` take several",
             )
         call: Call[R] = operation.run
         for middleware in self.middlewares:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from whence.ingest.catalogue import Catalogue, SourcePlace, check_root_name, normal
 from whence.ingest.sources import display_path, file_digest, is_utf8, time_of_change
+from whence.operations.many_collections import collection_names
 from whence.operations.mirrors import mirror_entries
 from whence.operations.operation import Operation
 from whence.schema.errors import BadInput
@@ -34,14 +35,25 @@ class ListRoots(Operation[list[SourceRoot]], frozen=True):
 
     NAME: ClassVar[str] = "roots"
     audited: ClassVar[bool] = False
+    many_collections: ClassVar[bool] = True
 
     collection: str = "default"
-    """The collection."""
+    """The collection, or several, separated by commas."""
 
     async def run(self, session: Session) -> list[SourceRoot]:
-        """Return the roots by name; none when the store is another process's."""
+        """Return the roots by name; none when the store is another process's.
+
+        Of several collections a name is left out that means two folders.
+        """
         store = await own_store(session)
-        return [] if store is None else await store.source_roots(self.collection)
+        if store is None:
+            return []
+        names = collection_names(self.collection)
+        found = [root for name in names for root in await store.source_roots(name)]
+        paths: dict[str, set[str]] = {}
+        for one in found:
+            paths.setdefault(one.name, set()).add(one.path)
+        return [one for one in found if len(paths[one.name]) == 1]
 
 
 async def own_store(session: Session) -> Store | None:

@@ -68,10 +68,10 @@ class ListStale(Operation[list[StaleDocument]], frozen=True):
         await wait_for_traces(session)
         store = await session.store()
         answers = await store.answer_sources(self.collection, self.access, since)
-        answers = await _without_hidden(store, self.collection, answers, self.access)
+        answers = await _without_hidden(store, answers, self.access)
         asked: dict[str, list[str]] = {}
         for answer in answers:
-            for name in answer.cited:
+            for name in answer.of(self.collection).cited:
                 asked.setdefault(name, []).append(answer.asked_at)
         known = await store.describe_documents(self.collection, sorted(asked), self.access)
         roots = await store.source_roots(self.collection)
@@ -110,10 +110,15 @@ def _moment(text: str) -> datetime:
 
 
 async def _without_hidden(
-    store: Store, collection: str, answers: list[AnswerSources], access: Access
+    store: Store, answers: list[AnswerSources], access: Access
 ) -> list[AnswerSources]:
     """Return the answers whose traces name no document that is hidden from the reader now."""
-    named = sorted(frozenset().union(*(one.named | one.cited for one in answers)))
-    states = await store.document_states(collection, named) if named else {}
-    hidden = {name for name, state in states.items() if not access.allows(state.tags)}
-    return [one for one in answers if hidden.isdisjoint(one.named | one.cited)]
+    shown = list(answers)
+    for name in {part.collection for one in answers for part in one.each()}:
+        parts = [part for one in shown for part in one.each() if part.collection == name]
+        named = sorted(frozenset().union(*(one.named | one.cited for one in parts)))
+        states = await store.document_states(name, named) if named else {}
+        hidden = {one for one, state in states.items() if not access.allows(state.tags)}
+        gone = {one.answer_id for one in parts if hidden & (one.named | one.cited)}
+        shown = [one for one in shown if one.answer_id not in gone]
+    return shown

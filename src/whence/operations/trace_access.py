@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,13 +20,14 @@ from whence.schema.document_rag import ExplainEvent, TraceRecord
 from whence.schema.errors import NotFound
 from whence.schema.integrity import Integrity
 from whence.schema.passages import Passage
-from whence.store.chunk_ids import chunk_key
+from whence.store.chunk_ids import by_collection, chunk_key
 from whence.store.protocols import SupportsIntegrity
 from whence.store.trace_body import pack, read_record
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
     from whence.provenance.outcome import WhyNot
+    from whence.schema.texts import ChunkText
     from whence.store.protocols import Store, TraceStore
 
 T = TypeVar("T")
@@ -97,9 +98,12 @@ async def find_trace(session: Session, answer_id: str, access: Access) -> Readab
     triples = [triple for event in record.events for triple in event.triples]
     trace = read_trace(triples, record.answer_id)
     named = chunk_ids(trace)
-    visible = await store.visible_chunks(record.collection, sorted(named), access)
-    if named - visible:
-        visible |= await _deleted(store, record.collection, trace, named - visible, access)
+    visible: frozenset[str] = frozenset()
+    for name, ids in by_collection(record.collection, sorted(named)).items():
+        seen = await store.visible_chunks(name, ids, access)
+        if hidden := {*ids} - seen:
+            seen |= await _deleted(store, name, trace, hidden, access)
+        visible |= seen
     if not is_known or not visible.issuperset(trace.used):
         raise answer_not_found(answer_id)
     return ReadableTrace(record=record, trace=trace, visible=visible)
@@ -169,7 +173,7 @@ async def explain(session: Session, answer_id: str, access: Access) -> Trace:
         from whence.operations.why_not import outcome_of
 
         nearest = await outcome_of(session, loaded, trace.refusal.best.chunk_id, access)
-    texts = await store.chunk_texts(record.collection, _named(trace), access)
+    texts = await texts_of(store, record.collection, _named(trace), access)
     from whence.operations.freshness import dated_citations
 
     citations = await dated_citations(
@@ -184,6 +188,16 @@ async def explain(session: Session, answer_id: str, access: Access) -> Trace:
         citations=citations,
         nearest=nearest,
     )
+
+
+async def texts_of(
+    store: Store, collection: str, chunk_ids: Sequence[str], access: Access
+) -> list[ChunkText]:
+    """Return the visible texts of chunks of a record, in order; `collection` may name several."""
+    found: dict[str, ChunkText] = {}
+    for name, ids in by_collection(collection, chunk_ids).items():
+        found |= {one.chunk_id: one for one in await store.chunk_texts(name, ids, access)}
+    return [found[one] for one in chunk_ids if one in found]
 
 
 def _named(trace: Trace) -> list[str]:
@@ -217,7 +231,7 @@ async def _deleted(
 ) -> frozenset[str]:
     """Return those of the hidden chunks that are deleted and hide nothing from this reader."""
     deleted = set(hidden_ids) - await store.known_chunks(collection, sorted(hidden_ids))
-    documents = trace.documents
+    documents = {one: name for one, name in trace.documents.items() if one in deleted}
     states = await store.document_states(collection, sorted({*documents.values()} - {""}))
     hidden = {name for name, state in states.items() if not access.allows(state.tags)}
     # A chunk without a known document could belong to a hidden one: it stays hidden.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from whence.store.chunk_ids import split_collections
 from whence.store.source_states import SourceFileState
 from whence.text.analysis import document_terms, is_stop_term
 from whence.text.languages import detect_language
@@ -29,14 +30,21 @@ async def with_unread_files(
     store = None if answer.refusal is None else await own_store(session)
     if answer.refusal is None or store is None:
         return answer
-    count, files = await store.unread_files(collection, access)
+    count = 0
+    files: list[SourceFileState] = []
+    names = split_collections(collection)
+    for name in names:
+        more, named = await store.unread_files(name, access)
+        count += more
+        files += named
     if not count:
         return answer
+    whose = "this collection's" if len(names) == 1 else "these collections'"
     nearest = nearest_file(answer.question_used or answer.question, files)
     were = (
-        "1 file of this collection's folders was"
+        f"1 file of {whose} folders was"
         if count == 1
-        else f"{count:,} files of this collection's folders were"
+        else f"{count:,} files of {whose} folders were"
     )
     reason = f"{answer.refusal.reason} {were} not read"
     if nearest is not None:

@@ -20,15 +20,15 @@ from rapidfuzz import fuzz, process
 from whence.answering.question_rankings import AskedBefore, QuestionRankings, find_rankings
 from whence.operations.passage_support import measure_support
 from whence.operations.plugins import operations_plugin
-from whence.operations.trace_access import ReadableTrace, load_trace
+from whence.operations.trace_access import ReadableTrace, load_trace, texts_of
 from whence.provenance.outcome import WhyNot, outcome_sentence
 from whence.provenance.reasons import OUTCOMES
 from whence.provenance.redaction import redact_trace
 from whence.provenance.stage_records import SCORE_PREDICATES, Scalar
 from whence.provenance.why_not import cut_numbers
 from whence.provenance.why_not import why_not as recorded_outcome
+from whence.retrieval.many_collections import retrieval_clients
 from whence.retrieval.pipeline import check_text
-from whence.retrieval.services import RetrievalClients
 from whence.schema.code_rag import CODE_RAG
 from whence.schema.filters import (
     CHUNK_KEYS,
@@ -38,7 +38,12 @@ from whence.schema.filters import (
     parse_filters,
     to_filter_value,
 )
-from whence.store.chunk_ids import chunk_key, parse_chunk_key
+from whence.store.chunk_ids import (
+    by_collection,
+    chunk_key,
+    parse_chunk_key,
+    split_collections,
+)
 from whence.text.normalization import FUNCTION_WORDS
 from whence.text.spelling import as_written, query_tokens
 
@@ -78,7 +83,11 @@ async def why_not(session: Session, item: str, answer_id: str, access: Access) -
     loaded = await load_trace(session, answer_id, access)
     # A name that means several documents is looked for as it is.
     store = await session.store()
-    named = await store.documents_named(loaded.record.collection, item, access)
+    found = [
+        await store.documents_named(name, item, access)
+        for name in split_collections(loaded.record.collection)
+    ]
+    named = list(dict.fromkeys(name for one in found for name in one))
     return await outcome_of(session, loaded, named[0] if len(named) == 1 else item, access)
 
 
@@ -128,22 +137,32 @@ class _Lookup:
 
     async def find(self, item: str) -> list[str]:
         """Return the chunks that an id means: itself, or all of a document; none when it is not visible."""
-        seen, found = await asyncio.gather(
-            self.store.visible_chunks(self.collection, [item], self.access),
-            self.store.document_texts(self.collection, [item], self.access),
-        )
-        if seen or item not in found:
-            return sorted(seen)
-        return [one.id for one in found[item].chunks]
+        chunks: list[str] = []
+        for name in split_collections(self.collection):
+            seen, found = await asyncio.gather(
+                self.store.visible_chunks(name, [item], self.access),
+                self.store.document_texts(name, [item], self.access),
+            )
+            if seen or item not in found:
+                chunks += sorted(seen)
+            else:
+                chunks += [one.id for one in found[item].chunks]
+        return chunks
 
     async def unknown(self, item: str) -> WhyNot:
         """Return the one answer for what does not exist and what the reader may not see."""
-        listed = await self.store.visible_documents(
-            self.collection, self.access, limit=_MOST_COMPARED
-        )
-        known = [one.document_id for one in listed if one.document_id is not None]
-        nearest = await asyncio.to_thread(_similar_ids, item, known, self.collection)
-        chunks = await self.store.visible_chunks(self.collection, nearest.chunks, self.access)
+        key = parse_chunk_key(item)
+        names = split_collections(self.collection)
+        listed = [
+            one
+            for name in ([key.collection] if key and key.collection in names else names)
+            for one in await self.store.visible_documents(name, self.access, limit=_MOST_COMPARED)
+        ]
+        known = sorted({one.document_id for one in listed if one.document_id is not None})
+        nearest = await asyncio.to_thread(_similar_ids, item, known, names[0])
+        chunks: frozenset[str] = frozenset()
+        for name, ids in by_collection(self.collection, nearest.chunks).items():
+            chunks |= await self.store.visible_chunks(name, ids, self.access)
         shown = [one for one in nearest.chunks if one in chunks] or nearest.documents
         return WhyNot(
             chunk_id=item, stage="", code="unknown", reason=_UNKNOWN, nearest=tuple(shown)
@@ -209,7 +228,7 @@ class _Lookup:
     async def with_description(self, outcome: WhyNot) -> WhyNot:
         """Return an outcome with the names of the passage, the words it lacks, and its line for people."""
         texts, missing = await asyncio.gather(
-            self.store.chunk_texts(self.collection, [outcome.chunk_id], self.access),
+            texts_of(self.store, self.collection, [outcome.chunk_id], self.access),
             self._missing_words(outcome),
         )
         for one in texts:
@@ -220,7 +239,7 @@ class _Lookup:
 
     async def _rankings(self, filters: Mapping[str, Any]) -> QuestionRankings:
         settings, trace = self.settings, self.trace
-        retrieval = RetrievalClients(
+        retrieval = retrieval_clients(
             self.session.client,
             collection=self.collection,
             access=self.access,
@@ -243,8 +262,10 @@ class _Lookup:
             search_question=settings.get("search_question", True),
             without_vector=bool(degraded & _WORDS_ALONE),
         )
-        info = await self.store.collection(self.collection)
-        most = min(_MOST_RANKED, max(pool, info.chunks if info else 1))
+        names = split_collections(self.collection)
+        infos = [await self.store.collection(name) for name in names]
+        chunks = sum(one.chunks for one in infos if one is not None)
+        most = min(_MOST_RANKED, max(pool, chunks, 1))
         return await find_rankings(retrieval, asked, most, self.session.rankings)
 
     def _best(self, rankings: QuestionRankings, chunk_ids: Iterable[str]) -> str:
@@ -287,7 +308,7 @@ class _Lookup:
 
     async def _excluded_by(self, chunk_id: str, filters: Mapping[str, Any]) -> list[str]:
         """Return the filters that a chunk does not meet, as they are written."""
-        texts = await self.store.chunk_texts(self.collection, [chunk_id], self.access)
+        texts = await texts_of(self.store, self.collection, [chunk_id], self.access)
         return [
             f"{key}={_written(value)}"
             for key, value in filters.items()
@@ -303,12 +324,14 @@ class _Lookup:
         words = [one for one in tokens if one.lower() not in FUNCTION_WORDS][:_MOST_WORDS]
         found = await asyncio.gather(
             *(
-                self.store.lexical_scores(self.collection, word, [outcome.chunk_id], self.access)
+                self.store.lexical_scores(name, word, ids, self.access)
                 for word in words
+                for name, ids in by_collection(self.collection, [outcome.chunk_id]).items()
+                if ids
             )
         )
         return tuple(
-            word for word, scores in zip(words, found, strict=True) if 0.0 in scores.values()
+            word for word, scores in zip(words, found, strict=False) if 0.0 in scores.values()
         )
 
 
@@ -331,7 +354,8 @@ def _similar_ids(item: str, known: Sequence[str], collection: str) -> _SimilarId
         name, known, scorer=fuzz.WRatio, limit=_MOST_SIMILAR, score_cutoff=_LEAST_SIMILAR
     )
     documents = [one for one, _, _ in found]
-    chunks = [chunk_key(collection, one, key.index) for one in documents] if key else []
+    own = key.collection if key else collection
+    chunks = [chunk_key(own, one, key.index) for one in documents] if key else []
     return _SimilarIds(documents, chunks)
 
 

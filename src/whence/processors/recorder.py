@@ -14,7 +14,7 @@ from whence.answering.trace_recorder import utc_now
 from whence.processors.base import Context, NoParameters, Processor
 from whence.provenance.erasing import ERASED, corrections_of, erase_corrections, erase_texts
 from whence.schema.document_rag import TraceRecord
-from whence.store.chunk_ids import document_key
+from whence.store.chunk_ids import document_key, split_collections
 from whence.store.protocols import ErasedMeanwhile
 from whence.text.spelling import surface_words
 
@@ -58,13 +58,21 @@ class RecorderProcessor(Processor):
 
 
 def erase_documents_of(
-    record: TraceRecord, document_ids: Collection[str], erased_at: str
+    record: TraceRecord, document_ids: Collection[str], erased_at: str, collection: str = ""
 ) -> TraceRecord:
-    """Return a trace without the words of documents of its collection; `erased_at` is ISO 8601."""
-    keys = tuple(document_key(record.collection, one) for one in document_ids)
+    """Return a trace without the words of documents of a collection, by default of each that it searched.
+
+    `erased_at` is ISO 8601.
+    """
+    names = [collection] if collection else split_collections(record.collection)
+    others = set(split_collections(record.collection)) - set(names)
+    keys = tuple(document_key(name, one) for name in names for one in document_ids)
+    kept = tuple(document_key(name, one) for name in others for one in document_ids)
 
     def is_erased(chunk_id: str, named: str) -> bool:
-        return named in document_ids or chunk_id.startswith(keys)
+        if chunk_id.startswith(keys):
+            return True
+        return named in document_ids and not chunk_id.startswith(kept)
 
     return erase_texts(record, is_erased=is_erased, erased_at=erased_at)
 
@@ -73,5 +81,7 @@ async def erase_lost_words(store: Store, record: TraceRecord) -> TraceRecord:
     """Return a trace without what misspelt words were taken for, where no document has it any more."""
     targets = [one.target for one in corrections_of(record)]
     words = {word for one in targets for word in surface_words(one.replace(ERASED, ""))}
-    gone = words - await store.known_words(record.collection, sorted(words)) if words else words
+    gone = set(words)
+    for name in split_collections(record.collection) if words else ():
+        gone -= await store.known_words(name, sorted(words))
     return erase_corrections(record, gone.__contains__) if gone else record

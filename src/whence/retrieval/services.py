@@ -127,6 +127,11 @@ def blend_query_vectors(written: Any, corrected: Any) -> Any:
             count.
         corrected: That of the correction; None when words alone are to rank.
     """
+    if isinstance(written, dict) and isinstance(corrected, dict):
+        # Those of several collections.
+        return {
+            name: blend_query_vectors(written.get(name), one) for name, one in corrected.items()
+        }
     if not (isinstance(written, Vector) and isinstance(corrected, Vector)):
         return corrected
     if written.model != corrected.model or len(written.data) != len(corrected.data):
@@ -283,6 +288,10 @@ class RetrievalClients:
     def __post_init__(self) -> None:
         if self.filters:
             parse_filters(self.filters)
+
+    def oldest_versions(self) -> dict[str, int]:
+        """Return the oldest version of the collection that a search saw; 0 when not known."""
+        return {self.collection: min(self.versions, default=0)}
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """See `RetrievalServices.embed`."""

@@ -74,6 +74,8 @@ class Citation(Message, frozen=True, kw_only=True, gc=False):
     """Why the document is out of date by its own metadata; empty when it is current."""
     location: Location | None = None
     """Where the quote stands in the document; None when that is not known."""
+    collection: str = ""
+    """Collection of the document where several were asked; else empty."""
     added: bool = False
     """Whether Whence found the passage of a sentence that the model wrote without a marker."""
     document_date: str | None = None
@@ -252,7 +254,7 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     answer_id: str
     """Key; recording the same id again changes nothing."""
     collection: str
-    """Collection that was searched."""
+    """Collection that was searched; several are separated by commas."""
     question: str
     """The question as asked."""
     access: Access
@@ -268,3 +270,9 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     collection_version: int = 0
     """Oldest version of the collection that a search of the question saw; 0 when not known. It counts hidden
     documents too: not to be shown to readers."""
+    collection_versions: dict[str, int] = {}
+    """The same for each of several collections; empty for one."""
+
+    def version_of(self, collection: str) -> int:
+        """Return the oldest version of one of its collections that was seen; 0 when not known."""
+        return self.collection_versions.get(collection, self.collection_version)

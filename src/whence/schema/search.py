@@ -130,6 +130,8 @@ class GraphUse(Message, frozen=True, kw_only=True, gc=False):
 
 #: Begins the names of a calibration's fields among the settings of a stage.
 CALIBRATION_PREFIX = "calibration_"
+#: Setting of a stage that searched several collections: the calibration of each, as JSON.
+CALIBRATIONS = "calibrations"
 
 
 class Calibration(Message, frozen=True, kw_only=True, gc=False):

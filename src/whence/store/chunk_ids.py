@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
@@ -62,3 +63,28 @@ def parse_chunk_key(key: str) -> ChunkKey | None:
     if (document, str(read.index)) != (escaped, index):
         return None
     return read if "\0" not in read.document_id and read.index <= _MAX_INDEX else None
+
+
+def split_collections(names: str) -> list[str]:
+    """Return the collections that a question searched; the record has their names with commas between.
+
+    >>> split_collections("handbook,minutes")
+    ['handbook', 'minutes']
+    """
+    return names.split(",")
+
+
+def by_collection(collection: str, chunk_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return chunk ids by the collection of each, among those that a record names.
+
+    Of one collection all ids are its own. Of several each id has its own; others are left out.
+    """
+    names = split_collections(collection)
+    if len(names) == 1:
+        return {collection: list(chunk_ids)}
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for chunk_id in chunk_ids:
+        key = parse_chunk_key(chunk_id)
+        if key is not None and key.collection in found:
+            found[key.collection].append(chunk_id)
+    return found

@@ -18,6 +18,7 @@ from whence.schema.codec import decode_as
 from whence.schema.document_rag import ExplainEvent, TraceRecord
 from whence.schema.errors import CodecError
 from whence.schema.terms import Triple, iri, literal
+from whence.store.chunk_ids import parse_chunk_key, split_collections
 
 
 class TripleColumns(msgspec.Struct, frozen=True):
@@ -97,6 +98,21 @@ class AnswerSources(msgspec.Struct, frozen=True, kw_only=True):
     """Whether citations support the answer."""
     texts: frozenset[str] = frozenset()
     """The answer's text and its quotes."""
+    parts: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+    """`cited` and `named` of each collection, where several were asked."""
+
+    def each(self) -> list[AnswerSources]:
+        """Return it for each of its collections."""
+        return [self.of(name) for name in self.parts] or [self]
+
+    def of(self, collection: str) -> AnswerSources:
+        """Return it with the documents of one of its collections alone."""
+        if collection not in self.parts:
+            return self
+        cited, named = self.parts[collection]
+        return msgspec.structs.replace(
+            self, collection=collection, cited=cited, named=named, parts={}
+        )
 
 
 #: A chunk id in a stored trace.
@@ -105,6 +121,7 @@ _CHUNK_ID = re.compile(rb"urn:chunk:([^:\"\\]*):([\w.~/%-]*):\d")
 
 class _Cited(msgspec.Struct):
     document_id: str
+    chunk_id: str = ""
     quote: str = ""
 
 
@@ -130,19 +147,32 @@ def read_sources(body: bytes, recorded_at: str) -> AnswerSources:
         read = msgspec.json.decode(text, type=_Sources)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CodecError(f"a stored trace is damaged: {error}") from error
-    mine = read.collection.encode()
-    named = {document for name, document in set(_CHUNK_ID.findall(text)) if name == mine}
+    names = split_collections(read.collection)
+    mine = {one.encode() for one in names}
+    chunks = {one for one in set(_CHUNK_ID.findall(text)) if one[0] in mine}
     answer = read.answer or _Answer(found=False)
+    parts = {
+        name: (
+            frozenset(
+                one.document_id
+                for one in answer.citations
+                if (key := parse_chunk_key(one.chunk_id)) and key.collection == name
+            ),
+            frozenset(unquote(one.decode()) for of, one in chunks if of == name.encode()),
+        )
+        for name in names
+    }
     return AnswerSources(
         answer_id=read.answer_id,
         access=read.access,
         asked_at=read.asked_at or recorded_at,
         cited=frozenset(one.document_id for one in answer.citations),
-        named=frozenset(unquote(one.decode()) for one in named),
+        named=frozenset(unquote(one.decode()) for _, one in chunks),
         collection=read.collection,
         question=read.question,
         found=answer.found,
         texts=frozenset({answer.text, *(one.quote for one in answer.citations)}),
+        parts=parts if len(names) > 1 else {},
     )
 
 

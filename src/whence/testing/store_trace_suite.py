@@ -20,6 +20,7 @@ from whence.store.chunk_ids import chunk_key
 from whence.store.protocols import Store
 from whence.testing.samples import sample
 from whence.testing.store_samples import (
+    EVERYTHING,
     QUERY,
     any_events,
     any_json,
@@ -184,6 +185,34 @@ class TraceSuite:
 
         assert about == [f"{name}-{kind}" for kind in ("chunk", "cited", "literal")]
         assert await store.traces_about("no-such", document_id) == []
+
+    async def test_a_question_about_several_collections_is_one_of_each(self, store: Store) -> None:
+        """It is found by the documents of each; a rename of one changes that name alone."""
+        name = await fill_collection(store, make_document("a.md", [QUERY]))
+        other = await fill_collection(store, make_document("a.md", [QUERY]))
+        both = f"{name},{other}"
+        mine, theirs = [chunk_key(one, "a.md", 0) for one in (name, other)]
+        cited = (Citation(marker=1, chunk_id=theirs, document_id="a.md"),)
+        record = make_trace_with_term(f"{name}-both", both, iri(mine), cited)
+        await store.record_trace(
+            msgspec.structs.replace(record, collection_versions={name: 1, other: 2})
+        )
+        since = datetime(2000, 1, 1, tzinfo=UTC)
+        for one, documents in ((name, frozenset()), (other, frozenset({"a.md"}))):
+            assert await store.traces_about(one, "a.md") == [f"{name}-both"]
+            (answer,) = await store.answer_sources(one, EVERYTHING, since)
+            assert answer.collection == both
+            assert answer.of(one).cited == documents
+        assert await store.traces_about(both, "a.md") == []
+
+        await store.rename_collection(other, f"{other}-new")
+
+        stored = await store.trace(f"{name}-both")
+        assert stored is not None
+        assert stored.record.collection == f"{name},{other}-new"
+        assert stored.record.version_of(name) == 1
+        assert stored.record.version_of(f"{other}-new") == 2
+        assert await store.traces_about(f"{other}-new", "a.md") == [f"{name}-both"]
 
     async def test_traces_of_corrected_questions(self, store: Store) -> None:
         """Those of a collection with corrections, and of failed questions; others do not count."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from whence.ingest.blocks import ParsedDocument
+from whence.ingest.content_detection import ODF_PROTECTED
 from whence.ingest.document_builder import first_heading
 from whence.ingest.document_dates import iso_date
 from whence.ingest.loaders.base import Loader
@@ -35,7 +36,7 @@ def load_opendocument(file: SourceFile, data: bytes) -> ParsedDocument:
     if "META-INF/manifest.xml" in archive and b"encryption-data" in archive.read(
         "META-INF/manifest.xml"
     ):
-        raise BadInput("is protected by a password")
+        raise BadInput(ODF_PROTECTED)
     content = archive.xml("content.xml")
     named = archive.optional_xml("styles.xml") if "styles.xml" in archive else None
     reader = OdfText(archive, OdfStyles([content] if named is None else [content, named]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from whence.ingest.content_detection import ODF_PROTECTED
 from whence.ingest.office.archive import OfficeArchive
 from whence.ingest.spreadsheets.cells import (
     MAX_UNPACKED_BYTES,
@@ -43,7 +44,7 @@ def read_ods(data: bytes) -> Workbook:
     book = Workbook()
     archive = OfficeArchive(data, "workbook", MAX_UNPACKED_BYTES)
     if _MANIFEST in archive and b":encryption-data" in archive.read(_MANIFEST):
-        raise BadInput("is protected by a password")
+        raise BadInput(ODF_PROTECTED)
     archive.feed("content.xml", _Content(book).reader)
     if "meta.xml" in archive:
         archive.feed("meta.xml", _meta(book))

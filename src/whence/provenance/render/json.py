@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any, Final
 
+import msgspec
+
 from whence.provenance.checking import check_trace
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.namespaces import GRAPH_RETRIEVAL
 from whence.provenance.trace import Stage, Trace
 from whence.schema.codec import to_builtins
-from whence.schema.search import CALIBRATION_PREFIX
+from whence.schema.search import CALIBRATION_PREFIX, CALIBRATIONS
 from whence.schema.terms import Triple
 
 #: Parts of a passage that no trace has.
@@ -33,6 +35,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "access": None if trace.access is None else trace.access.by_option(),
         "graph": GRAPH_RETRIEVAL,
         "calibration": _calibration(trace),
+        **_calibrations(trace),
         "stages": [_stage(stage, trace) for stage in trace.stages],
         "complete": not faults,
         "faults": [to_builtins(fault) for fault in faults],
@@ -104,6 +107,13 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
             }
         case _:
             return {"failure": _row(trace.failure) if trace.failure else None}
+
+
+def _calibrations(trace: Trace) -> dict[str, Any]:
+    """Return `calibrations` by collection, where several were asked."""
+    recorded = (stage.run.settings.get(CALIBRATIONS) for stage in trace.stages)
+    found = next((one for one in recorded if isinstance(one, str)), None)
+    return {} if found is None else {CALIBRATIONS: msgspec.json.decode(found)}
 
 
 def _calibration(trace: Trace) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.bm25 import mean_length, query_weights, share
 from whence.store.change_log import KEEP_VERSIONS, Change
-from whence.store.chunk_ids import chunk_key, document_key
+from whence.store.chunk_ids import chunk_key, document_key, split_collections
 from whence.store.document_text import document_text, requested_documents, select_texts
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.change_log import MemoryLog
@@ -629,7 +629,7 @@ class MemoryTraces:
         found = [
             read_sources(encode(one.record), one.recorded_at)
             for one in stored
-            if one.record.collection == collection
+            if collection in split_collections(one.record.collection)
             and datetime.fromisoformat(one.recorded_at) >= since
         ]
         return [one for one in found if access.covers(one.access)]
@@ -639,7 +639,8 @@ class MemoryTraces:
         return sorted(
             one.answer_id
             for one in (self._stored(answer_id).record for answer_id in self._traces)
-            if one.collection == collection and _names(one, document_id)
+            if collection in split_collections(one.collection)
+            and _names(one, collection, document_id)
         )
 
     async def traces_corrected(self, collection: str) -> list[str]:
@@ -647,7 +648,8 @@ class MemoryTraces:
         return sorted(
             one.answer_id
             for one in (self._stored(answer_id).record for answer_id in self._traces)
-            if one.collection == collection and (one.answer is None or one.answer.corrections)
+            if collection in split_collections(one.collection)
+            and (one.answer is None or one.answer.corrections)
         )
 
     def _stored(self, answer_id: str) -> StoredTrace:
@@ -655,9 +657,9 @@ class MemoryTraces:
         return StoredTrace(record=decode_as(body, TraceRecord), recorded_at=recorded_at)
 
 
-def _names(record: TraceRecord, document_id: str) -> bool:
+def _names(record: TraceRecord, collection: str, document_id: str) -> bool:
     """Return whether a trace names a document or one of its chunks."""
-    prefix = document_key(record.collection, document_id)
+    prefix = document_key(collection, document_id)
     objects = (triple.o for event in record.events for triple in event.triples)
     citations = record.answer.citations if record.answer else ()
     return any(

@@ -14,6 +14,7 @@ from whence.schema.access import Access
 from whence.schema.codec import decode_as, encode
 from whence.schema.document_rag import TraceRecord
 from whence.store.change_log import KEEP_VERSIONS, check_version
+from whence.store.chunk_ids import split_collections
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.names import MemoryNames
 from whence.store.memory.readers import MemoryReaders
@@ -130,7 +131,7 @@ class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryReaders):
         count = 0
         for answer_id, (body, recorded_at) in list(self._traces.items()):
             record = decode_as(body, TraceRecord)
-            if record.collection == former:
+            if former in split_collections(record.collection):
                 self._traces[answer_id] = encode(renamed_record(record, former, name)), recorded_at
                 count += 1
         return count
@@ -139,9 +140,10 @@ class MemoryStore(MemoryVectors, MemorySearch, MemoryNames, MemoryReaders):
         self, record: TraceRecord, *, without: Collection[str] | None = None
     ) -> bool:
         """Store a trace, under the name that its collection has now."""
-        current = self._former_names.get(record.collection)
-        if current is not None and record.collection not in self._collections:
-            record = renamed_record(record, record.collection, current)
+        for name in split_collections(record.collection):
+            current = self._former_names.get(name)
+            if current is not None and name not in self._collections:
+                record = renamed_record(record, name, current)
         return await super().record_trace(record, without=without)
 
     async def aclose(self) -> None:

@@ -51,7 +51,7 @@ _FORGET = "DELETE FROM collection_former_name WHERE name = $1"
 _TRACES = f"""
 SELECT {COLUMNS}, (SELECT digest FROM trace_chain e WHERE e.answer_id = trace.answer_id ORDER BY e.number DESC LIMIT 1)
     AS digest
-FROM trace WHERE collection = $1 ORDER BY number LIMIT 100
+FROM trace WHERE $1 = ANY(string_to_array(collection, ',')) ORDER BY number LIMIT 100
 """  # noqa: S608 - only constants
 _REWRITE = """
 UPDATE trace SET collection = $2, body = $3, names = $4, acl_tags = $5, labels = $6, clearance = $7, salt = $8,

@@ -11,7 +11,7 @@ from whence.schema.access import Access
 from whence.schema.document_rag import TraceRecord
 from whence.schema.errors import WhenceError
 from whence.schema.integrity import EntryKind, RemovedTraces
-from whence.store.chunk_ids import document_key, parse_chunk_key
+from whence.store.chunk_ids import document_key, parse_chunk_key, split_collections
 from whence.store.postgres.change_log import erased_documents, prune_log, was_erased_since
 from whence.store.postgres.driver import Connection, iso_utc, write_transaction
 from whence.store.postgres.trace_chain import PostgresIntegrity, entry_columns
@@ -67,7 +67,9 @@ _BEFORE_ALL = -(2**63)
 _RECORDED_WITHIN = timedelta(days=1)
 #: Least time between two removals of old traces by one process.
 _REMOVAL_INTERVAL = timedelta(hours=1)
-_ABOUT = "SELECT answer_id FROM trace WHERE collection = $1 AND names && $2 ORDER BY answer_id"
+#: A question about several collections is one of each.
+_OF_COLLECTION = "$1 = ANY(string_to_array(collection, ','))"
+_ABOUT = f"SELECT answer_id FROM trace WHERE {_OF_COLLECTION} AND names && $2 ORDER BY answer_id"  # noqa: S608
 _FIND = "SELECT body, recorded_at FROM trace WHERE answer_id = $1"
 #: Traces of an earlier version have their rights in the record alone; the reader of it checks them once more.
 _RIGHTS = (
@@ -76,7 +78,7 @@ _RIGHTS = (
 _READABLE = f"{_FIND} AND {_RIGHTS}"
 _SINCE = f"""
 SELECT number, body, recorded_at FROM trace
-WHERE collection = $1 AND {_RIGHTS} AND recorded_at >= $5 AND number > $6 ORDER BY number LIMIT 500
+WHERE {_OF_COLLECTION} AND {_RIGHTS} AND recorded_at >= $5 AND number > $6 ORDER BY number LIMIT 500
 """  # noqa: S608 - only constants
 _RECENT = "SELECT body, recorded_at FROM trace ORDER BY number DESC LIMIT $1"
 
@@ -94,8 +96,9 @@ class PostgresTraces(PostgresIntegrity):
         async with self.pool.connection() as connection:
             async with write_transaction(connection):
                 last = await self._chain.begin(connection)
-                if current := await connection.fetchval(_RENAMED, record.collection):
-                    record = renamed_record(record, record.collection, current)
+                for name in split_collections(record.collection):
+                    if current := await connection.fetchval(_RENAMED, name):
+                        record = renamed_record(record, name, current)
                 row, digest = make_row(record, self.clock())
                 await _check_erasures(connection, record, without)
                 at = row.recorded_at
@@ -224,16 +227,18 @@ async def _check_erasures(
     connection: Connection, record: TraceRecord, without: Collection[str] | None
 ) -> None:
     """Refuse a trace that may have words of a document which was erased after its first search."""
-    name, version = record.collection, record.collection_version
-    if not await was_erased_since(connection, name, version):
-        return
     triples = (triple for event in record.events for triple in event.triples)
-    keys = map(
-        parse_chunk_key, {one.o.iri for one in triples if one.o.iri.startswith("urn:chunk:")}
-    )
-    named = {key.document_id for key in keys if key and key.collection == name}
-    erased = await erased_documents(connection, name, sorted(named), version)
-    if without is None or not erased <= {*without}:
+    chunk_ids = {one.o.iri for one in triples if one.o.iri.startswith("urn:chunk:")}
+    erased: frozenset[str] = frozenset()
+    was_erased = False
+    for name in split_collections(record.collection):
+        version = record.version_of(name)
+        if await was_erased_since(connection, name, version):
+            was_erased = True
+            keys = map(parse_chunk_key, chunk_ids)
+            named = {key.document_id for key in keys if key and key.collection == name}
+            erased |= await erased_documents(connection, name, sorted(named), version)
+    if was_erased and (without is None or not erased <= {*without}):
         raise ErasedMeanwhile(erased)
 
 

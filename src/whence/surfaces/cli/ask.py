@@ -213,7 +213,10 @@ def _print_citations(answer: Answer, out: Console, find: Callable[[str, str], Pa
     for citation in firsts.values():
         line = Text.assemble((f"  [{citation.marker}] ", "cyan"))
         path = find(citation.root, citation.source_file)
-        name, place = citation.document_id, citation.location
+        name, place = (
+            ": ".join(filter(None, (citation.collection, citation.document_id))),
+            citation.location,
+        )
         line.append_text(source_link(name, citation.source_url, place, path))
         if citation.heading:
             line.append(f" {citation.heading}", "dim")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from whence.schema.errors import BadInput
 from whence.surfaces.cli.options import KeepTraces, OptionGroup, ReaderAccess, option, state_of
 from whence.surfaces.cli.output import INTERRUPTED, note, print_json
 from whence.surfaces.cli.session import as_json, settings_of, start_logging
@@ -134,6 +135,14 @@ def serve(
             " files their tags.",
         ),
     ] = None,
+    passwords: Annotated[
+        Path | None,
+        typer.Option(
+            "--passwords",
+            metavar="FILE",
+            help="File of passwords, one a line, for encrypted files of --watch; they are never stored.",
+        ),
+    ] = None,
     stdio: Annotated[
         bool,
         typer.Option("--stdio", help="Serve MCP on standard input and output instead of HTTP."),
@@ -172,7 +181,7 @@ def serve(
         who,
         allowed,
         concurrent,
-        (upload_rights, _watch_of(settings, watch, upload_rights)),
+        (upload_rights, _watch_of(settings, watch, upload_rights, passwords)),
     )
 
 
@@ -286,15 +295,31 @@ async def _with_service(
                 await asyncio.gather(*beside, return_exceptions=True)
 
 
-def _watch_of(settings: Settings, paths: list[Path] | None, rights: Path | None) -> Watch | None:
+def _watch_of(
+    settings: Settings, paths: list[Path] | None, rights: Path | None, passwords: Path | None
+) -> Watch | None:
     """Return the watch of the folders that were given; `BadInput` for one that cannot be read."""
+    from whence.ingest.passwords import read_passwords
     from whence.ingest.sources import validate_paths
     from whence.operations.watch import Watch
 
+    if not paths and passwords is not None:
+        raise BadInput(
+            "--passwords opens the files of --watch, and no folder is watched",
+            hint="add --watch PATH",
+        )
     if not paths:
         return None
     validate_paths(paths)
-    return Watch(paths, collection=settings.collection, rights=rights, on_event=_note_event)
+    if passwords is not None:
+        read_passwords(passwords)
+    return Watch(
+        paths,
+        collection=settings.collection,
+        rights=rights,
+        passwords=passwords,
+        on_event=_note_event,
+    )
 
 
 def _note_event(event: WatchEvent) -> None:

@@ -79,7 +79,9 @@ function refusalOf(answer, collection) {
 
 /** Return a list item of a passage; its name opens the document at the passage. */
 export function passageItem(one, collection, ...more) {
-  const name = button("", () => openDocument(collection, one.document_id, one.chunk_id), { className: "link name" });
+  // Of several collections the id of a passage has its own.
+  const own = collection.includes(",") ? one.chunk_id.split(":")[2] : collection;
+  const name = button("", () => openDocument(own, one.document_id, one.chunk_id), { className: "link name" });
   name.append(words("span", one.title || one.document_id));
   const text = one.lead ? `${one.lead}\n${one.text}` : one.text;
   return make("li", {}, make("div", { className: "head" }, name, words("span", one.heading ?? "", "soft"), ...more),
@@ -100,7 +102,7 @@ function sourcesOf(answer) {
     const states = [first.changed && t("source.changed_short"), first.outdated && t("source.outdated", { why: first.outdated }),
       cited.every((one) => one.added) && t("answer.added")].filter(Boolean);
     return make("li", {}, make("span", { className: "number", textContent: first.marker }),
-      make("div", {}, name, words("div", [first.root, first.source_file || first.document_id].filter(Boolean).join("/"), "soft path"),
+      make("div", {}, name, words("div", [first.collection && `${first.collection}:`, [first.root, first.source_file || first.document_id].filter(Boolean).join("/")].filter(Boolean).join(" "), "soft path"),
         make("div", { className: "soft", textContent: facts }), ...states.map((textContent) => make("div", { className: "warn", textContent }))));
   });
   return make("div", {}, make("h3", { textContent: t("answer.sources") }), make("ol", { className: "source-cards" }, ...items));

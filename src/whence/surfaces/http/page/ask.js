@@ -7,6 +7,8 @@ import { overview, showHome } from "./home.js";
 import { check as checkReader } from "./reader.js";
 import { decimal, t } from "./texts.js";
 
+/** As many are asked at once. */
+const MOST_COLLECTIONS = 32;
 const STAGES = ["question", "grounding", "exploration", "focus", "synthesis"];
 
 let thread = []; // answers of the thread, oldest first
@@ -56,8 +58,10 @@ async function fillCollections() {
   const found = await overview().catch(() => null);
   if (!found) return;
   const names = found.collections.map((one) => one.name);
-  const first = [$("collection").value, found.default, names[0]].find((one) => names.includes(one));
-  $("collection").replaceChildren(...names.map((name) => make("option", { value: name, textContent: name, selected: name === first })));
+  const chosen = $("collection").value;
+  const first = chosen.includes(",") ? null : [chosen, found.default, names[0]].find((one) => names.includes(one));
+  const all = names.length > 1 && names.length <= MOST_COLLECTIONS ? [make("option", { value: names.join(","), textContent: t("ask.all_collections"), selected: chosen === names.join(",") })] : [];
+  $("collection").replaceChildren(...names.map((name) => make("option", { value: name, textContent: name, selected: name === first })), ...all);
   $("collection-label").hidden = names.length < 2;
 }
 
