@@ -1,8 +1,9 @@
 """Read files for the bench, one named on each line of the standard input; print one JSON object for each.
 
-    python benchmarks/fidelity/reading.py whence|markitdown|expected
+    python benchmarks/fidelity/reading.py whence|markitdown|docling|expected
 
-`whence` and `markitdown` print `{"text": ...}`. `expected` prints what a library of the format reads:
+`whence`, `markitdown` and `docling` print `{"text": ...}`, or `{}` for a format that is not tried. `expected`
+prints what a library of the format reads:
 `{"words": TEXT, "tables": [[[CELL, ...], ...], ...], "hidden": [TEXT, ...]}`. A file that cannot be read has
 `{"error": ...}`. Imports stand where they are needed: each reader has an environment of its own.
 """
@@ -36,6 +37,40 @@ def markitdown(path):
     from markitdown import MarkItDown
 
     return {"text": MarkItDown().convert(str(path)).text_content}
+
+
+def docling(path):
+    """Read a file by docling's reader of its format; that of PDFs needs torch and models, and is not tried."""
+    from docling.backend.html_backend import HTMLDocumentBackend
+    from docling.backend.md_backend import MarkdownDocumentBackend
+    from docling.backend.msexcel_backend import MsExcelDocumentBackend
+    from docling.backend.mspowerpoint_backend import MsPowerpointDocumentBackend
+    from docling.backend.msword_backend import MsWordDocumentBackend
+    from docling.backend.opendocument_backend import (
+        OdpDocumentBackend,
+        OdsDocumentBackend,
+        OdtDocumentBackend,
+    )
+    from docling.datamodel.base_models import InputFormat
+    from docling.datamodel.document import InputDocument
+
+    backends = {
+        "docx": MsWordDocumentBackend,
+        "pptx": MsPowerpointDocumentBackend,
+        "xlsx": MsExcelDocumentBackend,
+        "html": HTMLDocumentBackend,
+        "md": MarkdownDocumentBackend,
+        "odt": OdtDocumentBackend,
+        "odp": OdpDocumentBackend,
+        "ods": OdsDocumentBackend,
+    }
+    kind = path.suffix[1:]
+    if kind not in backends:
+        return {}
+    source = InputDocument(
+        path_or_stream=path, format=InputFormat(kind), backend=backends[kind], filename=path.name
+    )
+    return {"text": source._backend.convert().export_to_markdown()}
 
 
 def expected(path):
@@ -388,7 +423,7 @@ LIBRARIES = {
     ".md": plain,
     ".txt": plain,
 }
-READERS = {"whence": whence, "markitdown": markitdown, "expected": expected}
+READERS = {"whence": whence, "markitdown": markitdown, "docling": docling, "expected": expected}
 
 
 def main() -> None:

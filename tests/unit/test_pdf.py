@@ -282,11 +282,11 @@ def test_lines_with_wide_spaces_between_sentences_are_prose() -> None:
         ("to the drying sheds and set them on edge in rows, a hand apart.",),
     ]
     page = Canvas()
-    for at, parts in enumerate(lines):
-        x = 72.0
-        for part in parts:
-            page.text(x, 700 - 13 * at, part)
-            x += width_of(part, 10) + 25
+    for at, (first, *rest) in enumerate(lines):
+        page.text(72, 700 - 13 * at, first)
+        for part in rest:
+            page.text(372, 700 - 13 * at, part, align="right")
+
     assert read_page(page) == " ".join(part for parts in lines for part in parts)
 
 
