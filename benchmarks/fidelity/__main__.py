@@ -1,8 +1,8 @@
-"""Measure how faithfully files are read, beside markitdown, on test files of document libraries.
+"""Measure how faithfully files are read, beside markitdown and docling, on test files of document libraries.
 
     python -m benchmarks.fidelity [--home FOLDER] [--only SUFFIX...] [--judge] [--worst N] [--json]
 
-The source packages are fetched by name, and kept in the home with the environment of the other reader. What is
+The source packages are fetched by name, and kept in the home with an environment for each other reader. What is
 expected of a file is the text that its package has beside it, or what a library of its format reads; the words
 of a PDF are those that pypdf and pdfminer.six both see. A file of which they read no words is not taken.
 
@@ -24,12 +24,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fidelity.files import Sample, environment, samples
+from benchmarks.fidelity.files import DOCLING, Sample, environment, samples
 from benchmarks.fidelity.measures import compare
 
 LIMIT_S = 30
 MEASURES = ("words", "order", "cells", "hidden")
-READERS = ("whence", "markitdown")
+READERS = ("whence", "markitdown", "docling")
 _SCRIPT = Path(__file__).with_name("reading.py")
 
 
@@ -74,6 +74,7 @@ def measure(files: list[Sample], home: Path) -> list[dict[str, Any]]:
     """Read all files by all readers; return one record for each file that can be judged."""
     peers = environment(home)
     readers = {name: Reader(peers, name) for name in ("expected", "markitdown")}
+    readers["docling"] = Reader(environment(home, DOCLING), "docling")
     readers["whence"] = Reader(Path(sys.executable), "whence")
     results = []
     for file in files:
@@ -83,7 +84,7 @@ def measure(files: list[Sample], home: Path) -> list[dict[str, Any]]:
         record: dict[str, Any] = {"name": file.name, "format": file.format}
         for name in READERS:
             found = readers[name].read(file.path)
-            record[name] = compare(expected, found.get("text", ""))
+            record[name] = compare(expected, found.get("text", "")) if found else {}
             record[f"{name}_error"] = found.get("error", "")
         results.append(record)
     for reader in readers.values():
@@ -115,25 +116,26 @@ def _shares(records: list[dict[str, Any]], reader: str) -> dict[str, Any]:
 
 
 def report(found: dict[str, dict[str, Any]]) -> None:
-    """Print a table for people: Whence / markitdown."""
-    print(f"{'format':8} {'files':>5}  " + "".join(f"{name:>17}" for name in (*MEASURES, "failed")))
+    """Print a table for people: Whence / markitdown / docling."""
+    print(f"{'format':8} {'files':>5}  " + "".join(f"{name:>25}" for name in (*MEASURES, "failed")))
     for key, one in found.items():
         cells = []
         for measure in MEASURES:
-            ours, theirs = (one[name][measure] for name in READERS)
-            cells.append("-" if ours is None else f"{ours:.1%} / {theirs:.1%}")
+            shares = [one[name][measure] for name in READERS]
+            cells.append(" / ".join("-" if each is None else f"{each:.1%}" for each in shares))
         cells.append(" / ".join(str(one[name]["failed"]) for name in READERS))
-        print(f"{key:8} {one['files']:5}  " + "".join(f"{cell:>17}" for cell in cells))
+        print(f"{key:8} {one['files']:5}  " + "".join(f"{cell:>25}" for cell in cells))
 
 
 def worst(results: list[dict[str, Any]], count: int) -> None:
-    """Print the files of which we lost most, or in which the other reader is better."""
+    """Print the files of which we lost most, or in which another reader is better."""
     losses = []
     for record in results:
         for measure in MEASURES:
-            (right, of), (other, _) = (record[name].get(measure, (0, 0)) for name in READERS)
+            (right, of), *others = (record[name].get(measure, (0, 0)) for name in READERS)
             if right < of:
-                losses.append((max(0, other - right) / of, (of - right) / of, measure, record))
+                best = max(other for other, _ in others)
+                losses.append((max(0, best - right) / of, (of - right) / of, measure, record))
     for behind, lost, measure, record in sorted(losses, key=lambda each: each[:2], reverse=True)[:count]:  # fmt: skip
         print(f"{measure:7} lost {lost:6.1%}  behind {behind:6.1%}  {record['name']}  {record['whence_error']}")  # fmt: skip
 

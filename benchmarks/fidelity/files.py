@@ -1,7 +1,7 @@
 """Fetch the source packages of document libraries, and choose those of their test files that can be judged.
 
 In: names and versions of packages. Out: a folder that is kept, with the files, and an environment of its own
-with the other reader and the libraries of the formats. Nothing of a package is part of this repository.
+for each other reader, with the libraries of the formats. Nothing of a package is part of this repository.
 """
 
 from __future__ import annotations
@@ -31,11 +31,15 @@ PACKAGES = (
     "inscriptis==2.7.6",
     "tablib==3.10.0",
 )
-#: The other reader, and the libraries that read what is expected.
+#: markitdown, and the libraries that read what is expected.
 PEERS = (
     "markitdown[docx,pptx,xlsx,xls,pdf]",
     *("python-docx", "python-pptx", "pypdf", "pdfminer.six", "odfpy", "openpyxl", "xlrd"),
     *("beautifulsoup4", "html5lib", "striprtf", "nbformat"),
+)
+#: docling without the models that its reader of PDFs needs.
+DOCLING = (
+    "docling-slim[convert-core,format-docx,format-pptx,format-xlsx,format-html,format-markdown,format-opendocument]",
 )
 #: Formats whose own library reads what is expected.
 _BY_LIBRARY = frozenset({".docx", ".pptx", ".pdf", ".odt", ".odp", ".ods", ".xlsx", ".xls", ".eml", ".ipynb"})  # fmt: skip
@@ -81,14 +85,14 @@ def samples(home: Path) -> Iterator[Sample]:
         yield from _chosen(package.partition("==")[0], folder, home / "files")
 
 
-def environment(home: Path) -> Path:
-    """Return the interpreter of the environment with the other reader, made unless it is there."""
-    key = hashlib.sha256(repr(PEERS).encode()).hexdigest()[:12]
+def environment(home: Path, packages: tuple[str, ...] = PEERS) -> Path:
+    """Return the interpreter of an environment with some packages, made unless it is there."""
+    key = hashlib.sha256(repr(packages).encode()).hexdigest()[:12]
     folder = home / f"peers-{key}"
     if not (folder / "complete").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *PEERS], check=True)
+        subprocess.run([*pip, *packages], check=True)
         (folder / "complete").touch()
     return folder / "bin" / "python"
 

@@ -1,8 +1,9 @@
 """Read files for the bench, one named on each line of the standard input; print one JSON object for each.
 
-    python benchmarks/fidelity/reading.py whence|markitdown|expected
+    python benchmarks/fidelity/reading.py whence|markitdown|docling|expected
 
-`whence` and `markitdown` print `{"text": ...}`. `expected` prints what a library of the format reads:
+`whence`, `markitdown` and `docling` print `{"text": ...}`, or `{}` for a format that is not tried. `expected`
+prints what a library of the format reads:
 `{"words": TEXT, "tables": [[[CELL, ...], ...], ...], "hidden": [TEXT, ...]}`. A file that cannot be read has
 `{"error": ...}`. Imports stand where they are needed: each reader has an environment of its own.
 """
@@ -36,6 +37,40 @@ def markitdown(path):
     from markitdown import MarkItDown
 
     return {"text": MarkItDown().convert(str(path)).text_content}
+
+
+def docling(path):
+    """Read a file by docling's reader of its format; that of PDFs needs torch and models, and is not tried."""
+    from docling.backend.html_backend import HTMLDocumentBackend
+    from docling.backend.md_backend import MarkdownDocumentBackend
+    from docling.backend.msexcel_backend import MsExcelDocumentBackend
+    from docling.backend.mspowerpoint_backend import MsPowerpointDocumentBackend
+    from docling.backend.msword_backend import MsWordDocumentBackend
+    from docling.backend.opendocument_backend import (
+        OdpDocumentBackend,
+        OdsDocumentBackend,
+        OdtDocumentBackend,
+    )
+    from docling.datamodel.base_models import InputFormat
+    from docling.datamodel.document import InputDocument
+
+    backends = {
+        "docx": MsWordDocumentBackend,
+        "pptx": MsPowerpointDocumentBackend,
+        "xlsx": MsExcelDocumentBackend,
+        "html": HTMLDocumentBackend,
+        "md": MarkdownDocumentBackend,
+        "odt": OdtDocumentBackend,
+        "odp": OdpDocumentBackend,
+        "ods": OdsDocumentBackend,
+    }
+    kind = path.suffix[1:]
+    if kind not in backends:
+        return {}
+    source = InputDocument(
+        path_or_stream=path, format=InputFormat(kind), backend=backends[kind], filename=path.name
+    )
+    return {"text": source._backend.convert().export_to_markdown()}
 
 
 def expected(path):
@@ -112,10 +147,14 @@ def _pptx(path):
 
 
 def _pdf(path):
-    """Words that two libraries see, in the order of the one that knows columns, without running titles."""
+    """Words that two libraries see, in the order of the one that knows columns, without running titles.
+
+    A line in whose place the drawn page shows nothing is hidden.
+    """
     from pdfminer.high_level import extract_pages
-    from pdfminer.layout import LTTextContainer
+    from pdfminer.layout import LTTextContainer, LTTextLine
     from pypdf import PdfReader
+    from pypdfium2 import PdfDocument
 
     if PdfReader(str(path)).is_encrypted:
         raise ValueError("asks for a password")
@@ -124,14 +163,16 @@ def _pdf(path):
         for page in PdfReader(str(path)).pages
         for word in _tokens(_unhyphenated(page.extract_text()))
     )
+    drawn = PdfDocument(str(path))
     pages = [
         [
-            line
+            line.get_text().rstrip("\n")
             for box in page
             if isinstance(box, LTTextContainer)
-            for line in box.get_text().split("\n")
+            for line in ([box] if isinstance(box, LTTextLine) else box)
+            if _shows(picture, page, line)
         ]
-        for page in extract_pages(str(path))
+        for page, picture in zip(extract_pages(str(path)), map(_picture, drawn), strict=True)
     ]
     running = Counter(
         re.sub(r"\d+", "#", line.strip()) for page in pages for line in {*page} if line.strip()
@@ -148,6 +189,23 @@ def _pdf(path):
             seen[word] -= 1
             kept.append(word)
     return {"words": " ".join(kept)}
+
+
+def _picture(page):
+    """Return a page as it is drawn, a pixel a point; None if it is turned or cut."""
+    if page.get_rotation() or page.get_cropbox() != page.get_mediabox():
+        return None
+    return page.render(scale=1, may_draw_forms=False).to_pil().convert("L")
+
+
+def _shows(picture, page, line):
+    """Whether the place of a line has ink."""
+    if picture is None:
+        return True
+    left, bottom, right, top = (round(edge) for edge in line.bbox)
+    height = round(page.height)
+    dark, light = picture.crop((left, height - top, right + 1, height - bottom + 1)).getextrema()
+    return light - dark > 16
 
 
 def _unhyphenated(text):
@@ -318,31 +376,36 @@ def page(path):
     return {"words": words, "hidden": hidden, "tables": tables}
 
 
+#: Parts of a page that lead to others, or to its editor.
+_TOOLS = "nav, [role=navigation], .nav, .navbar, .menu, .mw-editsection"
+_UNDISPLAYED = "[hidden], [style*='display:none'], [style*='display: none']"
+
+
 def plain(path):
-    """Read what is expected from a text beside its source; tags and addresses are no words."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    text = re.sub(r"<[a-zA-Z/][^<>]*>", " ", text)
-    text = re.sub(
-        r"\]\([^)]*\)|\]\[[^\]]*\]|^\s*\[[^\]]+\]: .*$|<\w+:[^>]*>", "]", text, flags=re.MULTILINE
-    )
-    hidden = re.findall(r"~~(.+?)~~", text)
-    text = re.sub(r"~~.+?~~", "", text)
-    for words in _undisplayed(path.with_suffix(".html")):
-        if words in text:
-            hidden.append(words)
-            text = text.replace(words, "")
-    return {"words": text, "hidden": hidden, "tables": []}
+    """Read what is expected from a text beside its source; tags, addresses and signs of lists are no words.
 
-
-def _undisplayed(source):
-    """Return what a page hides by an attribute or the style of an element."""
+    Links and emphasis part no letters: a reader sees `[this][1]that` as one word. What the page hides is hidden
+    text, and what leads to other pages is no text of this one.
+    """
     from bs4 import BeautifulSoup
 
-    soup = BeautifulSoup(source.read_text(encoding="utf-8", errors="replace"), "html5lib")
-    return [
-        each.get_text()
-        for each in soup.select("[hidden], [style*='display:none'], [style*='display: none']")
-    ]
+    text = path.read_text(encoding="utf-8", errors="replace")
+    text = re.sub(r"^\s*o (?=\S)|^\[/?code\]$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"</?(?:sup|sub|b|i|em|strong|code|span)>", "", text)
+    text = re.sub(r"<[a-zA-Z/][^<>]*>", " ", text)
+    text = re.sub(r"\]\([^)]*\)|\]\[[^\]]*\]", "", text)
+    text = re.sub(r"^\s*\[[^\]]+\]: .*$|<\w+:[^>]*>", " ", text, flags=re.MULTILINE)
+    hidden = re.findall(r"~~(.+?)~~", text)
+    text = re.sub(r"~~.+?~~", "", text)
+    source = path.with_suffix(".html").read_text(encoding="utf-8", errors="replace")
+    soup = BeautifulSoup(source, "html5lib")
+    for each in soup.select(_UNDISPLAYED):
+        if each.get_text() in text:
+            hidden.append(each.get_text())
+            text = text.replace(each.get_text(), "")
+    for words in (words for each in soup.select(_TOOLS) for words in each.stripped_strings):
+        text = re.sub(rf"(?<!\w){re.escape(words)}(?!\w)", "", text, count=1)
+    return {"words": text, "hidden": hidden, "tables": []}
 
 
 LIBRARIES = {
@@ -360,7 +423,7 @@ LIBRARIES = {
     ".md": plain,
     ".txt": plain,
 }
-READERS = {"whence": whence, "markitdown": markitdown, "expected": expected}
+READERS = {"whence": whence, "markitdown": markitdown, "docling": docling, "expected": expected}
 
 
 def main() -> None:

@@ -248,13 +248,29 @@ def test_pictures_are_their_words_or_counted() -> None:
         "a.html",
         "<p><img src=a alt='Sales by month'><img src=b><img src=c alt='img_1.png'><iframe src=d></iframe><video></video>",
     )
-    text = parsed("a.md", "![Sales by month](a) ![](b) [![Build](c)](d)\n\n![[e.png]] ![[Page]]")
+    text = parsed(
+        "a.md", "![Sales by month](a) ![](b) [![Build](c/badge)](d)\n\n![[e.png]] ![[Page]]"
+    )
     rst = parsed("a.rst", ".. image:: a.png\n   :alt: Sales by month\n\n.. image:: b.png\n")
 
     assert {page.text, text.text, rst.text} == {"Sales by month"}
     assert page.left_out == {"pictures": 2, "embedded pages": 1, "videos": 1}
     assert text.left_out == {"pictures": 2, "embedded files": 1}
     assert rst.left_out == {"pictures": 1}
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.md"])
+def test_a_linked_picture_is_its_words_unless_it_is_a_sign(name: str) -> None:
+    """A small picture that leads to a large one has the words that describe it; a badge or a logo has none."""
+    source = {
+        "a.html": "<p><a href=l.jpg><img src=s.jpg alt='Red squirrel'></a> <a href=x><img src=l.svg alt=Acme></a></p>",
+        "a.md": "[![Red squirrel](s.jpg)](l.jpg) [![Acme](l.svg)](x)",
+    }[name]
+
+    document = parsed(name, source)
+
+    assert document.text == "Red squirrel"
+    assert document.left_out == {}
 
 
 @pytest.mark.parametrize(

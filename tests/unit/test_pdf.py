@@ -270,6 +270,50 @@ def test_words_that_are_set_apart_to_fill_a_line_are_one_line() -> None:
     assert read_page(page) == f"{' '.join(LEFT)}\n\n{' '.join(RIGHT)}"
 
 
+def test_lines_with_wide_spaces_between_sentences_are_prose() -> None:
+    """Lines of which some have a wide space behind a sentence, each elsewhere, are no rows of a table."""
+    lines = [
+        ("The clay is dug in autumn and lies in the open all winter long.",),
+        ("Frost breaks it.", "In spring it is wetted, and two horses walk it"),
+        ("round and round in the pit until no lump is left, which takes four",),
+        ("or five days when the weather is dry.", "Then it is cut and carried"),
+        ("to the benches, where the moulders throw it into frames of beech.",),
+        ("A good moulder makes nine hundred a day.", "His boys carry them off"),
+        ("to the drying sheds and set them on edge in rows, a hand apart.",),
+    ]
+    page = Canvas()
+    for at, (first, *rest) in enumerate(lines):
+        page.text(72, 700 - 13 * at, first)
+        for part in rest:
+            page.text(372, 700 - 13 * at, part, align="right")
+
+    assert read_page(page) == " ".join(part for parts in lines for part in parts)
+
+
+@pytest.mark.parametrize("is_ruled", [False, True])
+def test_words_that_are_broken_in_a_cell_are_whole(is_ruled: bool) -> None:
+    """A hyphen at the end of a line of a cell goes, that of a compound which stands so elsewhere stays."""
+    page = Canvas()
+    page.text(72, 740, "The well-known terms are on the back.")
+    table = [("Insurance", ["paid by the well-", "known under-", "writers"]), ("Storage", ["paid by us"]), ("Return", ["paid by you"])]  # fmt: skip
+    y = 690.0
+    edges = [y + 16]
+    for label, lines in table:
+        page.text(80, y, label)
+        for line in lines:
+            page.text(220, y, line)
+            y -= 12
+        edges.append(y + 2)
+        y -= 14
+    if is_ruled:
+        for edge in edges:
+            page.line(72, edge, 400, edge)
+        for x in (72, 210, 400):
+            page.line(x, edges[0], x, edges[-1])
+
+    assert rows(read_page(page))[0] == ["Insurance", "paid by the well-known underwriters"]
+
+
 def test_labels_and_values_are_rows_and_lists_of_goods_have_their_header() -> None:
     """A table of labels has no header; a cell of two lines whose row is centred stays in its row."""
     page = Canvas()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whence.ingest.html_elements import PICTURES, picture_text
+from whence.ingest.html_elements import PICTURES, is_sign, picture_text
 from whence.ingest.html_hidden import (
     HIDDEN,
     STRUCK,
@@ -141,9 +141,10 @@ class _Run:
 
     def _picture(self, child: Token) -> None:
         is_linked = bool(self._links) and not "".join(self._pieces[self._links[-1] :])
-        words = picture_text(child.content, is_linked=is_linked)
+        is_badge = is_linked and is_sign(str(child.attrs.get("src") or ""))
+        words = picture_text(child.content, is_sign=is_badge)
         if not words:
-            self._left_out[PICTURES] += not (is_linked and child.content)
+            self._left_out[PICTURES] += not (is_badge and child.content)
         self._pieces.append(words + LINE_END * child.content.count("\n"))
 
     def _embed(self, child: Token) -> None:

@@ -12,6 +12,7 @@ from whence.ingest.pdf_tables import (
     MIN_NUMBERS,
     Table,
     is_value,
+    join_lines,
     merge_wrapped,
     tidy,
     united,
@@ -252,7 +253,7 @@ def _split_rows(cells: list[list[Segment]]) -> tuple[list[list[str]], list[bool]
     """
     full = [cell for cell in cells if len(cell) > 1]
     if len(full) < 2 or not any(sum(line.is_number for line in cell) > 1 for cell in full):
-        words = [" ".join(each.text for each in cell) for cell in cells]
+        words = [join_lines(each.text for each in cell) for cell in cells]
         return [words], [all(each.bold for cell in cells for each in cell)]
     lines = sorted(
         ((line, at) for at, cell in enumerate(cells) for line in cell),

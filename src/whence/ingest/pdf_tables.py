@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -32,6 +32,8 @@ YEAR = re.compile(r"(?:19|20|21)\d\d(?:[/\u2013-]\d{2,4})?[AEF*]?")
 _SPACED_SIGN = re.compile(
     rf"(?:(?<=^)|(?<=\s)|(?<=\())({CURRENCY.pattern.split('|[A-Z]', 1)[0]})\s+(?=[\d(])"
 )
+#: A hyphen at a line end, which stays only if the word is written with it.
+LINE_HYPHEN = "\x02"
 _SENTENCE_END = re.compile(r"[.!?;\u2026][\"'\u201d\u2019)\]]*$")
 
 
@@ -68,6 +70,21 @@ def tidy(cell: str) -> str:
         words = re.sub(r"\(\s+", "(", re.sub(r"(?<=[\d)])\s+(?=[)%])", "", words))
         words = re.sub(r"^([-+\u2212(])\s+(?=[\d$(])", r"\1", words)
     return words
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    r"""Return the lines of a cell as one; a hyphen at the end of one becomes `LINE_HYPHEN`.
+
+    >>> join_lines(["Delivery", "", "in ship-", "ments"])
+    'Delivery in ship\x02ments'
+    """
+    joined = ""
+    for line in filter(None, lines):
+        if joined.endswith("-") and joined[-2:-1].isalpha():
+            joined = f"{joined[:-1]}{LINE_HYPHEN}{line}"
+        else:
+            joined = f"{joined} {line}" if joined else line
+    return joined
 
 
 def is_value(text: str) -> bool:
@@ -326,7 +343,7 @@ def _is_aligned(run: Sequence[Row], columns: Sequence[tuple[float, float]]) -> b
     rows = sum(len(row) > 1 for row in run)
     if numbers >= 2 and numbers >= MIN_NUMBERS * len(values) and rows >= 2:
         return True
-    if rows < 2 or not values:
+    if rows < 2 or not values or 2 * _crossings(run, columns) > rows:
         return False
     words = [len(each.text.split()) for own in by_column.values() for each in own]
     if sum(words) / len(words) > _MAX_WORDS:
@@ -343,6 +360,15 @@ def _is_aligned(run: Sequence[Row], columns: Sequence[tuple[float, float]]) -> b
             )
         )
     return aligned >= 0.85 * sum(map(len, by_column.values()))
+
+
+def _crossings(run: Sequence[Row], columns: Sequence[tuple[float, float]]) -> int:
+    """Return how many lines have a text over the space between columns, as lines of prose do."""
+    spaces = [(left, right) for (_, left), (right, _) in itertools.pairwise(columns)]
+    return sum(
+        any(each.left < left and right < each.right for each in row for left, right in spaces)
+        for row in run
+    )
 
 
 def _heads(row: Row, below: Row, columns: Sequence[tuple[float, float]]) -> bool:
@@ -389,7 +415,7 @@ def merge_wrapped(
     merged: list[list[str]] = []
     for at, own in enumerate(cells):
         if merged and (clusters[at] == clusters[at - 1] if clusters else _is_wrapped(rows, cells, at)):  # fmt: skip
-            merged[-1] = [f"{one} {other}".strip() for one, other in zip(merged[-1], own, strict=True)]  # fmt: skip
+            merged[-1] = [join_lines(pair) for pair in zip(merged[-1], own, strict=True)]
         else:
             merged.append(list(own))
     return merged

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from whence.ingest.pdf_layout import BULLET_SIGN, is_number
 from whence.ingest.pdf_lines import Item, Line
 from whence.ingest.pdf_pieces import EAST_ASIAN
-from whence.ingest.pdf_tables import Table
+from whence.ingest.pdf_tables import LINE_HYPHEN, Table
 from whence.ingest.text_builder import LINE_END, TextBuilder, code_span
 from whence.text.values import find_values
 
@@ -36,8 +36,6 @@ _SENTENCE_END = re.compile(r"[.!?:;\u2026][\"'\u201d\u2019)\]]*$")
 _NUMBERING = re.compile(
     r"(?P<depth>\d{1,2}(?:\.\d{1,2}){0,4})\.?\s+(?=[^\W\d_])|(?:[A-Z]|[IVX]{1,5})\.\s+(?=[^\W\d_])|\u00a7\s*\d+"
 )
-#: A hyphen at a line end.
-_LINE_HYPHEN = "\x02"
 _HYPHENATED_BREAK = re.compile(r"((?:(?<![^\W\d_])[^\W\d_]++)?)[\x02\ufffe\xad](\s*+)([^\W\d_]*+)")
 _HYPHENATED = re.compile(r"(?<![^\W\d_])[^\W\d_]++-[^\W\d_]++")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -87,7 +85,7 @@ class PdfWriter:
     def _table(self, table: Table) -> None:
         self._text.page = table.pages[0]
         self._text.add_table(
-            table.rows,
+            [[self._unhyphenated(cell) for cell in row] for row in table.rows],
             header_rows=table.header_rows,
             caption=" ".join(table.caption),
             pages=table.pages,
@@ -263,7 +261,7 @@ class PdfWriter:
         joined = ""
         for line in lines:
             if joined.endswith("-") and joined[-2:-1].isalpha():
-                joined = f"{joined[:-1]}{_LINE_HYPHEN}{LINE_END}{line.text}"
+                joined = f"{joined[:-1]}{LINE_HYPHEN}{LINE_END}{line.text}"
             elif joined.endswith("/") and line.text[:1].isalnum():
                 # A path or an address that is broken after a slash.
                 joined += LINE_END + line.text
@@ -272,6 +270,9 @@ class PdfWriter:
                 joined += LINE_END + line.text
             else:
                 joined = f"{joined}\n{line.text}" if joined else line.text
+        return self._unhyphenated(joined)
+
+    def _unhyphenated(self, joined: str) -> str:
         return _HYPHENATED_BREAK.sub(self._join_word, joined).replace("\xad", "")
 
     def _join_word(self, found: re.Match[str]) -> str:

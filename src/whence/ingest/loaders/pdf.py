@@ -173,7 +173,7 @@ LOADERS = (
         suffixes=(".pdf",),
         parse_file=load_pdf,
         is_binary=True,
-        version="3",
+        version="4",
         reads_pictures=True,
     ),
 )
