@@ -4,9 +4,10 @@
 
 The folder has question sets in the form of SQuAD, `NAME.LANGUAGE.json`, such as those of XQuAD. Each question
 is asked twice: with the passages that a search by words and vectors finds among all of its set, and without the
-passage that answers, so that the rest of its page stays. Constants are fitted on every other page; only figures
-of the pages between are printed, and none of these is read for a choice. `--fit` writes
-`src/whence/quoting/answerability.json`.
+passage that answers, so that the rest of its page stays. To these come the questions of everyday texts in 13
+languages (`benchmarks/languages/choosing`), asked with and without the document that they are about. Constants
+are fitted on every other page or document; only figures of those between are printed, and none of these is read
+for a choice. `--fit` writes `src/whence/quoting/answerability.json`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.answers.questions import read_questions
+from benchmarks.languages.questions import CHOOSING, Language
 from whence.flow.settings import Settings
 from whence.models.encoders import MULTILINGUAL
 from whence.models.factory import ModelSettings, make_embedder
@@ -48,6 +50,8 @@ _READ = frozenset(("en", "de", "es"))
 #: Wrong answers that one needless refusal costs: most questions that people ask have an answer, and whoever
 #: reads a wrong one sees its source beside it.
 _NEEDLESS = 3.0
+#: Spans of a case that the weights are fitted on: those that share most with the question.
+_NEAREST = 8
 #: Strength of the penalty on large weights.
 _RIDGE = 1.0
 
@@ -108,6 +112,30 @@ async def cases(path: Path, readers: Sequence[SpanReader], embedder: Any, most: 
             if case is not None:
                 name = path.name.split(".")[0]
                 found.append(Case(name, _LANGUAGE_OF[code], page, is_there, *case))
+    return found
+
+
+async def everyday_cases(reader: SpanReader) -> list[Case]:
+    """Return the cases of the everyday questions, each with its document among the others and without it."""
+    found = []
+    for path in sorted(CHOOSING.glob("*.json")):
+        language = msgspec.json.decode(path.read_bytes(), type=Language)
+        documents = list(language.documents)
+        for one in language.questions:
+            for left_out in ("", one.document):
+                kept = [name for name in documents if name != left_out]
+                titles, texts = zip(*map(language.passage, kept), strict=True)
+                request = WriteRequest(
+                    template_id="document-prompt",
+                    query=one.question,
+                    documents=texts,
+                    sections=titles,
+                )
+                is_there = one.answerable and not left_out
+                case = await _case(request, [reader], one.holds if is_there else None)
+                if case is not None:
+                    page = documents.index(one.document)
+                    found.append(Case("everyday", path.stem, page, is_there, *case))
     return found
 
 
@@ -181,8 +209,11 @@ def table(some: Sequence[Case], basis: Basis) -> tuple[NDArray[Any], NDArray[Any
         if basis not in one.spans:
             continue
         found = one.spans[basis]
-        order = sorted(range(len(found)), key=lambda i: -(found[i].both + found[i].coverage))
-        for place in order[:6]:
+        order = sorted(
+            range(len(found)),
+            key=lambda i: -(found[i].both + found[i].coverage + found[i].near),
+        )
+        for place in order[:_NEAREST]:
             rows.append([1.0, *(getattr(found[place], name) for name in FIELDS[basis])])
             labels.append(float(one.holds[place]))
     return np.array(rows), np.array(labels)
@@ -206,8 +237,9 @@ def fit(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
 
 def best_score(one: Case, basis: Basis, w: NDArray[Any]) -> float:
     """Return the probability of the best span of a case."""
-    rows = np.array([[1.0, *(getattr(f, n) for n in FIELDS[basis])] for f in one.spans[basis]])
-    return float((1 / (1 + np.exp(-rows @ w))).max())
+    names = FIELDS[basis]
+    rows = [[1.0, *(getattr(f, n) for n in names)] for f in one.spans[basis] if not f.lacks]
+    return float((1 / (1 + np.exp(-np.array(rows) @ w))).max()) if rows else 0.0
 
 
 def area(scores: NDArray[Any], labels: NDArray[Any]) -> float:
@@ -224,6 +256,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with question sets")
     parser.add_argument("--questions", type=int, default=150, help="of each set")
+    parser.add_argument(
+        "--only", nargs="+", metavar="CODE", help="languages of the sets, ISO 639-1"
+    )
     parser.add_argument("--sets", nargs="*", default=[], help="documentation sets, indexed before")
     parser.add_argument("--home", type=Path, help="home of `python -m benchmarks.answers`")
     parser.add_argument("--keep", type=Path, help="file for the features that were read")
@@ -246,10 +281,13 @@ async def _read(options: argparse.Namespace) -> list[Case]:
     found: list[Case] = []
     for path in sorted(options.data.glob("*.*.json")):
         code = path.name.split(".")[-2]
+        if options.only and code not in options.only:
+            continue
         readers = [one for one, read in ((reader, code in _READ), (other, code != "en")) if read]
         model = embedder if code == "en" else multilingual
         found += await cases(path, readers, model, options.questions)
         print(f"{path.name}: {len(found)} cases", file=sys.stderr)
+    found += await everyday_cases(other)
     if options.sets:
         found += await set_cases(options.sets, options.home, [reader])
     await embedder.aclose()

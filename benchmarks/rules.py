@@ -57,6 +57,11 @@ class KeptReader:
         self._reader = reader
         self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], Reading] = {}
 
+    @property
+    def by_sentence(self) -> bool:
+        """See `SpanReading.by_sentence`."""
+        return self._reader.by_sentence
+
     def serving(self, language: str, text: str) -> KeptReader | None:
         """See `SpanReading.serving`."""
         return self if self._reader.serving(language, text) else None

@@ -4,21 +4,22 @@
 
 `calendar_words.json` has the names of months, from Unicode's CLDR; `number_words.json` the words of small
 numbers; `unit_words.json` the names of units, from CLDR, with a name for each that holds in all languages;
-`number_values.json` numbers from 1 to 100 and their words. The two packages are no dependencies: these words do
-not change.
+`money_words.json` the words of the names of currencies, from CLDR; `number_values.json` numbers from 1 to
+100 and their words. The two packages are no dependencies: these words do not change.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
+import regex as re
 from babel import Locale
 from num2words import CONVERTER_CLASSES, num2words
 
 from whence.text.normalization import LANGUAGE_CODES, clean, fold, function_words
 from whence.text.question_words import ASKING_LANGUAGES
+from whence.text.scripts import UNSPACED
 
 OUT = Path(__file__).resolve().parent.parent / "src/whence/text"
 #: Numbers that texts write as words.
@@ -43,6 +44,10 @@ _UNITS = frozenset(
     for unit in of_kind.split()
 )
 _CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR", "PLN", "SEK", "CZK")
+#: Currencies whose names are read for the words of money.
+_MONEY = """AED ARS AUD BGN BRL BYN CAD CHF CLP CNY COP CZK DKK DZD EGP EUR GBP GEL HKD HUF IDR ILS INR IQD IRR JOD JPY
+    KES KRW KWD LBP MAD MXN MYR NGN NOK NZD OMR PHP PKR PLN QAR RON RSD RUB SAR SEK SGD SYP THB TND TRY TWD TZS UAH
+    USD VND XAF YER ZAR"""
 _PLURALS = frozenset(("zero", "one", "two", "few", "many", "other"))
 #: A shorter abbreviation is a word of its own.
 _SHORTEST = 3
@@ -121,6 +126,27 @@ def units(language: str) -> dict[str, str]:
     }
 
 
+def money(language: str) -> list[str]:
+    """Return the folded words of the names of currencies; adjectives stay, they hardly stand after a number."""
+    locale = Locale.parse(LANGUAGE_CODES[language])
+    data = locale._data  # noqa: SLF001 - Babel offers no other way to the plural forms
+    found = set()
+    for currency in _MONEY.split():
+        plurals = data["currency_names_plural"].get(currency, {}).values()
+        for name in (*plurals, locale.currencies.get(currency, "")):
+            found.update(_money_parts(name))
+        symbol = fold(clean(locale.currency_symbols.get(currency, "")))
+        found.update([symbol] if symbol.isalpha() and len(symbol) > 1 else [])
+    return sorted(found - function_words(language))
+
+
+def _money_parts(name: str) -> list[str]:
+    """Return the folded words of the name of a currency, and the last character of a Chinese one: `日元`."""
+    words = re.findall(r"[^\W\d_](?:[^\W\d_]|\p{M})*", fold(clean(name)))
+    long = [one for one in words if len(one) > 1 or UNSPACED.search(one)]
+    return long + [one[-1] for one in long if re.fullmatch(r"\p{Han}+", one)]
+
+
 def write(name: str, words: dict[str, object]) -> None:
     """Write a file of words by language."""
     text = json.dumps(words, ensure_ascii=False, indent=None, separators=(",", ":"))
@@ -133,6 +159,7 @@ def main() -> None:
     write("calendar_words.json", {language: names(language) for language in languages})
     write("number_words.json", {language: numbers(language) for language in languages})
     write("unit_words.json", {language: units(language) for language in languages})
+    write("money_words.json", {language: money(language) for language in languages})
     write("number_values.json", {language: values(language) for language in languages})
 
 

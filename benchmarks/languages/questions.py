@@ -1,7 +1,8 @@
 """Documents and questions of a language: `LANGUAGE.json`.
 
-In: the files beside this one. Out: `Language`s. A fact is one of several texts, as they stand in the document
-that is named; a question without facts is about that document, but no document answers it.
+In: the files beside this one, and for the fit of weights those of `choosing`. Out: `Language`s. A fact is one of
+several texts, as they stand in the document that is named; a question without facts is about that document, but
+no document answers it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import msgspec
 from benchmarks.answers.questions import normal
 
 HERE = Path(__file__).resolve().parent
+#: Questions that weights are fitted to; none of their documents is among those that are judged.
+CHOOSING = HERE / "choosing"
 
 Kind = Literal["how", "how long", "how much", "when", "where", "who", "why", "yes/no"]
 
@@ -44,6 +47,11 @@ class Language(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     language: str
     documents: dict[str, str]
     questions: tuple[Question, ...]
+
+    def passage(self, name: str) -> tuple[str, str]:
+        """Return title and text of a document that has one heading."""
+        title, _, text = self.documents[name].removeprefix("# ").partition("\n")
+        return title, text.strip()
 
 
 def names() -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import msgspec
 import pytest
 from benchmarks.languages.__main__ import judge, row
-from benchmarks.languages.questions import Language, Question, names, read_languages
+from benchmarks.languages.questions import CHOOSING, Language, Question, names, read_languages
 
 from whence.schema import Answer, Citation
 
@@ -33,6 +35,24 @@ def test_facts_stand_in_the_documents_named(language: Language) -> None:
             alone = Question(kind=one.kind, question="", document="", facts=(fact,))
             holders = [name for name, text in language.documents.items() if alone.holds(text)]
             assert holders == [one.document], fact
+
+
+@pytest.mark.parametrize("path", sorted(CHOOSING.glob("*.json")), ids=lambda one: one.stem)
+def test_what_weights_are_fitted_to_is_not_judged(path: Path) -> None:
+    """Facts stand in the documents named; no document or question of the fit is judged."""
+    language = msgspec.json.decode(path.read_bytes(), type=Language)
+    for one in language.questions:
+        assert all(
+            Question(kind=one.kind, question="", document="", facts=(fact,)).holds(
+                language.documents[one.document]
+            )
+            for fact in one.facts
+        ), one.question
+    for judged in LANGUAGES.values():
+        assert set(judged.documents.values()).isdisjoint(language.documents.values())
+        assert {each.question for each in judged.questions}.isdisjoint(
+            each.question for each in language.questions
+        )
 
 
 @pytest.mark.parametrize(

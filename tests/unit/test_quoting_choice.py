@@ -47,6 +47,8 @@ class Near:
     def __init__(self, lead: float = 0.0, near: float = 0.6) -> None:
         self._lead, self._near = lead, near
 
+    by_sentence = False
+
     def serving(self, language: str, text: str) -> Near:
         return self
 
@@ -188,6 +190,8 @@ class First(Near):
 
     def __init__(self, lead: float) -> None:
         self._lead = lead
+
+    by_sentence = False
 
     def serving(self, language: str, text: str) -> First:
         return self

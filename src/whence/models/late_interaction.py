@@ -101,10 +101,15 @@ class SpanReader:
         """See `SpanReading.serving`: a model of English knows the pieces of words in Latin letters alone."""
         if language != "english" and self._multilingual is not None:
             return SpanReader(self._multilingual)
-        if self._embedder.encoder.languages != MINILM.languages:
+        if self.by_sentence:
             return self
         letters = _LETTER.findall(text)
         return self if 2 * len(_LATIN.findall(text)) >= len(letters) else None
+
+    @property
+    def by_sentence(self) -> bool:
+        """See `SpanReading.by_sentence`."""
+        return self._embedder.encoder.languages != MINILM.languages
 
     async def glance(self, questions: Sequence[str], texts: Sequence[str]) -> Reading | None:
         """See `SpanReading.glance`: words outside of sentences, by the local embedder alone."""
@@ -133,9 +138,11 @@ class SpanReader:
             coverage.append(
                 [0.0 if one is None else _coverage(one, weights, words) for one in best]
             )
-        alike = cosines(vectors[count:], vectors[:count]).tolist()
-        multilingual = encoder.languages != MINILM.languages
-        return Reading(vectors[:count], alike, nearness, coverage, multilingual)
+        # The cosines of an encoder have a floor, too: those of E5 are between .7 and .95.
+        alike = (cosines(vectors[count:], vectors[:count]) - encoder.token_floor) / (
+            1 - encoder.token_floor
+        )
+        return Reading(vectors[:count], alike.tolist(), nearness, coverage, self.by_sentence)
 
 
 def _coverage(

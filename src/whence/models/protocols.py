@@ -92,6 +92,11 @@ class Reading(NamedTuple):
 class SpanReading(Protocol):
     """Compares short texts with questions word by word."""
 
+    @property
+    def by_sentence(self) -> bool:
+        """Whether sentences are read rather than the units that their authors wrote."""
+        ...
+
     def serving(self, language: str, text: str) -> SpanReading | None:
         """Return what reads texts of a language, or None where no model tells its words apart.
 

@@ -64,13 +64,15 @@ class Features(NamedTuple):
     """1 if the span has the kind of thing that is asked for, -1 if it has not, 0 where that cannot be told."""
     numbers: float
     """Share of the question's numbers that neither span nor headings have."""
+    missing: float = 0.0
+    """1 if the span has not the kind of thing that is asked for."""
     lacks: bool = False
     """Whether a number is asked for and the span has none: then it does not answer."""
     cosine: float = 0.0
     """Of span and question, among the other spans: deviations above the mean, of four. For embedders whose
     cosines have a scale of their own."""
     near: float = 0.0
-    """Cosine of the span."""
+    """Cosine of the span, on the scale of `Reading.cosines`."""
     coverage: float = 0.0
     """Harmonic mean of the nearness of each word, see `Reading.coverage`."""
     nearness: float = 0.0
@@ -79,12 +81,14 @@ class Features(NamedTuple):
 
 _READ: Final = ("own", "both", "numbers", "near", "coverage", "nearness")
 #: Features that each basis has. Whether others help was tried: the length of the question, the share of it that
-#: no span has, the lead over other spans, and with a reader the kind of thing gain nothing on pages left out.
+#: no span has, the lead over other spans, and with a reader of English the kind of thing gain nothing on pages
+#: left out. A reader of many languages reads sentences, which the kind of thing and the deviation of the cosine
+#: tell apart; the share of words in the sentence alone and the worst word then gain nothing.
 FIELDS: Final[Mapping[Basis, tuple[str, ...]]] = {
     "words": ("own", "both", "kind", "numbers"),
     "embedder": ("own", "both", "kind", "numbers", "cosine"),
     "foreign": _READ,
-    "multilingual": _READ,
+    "multilingual": ("both", "numbers", "missing", "cosine", "near", "nearness"),
     "reader": _READ,
 }
 
@@ -123,6 +127,7 @@ def features(
             own=overlap(question.terms, span.terms, question.weights, question.default),
             both=overlap(question.terms, said, question.weights, question.default),
             kind=_KIND[kind],
+            missing=float(kind is False),
             numbers=len(missing) / max(1, len(asked_numbers)),
             lacks=kind is False and question.kind in NUMERIC,
         )

@@ -30,7 +30,7 @@ from whence.quoting.answerability import (
     values_of,
 )
 from whence.quoting.asked import Asked, is_news, read_question
-from whence.quoting.evidence_spans import Span, all_spans, asked_rows
+from whence.quoting.evidence_spans import Span, all_spans, asked_rows, sentences_of
 from whence.quoting.identifiers import (
     defines_key,
     names_other_identifier,
@@ -221,6 +221,10 @@ async def examine(
         rows: Rows of tables that the question asks for; without them the reader reads all 32.
     """
     spans = _considered(request.query, everything, words)
+    # A reader that does not know the words finds all texts alike, and so does the embedder whose model it has.
+    serving = reader and reader.serving(words.language, " ".join(one.text for one in spans))
+    if serving is not None and serving.by_sentence:
+        spans = sentences_of(spans, words)
     parts = split_questions(request.query)
     asked = []
     for part in parts:
@@ -234,8 +238,6 @@ async def examine(
             language=words.language,
         )
         asked.append((question, terms))
-    # A reader that does not know the words finds all texts alike, and so does the embedder whose model it has.
-    serving = reader and reader.serving(words.language, " ".join(one.text for one in spans))
     if reader is not None and serving is None:
         return Examined(asked, spans, None, basis_of(None, words.language))
     values = asked_values(" ".join(parts), words.language)

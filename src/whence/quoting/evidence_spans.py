@@ -20,6 +20,8 @@ _TITLE_WORDS = 12
 #: A heading above the entries of an index, which say where to read of a name.
 _INDEX = re.compile(r"\bindex(?: [-\u2013] \w{1,7})?\Z", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?:][\"')\]`*]*(?=\s|\Z)")
+#: Kinds of units that are read sentence by sentence.
+_OF_SENTENCES = frozenset(("prose", "item", "section"))
 #: Words of a window that a long paragraph is narrowed to.
 _WINDOW = 60
 #: Most words of a unit that is quoted in place of a part of it.
@@ -153,6 +155,27 @@ def _narrowed(text: str, unit: Unit) -> Iterator[Unit]:
         if end > reached and fences % 2 == 0:
             reached = end
             yield unit._replace(start=unit.start + first.start, end=unit.start + end)
+
+
+def sentences_of(spans: Sequence[Span], words: Words) -> list[Span]:
+    """Return the sentences of spans, each once and in order; tables, code and definitions stay whole.
+
+    A model that tells sentences from one another tells an answer from its neighbours, which a paragraph hides.
+    """
+    found: dict[tuple[int, int, int], Span] = {}
+    for span in spans:
+        sentences = split_sentences(span.text) if span.unit.kind in _OF_SENTENCES else []
+        inside = [one for one in sentences if one.kind in ("prose", "item")]
+        if len(inside) < 2 or len(inside) < len(sentences):
+            found.setdefault(span.key, span)
+            continue
+        for one in inside:
+            start, end = span.unit.start + one.start, span.unit.start + one.end
+            text = span.text[one.start : one.end]
+            unit = span.unit._replace(start=start, end=end)
+            part = span._replace(unit=unit, text=text, terms=frozenset(words.of_text(text)))
+            found.setdefault(part.key, part)
+    return list(found.values())
 
 
 def overlaps(a: Span, b: Span) -> bool:

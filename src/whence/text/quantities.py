@@ -1,7 +1,7 @@
-"""Numbers of a text with their units: `27 days`, `$20`, `thirty-five per cent`, `27 March`.
+"""Numbers of a text with their units: `27 days`, `$20`, `thirty-five per cent`, `27 March`, `五百円`.
 
 A number has one form however it is written (`values`), and a unit one name in all languages
-(`unit_words.json`).
+(`unit_words.json`). A currency without a name of its own there is `money` (`money_words.json`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,23 @@ from typing import Any, Final, NamedTuple
 import regex
 
 from whence.text.normalization import clean, fold, snowball_stem
+from whence.text.scripts import UNSPACED, UNSPACED_CLASS
 from whence.text.values import find_values, month_number
 
-_NUMBER: Final = regex.compile(r"(?<![\w.,:])\d+(?:[.:]\d+)*")
-_WORD: Final = regex.compile(r"[\p{L}\p{M}]+|[%\u2030\u20ac$\u00a3\u00a5]|\u00b0[CF]?")
+#: A number may touch the characters of a script without spaces: `一日1,400円`.
+_TOUCHING: Final = rf"[\w--[{UNSPACED_CLASS}]]"
+_NUMBER: Final = regex.compile(
+    rf"(?<!{_TOUCHING})(?<![.,:])(?:\d{{1,3}}(?:,\d{{3}})+(?![\d,])|\d+(?:[.:]\d+)*)", regex.V1
+)
+#: Numbers in characters of China, up to ten thousands.
+_HAN_NUMBER: Final = regex.compile(r"[\u3007一二两三四五六七八九十百千万]+")
+_HAN_DIGITS: Final = {one: value for value, one in enumerate("\u3007一二三四五六七八九")} | {
+    "两": 2
+}
+_HAN_TENS: Final = {"十": 10, "百": 100, "千": 1000}
+_WORD: Final = regex.compile(r"[\p{L}\p{M}]+|[%\u2030\p{Sc}]|\u00b0[CF]?")
+_SIGN: Final = regex.compile(r"\p{Sc}")
+_LATIN: Final = regex.compile(r"\p{Latin}")
 _WORDS: Final = regex.compile(r"[\p{L}\p{M}]+")
 _SIGNS: Final[dict[str, str]] = {
     "%": "percent",
@@ -30,10 +43,22 @@ _SIGNS: Final[dict[str, str]] = {
     "\u00b0": "degree",
 }
 _CODES: Final = frozenset(["eur", "usd", "gbp", "chf", "jpy", "cny", "inr", "pln", "sek", "czk"])
+#: A currency that has no name of its own here.
+MONEY: Final = "money"
+#: What the unit of a price is.
+CURRENCIES: Final = _CODES | {MONEY}
 #: Words of a number at most, `ninety nine` or `quatre vingt dix neuf`.
 _MOST_WORDS: Final = 4
+#: Units of time.
+TIMES: Final = frozenset(("second", "minute", "hour", "day", "week", "month", "year", "night"))
+#: Least letters of a name that a longer word may have within it.
+_WITHIN: Final = 4
 #: Characters between a number and its unit at most, and words between them.
 _REACH: Final = 24
+#: Letters of the word that links a day with its month at most.
+_LINK: Final = 3
+#: Characters of the longest name of a unit in a script without spaces.
+_LONGEST_UNIT: Final = 8
 #: Languages in which the name of a month has a capital; there `may` is none.
 _CAPITAL: Final = frozenset(("english", "german"))
 
@@ -93,10 +118,28 @@ def quantities(text: str, languages: Sequence[str]) -> list[Quantity]:
     for match in _NUMBER.finditer(text):
         if not any(start < match.end() and match.start() < end for start, end in taken):
             unit = _unit(text, *match.span(), known)
-            found.append(Quantity((_plain_form(match[0]),), unit, False, *match.span()))
+            form = _plain_form(match[0].replace(",", ""))
+            found.append(Quantity((form,), unit, False, *match.span()))
+    for match in _HAN_NUMBER.finditer(text):
+        # Without a unit these characters are parts of words.
+        if unit := _unit(text, *match.span(), known):
+            form = str(_han_number(match[0]))
+            found.append(Quantity((form,), unit, True, *match.span()))
     for value, start, end in _in_words(text, known):
         found.append(Quantity((str(value),), _unit(text, start, end, known), True, start, end))
     return sorted(found, key=lambda one: one.start)
+
+
+def names_time(text: str, language: str) -> bool:
+    """Return whether a text names a unit of time, as a word or within one.
+
+    >>> names_time("z dwutygodniowym terminem", "polish"), names_time("dwa psy", "polish")
+    (True, False)
+    """
+    named = _table("unit_words.json").get(language, {})
+    names = [name for name, unit in named.items() if unit in TIMES and len(name) >= _WITHIN]
+    words = {fold(one) for one in _WORDS.findall(clean(text))}
+    return any(name in word for word in words for name in names)
 
 
 def _plain_form(form: str) -> str:
@@ -106,6 +149,23 @@ def _plain_form(form: str) -> str:
         return form
     part = part.rstrip("0")
     return f"{int(whole)}.{part}" if part else str(int(whole))
+
+
+def _han_number(text: str) -> int:
+    """Return the value of a number in characters of China.
+
+    >>> _han_number("五百"), _han_number("二万三千"), _han_number("十七")
+    (500, 23000, 17)
+    """
+    total = section = digit = 0
+    for one in text:
+        if one == "万":
+            total, section, digit = total + max(1, section + digit) * 10_000, 0, 0
+        elif one in _HAN_TENS:
+            section, digit = section + max(1, digit) * _HAN_TENS[one], 0
+        else:
+            digit = 10 * digit + _HAN_DIGITS[one]
+    return total + section + digit
 
 
 def _in_words(text: str, languages: tuple[str, ...]) -> Iterator[tuple[int, int, int]]:
@@ -145,20 +205,25 @@ def _unit(text: str, start: int, end: int, languages: Sequence[str]) -> str:
             break
         if unit := _name_of(match[0], languages, near=place == 0):
             return unit
+        # `17 de mayo`
+        if place and len(behind[0][0]) <= _LINK and (unit := _month(match[0], languages)):
+            return unit
     before = [*_WORD.finditer(text, max(0, start - _REACH), start)][-1:]
     for match in before:
         if not text[match.end() : start].strip(" \u00a0\u202f."):
             word: str = match[0]
             if word in _SIGNS or word.lower() in _CODES:
                 return _SIGNS.get(word, word.lower())
-            return _month(word, languages)
+            return _month(word, languages) or (MONEY if _SIGN.match(word) else "")
     return ""
 
 
 def _name_of(word: str, languages: Sequence[str], *, near: bool) -> str:
-    if word in _SIGNS:
-        return _SIGNS[word]
+    if word in _SIGNS or _SIGN.match(word):
+        return _SIGNS.get(word, MONEY)
     lowered = fold(word)
+    if near and UNSPACED.match(word):
+        return _begins_with_unit(lowered, languages)
     if lowered in _CODES and word.isupper():
         return lowered
     if near and (month := _month(word, languages)):
@@ -166,16 +231,41 @@ def _name_of(word: str, languages: Sequence[str], *, near: bool) -> str:
     for language in languages:
         table = _units(language)
         unit = table.get(lowered)
-        if unit is None and len(lowered) > 3:
+        if unit is None and len(lowered) > 3 and near:
             unit = table.get(snowball_stem(word, language))
         if unit is not None and (len(lowered) > 2 or near):
             return unit
+        if near and not {lowered, snowball_stem(word, language)}.isdisjoint(_money(language)):
+            return MONEY
     # A few words may not show their language.
     return _units_of_any_language().get(lowered, "") if near and len(lowered) > 3 else ""
 
 
+def _begins_with_unit(run: str, languages: Sequence[str]) -> str:
+    """Return the unit that a sequence in a script without spaces begins with, by its longest name."""
+    if month := _month(run, languages):
+        return month
+    for language in languages:
+        units, money = _units(language), _money(language)
+        for end in range(min(len(run), _LONGEST_UNIT), 0, -1):
+            if run[:end] in units:
+                return units[run[:end]]
+            if run[:end] in money:
+                return MONEY
+    return ""
+
+
+@cache
+def _money(language: str) -> frozenset[str]:
+    """Return the folded words of money of a language, and their stems."""
+    words = _table("money_words.json").get(language, [])
+    return frozenset((*words, *(snowball_stem(one, language) for one in words)))
+
+
 def _month(word: str, languages: Sequence[str]) -> str:
-    if len(word) < 3 or (languages[0] in _CAPITAL and not word[0].isupper()):
+    if (len(word) < 3 and _LATIN.match(word)) or (
+        languages[0] in _CAPITAL and not word[0].isupper()
+    ):
         return ""
     number = month_number(word, languages)
     return f"month-{number}" if number else ""

@@ -1,8 +1,8 @@
 """What kind of thing a question asks for, by the words that ask, in the languages served.
 
-A kind is a person, a date, a place, a length of time, an amount, a reason or a way. A question without a word
-that asks has no kind, and one with `what` alone has the kind `thing`, which any text may have. The words are
-data: a new language is a new row here; its function words come from `stopwordsiso`.
+A kind is a person, a date, a place, a length of time, an amount, a price, a time of day, a reason or a way. A
+question without a word that asks has no kind, and one with `what` alone has the kind `thing`, which any text
+may have. The words are data: a new language is a new row here; its function words come from `stopwordsiso`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import regex
 from whence.text.normalization import clean, fold, function_words
 from whence.text.scripts import UNSPACED, language_of_run
 
-AskedKind = Literal["person", "date", "place", "duration", "amount", "reason", "way", "thing"]
+AskedKind = Literal[
+    "person", "date", "place", "duration", "amount", "reason", "way", "thing", "price", "clock"
+]
 
 _KINDS: Final[tuple[AskedKind, ...]] = (
     "person",
@@ -27,6 +29,8 @@ _KINDS: Final[tuple[AskedKind, ...]] = (
     "reason",
     "way",
     "thing",
+    "price",
+    "clock",
 )
 #: Of each language the words of each kind, in the order of `_KINDS`, several separated by commas. In scripts
 #: without spaces they are looked for anywhere, else as whole words.
@@ -76,7 +80,7 @@ _ROWS: Final[Mapping[str, tuple[str, str, str, str, str, str, str, str]]] = {
         "wanneer,in welk jaar,op welke datum,sinds wanneer",
         "waar,waarheen,waarvandaan",
         "hoe lang,hoelang",
-        "hoeveel,hoe groot,hoe hoog,hoe vaak,hoe duur",
+        "hoeveel,hoe groot,hoe hoog,hoe vaak",
         "waarom",
         "hoe,op welke manier",
         "wat,welke,welk",
@@ -116,10 +120,10 @@ _ROWS: Final[Mapping[str, tuple[str, str, str, str, str, str, str, str]]] = {
     ),
     "german": (
         "wer,wem,wen,wessen,von wem",
-        "wann,ab wann,bis wann,seit wann,in welchem jahr,an welchem tag,welches datum,wie spät",
+        "wann,ab wann,bis wann,seit wann,in welchem jahr,an welchem tag,welches datum",
         "wo,wohin,woher",
         "wie lange,wie viel zeit,wie lang,wie alt",
-        "wie viel,wie viele,wieviel,wieviele,wie hoch,wie groß,wie oft,wie weit,wie schnell,wie teuer,wie schwer",
+        "wie viel,wie viele,wieviel,wieviele,wie hoch,wie groß,wie oft,wie weit,wie schnell,wie schwer",
         "warum,weshalb,wieso,wozu",
         "wie,auf welche weise",
         "was,welche,welcher,welches,welchen,welchem",
@@ -186,10 +190,10 @@ _ROWS: Final[Mapping[str, tuple[str, str, str, str, str, str, str, str]]] = {
     ),
     "japanese": (
         "誰,だれ,どなた",
-        "いつ,何時,何年,何月,何日に,何曜日",
+        "いつ,何年,何月,何日に,何曜日",
         "どこ,何処",
         "どのくらいの期間,どれくらいの期間,何日間,何年間,何か月,何ヶ月,何時間",
-        "いくら,いくつ,何人,何個,何日,何回,どのくらい,どれくらい,どれだけ,何パーセント",
+        "いくつ,何人,何個,何日,何回,何枚,何冊,何本,何台,何件,何度,何メートル,何平方,何キロ,何グラム,どのくらい,どれくらい,どれだけ,何パーセント",
         "なぜ,何故,どうして",
         "どうやって,どのように,どうすれば",
         "何,なに,なん,どの,どれ,どんな,ですか,ますか,か,は,が,を,に,の,で,です,ます",
@@ -325,7 +329,83 @@ _ROWS: Final[Mapping[str, tuple[str, str, str, str, str, str, str, str]]] = {
         "gì,nào,có phải,cái gì",
     ),
 }
-
+#: The same of each language for a price and for a time of day.
+_PRICES_AND_CLOCKS: Final[Mapping[str, tuple[str, str]]] = {
+    "arabic": (
+        "بكم,كم يكلف,كم تكلف,كم سعر,كم ثمن,ما سعر,ما ثمن,كم تبلغ تكلفة",
+        "كم الساعة,في أي ساعة,أي ساعة",
+    ),
+    "chinese": ("多少钱,多少元,什么价格,價格,多少錢", "几点,几时,幾點"),
+    "czech": (
+        "kolik stojí,kolik stál,kolik stála,jaká je cena,za kolik",
+        "v kolik hodin,kolik je hodin",
+    ),
+    "danish": (
+        "hvad koster,hvor meget koster,hvad er prisen",
+        "hvad er klokken,hvilket klokkeslæt",
+    ),
+    "dutch": (
+        "wat kost,wat kosten,hoeveel kost,hoeveel kosten,hoe duur,wat is de prijs",
+        "hoe laat",
+    ),
+    "english": (
+        "how much does it cost,how much do they cost,what does it cost,how expensive,what price,what is the price",
+        "what time,at what time,which hour",
+    ),
+    "finnish": (
+        "paljonko maksaa,mitä maksaa,mikä on hinta,kuinka kallis",
+        "mihin aikaan,monelta,paljonko kello",
+    ),
+    "french": (
+        "combien coûte,combien coûtent,combien ça coûte,quel est le prix,quel prix,à quel prix,quel est le tarif",
+        "à quelle heure,quelle heure",
+    ),
+    "german": (
+        "was kostet,was kosten,wie viel kostet,wie viel kosten,wie teuer,welcher preis,was ist der preis",
+        "um wie viel uhr,wie viel uhr,wie spät,um welche uhrzeit",
+    ),
+    "greek": ("πόσο κοστίζει,πόσο κάνει,ποια είναι η τιμή", "τι ώρα"),
+    "hebrew": ("כמה עולה,כמה עולים,כמה עלה,כמה עלתה,מה המחיר,מה מחיר", "באיזו שעה,מה השעה"),
+    "hindi": ("कितने रुपये,कितने रुपए,कितने पैसे,क्या कीमत,कीमत क्या,कितने का", "कितने बजे"),
+    "hungarian": ("mennyibe kerül,mennyi az ára,mi az ára", "hány órakor,hány óra"),
+    "indonesian": (
+        "berapa harga,berapa harganya,berapa biaya,berapa biayanya",
+        "jam berapa,pukul berapa",
+    ),
+    "italian": (
+        "quanto costa,quanto costano,quanto è costato,quanto è costata,qual è il prezzo,a che prezzo",
+        "a che ora,che ora",
+    ),
+    "japanese": ("いくら,何円,値段は", "何時に,何時から,何時まで,何時です"),
+    "korean": ("얼마예요,얼마입니까,얼마인가요,가격은,몇 원", "몇 시"),
+    "norwegian": ("hva koster,hvor mye koster,hva er prisen", "hva er klokken,hvilket klokkeslett"),
+    "persian": ("قیمت چند,چند تومان,چقدر هزینه", "چه ساعتی,ساعت چند"),
+    "polish": (
+        "ile kosztuje,ile kosztują,ile kosztował,ile kosztowała,ile kosztowało,jaka jest cena",
+        "o której,o której godzinie,która godzina",
+    ),
+    "portuguese": (
+        "quanto custa,quanto custam,quanto custou,qual é o preço,qual o preço",
+        "a que horas,que horas",
+    ),
+    "romanian": ("cât costă,cât a costat,care este prețul", "la ce oră,ce oră"),
+    "russian": (
+        "сколько стоит,сколько стоят,сколько стоил,сколько стоила,сколько стоило,какова цена",
+        "во сколько,который час,в котором часу",
+    ),
+    "spanish": (
+        "cuánto cuesta,cuánto cuestan,cuánto costó,cuánto vale,qué precio,cuál es el precio",
+        "a qué hora,qué hora",
+    ),
+    "swedish": ("vad kostar,hur mycket kostar,vad är priset", "hur dags,vilken tid,vad är klockan"),
+    "thai": ("ราคาเท่าไร,ราคาเท่าไหร่,กี่บาท", "กี่โมง,เวลาใด,เวลาไหน"),
+    "turkish": ("kaç lira,kaç para,ne kadar tutar,fiyatı ne", "saat kaçta,saat kaç"),
+    "ukrainian": (
+        "скільки коштує,скільки коштують,скільки коштував,скільки коштувала,скільки коштувало,яка ціна",
+        "о котрій,котра година",
+    ),
+    "vietnamese": ("bao nhiêu tiền,giá bao nhiêu", "mấy giờ"),
+}
 
 _WORD: Final = regex.compile(r"[\p{L}\p{M}]+")
 #: Least share of function words in a question of a language that no document has.
@@ -336,7 +416,8 @@ _CLEAR_SHARE: Final = 0.3
 def _patterns(language: str) -> tuple[tuple[AskedKind, regex.Pattern[str]], ...]:
     """Return the pattern of each kind of a language, for folded text."""
     found = []
-    for kind, row in zip(_KINDS, _ROWS.get(language, ()), strict=False):
+    rows = (*_ROWS.get(language, ()), *_PRICES_AND_CLOCKS.get(language, ()))
+    for kind, row in zip(_KINDS, rows, strict=False):
         words = sorted(
             (fold(clean(one)) for one in row.split(",")), key=lambda one: (-len(one), one)
         )
@@ -359,7 +440,7 @@ def asked_kind(question: str, language: str) -> AskedKind | None:
     >>> asked_kind("How long is the trial?", "english"), asked_kind("Wer genehmigt Reisen?", "german")
     ('duration', 'person')
     >>> asked_kind("送料はいくらですか", "japanese")
-    'amount'
+    'price'
     """
     text = fold(clean(question))
     best: tuple[int, int, AskedKind] | None = None
@@ -390,11 +471,13 @@ def without_asking(question: str, language: str) -> str:
 @cache
 def question_words(language: str) -> frozenset[str]:
     """Return the folded words of a language that ask, each word of a phrase for itself."""
-    row = _ROWS.get(language, ())
+    asking = [phrase for row in _ROWS.get(language, ()) for phrase in row.split(",")]
+    # Of phrases such as `what does it cost` a word carries the topic; in scripts without spaces none is apart.
+    further = [phrase for row in _PRICES_AND_CLOCKS.get(language, ()) for phrase in row.split(",")]
+    asking += filter(UNSPACED.search, further)
     return frozenset(
         word
-        for kind in row
-        for phrase in kind.split(",")
+        for phrase in asking
         for word in ([fold(phrase)] if UNSPACED.search(phrase) else fold(phrase).split())
     )
 
