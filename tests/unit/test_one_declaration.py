@@ -34,12 +34,12 @@ MOST = 3
 EXCEPTIONS = {
     "words of the field that mean other things elsewhere": (
         "access", "active", "after", "answer_id", "back", "budget", "change", "citation", "collection", "compare",
-        "digest", "direction", "embedder",
+        "deep", "digest", "direction", "embedder",
         "distinct", "diversity", "document_id", "document_ids", "encoding", "exact", "exclude", "explain", "filters",
         "folder", "follow", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
         "nodes", "note", "order", "page", "paths", "previous_answer", "progress", "prune", "query", "question", "reader", "record", "references",
         "relations", "repo", "rerank", "rights", "root", "seeds", "session", "since", "snapshot", "state",
-        "stop", "streaming", "tags", "threshold", "timeout_s", "unread", "verdict", "wait", "writer", "replace",
+        "steps", "stop", "streaming", "tags", "threshold", "timeout_s", "unread", "verdict", "wait", "writer", "replace",
     ),
     "arguments of `DocumentRag`, whose signature is another project's, and parameters of flows": (
         "chunk_callback", "dense_weight", "diversity_lambda", "doc_limit", "explain_callback", "fetch_limit",

@@ -252,7 +252,7 @@ def test_a_newcomer_can_read_the_picture() -> None:
     dropped = [one for one in trace.candidates if one.reason_code]
 
     assert shown[0] == trace.question
-    assert {*STAGE_TITLES.values()} - {"Error", "Question"} <= set(shown)
+    assert {*STAGE_TITLES.values()} - {"Error", "Question", "Further search"} <= set(shown)
     assert {"Answer", "Thirty days [1].", f"Decided the answer ({len(cited)})"} <= set(shown)
     assert f"Read by the writer, not cited ({len(set(trace.used) - cited)})" in shown
     assert f"Not read, the nearest first ({len(dropped)})" in shown

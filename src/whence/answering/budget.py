@@ -53,6 +53,9 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     """Most tokens of their texts, as `passage_tokens` estimates them; None for no limit."""
 
+    limit_code: DropCode = "over_limit"
+    """Why passages after the most are dropped."""
+
     def within(self, window: int, query: str, ratio: float = 1.0) -> Budget:
         """Return the budget for a window in tokens.
 
@@ -78,7 +81,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             size, cost = len(passage.text), passage_tokens(passage)
             code: DropCode = "over_budget"
             if len(kept) >= self.passages:
-                code = "over_limit"
+                code = self.limit_code
             elif not kept or (
                 (not self.chars or chars + size <= self.chars)
                 and (self.tokens is None or tokens + cost <= self.tokens)

@@ -8,6 +8,7 @@ from functools import partial
 from whence.answering.evidence import ProcessedQuery, process_query, rerank, retrieve
 from whence.answering.missing_terms import find_missing_term
 from whence.answering.state import Question
+from whence.answering.steps import require_model, search_further
 from whence.answering.writing import write_answer
 from whence.provenance.stages import question_triples
 from whence.retrieval.services import as_whence_error
@@ -38,6 +39,8 @@ async def answer(question: Question, own: Retrieve | None = None) -> Answer:
             settings=question.all_settings(),
         )
         processed = await process_query(question)
+        if question.most_steps:
+            require_model(question)
         if own is None:
             passages = await retrieve(question, processed)
             question.refusal = await find_missing_term(question, passages)
@@ -45,6 +48,8 @@ async def answer(question: Question, own: Retrieve | None = None) -> Answer:
                 passages = await rerank(question, passages)
         else:
             passages = await own(question, processed)
+        if question.most_steps and question.refusal is None:
+            passages = await search_further(question, passages)
         return await write_answer(question, passages)
     except Exception as error:
         known = as_whence_error(error, "the question")

@@ -126,6 +126,12 @@ class PlainServices:
         """Return the question as it is: these clients know one question at a time."""
         return PromptResult(text=query, language_model=False)
 
+    async def search_again(
+        self, query: str, passages: Sequence[Passage], searched: Sequence[str]
+    ) -> PromptResult:
+        """Return that no model says it: a `DocumentRag` asks no deep questions."""
+        return PromptResult(language_model=False)
+
     async def write_answer(
         self,
         query: str,

@@ -63,6 +63,8 @@ async def _explain(callback: ExplainCallback, event: ExplainEvent) -> None:
         )
 
 
+#: Most steps of a `deep` question that names no number.
+DEFAULT_STEPS = 3
 #: Candidates retrieved for each chunk that a reranker is to keep.
 OVERFETCH_FACTOR = 3
 
@@ -85,6 +87,18 @@ class WriterService(Protocol):
             query: The question.
             earlier: Those before it.
             previous: The last answer.
+        """
+        ...
+
+    async def search_again(
+        self, query: str, passages: Sequence[Passage], searched: Sequence[str]
+    ) -> PromptResult:
+        """Return what else to search for, see `answering.steps.read_queries`, or that nothing is missing.
+
+        Args:
+            query: The question.
+            passages: What was found so far, best first.
+            searched: Queries that were searched for.
         """
         ...
 
@@ -150,6 +164,10 @@ class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Seconds for reranking; after that the order of retrieval stays."""
     answer_timeout_s: _Seconds | None = None
     """Seconds for writing the answer; None for all the time that the question has left."""
+    step_tokens: Annotated[int, msgspec.Meta(ge=1)] = 60_000
+    """Tokens of the prompts and replies of steps after which a `deep` question takes no further one."""
+    step_time_share: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.5
+    """Part of the remaining time that the steps of a `deep` question may take; the rest is for the answer."""
     record_thinking: bool = False
     """Whether the trace has what a language model thought aloud; an answer never has it."""
     save_timeout_s: _Seconds = 10.0
@@ -210,6 +228,8 @@ class Question:
     """What the writer replied to each call."""
     local_only: tuple[frozenset[str], str] | None = None
     """Tags whose documents must not be sent to the writer, and its name; None until that is asked."""
+    step: str = ""
+    """Last step of a `deep` question, `step/1` and so on; empty before the first."""
     selected: bool = False
     """Whether a selection (the `focus` stage) chose the passages for the writer."""
 
@@ -222,6 +242,11 @@ class Question:
     def doc_limit(self) -> int:
         """Most passages given to the writer."""
         return self.request.doc_limit
+
+    @property
+    def most_steps(self) -> int:
+        """Most further searches; 0 for a question that is not `deep`."""
+        return (self.request.steps or DEFAULT_STEPS) if self.request.deep else 0
 
     async def keeps_local(self) -> tuple[frozenset[str], str]:
         """Return the tags whose documents must not be sent to the writer, and its name.
@@ -264,6 +289,7 @@ class Question:
             "fetch_limit": self.pool_limit,
             "rerank": self.rerank,
             **({"exact": True} if self.request.exact else {}),
+            **({"deep": True, "steps": self.most_steps} if self.request.deep else {}),
             **({"rerank_limit": self.rerank_limit} if self.rerank_limit else {}),
             "threshold": options.threshold,
             "drop_duplicates": options.drop_duplicates,

@@ -175,7 +175,7 @@ class TraceRecorder:
             answer_id=self.answer_id,
             stage=stage,
             sequence=len(self.events),
-            explain_id=getattr(answer_uris(self.answer_id), stage),
+            explain_id=answer_uris(self.answer_id).stage(stage),
             triples=triples,
         )
         self.events.append(event)

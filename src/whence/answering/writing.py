@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from whence.answering.answer_check import CheckedAnswer, check_answer, refusal_of
-from whence.answering.budget import ALWAYS_FITS, Budget, prompt_tokens
+from whence.answering.budget import prompt_tokens
 from whence.answering.evidence import text_digest
 from whence.answering.locations import locate_citations
+from whence.answering.sending import fitting_budget, sendable
 from whence.answering.state import Question, SaveAnswerCallback
 from whence.models.server_errors import sizes_of
 from whence.provenance.stage_records import ModelUse, Scalar
@@ -36,8 +37,6 @@ NOTHING_READABLE = "Passages were found for this question, but none of their tex
 #: The answer when no passage may be sent to the writer; the passages stand beside it.
 KEPT_LOCAL = "The passages that were found may not leave this machine for the language model."
 _WITHOUT = {"no_text_readable": NOTHING_READABLE, "local_only": KEPT_LOCAL}
-#: Seconds for asking a server how much its model reads.
-_WINDOW_S = 6.0
 #: Passages beside a refusal.
 _MOST_NEAREST = 3
 
@@ -77,6 +76,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Answe
         partial(
             synthesis_triples,
             reranked=question.selected,
+            step=question.step,
             saved=saved,
             in_token=result.in_token,
             out_token=result.out_token,
@@ -157,16 +157,14 @@ async def _write(
 
     A prompt that is too long for the model is sent once more, with the passages that fit.
     """
-    passages, kept_back = await _sendable(question, passages)
-    budget = Budget(passages=question.doc_limit, chars=question.options.max_context_chars)
-    given, dropped = budget.cut(passages)
+    passages, kept_back = await sendable(question, passages)
+    if kept_back:
+        _, writer = await question.keeps_local()
+        reason = f"{len(kept_back)} passages were not sent to {writer}: their documents stay on this machine"
+        question.trace.degrade("prompt", "passages_kept_local", reason)
     read = f"{question.text} {await question.previous_answer()}"
-    needed = prompt_tokens(read, given)
-    if needed > ALWAYS_FITS and not question.only_quotes:
-        window = await _window(question)
-        if window is not None:
-            budget = budget.within(window, read)
-            given, dropped = budget.cut(passages)
+    budget = await fitting_budget(question, passages, read)
+    given, dropped = budget.cut(passages)
     stream = _Stream(question, len(given))
     if not given:
         without = question.refusal or _refusal_without_passages(question, kept_back)
@@ -186,38 +184,6 @@ async def _write(
         given, stream = fit, _Stream(question, len(fit))
         result = await _ask_writer(question, given, stream)
     return given, [*kept_back, *dropped], await _read_reply(question, given, result, stream)
-
-
-async def _sendable(
-    question: Question, passages: Sequence[Passage]
-) -> tuple[Sequence[Passage], list[Passage]]:
-    """Return the passages that may leave this machine for the writer, and records of the others."""
-    rights = question.request.access
-    if question.only_quotes or not passages or not (rights.acl_tags or rights.labels):
-        return passages, []
-    tags, writer = await question.keeps_local()
-    if not tags:
-        return passages, []
-    tagged = await question.retrieval.tagged([one.chunk_id for one in passages], tags)
-    kept_back = [
-        Passage(chunk_id=one.chunk_id, rank=one.rank, reason_code="local_only")
-        for one in passages
-        if one.chunk_id in tagged
-    ]
-    if kept_back:
-        reason = f"{len(kept_back)} passages were not sent to {writer}: their documents stay on this machine"
-        question.trace.degrade("prompt", "passages_kept_local", reason)
-    return [one for one in passages if one.chunk_id not in tagged], kept_back
-
-
-async def _window(question: Question) -> int | None:
-    """Return the window of the writer; None when it is not known."""
-    try:
-        return await question.deadline.limit(
-            "asking for the writer's window", question.writer.window, _WINDOW_S, share=0.3
-        )
-    except WhenceError:
-        return None
 
 
 async def _ask_writer(

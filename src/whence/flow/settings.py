@@ -387,8 +387,8 @@ SETTINGS: Final = (
     Setting(
         "prompts",
         "WHENCE_PROMPTS",
-        "Folder of templates in place of the shipped ones: `document-prompt.toml`, `extract-concepts.toml` and"
-        " `complete-question.toml`, each with `system` and `prompt`; traces have the digest of each.",
+        "Folder of templates in place of the shipped ones: `document-prompt.toml`, `extract-concepts.toml`,"
+        " `complete-question.toml` and `search-again.toml`, each with `system` and `prompt`; traces have the digest of each.",
     ),
 )
 #: Beginnings of the variables that are read elsewhere and may stand in `.env`, too.

@@ -68,6 +68,10 @@ class Ask(Operation[Answer], frozen=True):
     """Conditions on metadata, all of which must hold."""
     exact: bool = False
     """Search for all words as they are; quoted words always are."""
+    deep: bool = False
+    """Let the language model search again, in steps, before it answers; without it there is one pass."""
+    steps: Annotated[int, Meta(ge=0, le=8), Offered(metavar="N")] = 0
+    """Most further steps of `deep`, each a call of the model and up to three searches; 0 for three."""
     as_of: Annotated[
         str | None,
         Offered(metavar="DATE|ANSWER_ID", on=frozenset({CLI, PYTHON}), local=True),
@@ -110,6 +114,8 @@ class Ask(Operation[Answer], frozen=True):
                 "a question that follows an answer takes its conversation from there",
                 hint="leave out history and previous_answer, or follow",
             )
+        if self.steps and not self.deep:
+            raise BadInput("steps are those of a deep question", hint="add --deep (deep: true)")
         if self.diversity is not None or self.diversity_lambda is not None:
             check_diversity(self.diversity, self.diversity_lambda)
         if self.mode is not None:

@@ -57,7 +57,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     what: str
     """`question`, `settings`, `models`, `concepts`, `candidates` (those of one side only), `texts`, `scores`,
-    `order`, `kept`, `citations` or `answer`."""
+    `order`, `kept`, `queries` (of steps), `added` (by steps), `citations` or `answer`."""
     before: Any
     after: Any
     cause: Cause
@@ -169,6 +169,9 @@ class _Causes:
             return Cause(kind="rights")
         if net.erased:
             return Cause(kind="erased")
+        if ("step", "queries") in keys and not any(what == "kept" for _, what in keys):
+            # The model read the same and searched for something else.
+            return Cause(kind="models")
         only_written = all(stage == "synthesis" for stage, _ in keys)
         return Cause(kind="models" if only_written else "statistics")
 
@@ -185,7 +188,7 @@ class _Causes:
         match key[1]:
             case "candidates":
                 return frozenset(one) ^ frozenset(other)
-            case "kept":
+            case "kept" | "added":
                 return frozenset(one) ^ frozenset(other)
             case "texts":
                 return frozenset(c for c in {**one, **other} if one.get(c) != other.get(c))
@@ -236,6 +239,8 @@ def _outcome(run: RecordedAnswer, both: Container[str]) -> dict[_Key, Any]:
         },
         ("exploration", "order"): [c.chunk_id for c in shared],
         ("focus", "kept"): [selection.chunk_id for selection in trace.selections],
+        ("step", "queries"): [[one.query for one in step.queries] for step in trace.steps],
+        ("step", "added"): [chunk_id for step in trace.steps for chunk_id in step.added],
         ("synthesis", "models"): answer.model,
         ("synthesis", "citations"): [(c.marker, c.chunk_id, c.quote) for c in answer.citations],
         ("synthesis", "answer"): answer.text,

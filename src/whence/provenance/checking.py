@@ -36,8 +36,8 @@ class TraceFault(msgspec.Struct, frozen=True):
 def check_trace(trace: Trace) -> list[TraceFault]:
     """Return all faults of a trace in a fixed order; a complete trace has none.
 
-    A complete trace is a chain of question, grounding, exploration, optionally focus, and synthesis; that of a
-    failed question is the first of these stages and an error. Cost: linear in the triples.
+    A complete trace is a chain of question, grounding, exploration, optionally focus and steps, and synthesis;
+    that of a failed question is the first of these stages and an error. Cost: linear in the triples.
     """
     described = {triple.s.iri for triple in trace.triples}
     parents: dict[str, list[str]] = defaultdict(list)

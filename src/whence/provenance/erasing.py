@@ -26,6 +26,8 @@ QUOTING_CODES = frozenset({"sentence_without_marker", "sentence_unsupported"})
 #: Predicates of nodes that stand for a chunk.
 _NAMES_CHUNK = frozenset({ns.WH_CHUNK, ns.TG_DOCUMENT})
 _INVALIDATED = iri(ns.PROV_INVALIDATED_AT_TIME)
+#: Predicates of the queries of steps.
+_NAMED_BY_MODEL = frozenset({ns.TG_CONCEPT, ns.WH_FOUND_BY})
 #: Predicates of what is removed from the nodes of erased documents.
 _REMOVED = frozenset(
     {
@@ -55,12 +57,14 @@ def erase_texts(
     repeats_erased = any(
         is_erased(chunk_id, documents.get(chunk_id, "")) for chunk_id in trace.used
     )
+    named = frozenset(one.query for step in trace.steps for one in step.queries)
+    named -= {trace.question, *trace.concepts}
     if repeats_erased and trace.answer_text:
         nodes.add(trace.answer_document)
     marked: set[str] = set()
     events = record.events
     if repeats_erased:
-        events = tuple(_replaced(one, _without_answer(one.triples)) for one in events)
+        events = tuple(_replaced(one, _without_answer(one.triples, named)) for one in events)
     events = tuple(
         _replaced(event, _rewritten(event.triples, nodes, marked, erased_at)) for event in events
     )
@@ -84,13 +88,18 @@ def _replaced(event: ExplainEvent, triples: Iterable[Triple]) -> ExplainEvent:
     return msgspec.structs.replace(event, triples=tuple(triples))
 
 
-def _without_answer(triples: Sequence[Triple]) -> Iterator[Triple]:
-    """Yield the triples without the digest of the answer and the messages that quote it."""
+def _without_answer(triples: Sequence[Triple], named: frozenset[str]) -> Iterator[Triple]:
+    """Yield the triples without the digest of the answer, the messages that quote it, and queries of steps.
+
+    The language model read the erased text before it named them.
+    """
     quoting = {t.s.iri for t in triples if t.p.iri == ns.WH_CODE and t.o.value in QUOTING_CODES}
     for triple in triples:
-        if triple.p.iri == ns.WH_MESSAGE and triple.s.iri in quoting:
+        if (triple.p.iri == ns.WH_MESSAGE and triple.s.iri in quoting) or (
+            triple.p.iri in _NAMED_BY_MODEL and triple.o.value in named
+        ):
             yield msgspec.structs.replace(triple, o=literal(ERASED))
-        elif triple.p.iri != ns.WH_ANSWER_DIGEST:
+        elif triple.p.iri not in {ns.WH_ANSWER_DIGEST, ns.WH_STEP_QUERIES}:
             yield triple
 
 

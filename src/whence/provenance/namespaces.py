@@ -144,6 +144,10 @@ WH_CONCEPT_ORDER = WH + "conceptOrder"
 WH_QUESTION_USED = WH + "questionUsed"
 WH_CORRECTIONS = WH + "corrections"
 
+#: A further search of a question, with its queries in order as a JSON array of objects `{"query", "reason"}`.
+WH_STEP_TYPE = WH + "Step"
+WH_STEP_QUERIES = WH + "stepQueries"
+
 WH_DEGRADATION_TYPE = WH + "Degradation"
 WH_STAGE = WH + "stage"
 WH_CODE = WH + "code"

@@ -18,6 +18,7 @@ DropCode = Literal[
     "less_diverse",
     "not_scored",
     "over_text_budget",
+    "over_joined_limit",
     "over_budget",
     "local_only",
 ]
@@ -45,6 +46,9 @@ DROP_REASONS: Mapping[str, Reason] = {
     "less_diverse": Reason("focus", "it has too much in common with the chunks kept"),
     "not_scored": Reason("focus", "the reranker gave it no score"),
     "over_text_budget": Reason("focus", "its text did not fit into the budget for texts"),
+    "over_joined_limit": Reason(
+        "synthesis", "all searches joined, it is ranked after the last chunk given to the writer"
+    ),
     "over_budget": Reason("synthesis", "its text did not fit into what the writer may read"),
     "local_only": Reason("synthesis", "its document must not be sent to the writer's machine"),
 }

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from whence.provenance import namespaces as ns
 from whence.provenance.stages import list_rows
-from whence.provenance.terms import answer_uris, id_from_iri, integer, iri_from_id
+from whence.provenance.terms import STEP, answer_uris, id_from_iri, integer, iri_from_id
 from whence.provenance.trace import Trace, read_trace
 from whence.schema.terms import Term, Triple, iri, literal
 
@@ -77,6 +77,8 @@ class _Redaction:
         self.hidden_iris = {iri_from_id(one) for one in chunk_ids(trace) - visible if one}
         self.hides_kept = _hides_kept(trace, visible)
         self.hides_used = not visible.issuperset(trace.used)
+        #: Words that a language model may have taken from a hidden passage, and searched for.
+        self.hidden_words = self._hidden_words()
         uris = answer_uris(trace.answer_id)
         #: Stage of every node whose statements are those of a stage: of itself, or of a part of it.
         self.stages = {stage.uri: stage.uri for stage in trace.stages}
@@ -118,6 +120,14 @@ class _Redaction:
         self.rerank_ranks = {chunk_id: rank for rank, (_, _, chunk_id) in enumerate(reranked, 1)}
         #: What remains of each list, by stage and predicate.
         self.lists: dict[tuple[str, str], list[Term]] = defaultdict(list)
+
+    def _hidden_words(self) -> frozenset[str]:
+        """Return the queries of steps when a passage that the model may have read before is hidden."""
+        trace = self.trace
+        read = {*trace.explored, *(chunk_id for step in trace.steps for chunk_id in step.added)}
+        if self.visible.issuperset(read):
+            return frozenset()
+        return frozenset(one.query for step in trace.steps for one in step.queries)
 
     def _passages(self) -> dict[str, str]:
         """Return the visible passages that the answer derives from, each with its document."""
@@ -172,7 +182,7 @@ class _Redaction:
             return
         if subject in self.names:
             yield self._rename(triple)
-        elif subject in self.stages:
+        elif subject in self.stages and not self._is_hidden_query(triple):
             yield from self._of_stage(triple)
 
     def _listed(self) -> Iterator[Triple]:
@@ -209,6 +219,11 @@ class _Redaction:
             case _ if triple.s.iri == stage:
                 yield self._correct(triple)
 
+    def _is_hidden_query(self, triple: Triple) -> bool:
+        """Return whether a triple of a step states what it searched for, which the reader may not see."""
+        concept = triple.p.iri == ns.TG_CONCEPT and STEP in self.stages[triple.s.iri]
+        return (concept or triple.p.iri == ns.WH_STEP_QUERIES) and bool(self.hidden_words)
+
     def _is_parent(self, uri: str) -> bool:
         """Return whether a stage derives from a node that is neither a hidden passage nor a part of itself."""
         return self.stages.get(uri, uri) == uri and uri not in self.hidden_iris
@@ -220,6 +235,8 @@ class _Redaction:
             rank = self.rerank_ranks.get(self.chunk_of.get(triple.s.iri, ""), 0)
             return replace(triple, o=integer(rank))
         is_message = predicate in {ns.WH_MESSAGE, ns.WH_HINT}
+        if predicate == ns.WH_FOUND_BY and text in self.hidden_words:
+            return replace(triple, o=literal(WITHHELD))
         names_hidden = is_message and any(hidden in text for hidden in self.hidden_ids)
         if names_hidden or (predicate == ns.PROV_VALUE and self.hides_used):
             return replace(triple, o=literal(WITHHELD))

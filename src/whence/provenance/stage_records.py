@@ -46,6 +46,14 @@ class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
     """Length of the vectors; 0 when it makes none."""
 
 
+class StepQuery(msgspec.Struct, frozen=True):
+    """What a language model searched for after it had read what was found."""
+
+    query: str
+    reason: str = ""
+    """Why, in its words."""
+
+
 class WalkNode(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that a graph walk started from or reached."""
 

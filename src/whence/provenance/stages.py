@@ -35,8 +35,17 @@ from whence.provenance.stage_records import (
     SCORE_PREDICATES,
     GraphWalk,
     StageRun,
+    StepQuery,
 )
-from whence.provenance.terms import answer_uris, date_time, double, integer, iri_from_id, scalar
+from whence.provenance.terms import (
+    STEP,
+    answer_uris,
+    date_time,
+    double,
+    integer,
+    iri_from_id,
+    scalar,
+)
 from whence.schema.document_rag import Citation, Refusal
 from whence.schema.errors import BadInput
 from whence.schema.passages import Passage
@@ -145,30 +154,9 @@ def exploration_triples(
     an edge.
     """
     stage = _Stage(answer_id, "exploration", "grounding")
-    rows = stage.rows
-    rows.append((stage.node, ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids)))))
-    rows += list_rows(stage.node, ns.TG_SELECTED_CHUNK, list(map(_id_term, chunk_ids)))
-    for candidate in _by_rank(candidates):
-        node = iri(f"{stage.uris.candidate_prefix}{candidate.rank}")
-        document, digest = candidate.document_id, candidate.digest
-        stage.add_entity(node, ns.WH_CANDIDATE_TYPE)
-        rows += (
-            (node, ns.WH_CHUNK, _id_term(candidate.chunk_id)),
-            (node, ns.WH_RANK, integer(candidate.rank)),
-            (node, ns.WH_DOCUMENT, _shared_literal(document) if document else None),
-        )
-        for field, predicate in SCORE_PREDICATES.items():
-            if (score := getattr(candidate, field)) is not None:
-                rows.append((node, predicate, double(score)))
-        for concept in candidate.concepts:
-            rows.append((node, ns.WH_FOUND_BY, _concept_term(concept)))
-        rows.append((node, ns.WH_DIGEST, literal(digest) if digest else None))
-        if candidate.reason_code:
-            rows.append((node, ns.WH_REASON, _reason_term(candidate)))
-        if candidate.duplicate_of:
-            rows.append((node, ns.WH_DUPLICATE_OF, _id_term(candidate.duplicate_of)))
-        if candidate.newer_edition:
-            rows.append((node, ns.WH_NEWER_EDITION, _id_term(candidate.newer_edition)))
+    stage.rows.append((stage.node, ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids)))))
+    stage.rows += list_rows(stage.node, ns.TG_SELECTED_CHUNK, list(map(_id_term, chunk_ids)))
+    stage.add_candidates(candidates)
     if walk is not None:
         stage.add_walk(walk)
     return stage.triples("Exploration", (ns.TG_EXPLORATION,), run)
@@ -202,10 +190,43 @@ def focus_triples(
     return stage.triples("Chunk Selection", (ns.TG_FOCUS,), run)
 
 
+def step_triples(
+    answer_id: str,
+    name: str,
+    *,
+    derived_from: str,
+    queries: Sequence[StepQuery] = (),
+    added: Sequence[str] = (),
+    candidates: Iterable[Passage] = (),
+    in_token: int | None = None,
+    out_token: int | None = None,
+    model: str | None = None,
+    run: StageRun | None = None,
+) -> tuple[Triple, ...]:
+    """State what a language model searched for after it had read what was found, and what that added.
+
+    `name` is that of the stage, `step/1` and so on, and `derived_from` that of the one before it. `added` are
+    the chunks that join those for the writer, by rank; `candidates` those that are new, or were dropped before,
+    with ranks after all others.
+    """
+    stage = _Stage(answer_id, name, derived_from)
+    stage.rows += list_rows(
+        stage.node, ns.TG_CONCEPT, [_concept_term(one.query) for one in queries]
+    )
+    stage.add_model_call(in_token, out_token, model)
+    if queries:
+        wire = msgspec.json.encode(queries).decode()
+        stage.rows.append((stage.node, ns.WH_STEP_QUERIES, literal(wire, ns.RDF_JSON)))
+    stage.rows += list_rows(stage.node, ns.TG_SELECTED_CHUNK, list(map(_id_term, added)))
+    stage.add_candidates(candidates)
+    return stage.triples(f"Step {name.removeprefix(STEP)}", (ns.WH_STEP_TYPE,), run)
+
+
 def synthesis_triples(
     answer_id: str,
     *,
     reranked: bool,
+    step: str = "",
     saved: bool = False,
     in_token: int | None = None,
     out_token: int | None = None,
@@ -221,13 +242,14 @@ def synthesis_triples(
 ) -> tuple[Triple, ...]:
     """State how the answer was written; 5 triples, one when it has an IRI, up to 3 for the model's use.
 
-    The answer derives from the focus stage when `reranked`, and from the cited passages, these from their
-    documents. Its text has an IRI of its own when it is `saved` elsewhere, or given as `text`.
+    The answer derives from the last `step`, if any, else from the focus stage when `reranked`, and from the
+    cited passages, these from their documents. Its text has an IRI of its own when it is `saved` elsewhere, or
+    given as `text`.
     `dropped` are the candidates dropped at this stage, with their reason; `citations` are in order of their
     markers; `found` is False when no citation supports an answer, and `refusal` says why; `answer_digest` is
     the SHA-256 of the answer's text, hexadecimal. `revision_of` is the id of an answer that this one replaces.
     """
-    stage = _Stage(answer_id, "synthesis", "focus" if reranked else "exploration")
+    stage = _Stage(answer_id, "synthesis", step or ("focus" if reranked else "exploration"))
     node, answer = stage.node, iri(stage.uris.answer)
     stage.rows.append((node, ns.TG_DOCUMENT, answer if saved or text else None))
     stage.add_model_call(in_token, out_token, model)
@@ -261,10 +283,11 @@ def failure_triples(
 ) -> tuple[Triple, ...]:
     """State that the question failed, so that its chain has an end.
 
-    `derived_from` is the last stage recorded: `question`, `grounding`, `exploration` or `focus`; any other name
-    raises `BadInput`. `stage` is the one that failed; the other arguments are those of the error.
+    `derived_from` is the last stage recorded: `question`, `grounding`, `exploration`, `focus` or a step; any
+    other name raises `BadInput`. `stage` is the one that failed; the other arguments are those of the error.
     """
-    if derived_from not in {"question", "grounding", "exploration", "focus"}:
+    known = {"question", "grounding", "exploration", "focus"}
+    if derived_from not in known and not derived_from.startswith(STEP):
         raise BadInput(f"a failure cannot derive from {derived_from!r}")
     error = _Stage(answer_id, "error", derived_from)
     error.rows += (
@@ -303,11 +326,11 @@ class _Stage:
 
     def __init__(self, answer_id: str, name: str, parent: str) -> None:
         self.uris = answer_uris(answer_id)
-        self.node = iri(getattr(self.uris, name))
+        self.node = iri(self.uris.stage(name))
         self.rows: list[_Row] = []
         self.software = iri(f"{self.uris.agent_prefix}whence")
         self._activity = iri(f"{self.uris.activity_prefix}{name}")
-        self._parent = iri(getattr(self.uris, parent)) if parent else None
+        self._parent = iri(self.uris.stage(parent)) if parent else None
         self._generated = 0
 
     def triples(self, label: str, types: Sequence[str], run: StageRun | None) -> tuple[Triple, ...]:
@@ -370,6 +393,31 @@ class _Stage:
             (self.node, ns.TG_OUT_TOKEN, None if out_token is None else literal(str(out_token))),
             (self.node, ns.TG_LLM_MODEL, None if model is None else literal(model)),
         )
+
+    def add_candidates(self, candidates: Iterable[Passage]) -> None:
+        """State which passages were found, by what and with which scores."""
+        rows = self.rows
+        for candidate in _by_rank(candidates):
+            node = iri(f"{self.uris.candidate_prefix}{candidate.rank}")
+            document, digest = candidate.document_id, candidate.digest
+            self.add_entity(node, ns.WH_CANDIDATE_TYPE)
+            rows += (
+                (node, ns.WH_CHUNK, _id_term(candidate.chunk_id)),
+                (node, ns.WH_RANK, integer(candidate.rank)),
+                (node, ns.WH_DOCUMENT, _shared_literal(document) if document else None),
+            )
+            for field, predicate in SCORE_PREDICATES.items():
+                if (score := getattr(candidate, field)) is not None:
+                    rows.append((node, predicate, double(score)))
+            for concept in candidate.concepts:
+                rows.append((node, ns.WH_FOUND_BY, _concept_term(concept)))
+            rows.append((node, ns.WH_DIGEST, literal(digest) if digest else None))
+            if candidate.reason_code:
+                rows.append((node, ns.WH_REASON, _reason_term(candidate)))
+            if candidate.duplicate_of:
+                rows.append((node, ns.WH_DUPLICATE_OF, _id_term(candidate.duplicate_of)))
+            if candidate.newer_edition:
+                rows.append((node, ns.WH_NEWER_EDITION, _id_term(candidate.newer_edition)))
 
     def add_walk(self, walk: GraphWalk) -> None:
         """State how candidates were reached, and the edges that were followed."""

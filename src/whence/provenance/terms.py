@@ -75,6 +75,9 @@ def read_scalar(term: Term) -> Scalar:
 
 # IRIs of a trace, and back.
 
+#: Followed by the number of a step, 1 for the first.
+STEP = "step/"
+
 
 class AnswerUris(msgspec.Struct, frozen=True):
     """The IRIs of one answer's stages."""
@@ -98,6 +101,10 @@ class AnswerUris(msgspec.Struct, frozen=True):
     """Followed by the candidate's rank, 1 for the first."""
     selection_prefix: str
     """Followed by the place among the kept chunks, 0 for the first."""
+
+    def stage(self, name: str) -> str:
+        """Return the IRI of a stage, `step/2` for the second step."""
+        return f"{self.question}/{name}" if name.startswith(STEP) else str(getattr(self, name))
 
 
 def validate_answer_id(answer_id: str) -> str:

@@ -25,10 +25,25 @@ from whence.provenance.stage_records import (
     ModelUse,
     Scalar,
     StageRun,
+    StepQuery,
 )
-from whence.provenance.terms import answer_id_from_uri, answer_uris, id_from_iri, read_scalar
+from whence.provenance.terms import (
+    STEP,
+    answer_id_from_uri,
+    answer_uris,
+    id_from_iri,
+    read_scalar,
+    stage_from_uri,
+)
 from whence.schema.access import Access
-from whence.schema.document_rag import STAGE_LABELS, BestPassage, Citation, Refusal, RefusalCode
+from whence.schema.document_rag import (
+    STAGE_LABELS,
+    BestPassage,
+    Citation,
+    Refusal,
+    RefusalCode,
+    stage_label,
+)
 from whence.schema.errors import BadInput
 from whence.schema.integrity import Integrity
 from whence.schema.passages import Passage
@@ -42,6 +57,7 @@ STAGE_TYPES: Mapping[str, str] = {
     "grounding": ns.TG_GROUNDING,
     "exploration": ns.TG_EXPLORATION,
     "focus": ns.TG_FOCUS,
+    "step": ns.WH_STEP_TYPE,
     "synthesis": ns.TG_SYNTHESIS,
     "error": ns.TG_ERROR_TYPE,
 }
@@ -54,11 +70,17 @@ STAGE_TITLES: Mapping[str, str] = {
 }
 
 
+def stage_title(stage: str) -> str:
+    """Return the heading of a stage, e.g. `Further search 2` of `step/2`."""
+    kind, _, number = stage.partition("/")
+    return f"{STAGE_TITLES[kind]} {number}".rstrip()
+
+
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """One stage of the chain."""
 
     stage: str
-    """`question`, `grounding`, `exploration`, `focus`, `synthesis` or `error`."""
+    """`question`, `grounding`, `exploration`, `focus`, `step/1` and so on, `synthesis` or `error`."""
     uri: str
     derived_from: str = ""
     """IRI of the stage before it; empty for the question."""
@@ -71,7 +93,18 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The field's term for the stage, e.g. `retrieval`."""
-        return STAGE_LABELS[self.stage]
+        return stage_label(self.stage)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One further search of a question."""
+
+    stage: str
+    """`step/1` and so on."""
+    queries: tuple[StepQuery, ...] = ()
+    """In the order of the model."""
+    added: tuple[str, ...] = ()
+    """Chunks that join those for the writer, by rank."""
 
 
 class PassageName(msgspec.Struct, frozen=True):
@@ -132,6 +165,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """All candidates by rank; of a trace without candidates the explored chunks, with rank 0."""
     selections: tuple[Passage, ...] = ()
     """Chunks that the reranker kept, best first."""
+    steps: tuple[Step, ...] = ()
+    """What a language model searched for after that."""
     citations: tuple[Citation, ...] = ()
     """Sources of the answer's markers, in order."""
     found: bool | None = None
@@ -174,7 +209,9 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         dropped = {c.chunk_id for c in self.candidates if c.reason_code}
         kept = [s.chunk_id for s in self.selections] if self.stage("focus") else self.explored
-        return tuple(chunk_id for chunk_id in kept if chunk_id not in dropped)
+        added = [chunk_id for step in self.steps for chunk_id in step.added]
+        read = dict.fromkeys((*kept, *added))
+        return tuple(chunk_id for chunk_id in read if chunk_id not in dropped)
 
 
 def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
@@ -195,7 +232,8 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
     exploration, focus = first.get("exploration", absent), first.get("focus", absent)
     synthesis, error = first.get("synthesis", absent), first.get("error")
     asking = nodes.get(question.iri(ns.PROV_WAS_GENERATED_BY), absent)
-    candidates = _read_candidates(exploration, nodes)
+    steps = {one.stage: nodes[one.uri] for one in stages if one.stage.startswith(STEP)}
+    candidates = _read_candidates([exploration, *steps.values()], nodes)
     explored = _read_explored(exploration, candidates)
     return Trace(
         answer_id=answer_id,
@@ -219,6 +257,7 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
             )
             for node in nodes.made(focus, ns.TG_CHUNK_SELECTION, ns.TG_SELECTED_CHUNK)
         ),
+        steps=tuple(_read_step(name, node, candidates) for name, node in steps.items()),
         citations=_read_citations(synthesis, nodes),
         found=synthesis.boolean(ns.WH_FOUND),
         refusal=_read_refusal(synthesis, nodes),
@@ -353,7 +392,7 @@ def _read_stage(name: str, uri: str, nodes: _Nodes) -> Stage:
     node = nodes[uri]
     parents = [term.iri for term in node.get(ns.PROV_WAS_DERIVED_FROM, ())]
     return Stage(
-        stage=name,
+        stage=stage_from_uri(uri) if name == "step" else name,
         uri=uri,
         derived_from=next((one for one in parents if not _is_source(nodes.get(one))), ""),
         in_token=node.integer(ns.TG_IN_TOKEN),
@@ -423,7 +462,8 @@ def _read_settings(node: _Node) -> dict[str, Scalar]:
     }
 
 
-def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[Passage, ...]:
+def _read_candidates(stages: Sequence[_Node], nodes: _Nodes) -> tuple[Passage, ...]:
+    """Return the candidates by rank; of one that a step found again, what that step states."""
     numbers = (*SCORE_PREDICATES.items(), *OUTCOME_PREDICATES.items())
     candidates = [
         Passage(
@@ -438,9 +478,23 @@ def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[Passage, ...]:
             newer_edition=node.id(ns.WH_NEWER_EDITION),
             **cast("Any", {field: node.number(predicate) for field, predicate in numbers}),
         )
-        for node in nodes.made(exploration, ns.WH_CANDIDATE_TYPE, ns.WH_CANDIDATE)
+        for stage in stages
+        for node in nodes.made(stage, ns.WH_CANDIDATE_TYPE, ns.WH_CANDIDATE)
     ]
+    if len(stages) > 1:
+        again = {one.chunk_id: one for one in sorted(candidates, key=lambda one: one.rank)}
+        candidates = [*again.values()]
     return tuple(sorted(candidates, key=lambda one: (one.rank, one.chunk_id)))
+
+
+def _read_step(name: str, node: _Node, candidates: Iterable[Passage]) -> Step:
+    try:
+        queries = msgspec.json.decode(
+            node.text(ns.WH_STEP_QUERIES) or "[]", type=tuple[StepQuery, ...]
+        )
+    except msgspec.MsgspecError:
+        queries = ()
+    return Step(stage=name, queries=queries, added=_read_explored(node, candidates))
 
 
 def _read_explored(exploration: _Node, candidates: Iterable[Passage]) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class _Outcomes:
         self._cited = {citation.chunk_id for citation in trace.citations}
         self._used = set(trace.used)
         self._kept = {selection.chunk_id for selection in trace.selections}
+        self._added = {chunk_id for step in trace.steps for chunk_id in step.added}
         self._has_focus = trace.stage("focus") is not None
         refusal = trace.refusal
         # Such a question is refused before the passages are reranked and read.
@@ -64,7 +65,7 @@ class _Outcomes:
             return "refused" if self._refused else "used"
         # A trace of the shared vocabulary alone has no reasons; a chunk that was read and not kept is one the
         # reranker dropped.
-        reranked_out = self._has_focus and candidate.chunk_id not in self._kept
+        reranked_out = self._has_focus and candidate.chunk_id not in self._kept | self._added
         return "reranked_out" if reranked_out else "undecided"
 
 

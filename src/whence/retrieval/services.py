@@ -46,6 +46,18 @@ class Deadline:
         total = seconds if self._end is None else min(seconds, self._end - self._monotonic())
         return Deadline(total, monotonic=self._monotonic)
 
+    def portion(self, share: float) -> Deadline:
+        """Return a deadline that ends when this share, 0 to 1, of the remaining time is over."""
+        if self._end is None:
+            return self
+        left = max(0.0, self._end - self._monotonic())
+        return Deadline(left * share, monotonic=self._monotonic)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over."""
+        return self._end is not None and self._monotonic() >= self._end
+
     async def limit(
         self,
         what: str,

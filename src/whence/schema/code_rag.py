@@ -21,6 +21,8 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
 
     # What only a question about documents can say.
     exact: ClassVar[bool] = False
+    deep: ClassVar[bool] = False
+    steps: ClassVar[int] = 0
     history: ClassVar[tuple[str, ...]] = ()
     previous_answer: ClassVar[str] = ""
     revision_of: ClassVar[str] = ""

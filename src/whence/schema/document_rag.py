@@ -102,16 +102,27 @@ STAGE_LABELS: Final[Mapping[str, str]] = {
     "grounding": "query processing",
     "exploration": "retrieval",
     "focus": "reranking",
+    "step": "further search",
     "synthesis": "generation",
     "error": "error",
 }
+
+
+def stage_label(stage: str) -> str:
+    """Return the field's term for a stage, e.g. `retrieval`; of an unknown stage its name.
+
+    >>> stage_label("step/2")
+    'further search 2'
+    """
+    kind, _, number = stage.partition("/")
+    return f"{STAGE_LABELS.get(kind, kind)} {number}".rstrip()
 
 
 class StageReport(Message, frozen=True, kw_only=True, gc=False):
     """One stage in numbers; only candidates that the reader may see are counted."""
 
     stage: str
-    """`question`, `grounding`, `exploration`, `focus` or `synthesis`."""
+    """`question`, `grounding`, `exploration`, `focus`, `step/1` and so on, or `synthesis`."""
     duration_ms: float
     """Duration in milliseconds."""
     candidates_in: int = 0
@@ -122,7 +133,7 @@ class StageReport(Message, frozen=True, kw_only=True, gc=False):
     @property
     def label(self) -> str:
         """The field's term for the stage, e.g. `retrieval`; of an unknown stage its name."""
-        return STAGE_LABELS.get(self.stage, self.stage)
+        return stage_label(self.stage)
 
 
 RefusalCode = Literal[

@@ -51,6 +51,7 @@ _DEGRADED_LABELS = {
     "text-fetch": "retrieval",
     "rerank": "reranking",
     "prompt": "generation",
+    "steps": "further search",
 }
 #: Faults of the writer before it writes the answer.
 _QUERY_CODES = frozenset({"concepts_failed", "completion_failed"})

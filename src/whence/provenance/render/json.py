@@ -10,6 +10,7 @@ import msgspec
 from whence.provenance.checking import check_trace
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.namespaces import GRAPH_RETRIEVAL
+from whence.provenance.terms import STEP
 from whence.provenance.trace import Stage, Trace
 from whence.schema.codec import to_builtins
 from whence.schema.search import CALIBRATION_PREFIX, CALIBRATIONS
@@ -105,6 +106,10 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
                 "revision_of": trace.revision_of or None,
                 **use,
             }
+        case step if step.startswith(STEP):
+            (found,) = (one for one in trace.steps if one.stage == step)
+            queries = to_builtins(found.queries)
+            return {"queries": queries, "added": list(found.added), **use}
         case _:
             return {"failure": _row(trace.failure) if trace.failure else None}
 

@@ -36,6 +36,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "less_diverse": "too much like those kept",
     "not_scored": "got no score from the reranker",
     "over_text_budget": "too long for the text budget",
+    "over_joined_limit": "ranked too low by all searches",
     "over_budget": "too long for the writer",
     "local_only": "not for the writer's machine",
 }

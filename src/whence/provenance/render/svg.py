@@ -21,7 +21,8 @@ from whence.provenance.render.picture import (
 )
 from whence.provenance.render.svg_canvas import Canvas, text_length, wrap
 from whence.provenance.render.text import format_duration, one_line, rights_text, stage_counts
-from whence.provenance.trace import STAGE_TITLES, Stage, Trace
+from whence.provenance.terms import STEP
+from whence.provenance.trace import Stage, Trace, stage_title
 
 _WIDTH: Final = 960.0
 _MARGIN: Final = 28.0
@@ -102,7 +103,7 @@ class _Drawing:
         for stage, x, notes in zip(stages, lefts, lines, strict=True):
             bad = stage.stage == "error"
             self.canvas.rect(x, y, width, height, "badcard" if bad else "card")
-            title = STAGE_TITLES[stage.stage]
+            title = stage_title(stage.stage)
             self.canvas.text(x + 10, y + 19, title, width - 80, kind="h2", size=13)
             duration = format_duration(stage.run.duration_ms)
             self.canvas.text(x + width - 10, y + 19, duration, 60, end=True)
@@ -115,6 +116,9 @@ class _Drawing:
     def _stage_lines(self, stage: Stage, room: float) -> list[tuple[str, str]]:
         """Return what one stage did, as lines with their styles."""
         lines = [(text, "ink") for text in self._counts(stage.stage)]
+        for step in self.trace.steps:
+            if step.stage == stage.stage:
+                lines += [(f"“{one.query}”", "soft") for one in step.queries]
         if stage.stage == "grounding" and len(self.trace.concepts) > 1:
             lines += [(f"“{concept}”", "soft") for concept in self.trace.concepts[:6]]
         run = stage.run
@@ -137,6 +141,8 @@ class _Drawing:
                 return [f"{self.picture.found:,} passages found"]
             case "focus":
                 return [f"{trace.reranked_count:,} reranked, {len(trace.selections):,} kept"]
+            case _ if stage.startswith(STEP):
+                return stage_counts(stage, trace)
             case "synthesis":
                 cited = len({one.chunk_id for one in trace.citations})
                 return [f"{self.picture.read:,} given to the writer", f"{cited:,} cited"]

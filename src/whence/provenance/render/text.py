@@ -75,4 +75,8 @@ def stage_counts(stage: str, trace: Trace) -> list[str]:
             cited = {citation.chunk_id for citation in trace.citations}
             return [f"{len(trace.used)} used", f"{len(cited)} cited"]
         case _:
-            return []
+            return [
+                f"{len(step.queries)} searched for, {len(step.added)} added"
+                for step in trace.steps
+                if step.stage == stage
+            ]

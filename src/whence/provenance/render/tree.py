@@ -19,7 +19,7 @@ from whence.provenance.render.text import (
     stage_counts,
 )
 from whence.provenance.stage_records import StageRun
-from whence.provenance.trace import STAGE_TITLES, PassageName, Stage, Trace
+from whence.provenance.trace import PassageName, Stage, Trace, stage_title
 
 _EDGES_SHOWN = 12
 _FAULTS_SHOWN = 10
@@ -38,6 +38,7 @@ def to_tree(trace: Trace) -> Tree:
     for stage in trace.stages:
         branch = root if stage.stage == "question" else root.add(_title(stage, trace))
         _add_contents(branch, stage.stage, trace)
+        _add_step(branch, stage.stage, trace)
         _add_dropped(branch, stage.stage, trace)
         if stage.stage == "synthesis":
             _add_citations(branch, trace)
@@ -64,7 +65,7 @@ def _title(stage: Stage, trace: Trace) -> Text:
     if duration := format_duration(stage.run.duration_ms):
         parts.append(duration)
     numbers = ", ".join(parts)
-    title = STAGE_TITLES[stage.stage]
+    title = stage_title(stage.stage)
     if title.lower() != stage.stage:
         title += f" ({stage.stage})"
     return _styled((title, style), (f"  {numbers}" if numbers else "", "dim"))
@@ -99,6 +100,21 @@ def _add_contents(branch: Tree, stage: str, trace: Trace) -> None:
             branch.add(Text(one_line(what), style="red"))
             if failure.hint:
                 branch.add(Text(f"hint: {one_line(failure.hint)}", style="dim"))
+
+
+def _add_step(branch: Tree, stage: str, trace: Trace) -> None:
+    """List what a step searched for and why, and the passages that it added."""
+    known = {candidate.chunk_id: candidate for candidate in trace.candidates}
+    for step in trace.steps:
+        if step.stage != stage:
+            continue
+        for one in step.queries:
+            why = f"  {one.reason}" if one.reason else ""
+            branch.add(_styled((shorten(one.query, 72), ""), (shorten(why, 72), "dim")))
+        for chunk_id in step.added:
+            found = known.get(chunk_id)
+            rank, score = (found.rank, found.score) if found else (0, None)
+            branch.add(_candidate_line(chunk_id, rank, score))
 
 
 def _add_read(branch: Tree, trace: Trace) -> None:

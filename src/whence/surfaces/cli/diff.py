@@ -9,7 +9,7 @@ import typer
 
 from whence.operations.operation import Operation
 from whence.operations.replay import Diff, ListChanges, Replay
-from whence.schema.document_rag import STAGE_LABELS
+from whence.schema.document_rag import stage_label
 from whence.surfaces.cli.output import console, plain_table, print_json
 from whence.surfaces.cli.session import as_json, run_operation
 
@@ -90,7 +90,7 @@ def _print_comparison(report: Comparison) -> None:
 
 
 def _label(stage: str) -> str:
-    return STAGE_LABELS.get(stage, stage)
+    return stage_label(stage)
 
 
 def _print_cause(out: Console, cause: Cause) -> None:

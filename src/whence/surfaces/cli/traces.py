@@ -8,7 +8,7 @@ import typer
 
 from whence.operations.explain import Explain, ExplainAbsence, ExportEvidence
 from whence.provenance.render import render_trace
-from whence.schema.document_rag import STAGE_LABELS
+from whence.schema.document_rag import stage_label
 from whence.schema.errors import BadInput
 from whence.surfaces.cli.output import console, escape_controls, facts_table, fail, print_json, say
 from whence.surfaces.cli.session import as_json, run_operation, settings_of
@@ -86,7 +86,7 @@ def _print_outcome(told: WhyNot) -> None:
     out = console()
     out.print(told.reason, style="bold", markup=False, soft_wrap=True)
     names = " > ".join(dict.fromkeys(filter(None, (told.title, told.heading))))
-    for line in (names, told.chunk_id, f"{STAGE_LABELS.get(told.stage, told.stage)}: {told.code}"):
+    for line in (names, told.chunk_id, f"{stage_label(told.stage)}: {told.code}"):
         if line:
             out.print(line, markup=False, soft_wrap=True)
     known = ((name, value) for name, value in told.numbers.items() if value is not None)

@@ -28,7 +28,7 @@ from whence.provenance.render import render_trace
 from whence.provenance.terms import stage_from_uri
 from whence.schema.access import Access
 from whence.schema.code import SnapshotChoice
-from whence.schema.document_rag import STAGE_LABELS
+from whence.schema.document_rag import stage_label
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.places import DocumentText, locate
 from whence.schema.plugins import load_plugin, plugin_names
@@ -211,7 +211,7 @@ async def _ask(service: Service, caller: Caller, asked: Ask, progress: Progress)
         stage = stage_from_uri(uri)
         if stage != "question":
             ended += 1
-            await progress(ended, _STAGES, STAGE_LABELS.get(stage, stage))
+            await progress(ended, max(_STAGES, ended), stage_label(stage))
 
     return await service.ask(caller, asked, on_stage=on_stage)
 

@@ -56,12 +56,13 @@ function headOf(trace) {
 /** Return the stages as buttons, each with what went in and out, and its time. */
 function pipeline(trace) {
   const counts = { grounding: (one) => one.concepts?.length, exploration: (one) => one.candidates?.length,
-    focus: (one) => one.selected?.length, synthesis: (one) => one.citations?.length };
+    focus: (one) => one.selected?.length, step: (one) => one.added?.length, synthesis: (one) => one.citations?.length };
   return make("ol", { className: "pipeline", "aria-label": t("ask.stages") }, ...trace.stages.map((one) => {
-    const count = counts[one.stage]?.(one);
+    const [kind, step = ""] = one.stage.split("/");
+    const count = counts[kind]?.(one);
     const shown = button("", () => showStage(one.stage), { dataset: { stage: one.stage }, "aria-pressed": "false" });
-    shown.append(make("b", { textContent: t(`stage.${one.stage}`) }),
-      make("span", { textContent: count == null ? "" : t(`inspect.count_${one.stage}`, { n: count, count }) }),
+    shown.append(make("b", { textContent: `${t(`stage.${kind}`)} ${step}`.trim() }),
+      make("span", { textContent: count == null ? "" : t(`inspect.count_${kind}`, { n: count, count }) }),
       make("span", { className: "soft", textContent: `${decimal(one.duration_ms, 0)} ms` }));
     return make("li", {}, shown);
   }));
@@ -75,6 +76,10 @@ function showStage(name) {
   const facts = { [t("inspect.models")]: stage.models.map((one) => one.name).join(", ") };
   if (name === "question") Object.assign(facts, { [t("inspect.used")]: view.trace.question_used, ...stage.settings });
   if (name === "grounding") facts[t("inspect.queries")] = stage.concepts.join(" · ");
+  if (name.startsWith("step/")) {
+    facts[t("inspect.queries")] = stage.queries.map((one) => (one.reason ? `${one.query} (${one.reason})` : one.query)).join(" · ");
+    Object.assign(facts, stage.settings);
+  }
   if (name === "exploration") Object.assign(facts, view.trace.calibration ?? {});
   if (name === "synthesis") Object.assign(facts, { [t("inspect.result")]: stage.refusal?.reason ?? t("inspect.cited", { n: stage.citations.length, count: stage.citations.length }) });
   const rows = Object.entries(facts).filter(([, value]) => value !== "" && value != null).map(([key, value]) =>
@@ -87,7 +92,7 @@ function showStage(name) {
 const ORDERS = { question: "rank_before", grounding: "rank_before", exploration: "rank_before", focus: "rank", synthesis: "rank" };
 
 function drawCandidates() {
-  const key = ORDERS[view.stage];
+  const key = ORDERS[view.stage] ?? "rank";
   const last = Number.MAX_SAFE_INTEGER;
   const states = ["cited", "used", "kept", "dropped"];
   const ordered = [...view.rows].sort((a, b) =>
