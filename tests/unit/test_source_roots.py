@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
-from whence.operations.source_roots import is_changed, source_path
+import pytest
+
+from whence.operations.source_roots import ListRoots, is_changed, source_path
+from whence.store.memory.store import MemoryStore
 from whence.store.protocols import ListedDocument
 from whence.store.source_states import SourceRoot
+from whence.surfaces.python.engine import Engine
+from whence.testing.stub_models import HashEmbedder
 
 
 def _write(path: Path, text: str = "Text.") -> Path:
@@ -69,3 +76,31 @@ def test_a_document_is_changed_when_its_bytes_are_others(tmp_path: Path) -> None
     assert changed("far") is None
     assert changed("") is None
     assert changed(size=-1) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["Prüfbericht.txt", "Büro/über/Prüfung.md", "plain.txt", "café.md"]
+)
+@pytest.mark.parametrize("on_disk", ["NFC", "NFD"])
+async def test_a_file_is_found_whatever_the_unicode_form_of_its_names(
+    tmp_path: Path, name: str, on_disk: Literal["NFC", "NFD"]
+) -> None:
+    """A Mac writes names in another form than most others; such a file has not changed, until it does."""
+    folder = tmp_path / unicodedata.normalize(on_disk, "Größe")
+    file = folder / unicodedata.normalize(on_disk, name)
+    file.parent.mkdir(parents=True)
+    file.write_text("The wheel has nine spokes.\n")
+    async with Engine(store=MemoryStore(), embedder=HashEmbedder()) as engine:
+        await engine.index([folder])
+        (listed,) = await engine.documents()
+        assert listed.changed is False
+        roots = await engine.run(ListRoots())
+        found = source_path(roots, listed.root, listed.path)
+        assert found is not None
+        assert found.samefile(file)
+        file.write_text("The wheel has ten spokes.\n")
+        (listed,) = await engine.documents()
+        assert listed.changed is True
+        file.unlink()
+        (listed,) = await engine.documents()
+        assert listed.changed is True

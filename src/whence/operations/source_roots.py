@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
 from whence.ingest.catalogue import Catalogue, SourcePlace, check_root_name, normal
@@ -148,7 +149,29 @@ def source_path(roots: Iterable[SourceRoot], root: str, path: str) -> Path | Non
 
 def _path(roots: Iterable[SourceRoot], root: str, path: str) -> Path | None:
     base = next((one.path for one in roots if root and path and one.name == root), "")
-    return Path(base, path) if base and Path(base).is_dir() else None
+    return _on_disk(Path(base), path) if base and Path(base).is_dir() else None
+
+
+def _on_disk(base: Path, path: str) -> Path:
+    """Return a file by its stored path, whose names have one Unicode form; on disk they may have another."""
+    whole = Path(base, path)
+    if path.isascii() or whole.exists():
+        return whole
+    found = base
+    for part in PurePosixPath(path).parts:
+        found = _entry(found, part)
+    return found
+
+
+def _entry(folder: Path, name: str) -> Path:
+    """Return what has a name in a folder, in any Unicode form; the name as it is when nothing has."""
+    if (folder / name).exists() or not folder.is_dir():
+        return folder / name
+    with suppress(OSError), os.scandir(folder) as entries:
+        for one in entries:
+            if normal(one.name) == normal(name):
+                return folder / one.name
+    return folder / name
 
 
 def is_changed(roots: Iterable[SourceRoot], document: ListedDocument) -> bool | None:

@@ -109,6 +109,11 @@ def _run(arguments: list[str]) -> int:
         return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json and not state.told)
     except BrokenPipeError:
         raise
+    except SystemExit as stop:
+        # The library of the command line ends so when a write fails before the last one.
+        if isinstance(stop.__context__, BrokenPipeError):
+            raise stop.__context__ from None
+        raise
     except WhenceError as error:
         return _fail(error, arguments, as_json=as_json and not state.told)
     except Exception as error:  # noqa: BLE001 - errors are printed, never raised
