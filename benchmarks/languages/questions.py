@@ -1,6 +1,6 @@
 """Documents and questions of a language: `LANGUAGE.json`.
 
-In: the files beside this one, and for the fit of weights those of `choosing`. Out: `Language`s. A fact is one of
+In: the files beside this one; those of `choosing` are for fitting weights. Out: `Language`s. A fact is one of
 several texts, as they stand in the document that is named; a question without facts is about that document, but
 no document answers it.
 """
