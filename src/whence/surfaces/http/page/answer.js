@@ -12,7 +12,9 @@ const FAIR = 0.65;
 
 /** Return the nodes of an answer. `onQuestion` asks another question. */
 export function answerNodes(answer, { onQuestion, collection = "" }) {
-  const text = make("div", { className: "answer", lang: "" }, ...textOf(answer));
+  // What a model wrote stays; the sentence of a refusal without one is ours.
+  const isOurs = !answer.found && answer.refusal && answer.refusal.code !== "model_refused";
+  const text = make("div", { className: "answer", lang: "" }, ...(isOurs ? [make("p", { textContent: t("answer.none") })] : textOf(answer)));
   return [understood(answer, onQuestion), text, ...conflictsOf(answer), ...refusalOf(answer, collection), sourcesOf(answer),
     qualityOf(answer), toolsOf(answer), feedbackOf(answer)].filter(Boolean);
 }
@@ -64,13 +66,19 @@ function conflictsOf(answer) {
     ...citations.flatMap((marker, at) => [at ? "; " : "", linkTo(answer)(marker) ?? `[${marker}]`, " ", words("span", values[at])])));
 }
 
+/** Return the reason in the page's language; what only the server's sentence holds, such as a word, follows in English. */
+function reasonOf({ code, reason, best, floor }) {
+  const [key, scores] = [`refusal.${code}`, `refusal.${code}_scores`];
+  if (best && floor != null && has(scores)) return [t(key), " ", t(scores, { score: decimal(best.score), floor: decimal(floor) })];
+  return [has(key) ? `${t(key)} ` : "", make("span", { textContent: reason, lang: "en" })];
+}
+
 function refusalOf(answer, collection) {
   if (answer.found && !answer.refusal) return [];
   const { refusal, nearest = [] } = answer;
   const nodes = [];
   if (refusal) {
-    const key = `refusal.${refusal.code}`;
-    nodes.push(make("p", { className: "soft" }, has(key) ? `${t(key)} ` : "", make("span", { textContent: refusal.reason, lang: "en" })));
+    nodes.push(make("p", { className: "soft" }, ...reasonOf(refusal)));
     if (refusal.unread_files) nodes.push(make("p", { className: "warn", textContent: t("home.unread", { n: refusal.unread_files, files: refusal.unread_files }) }));
   }
   if (nearest.length) nodes.push(make("h3", { textContent: t("answer.nearest") }), make("ul", { className: "sources" }, ...nearest.map((one) => passageItem(one, collection))));
